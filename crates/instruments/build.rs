@@ -22,7 +22,9 @@ fn main() {
 }
 
 fn plugin(folder: &Path, out: &Path) {
-    for file in ["exact.c", "exact.h", "plugin_api.h"] {
+    let sources = ["exact.c", "clock.c"];
+    let headers = ["exact.h", "clock.h", "plugin_api.h"];
+    for file in sources.iter().chain(&headers) {
         println!("cargo::rerun-if-changed={}", folder.join(file).display());
     }
     // The plugin lives in QEMU's process, not in ours: a shared object, whatever
@@ -38,7 +40,8 @@ fn plugin(folder: &Path, out: &Path) {
         "-shared",
         "-fvisibility=hidden",
     ]);
-    compiler.arg("-o").arg(out).arg(folder.join("exact.c"));
+    compiler.arg("-o").arg(out);
+    compiler.args(sources.map(|file| folder.join(file)));
     run(
         compiler,
         "the QEMU plugin does not compile: is a C compiler installed?",

@@ -24,6 +24,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "exact.h"
 #include "plugin_api.h"
 
@@ -43,7 +44,8 @@ static struct {
 	int fd;
 	bool armed;
 	bool tell_user; /* user mode's blocks too */
-	uint64_t bits;	/* what markers have shifted in */
+	bool settle_clock;
+	uint64_t bits; /* what markers have shifted in */
 	uint64_t watch_begin;
 	uint64_t watch_end;
 
@@ -289,14 +291,17 @@ static bool is_kernel(const struct qemu_plugin_tb *tb)
 	return qemu_plugin_tb_vaddr(tb) >> 63;
 }
 
-/* Before ARM: only look for markers in user code. */
+/* Before ARM: look for markers in user code, and where the kernel halts. */
 static void on_idle_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 {
 	size_t n = qemu_plugin_tb_n_insns(tb);
 
 	(void)id;
-	if (is_kernel(tb))
+	if (is_kernel(tb)) {
+		if (state.settle_clock)
+			clock_settle_before_halt(tb);
 		return;
+	}
 	for (size_t i = 0; i < n; i++)
 		look_for_mark(qemu_plugin_tb_get_insn(tb, i));
 }
@@ -427,6 +432,8 @@ static void on_armed_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 				QEMU_PLUGIN_INLINE_ADD_U64, &state.kernel_insns,
 				1);
 		watch(tb);
+		if (state.settle_clock)
+			clock_settle_before_halt(tb);
 	}
 	/*
 	 * Reads and writes for both: with reads alone, QEMU 7.2 omits most of
@@ -468,6 +475,7 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id,
 		return -1;
 	}
 	state.plugin = id;
+	state.settle_clock = clock_can_settle();
 	put_record(EXACT_HELLO, EXACT_STREAM_VERSION);
 	flush();
 	qemu_plugin_register_vcpu_tb_trans_cb(id, on_idle_translation);

@@ -40,7 +40,7 @@ function columns(declared: PageColumn[], rows: PageCompared[]): Keyed<PageCompar
   const most = reach(rows);
   const text = (r: PageCompared, key: string): string => cellOf(declared, r.cells, key).text;
   const named = (r: PageCompared): HTMLElement =>
-    h("span", { class: r.what === "function" ? "code" : "", title: text(r, "name").length > NAME_LETTERS ? short(text(r, "name"), 400) : null }, short(text(r, "name"), NAME_LETTERS));
+    h("span", { class: r.what === "function" || r.what === "inclusive" ? "code" : "", title: text(r, "name").length > NAME_LETTERS ? short(text(r, "name"), 400) : null }, short(text(r, "name"), NAME_LETTERS));
   return columnsOf<PageCompared>(declared, (r) => r.cells, {
     name: { show: named, class: "name" },
     difference: { show: (r) => h("span", { class: r.way }, text(r, "difference")) },
@@ -64,8 +64,9 @@ export function interval(all: Glance[]): (g: Glance) => Child {
 /** The rows of a class, those that differ first. */
 export function comparedPart(group: PageClass, times: PageTimes, unit: string): HTMLElement {
   const of = (what: string): PageCompared[] => times.compared.filter((row) => row.what === what);
-  const [wholes, stages, functions] = [of("whole"), of("stage"), of("function")];
-  const differ = functions.filter((row) => row.way !== "");
+  const [wholes, stages, functions, inclusive] = [of("whole"), of("stage"), of("function"), of("inclusive")];
+  const differs = (row: PageCompared): boolean => row.way !== "";
+  const differ = functions.filter(differs);
   const ordered = [...differ, ...functions.filter((row) => row.way === "")];
   return h(
     "div",
@@ -83,6 +84,13 @@ export function comparedPart(group: PageClass, times: PageTimes, unit: string): 
           columns: columns(times.columns ?? [], functions), rows: [...ordered, ...(stages.length > 0 ? [] : wholes)], sort: -1, limit: 40,
           filter: (row) => ["name", "of", "verdict"].map((key) => cellOf(times.columns ?? [], row.cells, key).text).join(" "),
           rowClass: (row) => (row.what === "whole" ? "whole" : ""),
+        })
+      : null,
+    inclusive.length > 0
+      ? table({
+          caption: `Functions of ${group.class} with all that they call, ${unitOf(unit, group.per)}: means of blocks; ${inclusive.filter(differs).length} of ${inclusive.length} differ`,
+          columns: columns(times.columns ?? [], inclusive), rows: [...inclusive.filter(differs), ...inclusive.filter((row) => !differs(row))], sort: -1, limit: 20,
+          filter: (row) => ["name", "of", "verdict"].map((key) => cellOf(times.columns ?? [], row.cells, key).text).join(" "),
         })
       : null,
     stages.length + functions.length === 0 ? h("p", {}, "Nothing of it is on both sides.") : null,

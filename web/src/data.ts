@@ -24,14 +24,28 @@ export interface Page {
   summary?: PageTable | null;
   classes: PageClass[];
   sampled?: PageSampled[];
+  shares?: PageSampled[];
+  threads?: PageThreads | null;
+  events?: PageTable[];
   timed?: PageTimed | null;
   bench?: PageBench | null;
 }
 
-/** What a timer's samples would be of an arm, beside what it executed. */
+/**
+ * What a timer's samples would be of an arm, beside what it executed; or the shares that an experiment asks for, of
+ * what was executed, sampled and published.
+ */
 export interface PageSampled {
   table: PageTable;
   blamed: string[];
+}
+
+/** Samples by thread, and over time. */
+export interface PageThreads {
+  table: PageTable;
+  piece_ns: number;
+  unit: string;
+  lines: { name: string; costs: number[] }[];
 }
 
 export interface PageBench {

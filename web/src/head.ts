@@ -12,6 +12,7 @@ const MOST_WARNINGS = 2;
 const VERDICTS = new Map<string, [string, string]>([
   ["holds", ["holds", "\u2713 holds"]],
   ["does not hold", ["fails", "\u2717 does not hold"]],
+  ["not shown", ["unknown", "\u2248 not shown"]],
   ["answer", ["answer", "\u2192 answer"]],
   ["not measured", ["unknown", "? not measured"]],
 ]);

@@ -11,14 +11,16 @@ import { choice, field, h, section, unfoldAll } from "./dom";
 import { folds } from "./facts";
 import { claims, overview } from "./head";
 import { short } from "./number";
-import { sampledPart } from "./sampled";
+import { sampledPart, sharesPart } from "./sampled";
 import { beside as besideTimes } from "./times";
+import { plain } from "./table";
+import { threadsPart } from "./threads";
 import { glances, titleOf } from "./tree";
 
 const PARTS: [string, string][] = [
   ["overview", "Overview"], ["figures", "Figures"], ["claims", "Claims"], ["measured", "Measured"], ["classes", "Classes"], ["stages", "Stages"], ["verdicts", "Changes"], ["layers", "Layers"],
   ["bars", "Shares"], ["frames", "Contexts"], ["graph", "Call graph"], ["calltext", "Call graph as text"], ["functions", "Functions"], ["ledger", "Ledger"],
-  ["probes", "Losses"], ["sampled", "Samples and a timer"], ["rates", "Rates"], ["latency", "Latency"], ["why", "Why"], ["flows", "Where packets went"],
+  ["probes", "Losses"], ["events", "Events"], ["sampled", "Samples and a timer"], ["shares", "Shares of functions"], ["threads", "Threads"], ["rates", "Rates"], ["latency", "Latency"], ["why", "Why"], ["flows", "Where packets went"],
 ];
 
 /** The class that the address asks for (`#class=3`), or the first. */
@@ -57,6 +59,7 @@ function build(page: Page): void {
   document.title = short(page.title || "Netplumb", 200);
   const all = glances(page);
   const drawn = isWaterfall(page, all);
+  const events = page.events ?? [];
   let current = asked(all.length);
   let shown: Detail | null = null;
   const holder = h("div", { id: "class" });
@@ -68,12 +71,12 @@ function build(page: Page): void {
   const draw = (): void => {
     // Left out of a page with nothing in it.
     if (all.length === 0) {
-      holder.replaceChildren(page.bench ? "" : h("p", {}, "Nothing was measured."));
+      holder.replaceChildren(page.bench || events.length > 0 ? "" : h("p", {}, "Nothing was measured."));
     } else {
       shown = detail(page, all[current], drawn);
       holder.replaceChildren(shown.element);
     }
-    if (all.length === 0 && !page.bench) {
+    if (all.length === 0 && !page.bench && events.length === 0) {
       return;
     }
     // In the order in which they are on the page.
@@ -121,6 +124,9 @@ function build(page: Page): void {
     table,
     ...(page.bench ? benches(page.bench, page.figures.length === 0) : []),
     holder,
+    events.length > 0 ? section("events", "Events", ...events.map((table) => plain(table, { limit: 200 }))) : null,
+    threadsPart(page.threads),
+    sharesPart(page.shares ?? []),
     sampledPart(page.sampled ?? []),
     ...(page.timed && !page.diff ? besideTimes(page.timed) : []),
   );

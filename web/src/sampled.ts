@@ -1,25 +1,46 @@
-/** Samples of guests: what a timer would see, beside what was executed. */
-import type { PageSampled } from "./data";
+/** Samples of guests: what a timer would see, beside what was executed; and the shares that an experiment asks for. */
+import type { PageCell, PageSampled } from "./data";
 import { h, section } from "./dom";
 import { short } from "./number";
-import { figureOf, plain } from "./table";
+import { cellOf, columnsOf, figureOf, table } from "./table";
 
 const MOST_ROWS = 15;
+const CAPTION_LETTERS = 200;
+/** What is off by more is worth talking about. */
+const MUCH = 0.01;
 
-/** A table for each arm, under what it comes to. */
+/** A table for each arm, and what it comes to. */
 export function sampledPart(all: PageSampled[]): HTMLElement | null {
+  return part("sampled", "Samples and a timer", all, "off_by", (of) => Math.abs(of("off_by")) >= MUCH);
+}
+
+/** A table for each of the experiment's, and what it comes to. */
+export function sharesPart(all: PageSampled[]): HTMLElement | null {
+  const executed = (of: (key: string) => number): number => of("exact") || of("samples");
+  return part("shares", "Shares of functions", all, "timer", (of) => of("timer") - executed(of) >= MUCH);
+}
+
+/** Tables in which one column stands out where a row is off. */
+function part(id: string, title: string, all: PageSampled[], key: string, isOff: (of: (key: string) => number) => boolean): HTMLElement | null {
   if (all.length === 0) {
     return null;
   }
-  const one = ({ table, blamed }: PageSampled): HTMLElement[] => [
-    ...blamed.map((text) => h("p", { class: "sentence" }, short(text, 400))),
-    plain(table, {
-      sort: -1,
-      limit: MOST_ROWS,
-      filter: (row) => row[0]?.text ?? "",
-      // What a timer sees too much of, by more than it is worth talking about.
-      rowClass: (row) => (Math.abs(figureOf(table.columns, row, "off_by")) >= 0.01 ? "off" : ""),
-    }),
-  ];
-  return section("sampled", "Samples and a timer", ...all.flatMap(one));
+  const one = ({ table: of, blamed }: PageSampled): HTMLElement => {
+    const shown = (row: PageCell[]): HTMLElement =>
+      h("span", { class: isOff((key) => figureOf(of.columns, row, key)) ? "off" : null }, cellOf(of.columns, row, key).text);
+    return h(
+      "div",
+      { class: "sampled" },
+      table<PageCell[]>({
+        caption: short(of.caption, CAPTION_LETTERS),
+        columns: columnsOf<PageCell[]>(of.columns, (row) => row, { [key]: { show: shown } }),
+        rows: of.rows,
+        sort: -1,
+        limit: MOST_ROWS,
+        filter: (row) => row.map((cell) => cell.text).join(" "),
+      }),
+      ...blamed.map((text) => h("p", { class: "sentence" }, short(text, 400))),
+    );
+  };
+  return section(id, title, ...all.map(one));
 }

@@ -1,10 +1,11 @@
 //! What a sample costs, beside `perf record -g` at the same rate, alternating on the same flood of
 //! datagrams over loopback: `make bench`.
 //!
-//! 1. CPU time of the process that samples, per sample, as the kernel accounts it; of `plumb
-//!    profile` with the run time of its programs in the kernel, which interrupts run.
-//! 2. What the flood lost, per sample: all CPUs are busy with it, so datagrams that were not sent
-//!    are time that sampling took, interrupts included. It varies with what else the machine does.
+//! 1. CPU time of the process that samples, per sample, as the kernel accounts it. `plumb profile`
+//!    also finds the names of functions, which `perf report` does of what perf has recorded: that is
+//!    apart.
+//! 2. What interrupts took of the flood, per sample: how much more CPU time the flood needed for a
+//!    datagram than without anyone who samples, in the same round.
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
@@ -12,14 +13,13 @@ use std::net::UdpSocket;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::Instant;
 
 use serde_json::Value;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// How often each has a turn.
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 7;
 /// Seconds of a turn.
 const SECONDS: u64 = 4;
 /// Samples of a CPU in a second.
@@ -33,8 +33,24 @@ static STOP: AtomicBool = AtomicBool::new(false);
 #[derive(Debug, Clone, Copy, Default)]
 struct Turn {
     samples: f64,
+    /// Of the process that samples, without finding names.
     cpu_us: f64,
-    datagrams_per_s: f64,
+    names_us: f64,
+    /// Of the flood.
+    flood_us: f64,
+    datagrams: f64,
+}
+
+impl Turn {
+    fn of_process(&self) -> f64 {
+        self.cpu_us / self.samples
+    }
+
+    /// Of interrupts, beside a turn without samples.
+    fn of_interrupts(&self, base: &Turn) -> f64 {
+        let before = base.flood_us / base.datagrams;
+        (self.flood_us - before * self.datagrams) / self.samples
+    }
 }
 
 fn main() -> ExitCode {
@@ -109,20 +125,31 @@ fn compare() -> Result<bool> {
         let _ = flood.join();
     }
     outcome.map_err(|error: Box<dyn std::error::Error>| error)?;
-    let idle = median(base.iter().map(|turn| turn.datagrams_per_s));
+    println!(
+        "  {:<32}{:>12}{:>12}{:>12}{:>12}{:>12}",
+        "", "process", "interrupts", "both", "names", "samples"
+    );
     let each = |name: &str, turns: &[Turn]| {
-        let cpu = median(turns.iter().map(|turn| turn.cpu_us / turn.samples));
-        let lost = median(turns.iter().map(|turn| {
-            let share = 1.0 - turn.datagrams_per_s / idle;
-            share * SECONDS as f64 * 1e6 * cpus as f64 / turn.samples
-        }));
+        let process = median(turns.iter().map(Turn::of_process));
+        let rounds = turns.iter().zip(&base);
+        let interrupts = median(rounds.map(|(turn, base)| turn.of_interrupts(base)));
+        let names = median(turns.iter().map(|turn| turn.names_us / turn.samples));
         let samples = median(turns.iter().map(|turn| turn.samples));
-        println!("  {name:<32}{cpu:>8.1} us{lost:>10.1} us lost{samples:>10.0} samples");
-        cpu
+        let both = process + interrupts;
+        println!(
+            "  {name:<32}{process:>9.1} us{interrupts:>9.1} us{both:>9.1} us{names:>9.1} us\
+             {samples:>12.0}"
+        );
+        both
     };
     let own = each("plumb profile", &ours);
-    each("plumb profile, unwinding tables", &dwarf);
+    let tables = each("plumb profile, unwinding tables", &dwarf);
     let perf = each("perf record -g", &fps);
+    println!(
+        "\n  as parts of perf record -g: {:.2}, by unwinding tables {:.2}",
+        own / perf,
+        tables / perf
+    );
     Ok(own <= perf)
 }
 
@@ -141,31 +168,34 @@ fn flood() {
     }
 }
 
-/// Run a command beside the flood; `read` says how many samples it took, and what CPU time to add.
+/// Run a command beside the flood; `read` says how many samples it took, and in what CPU time it
+/// found names.
 fn turn(
     folder: &std::path::Path,
     command: &mut Command,
     read: fn(&std::process::Output) -> Option<(f64, f64)>,
 ) -> Result<Turn> {
-    let (sent, begun, cpu) = (SENT.load(Ordering::Relaxed), Instant::now(), children_us());
+    let sent = SENT.load(Ordering::Relaxed);
+    let (own, children) = (cpu_us(libc::RUSAGE_SELF), cpu_us(libc::RUSAGE_CHILDREN));
     let done = command.current_dir(folder).stdin(Stdio::null()).output()?;
-    let (sent, cpu) = (SENT.load(Ordering::Relaxed) - sent, children_us() - cpu);
-    let took = begun.elapsed().as_secs_f64();
-    let (samples, more_us) =
+    let sent = SENT.load(Ordering::Relaxed) - sent;
+    let (samples, names_us) =
         read(&done).ok_or_else(|| String::from_utf8_lossy(&done.stderr).into_owned())?;
     Ok(Turn {
         samples,
-        cpu_us: cpu + more_us,
-        datagrams_per_s: sent as f64 / took,
+        cpu_us: cpu_us(libc::RUSAGE_CHILDREN) - children - names_us,
+        names_us,
+        flood_us: cpu_us(libc::RUSAGE_SELF) - own,
+        datagrams: sent as f64,
     })
 }
 
-/// CPU time of commands that have ended.
-fn children_us() -> f64 {
+/// CPU time of this process, or of commands that have ended.
+fn cpu_us(of: libc::c_int) -> f64 {
     // SAFETY: a structure of integers, for which zero is a value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: the structure outlives the call.
-    unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage) };
+    unsafe { libc::getrusage(of, &raw mut usage) };
     let us = |time: libc::timeval| time.tv_sec as f64 * 1e6 + time.tv_usec as f64;
     us(usage.ru_utime) + us(usage.ru_stime)
 }
@@ -177,7 +207,7 @@ fn of_plumb(done: &std::process::Output) -> Option<(f64, f64)> {
         let of = all.filter(|s| s["instrument"] == "samples" && s["quantity"] == quantity);
         Some(of.filter_map(|s| s["value"].as_f64()).sum::<f64>())
     };
-    Some((sum("samples")? + sum("idle")?, sum("programs")? / 1e3))
+    Some((sum("samples")? + sum("idle")?, sum("names")? / 1e3))
 }
 
 /// "[ perf record: Captured and wrote 1.234 MB perf.data (12345 samples) ]"

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Parser;
-use netplumb_model::experiment::Experiment;
+use netplumb_model::experiment::{Experiment, Lab};
 
 use crate::{Cli, Command};
 
@@ -12,6 +12,7 @@ fn asked(line: &str) -> Experiment {
     match Cli::try_parse_from(words).unwrap().command {
         Command::Path(args) => args.experiment().unwrap(),
         Command::Profile(args) => args.experiment(),
+        Command::Stat(args) => args.experiment(),
         Command::Bench(command) => command.experiment().unwrap().unwrap(),
         _ => panic!("{line}: it asks for no experiment"),
     }
@@ -33,6 +34,10 @@ fn command_lines_are_experiments() {
         "profile --pid 1 --frequency 99 --duration 20s",
         "profile --cgroup system.slice --user-stacks fp",
         "profile --duration 5s --off-cpu --user-stacks dwarf -- make -j 4",
+        "stat",
+        "stat page-faults,block:* --focus memory,network --ratio cs/task-clock --by cpu",
+        "stat --pid 1 --duration 10s --interval 1s",
+        "stat uprobe:/bin/ls:main --blocks 5 -- ls -l",
         "bench drop --path xdp,tc --cores 1,2 --queues 1,2 --rate 250k,max --latency",
         "bench drop --lab vm --link e1000 --kernel debian --twice",
         "bench forward --nic a --from b --to c --sink d --search --time 2s",
@@ -59,9 +64,38 @@ fn what_is_lowered() {
     assert_eq!(names("bench drop --path xdp --twice"), ["xdp", "xdp again"]);
     let timed = asked("path --lab netns --proto udp,raw --duration 4s --measure-cost");
     assert_eq!(timed.block_count(), 10);
-    let each = timed.blocks.time.map(|time| time.0);
-    assert_eq!(each, Some(Duration::from_millis(100)));
+    assert_eq!(timed.block_time(), Some(Duration::from_millis(100)));
+    let shared = asked("path --clock functions --duration 4s --blocks 2 --measure-cost");
+    assert_eq!(shared.block_time(), Some(Duration::from_secs(1)));
     assert_eq!(timed.filter.proto.len(), 2);
+    for (line, long, block) in [
+        ("path --duration 20s", Some(20), None),
+        (
+            "path --clock exact,samples --duration 1h",
+            Some(3_600),
+            None,
+        ),
+        ("path --lab netns --duration 30s", None, Some(3)),
+        (
+            "path --lab netns --duration 12h --proto udp,tcp",
+            Some(43_200),
+            Some(1),
+        ),
+        (
+            "path --lab netns --duration 200s --blocks 10",
+            None,
+            Some(20),
+        ),
+        ("path --lab host --duration 20m", Some(1_200), None),
+    ] {
+        let asked = asked(line);
+        let seconds = |time: Duration| time.as_secs();
+        assert_eq!(asked.long().map(seconds), long, "{line}");
+        if asked.lab != Lab::Host {
+            assert_eq!(asked.block_time().map(seconds), block, "{line}");
+        }
+        assert_eq!(asked.check(), Ok(()), "{line}");
+    }
     let bench = asked("bench forward --path route");
     assert_eq!(bench.block_count(), 5);
     assert!(bench.arms()[0].forward);

@@ -1,5 +1,6 @@
 //! Runs experiments, from files and command lines alike. Nothing else makes the engine's plans.
 
+pub(crate) mod build;
 mod command;
 mod cost;
 mod frames;
@@ -18,10 +19,11 @@ use std::process::ExitCode;
 use netplumb_engine::live::{LivePlan, Source};
 use netplumb_model::experiment::{Experiment, Kind, Lab};
 
-use crate::args::live::FUNCTIONS;
+use crate::args::live::{EVENTS, FUNCTIONS};
 use crate::exit::{Usage, WrongKey};
 use crate::rights;
 pub(crate) use how::{How, Shown};
+pub(crate) use instruments::NOT_RESUMED;
 
 /// Check an experiment, run it, and print the result.
 ///
@@ -47,13 +49,15 @@ pub(crate) fn run(
             lower::frames(experiment, &how)?,
             lower::beside_frames(experiment, &asked)?,
         );
-        return frames::run(&plan, &guests, &experiment.name, &how, cache);
+        return frames::run(&plan, &guests, experiment, &how, cache);
     }
     instruments::check_options(experiment, &asked, &how.options)?;
     if lab == Lab::Vm {
         return guests::run(experiment, &asked, &how, cache);
     }
     match kind {
+        // What may be counted, the kernel says of each event.
+        Kind::Work if asked.iter().any(|i| i.name() == EVENTS) => {}
         Kind::Work => rights::check_to_sample()?,
         _ => rights::check(lab)?,
     }
@@ -62,8 +66,8 @@ pub(crate) fn run(
         asked => instruments::specs(experiment, asked)?,
     };
     let source = lower::source(experiment, &how)?;
-    if let (Source::Traffic(_), [_, _, ..]) = (&source, specs.as_slice()) {
-        let why = "only one instrument at a time can measure the traffic of this machine";
+    if let (Source::Traffic(_) | Source::Work(_), [_, _, ..]) = (&source, specs.as_slice()) {
+        let why = "only one instrument at a time can measure the traffic or work of this machine";
         return Err(WrongKey::cannot_here("instruments", why).into());
     }
     let by = (!asked.is_empty(), instruments::stages_share(experiment));

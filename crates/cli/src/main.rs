@@ -64,6 +64,8 @@ enum Command {
     Path(Box<commands::path::PathArgs>),
     /// Sample where CPU time goes: of all work, or of a process, a cgroup or a command
     Profile(Box<commands::profile::ProfileArgs>),
+    /// Count events: of all CPUs, or of a process, a cgroup or a command
+    Stat(Box<commands::stat::StatArgs>),
     /// Measure packet rates by data path (XDP, tc, nftables, sockets, routing and others)
     #[command(subcommand)]
     Bench(commands::bench::BenchCommand),
@@ -122,7 +124,11 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         }
     };
     match &cli.command {
-        Command::Path(_) | Command::Profile(_) | Command::Bench(_) | Command::Run(_) => {
+        Command::Path(_)
+        | Command::Profile(_)
+        | Command::Stat(_)
+        | Command::Bench(_)
+        | Command::Run(_) => {
             memory::check()?;
         }
         Command::Report(_)
@@ -137,6 +143,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Path(args) => commands::path::run(*args, &cache),
         Command::Profile(args) => commands::profile::run(*args, &cache),
+        Command::Stat(args) => commands::stat::run(*args, &cache),
         Command::Bench(command) => commands::bench::run(command, &cache),
         Command::Run(args) => commands::run::run(args, &cache),
         Command::Report(args) => commands::report::run(&args),

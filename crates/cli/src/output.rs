@@ -4,6 +4,7 @@ pub(crate) mod below;
 mod browser;
 pub(crate) mod columns;
 mod costs;
+mod events;
 mod formats;
 mod named;
 pub(crate) mod page;

@@ -7,7 +7,21 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use netplumb_engine::Progress;
+use netplumb_engine::long::Pace;
 use netplumb_report::{printable, printable_lines};
+
+/// How often the progress of a long run is printed without a terminal.
+const PASSED_EVERY: Duration = Duration::from_secs(60);
+
+/// A time as people say it: of hours no seconds.
+fn told(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match (seconds / 3_600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, s) => format!("{s} s"),
+        (0, m, s) => format!("{m} min {s} s"),
+        (h, m, _) => format!("{h} h {m} min"),
+    }
+}
 
 /// Prints the progress of an experiment.
 #[derive(Debug)]
@@ -16,6 +30,8 @@ pub(crate) struct Teller {
     quiet: bool,
     started: Instant,
     arm: Mutex<String>,
+    /// When the progress of a long run was printed last.
+    passed: Mutex<Option<Instant>>,
     /// Those that are printed.
     notes: Mutex<BTreeSet<String>>,
 }
@@ -39,6 +55,7 @@ impl Teller {
             quiet,
             started: Instant::now(),
             arm: Mutex::default(),
+            passed: Mutex::default(),
             notes: Mutex::default(),
         }
     }
@@ -81,11 +98,41 @@ impl Teller {
                 }
                 return;
             }
+            Progress::Passed(pace, latest) => match self.passed(*pace, latest.as_deref()) {
+                Some(line) => line,
+                None => return,
+            },
         };
         match &self.bar {
             Some(bar) => bar.set_message(printable(&line, 200)),
             None => eprintln!("[{:5.1} s] {line}", self.started.elapsed().as_secs_f64()),
         }
+    }
+
+    /// How far a long run is, as a line; none if one was printed less than a minute ago.
+    fn passed(&self, pace: Pace, latest: Option<&str>) -> Option<String> {
+        match &self.bar {
+            Some(bar) => {
+                let whole = pace.whole.unwrap_or(pace.passed);
+                bar.set_length(whole.as_secs());
+                bar.set_position(pace.passed.as_secs().min(whole.as_secs()));
+            }
+            None => {
+                let mut last = self.passed.lock().ok()?;
+                if last.is_some_and(|last| last.elapsed() < PASSED_EVERY) {
+                    return None;
+                }
+                *last = Some(Instant::now());
+            }
+        }
+        let time = match pace.left() {
+            Some(left) => format!("{} left", told(left)),
+            None => told(pace.passed),
+        };
+        Some(match latest {
+            Some(latest) => format!("measuring, {time}; latest: {latest}"),
+            None => format!("measuring, {time}"),
+        })
     }
 
     /// Print nothing more: the terminal is used otherwise.

@@ -7,7 +7,9 @@ use anyhow::Context;
 use netplumb_engine::run::Save;
 use netplumb_engine::{EngineError, GuestRun, Options};
 use netplumb_kernel::layers::LayerRules;
+use netplumb_model::experiment::{Difference, Experiment};
 use netplumb_model::recording::{Recording, env};
+use netplumb_report::printable;
 use netplumb_store::{Output, Writer};
 
 use crate::args::run::RunOptions;
@@ -25,6 +27,21 @@ pub(crate) struct Outcome {
     pub(crate) error: Option<anyhow::Error>,
 }
 
+impl Outcome {
+    /// Say how to continue, if it was ended early.
+    pub(crate) fn tell_how_to_resume(&self, name: &str, options: &RunOptions) {
+        if self.error.is_some() && !self.recording.blocks.is_empty() && !options.quiet {
+            eprintln!(
+                "what was measured is in {}: repeat the command with --resume to continue",
+                path_of(name, options).display()
+            );
+        }
+    }
+}
+
+/// What is asked for: an experiment, and the text of its file, empty for a command line.
+pub(crate) type Asked<'a> = (&'a Experiment, &'a str);
+
 /// One guest for each CPU; each takes up to 300 MB.
 fn default_jobs() -> usize {
     const MOST: usize = 8;
@@ -34,21 +51,33 @@ fn default_jobs() -> usize {
 /// The recording to resume, if it exists.
 fn taken_up(
     path: &Path,
-    experiment_toml: &str,
+    (experiment, text): Asked<'_>,
     options: &RunOptions,
 ) -> anyhow::Result<Option<Recording>> {
     if !path.exists() {
         return Ok(None);
     }
-    let recording = netplumb_store::read(path)?;
-    if recording.experiment_toml != experiment_toml {
-        return Err(Usage(format!(
-            "{}: recorded by another experiment, or the experiment file has changed since: run it \
-             without --resume",
+    let mut recording = netplumb_store::read(path)?;
+    let was = Experiment::asked_for(&recording).map_err(|_| {
+        Usage(format!(
+            "{}: recorded by another version of plumb: run it without --resume",
             path.display()
+        ))
+    })?;
+    let difference = was.and_then(|was| was.first_difference(experiment));
+    if let Some(Difference { key, was, is }) = difference {
+        let value = |value: Option<String>| value.map_or("not set".into(), |v| printable(&v, 80));
+        return Err(Usage(format!(
+            "{}: {key} was {} when it was recorded, and is {} now: resume it with the same \
+             settings, or run it without --resume",
+            path.display(),
+            value(was),
+            value(is)
         ))
         .into());
     }
+    // Its claims may be others now.
+    recording.experiment_toml = text.to_string();
     let clock = if options.quick { "yes" } else { "no" };
     if recording
         .environment
@@ -71,8 +100,7 @@ fn taken_up(
 /// Only those before the start: later ones are in the outcome, beside what was measured.
 pub(crate) fn record(
     run: &GuestRun,
-    name: &str,
-    experiment_toml: &str,
+    asked: Asked<'_>,
     options: &RunOptions,
     cache: &Path,
 ) -> anyhow::Result<Outcome> {
@@ -86,13 +114,9 @@ pub(crate) fn record(
     let measure = |engine: &Options, recording: &mut Recording, save: Save<'_>, teller: &Teller| {
         netplumb_engine::run_in_guests(run, engine, recording, save, &|event| teller.tell(event))
     };
-    let outcome = record_by(measure, name, experiment_toml, options, cache)?;
-    let more = plan.arms.len() > 1 && !outcome.recording.blocks.is_empty();
-    if outcome.error.is_some() && more && !options.quiet {
-        eprintln!(
-            "what was measured is in {}: repeat the command with --resume to continue",
-            path_of(name, options).display()
-        );
+    let outcome = record_by(measure, asked, options, cache)?;
+    if plan.arms.len() > 1 || run.long.is_some() {
+        outcome.tell_how_to_resume(&asked.0.name, options);
     }
     Ok(outcome)
 }
@@ -111,11 +135,12 @@ fn path_of(name: &str, options: &RunOptions) -> PathBuf {
 /// As [`record`].
 pub(crate) fn record_by(
     measure: impl FnOnce(&Options, &mut Recording, Save<'_>, &Teller) -> Result<(), EngineError>,
-    name: &str,
-    experiment_toml: &str,
+    asked: Asked<'_>,
     options: &RunOptions,
     cache: &Path,
 ) -> anyhow::Result<Outcome> {
+    let (experiment, text) = asked;
+    let name = experiment.name.as_str();
     let mut layers = LayerRules::built_in();
     if let Some(path) = &options.layers {
         let text = files::read_text(path, MAX_LAYERS_BYTES, "a file of layer rules")?;
@@ -126,7 +151,10 @@ pub(crate) fn record_by(
         layers.override_with(rules);
     }
     let path = path_of(name, options);
-    let mut output = Some(Output::claim(&path)?);
+    let mut output = Some(match options.resume {
+        true => Output::claim(&path)?.continued(),
+        false => Output::claim(&path)?,
+    });
     let cancel = signals::watch().context("can't watch for signals")?;
     if options.resume && !options.quiet && !path.exists() {
         eprintln!(
@@ -135,13 +163,14 @@ pub(crate) fn record_by(
         );
     }
     let mut recording = match options.resume {
-        true => taken_up(&path, experiment_toml, options)?,
+        true => taken_up(&path, asked, options)?,
         false => None,
     }
     .unwrap_or_else(|| Recording {
-        experiment_toml: experiment_toml.to_string(),
+        experiment_toml: text.to_string(),
         ..Recording::default()
     });
+    let measured = experiment.measured().to_toml();
     let started = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
@@ -150,6 +179,7 @@ pub(crate) fn record_by(
         (env::ARGV, std::env::args().collect::<Vec<_>>().join(" ")),
         (env::STARTED, started.as_secs().to_string()),
         (env::NAME, name.to_string()),
+        (env::ASKED, measured.context("can't write the experiment")?),
     ] {
         recording.environment.insert(key.into(), value);
     }
@@ -169,16 +199,16 @@ pub(crate) fn record_by(
         cancel,
     };
     let teller = Teller::new(options.quiet);
-    // A full disk must not lose what is measured afterwards: the first error is kept, and
-    // reported at the end, when the figures have been printed.
+    // A full disk must not lose what is measured afterwards: it is tried again with every block.
     let mut unsaved = None;
+    let quiet = options.quiet;
     let result = measure(
         &engine_options,
         &mut recording,
         &mut |recording| {
             // Created with the first block: a guest that does not boot leaves no file, and does
             // not replace an earlier recording.
-            if recording.blocks.is_empty() || unsaved.is_some() {
+            if recording.blocks.is_empty() || (writer.is_none() && output.is_none()) {
                 return Ok(());
             }
             let saved = match (&mut writer, output.take()) {
@@ -188,6 +218,9 @@ pub(crate) fn record_by(
                 }),
                 (None, None) => Ok(()),
             };
+            if let (Err(error), None, false) = (&saved, &unsaved, quiet) {
+                eprintln!("plumb: {error}; measuring goes on, and saving is tried again");
+            }
             unsaved = saved.err();
             Ok(())
         },
@@ -203,7 +236,7 @@ pub(crate) fn record_by(
         (Ok(()), None) => None,
     };
     if !options.quiet {
-        if error.is_none() {
+        if error.is_none() && writer.is_some() {
             eprintln!("recorded in {}", path.display());
         }
         if let Some(kept) = writer.as_ref().and_then(Writer::kept) {

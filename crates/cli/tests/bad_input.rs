@@ -717,7 +717,7 @@ fn words_that_make_no_sense() {
             &["--offload"],
         ),
         (
-            "path --sysctl net.core.x=1 --sysctl net.core.x=2 -- true",
+            "path --lab netns --sysctl net.core.x=1 --sysctl net.core.x=2 -- true",
             &["--sysctl", "only one value"],
         ),
         ("path --size 10ms", &["invalid size `10ms`"]),

@@ -466,7 +466,11 @@ fn refused_at_once() {
         ("path --peer nothing-at-all -- true", 2, &["nothing-at-all"]),
         ("path --lab netns --peer x -- true", 2, &["--lab vm"]),
         ("path --lab moon -- true", 2, &["moon", "vm"]),
-        ("path --link veth,lo -- true", 2, &["only one value"]),
+        (
+            "path --lab netns --link veth,lo -- true",
+            2,
+            &["only one value"],
+        ),
         ("path --proto udp -- true", 2, &["--proto"]),
         ("path --proto command", 2, &["unknown protocol `command`"]),
         ("path --peer true", 2, &["COMMAND"]),

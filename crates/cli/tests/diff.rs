@@ -285,6 +285,21 @@ fn below() {
                 "nft_do_chain, send",
             ]);
     }
+    // What only one side calls costs nothing on the other.
+    let arms = [(arm("udp", Proto::Udp, 0), 116)];
+    save(&place, "c.plumb", &recording(&arms, "nft_do_other"));
+    let ran = place.run("diff b.plumb c.plumb --below nft_do_chain");
+    prints(
+        ran.code(0),
+        &[
+            "nft_do_chain takes 116 fewer instructions per packet (-100.0%): 116 \u{2192} 0",
+            "c.plumb has no call of nft_do_chain: what is below it is 0 there",
+        ],
+    );
+    place
+        .run("diff b.plumb c.plumb --below nft_do_chian")
+        .code(2)
+        .says(&["either recording", "nft_do_chain, "]);
     let chain = place.run("report b.plumb --below send;nft_do_chain");
     prints(
         chain.code(0),

@@ -97,6 +97,7 @@ fn shipped_files() {
             "ip-layer",
             "ipv6",
             "kernels",
+            "knapsack",
             "links",
             "mitigations",
             "nft-rules",

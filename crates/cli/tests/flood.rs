@@ -307,6 +307,7 @@ mod guest {
             mechanism: None,
             one_packet: 0,
             profile: None,
+            events: None,
         };
         let mut live = attach(&spec, &|_, _| Some("network".into())).unwrap();
         for (name, why) in &live.attached().refused {

@@ -251,7 +251,7 @@ fn refused_at_once() {
         ("--packets 9 -- true", &["--packets", "can't be used"]),
         ("--rate 9 -- true", &["--rate", "can't be used"]),
         ("--pid 1 -- true", &["--pid", "--lab host"]),
-        ("--link veth,lo -- true", &["only one value"]),
+        ("--link veth,lo -- true", &["in one arm", "plumb diff"]),
     ] {
         let ran = place.run(&format!("path --lab vm --clock stages {words}"));
         ran.code(2).says(said);

@@ -7,10 +7,11 @@ mod made;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Read;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
-use made::{IN_KERNEL, IN_USER, KALLSYMS, Made, TEXT};
+use made::{IN_KERNEL, IN_USER, KALLSYMS, LATER, Made, TEXT, USER};
 use netplumb_import::{Options, perf_data};
 use netplumb_model::class::{Context, Softirq};
 use netplumb_model::recording::Recording;
@@ -147,6 +148,265 @@ fn what_is_in_it() {
             ("samples lost by perf record", 9),
             ("samples of programs without a name", 2)
         ]
+    );
+}
+
+/// Check that samples of idle CPUs are in no share, however many there are, that interrupts of an idle CPU
+/// are work, and that the footer says how many there were.
+#[test]
+fn idle_is_no_share() {
+    let folder = tempfile::tempdir().unwrap();
+    let shares = |idle: u64| {
+        let mut made = samples();
+        for n in 0..idle {
+            let chain = [IN_KERNEL, TEXT + 0x2020, TEXT + 0x1030];
+            made.sample_of(0, 0, (1_000 + n % 3_900, 250), &chain);
+        }
+        let interrupted = [IN_KERNEL, TEXT + 0x4004, TEXT + 0x2020];
+        made.sample_of(0, 0, (1_800, 50), &interrupted);
+        fs::write(folder.path().join("i.data"), made.file()).unwrap();
+        options(folder.path());
+        let words = ["import", "i.data", "--kallsyms", "kallsyms"];
+        assert!(plumb(folder.path(), &words).status.success());
+        let words = ["report", "i.plumb", "--clock", "samples"];
+        let report = |words: &[&str]| {
+            let ran = plumb(folder.path(), words);
+            assert!(ran.status.success(), "{}", text(&ran.stderr));
+            text(&ran.stdout)
+        };
+        (report(&[&words[..], &["--csv"]].concat()), report(&words))
+    };
+    let (few, many) = (shares(10), shares(400));
+    assert_eq!(few.0, many.0);
+    assert!(
+        few.0.contains("net_rx_action") && few.0.contains("swapper"),
+        "{}",
+        few.0
+    );
+    assert!(
+        many.1
+            .contains("400 more samples (90.3% of all) found CPUs idle"),
+        "{}",
+        many.1
+    );
+}
+
+/// Check that standard input is read, from a pipe and as a file, and bad input there is an error.
+#[test]
+fn standard_input() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    options(at);
+    let files = [samples().file(), samples().pipe()];
+    for (n, bytes) in files.iter().enumerate() {
+        fs::write(at.join("x.data"), bytes).unwrap();
+        for piped in [true, false] {
+            let name = format!("{n}{piped}.plumb");
+            let mut command = Command::new(env!("CARGO_BIN_EXE_plumb"));
+            command.current_dir(at);
+            command.args(["import", "-", "-o", &name, "--kallsyms", "kallsyms"]);
+            let mut cat = None;
+            if piped {
+                let mut of = Command::new("cat");
+                let mut child = of
+                    .arg(at.join("x.data"))
+                    .stdout(Stdio::piped())
+                    .spawn()
+                    .unwrap();
+                command.stdin(child.stdout.take().unwrap());
+                cat = Some(child);
+            } else {
+                command.stdin(fs::File::open(at.join("x.data")).unwrap());
+            }
+            let ran = command.output().unwrap();
+            cat.map(|mut cat| cat.wait().unwrap());
+            assert!(ran.status.success(), "{}", text(&ran.stderr));
+            assert!(
+                text(&ran.stderr).starts_with("imported 43 samples"),
+                "{ran:?}"
+            );
+        }
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plumb"));
+    let ran = command
+        .args(["import", "-"])
+        .current_dir(at)
+        .stdin(Stdio::null());
+    let ran = ran.output().unwrap();
+    assert_eq!(ran.status.code(), Some(1));
+    assert!(
+        text(&ran.stderr).contains("standard input: not a perf.data file"),
+        "{ran:?}"
+    );
+}
+
+/// Check that samples are of what was mapped, and of what threads were called, when they were taken:
+/// whatever the order of the records in the file, marked or not, in a file or a stream.
+#[test]
+fn in_any_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut made = Made::new();
+    // One process after the other has the same number, and each another program at the same address.
+    for turn in 0..40_u64 {
+        made.now_ns = 1_000_000 * (turn + 1);
+        made.fork(7, 70, 7);
+        made.now_ns += 1;
+        made.execute(70, &format!("turn{turn}"));
+        made.now_ns += 1;
+        made.map(
+            70,
+            USER,
+            (0x50_0000, 0x1000, 0),
+            &format!("/nowhere/p{turn}"),
+        );
+        for n in 0..5 {
+            let at = (made.now_ns + 1_000 * (n + 1), 100);
+            made.sample_of(70, 0, at, &[IN_USER, 0x50_0010 + n]);
+        }
+        made.now_ns += 10_000;
+        made.fork(4, 70, 7);
+    }
+    let sorted = imported(&folder, &made.file());
+    let turns: Vec<(String, String)> = sorted
+        .samples
+        .iter()
+        .flat_map(|s| s.iter())
+        .map(|sample| {
+            let function = sorted.nodes[sample.node as usize].function as usize;
+            let thread = sorted.threads[sample.thread as usize].name.clone();
+            (thread, sorted.functions[function].module.clone().unwrap())
+        })
+        .collect();
+    let expected = (0..200).map(|n| (format!("turn{}", n / 5), format!("p{}", n / 5)));
+    assert_eq!(turns, expected.collect::<Vec<_>>());
+    // Multiplied by a number without a common divisor, places are mixed.
+    let mixed = |count: usize| (0..count).map(|n| n * 7_919 % count).collect();
+    for other in [
+        made.reordered(|count| (0..count).rev().collect()),
+        made.reordered(mixed),
+    ] {
+        let mut marked = other.clone();
+        marked.record(68, 0, &[]);
+        for bytes in [other.file(), other.pipe(), marked.file()] {
+            let recording = imported(&folder, &bytes);
+            assert_eq!(recording.samples, sorted.samples);
+            assert_eq!(recording.threads, sorted.threads);
+            assert_eq!(recording.functions, sorted.functions);
+            assert_eq!(recording.nodes, sorted.nodes);
+        }
+    }
+}
+
+/// Check that many samples take little memory and a small file: out of order and with no marks of how
+/// far the order goes, of many processes, and with many different stacks.
+#[test]
+fn many_samples() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    for (processes, stacks, most) in [(100, 5_000, 8_000_000), (10_000, 50_000, 16_000_000)] {
+        let made = Made::many(400_000, processes, stacks);
+        let made = made.reordered(|count| {
+            (0..count)
+                .map(|n| if n ^ 1 < count { n ^ 1 } else { n })
+                .collect()
+        });
+        fs::write(at.join("m.data"), made.file()).unwrap();
+        let child = Command::new(env!("CARGO_BIN_EXE_plumb"))
+            .args(["import", "m.data", "-o", "m.plumb"])
+            .current_dir(at)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (said, peak_bytes) = waited(child);
+        assert!(said.contains("imported 400,000 samples"), "{said}");
+        assert!(
+            peak_bytes < 100_000_000,
+            "{processes} processes: {peak_bytes} bytes"
+        );
+        let bytes = fs::metadata(at.join("m.plumb")).unwrap().len();
+        assert!(bytes < most, "{processes} processes: {bytes} bytes");
+    }
+}
+
+/// What a process writes to its standard error, and the most memory that it has: of its own, for what
+/// `wait4` says has the memory of the process that started it, too.
+fn waited(mut child: std::process::Child) -> (String, u64) {
+    let status = format!("/proc/{}/status", child.id());
+    let mut peak_kilobytes = 0;
+    while child.try_wait().unwrap().is_none() {
+        let now = fs::read_to_string(&status).unwrap_or_default();
+        let line = now.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+        peak_kilobytes = kilobytes.unwrap_or(peak_kilobytes);
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    let mut said = String::new();
+    let mut stderr = child.stderr.take().unwrap();
+    stderr.read_to_string(&mut said).unwrap();
+    assert!(child.wait().unwrap().success(), "{said}");
+    assert!(peak_kilobytes > 1_000, "{peak_kilobytes}");
+    (said, peak_kilobytes * 1024)
+}
+
+/// Check that what a recording lacks is said: stacks, of all of it or of user code, and its end.
+#[test]
+fn what_is_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    options(at);
+    let report = |made: &[u8]| {
+        fs::write(at.join("m.data"), made).unwrap();
+        let ran = plumb(at, &["import", "m.data", "--kallsyms", "kallsyms"]);
+        assert!(ran.status.success(), "{}", text(&ran.stderr));
+        let words = ["report", "m.plumb"];
+        let words = words
+            .into_iter()
+            .map(str::to_string)
+            .collect::<Vec<_>>()
+            .join(" ");
+        let out = plumb(at, &words.split(' ').collect::<Vec<_>>());
+        text(&out.stdout)
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    let mut made = Made::new();
+    made.no_stacks = true;
+    made.machine = Some(("x86_64", "6.1.0"));
+    made.sample(0, 1_000, 250, &[IN_KERNEL, TEXT + 0x3010]);
+    let said = report(&made.file());
+    assert!(
+        said.contains("call graph none: samples have no stacks"),
+        "{said}"
+    );
+    assert!(
+        said.contains("names the kernel's by kallsyms; files of programs: 0 found"),
+        "{said}"
+    );
+    let mut made = Made::new();
+    for n in 0..20 {
+        let chain = [IN_KERNEL, TEXT + 0x3010, TEXT + 0x1030, LATER, 77];
+        made.sample(0, 1_000 + n, 250, &chain);
+    }
+    let whole = made.file();
+    let said = report(&whole);
+    assert!(
+        said.contains("20 samples whose user stack is recorded later"),
+        "{said}"
+    );
+    assert!(!said.contains("[0x4c]") && !said.contains("0x4d"), "{said}");
+    assert!(!said.contains("cut short"), "{said}");
+    let said = report(&whole[..whole.len() - 40]);
+    let cut = plumb(at, &["import", "m.data", "--kallsyms", "kallsyms"]);
+    assert!(cut.status.success());
+    let heard = text(&cut.stderr);
+    assert!(
+        heard.contains("plumb: m.data: end of the file missing: samples until"),
+        "{heard}"
+    );
+    assert!(
+        said.contains("cut short the file was not read to its end: later samples are missing"),
+        "{said}"
     );
 }
 
@@ -297,7 +557,7 @@ fn damaged() {
             // A stream that ends after a record has nothing that would say so.
             let said = recording
                 .all_losses()
-                .any(|loss| loss.cause.contains("ends in the middle"));
+                .any(|loss| loss.cause.contains("end of the file missing"));
             assert!(said || whole[8] == 16, "cut at {cut}");
         }
         assert!(most > all / 2);

@@ -217,3 +217,35 @@ fn measured() {
         assert!((received - 1.0).abs() < 0.005, "{arm}: {received}");
     }
 }
+
+/// Check that modules of the command line are built and compared, an unmodified one being the same as
+/// the kernel's own; and that the labs of this machine's kernel refuse them.
+#[test]
+fn of_the_command_line() {
+    let place = Place::new();
+    if kernel(&place, "usbnet").is_none() {
+        return;
+    }
+    let words =
+        "path -q --link smsc95xx --sender device --rx-fault bad-size --packets 50 --blocks 1";
+    place
+        .run(&format!("{words} --module= --module usbnet -o a.plumb"))
+        .code(0);
+    let recording = place.recording("a.plumb");
+    let dropped: Vec<u64> = (classes(&recording).iter())
+        .filter(|view| view.class.direction == Direction::Drop)
+        .map(|view| view.total)
+        .collect();
+    assert_eq!(recording.arms.len(), 2, "{:?}", recording.arms);
+    assert!(dropped.len() == 2 && dropped[0] > 0, "{dropped:?}");
+    // How much memory is free is another in a guest with another module: `__zone_watermark_ok`.
+    let apart = dropped[0].abs_diff(dropped[1]);
+    assert!(apart * 1_000 <= dropped[0], "{dropped:?}");
+    let refused = place.run("path --lab netns --clock stages --module usbnet");
+    refused.code(2);
+    let refused = place.run("path --link smsc95xx --module usbnet+none.patch");
+    assert!(
+        refused.stderr.contains("none.patch: can't read the patch"),
+        "{refused:#?}"
+    );
+}

@@ -176,8 +176,61 @@ fn run_busy(place: &Place, words: &str) {
     });
 }
 
-/// Compare three runs over USB NICs that the guest emulates, one of them with every core busy; and
-/// check that their drivers' functions are in the packets' paths, and what emulates them in none.
+/// Wakes QEMU's main loop all the time: it then looks at the CPU in moments in which it seldom does,
+/// as when the CPU has halted and its last instructions are not on the clock yet
+/// (plugins/qemu/clock.c).
+const WAKER: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <time.h>
+
+static void *wake(void *notify)
+{
+	/* There is no main loop yet. */
+	struct timespec pause = { .tv_nsec = 100000000 };
+
+	nanosleep(&pause, NULL);
+	pause.tv_nsec = 1000;
+	for (;;) {
+		((void (*)(void))notify)();
+		nanosleep(&pause, NULL);
+	}
+}
+
+__attribute__((constructor)) static void start(void)
+{
+	void *notify = dlsym(RTLD_DEFAULT, "qemu_notify_event");
+	pthread_t thread;
+
+	if (notify)
+		pthread_create(&thread, NULL, wake, notify);
+}
+"#;
+
+/// Run while QEMU's main loop is woken all the time.
+fn run_woken(place: &Place, words: &str) {
+    place.write("waker.c", WAKER);
+    let mut compiler = place.command("cc");
+    compiler.args([
+        "-shared",
+        "-fPIC",
+        "-o",
+        "waker.so",
+        "waker.c",
+        "-lpthread",
+        "-ldl",
+    ]);
+    assert!(compiler.status().unwrap().success());
+    // plumb is static, and hands it on.
+    let mut command = place.plumb(words);
+    command.env("LD_PRELOAD", place.path("waker.so"));
+    Running::start(&mut command).finish().code(0);
+}
+
+/// Compare runs over USB NICs that the guest emulates, one of them with every core busy and one with
+/// QEMU's main loop; and check that their drivers' functions are in the packets' paths, and what
+/// emulates them in none.
 fn emulated_nics(link: &str, driver: &str) {
     if !common::has_guests() {
         return;
@@ -197,6 +250,9 @@ fn emulated_nics(link: &str, driver: &str) {
     same(link, &one, &place.recording("two.plumb"));
     let busy = format!("{link}, busy");
     same(&busy, &one, &place.recording("busy.plumb"));
+    run_woken(&place, &format!("{words} -o woken.plumb"));
+    let woken = format!("{link}, main loop woken");
+    same(&woken, &one, &place.recording("woken.plumb"));
     for block in &one.blocks {
         assert!(block.ledger.closes(), "{:?}", block.ledger);
         assert_eq!(block.ledger.offered, block.ledger.delivered);
@@ -455,6 +511,45 @@ fn states_are_made_when_they_must_be() {
     );
 }
 
+/// Check that a guest goes on for as long as a run has, that a run which was killed is continued by
+/// another guest, and that the first blocks of both are alike, to the instruction.
+#[test]
+fn hours_in_a_guest() {
+    if !common::has_guests() {
+        return;
+    }
+    let place = Place::new();
+    let words = "path --link lo --packets 50 --duration 12h -o run.plumb";
+    let go_on = |words: &str, signal| {
+        let mut running = Running::start(&mut place.plumb(words));
+        running.wait_for("left; latest: ");
+        std::thread::sleep(std::time::Duration::from_secs(4));
+        running.signal(signal);
+        (running.finish(), place.recording("run.plumb"))
+    };
+    let (_, killed) = go_on(words, libc::SIGKILL);
+    let blocks = killed.measured_blocks();
+    assert!(!killed.complete && blocks >= 5, "{blocks}");
+    let (ended, resumed) = go_on(&format!("{words} --resume"), libc::SIGINT);
+    ended.code(130).says(&["--resume"]);
+    assert!(ended.stdout.contains("in 2 sessions"), "{ended:?}");
+    assert!(resumed.measured_blocks() >= blocks + 5);
+    assert!(resumed.run_ns() > killed.run_ns());
+    assert!(resumed.blocks.iter().all(|b| b.ledger.closes()));
+    if resumed.halvings() == 0 {
+        let begin = &resumed.blocks[blocks as usize];
+        assert_eq!(begin.index, blocks as u32);
+        assert_eq!(begin.kernel(), resumed.blocks[0].kernel());
+    }
+    // A short one ends by itself, in about that time.
+    place
+        .run("path --link lo --packets 50 --duration 5s -o short.plumb")
+        .code(0);
+    let short = place.recording("short.plumb");
+    assert!(short.complete);
+    assert!((5.0..20.0).contains(&(short.run_ns() as f64 / 1e9)));
+}
+
 /// Check that a run that Ctrl-C interrupted is resumed, and yields the same as one that was not
 /// interrupted; and that another plan is refused.
 #[test]
@@ -462,10 +557,17 @@ fn a_run_is_resumed() {
     if !common::has_guests() {
         return;
     }
+    for (clock, of_arm) in [("", 2), ("--clock exact,samples --sample-period 100", 4)] {
+        resumed(clock, of_arm);
+    }
+}
+
+/// Interrupt and resume a run of 12 arms, each of so many blocks.
+fn resumed(clock: &str, of_arm: usize) {
     let place = Place::new();
     let sizes: Vec<String> = (0..12).map(|n| (n * 50).to_string()).collect();
     let words = format!(
-        "path --jobs 1 --link lo --packets 50 --blocks 2 --size {}",
+        "path --jobs 1 --link lo --packets 50 --blocks 2 {clock} --size {}",
         sizes.join(",")
     );
     let mut running = Running::start(&mut place.plumb(&format!("{words} -o run.plumb")));
@@ -475,7 +577,7 @@ fn a_run_is_resumed() {
     cut.code(130).says(&["--resume"]);
     let before = place.recording("run.plumb");
     assert!(!before.complete);
-    assert!((2..24).contains(&before.blocks.len()));
+    assert!((of_arm..12 * of_arm).contains(&before.blocks.len()));
 
     let resumed = place.run(&format!("{words} --resume -o run.plumb"));
     resumed.code(0);
@@ -485,13 +587,13 @@ fn a_run_is_resumed() {
     );
     let after = place.recording("run.plumb");
     assert!(after.complete);
-    assert_eq!(after.blocks.len(), 24);
+    assert_eq!(after.blocks.len(), 12 * of_arm);
     place.run(&format!("{words} -q -o whole.plumb")).code(0);
     same("resumed", &after, &place.recording("whole.plumb"));
 
     place
         .run("path --link lo --proto tcp --resume -o run.plumb")
         .code(2)
-        .says(&["other"]);
+        .says(&["run.plumb: ", " when it was recorded, and is "]);
     place.nothing_runs();
 }

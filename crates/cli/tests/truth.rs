@@ -301,6 +301,7 @@ fn packets_are_told() {
     let spec = TimingSpec {
         one_packet: 2,
         profile: None,
+        events: None,
         ..spec_of(&names)
     };
     let opinion = time_by(&plan, &options, spec).unwrap();

@@ -173,11 +173,11 @@ pub fn run_bench(
     });
     let mut turns = match plan.search {
         true => whole(arms, 1, 0..1),
-        false => interleaved(arms, 1, plan.blocks, options.seed),
+        false => interleaved(arms, 1, 0..plan.blocks, options.seed).collect(),
     };
     if let (Some(beside), None) = (options.beside, &site.site.guest) {
-        let others = interleaved(arms, 1, beside.blocks, options.seed);
-        turns.extend(others.into_iter().map(|turn| Turn { by: BESIDE, ..turn }));
+        let others = interleaved(arms, 1, 0..beside.blocks, options.seed);
+        turns.extend(others.map(|turn| Turn { by: BESIDE, ..turn }));
     }
     let all = turns.iter().map(|turn| turn.blocks.len() as u32).sum();
     let names = [RATES, BESIDE_RATES.name()];

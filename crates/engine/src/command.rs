@@ -3,7 +3,6 @@
 mod exact;
 mod timed;
 
-use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
@@ -15,7 +14,6 @@ use netplumb_lab::vm::bulk;
 use netplumb_lab::vm::kernels::KernelStore;
 use netplumb_lab::vm::process::{self, Guest, VmError};
 use netplumb_lab::vm::trial;
-use netplumb_model::class::{Family, Link, Proto};
 use netplumb_model::loss::Loss;
 use netplumb_model::message::{CommandEnd, CommandPlan, Output, Reply, Request, RunPlan};
 use netplumb_model::recording::{Arm, Recording};
@@ -37,27 +35,22 @@ const STDIN: &str = "/run/stdin";
 /// The directory of modules for the guest to load.
 const MODULES: &str = "/run/modules";
 
-/// A command with its files and settings.
+/// A command in a guest with these settings.
 #[derive(Debug)]
-pub struct CommandRun {
-    /// The kernel, by name.
-    pub kernel: String,
-    /// CPU vulnerability mitigations.
-    pub mitigations: bool,
-    /// Additional kernel parameters.
-    pub cmdline: String,
-    /// The type of link.
-    pub link: Link,
-    /// The address family of the two ends.
-    pub family: Family,
-    /// Whether there is a router between them.
-    pub forward: bool,
-    /// Sysctls, for every namespace.
-    pub sysctl: BTreeMap<String, String>,
+pub struct CommandArm {
+    /// Its settings, as recorded.
+    pub arm: Arm,
     /// Path of the program in the guest.
     pub program: PathBuf,
     /// The arguments.
     pub words: Vec<String>,
+}
+
+/// Commands with their files and settings.
+#[derive(Debug)]
+pub struct CommandRun {
+    /// What is compared, each in a guest of its own; one if packets are timed.
+    pub arms: Vec<CommandArm>,
     /// The path and arguments of the peer.
     pub peer: Option<(PathBuf, Vec<String>)>,
     /// The working directory of both.
@@ -96,9 +89,13 @@ pub fn run_command(
     output: &mut dyn FnMut(Output, &[u8]),
     ends: &mut Vec<CommandEnd>,
 ) -> Result<(), EngineError> {
-    recording
-        .environment
-        .insert("command.words".into(), run.words.join(" "));
+    if let [arm] = &run.arms[..] {
+        let words = arm.words.join(" ");
+        (recording.environment).insert("command.words".into(), words);
+    }
+    if run.timed.is_none() {
+        recording.arms = run.arms.iter().map(|arm| arm.arm.clone()).collect();
+    }
     recording
         .environment
         .insert("command.warmup".into(), run.warmup.to_string());
@@ -116,7 +113,7 @@ pub fn run_command(
         progress,
         said: &mut said,
     });
-    let turns = whole(1, 1, 0..run.blocks);
+    let turns = whole(run.arms.len(), 1, 0..run.blocks);
     site::run(&mut site, turns, &[name], &mut keeper, &mut |_, _| {})?;
     keeper.recording.complete = !said.ends.iter().any(|end| end.stopped);
     keeper.keep()
@@ -131,12 +128,16 @@ struct Runs<'a, 's> {
 }
 
 impl Alone for Runs<'_, '_> {
-    /// All its runs, in one guest.
-    fn turn(&mut self, _: &Turn, keeper: &mut Keeper<'_>) -> Result<Ended, EngineError> {
+    /// All runs of an arm, in one guest.
+    fn turn(&mut self, turn: &Turn, keeper: &mut Keeper<'_>) -> Result<Ended, EngineError> {
         let (options, progress) = (self.options, self.progress);
+        let one = OneArm {
+            run: self.run,
+            at: turn.arm,
+        };
         match &self.run.timed {
-            None => exact::measure(self.run, options, keeper, progress, self.said)?,
-            Some(spec) => timed::measure(self.run, spec, options, keeper, progress, self.said)?,
+            None => exact::measure(one, options, keeper, progress, self.said)?,
+            Some(spec) => timed::measure(one, spec, options, keeper, progress, self.said)?,
         }
         Ok(Ended::Measured)
     }
@@ -159,6 +160,19 @@ impl Said<'_> {
     }
 }
 
+/// An arm of a run.
+#[derive(Clone, Copy)]
+struct OneArm<'a> {
+    run: &'a CommandRun,
+    at: usize,
+}
+
+impl<'a> OneArm<'a> {
+    fn command(self) -> &'a CommandArm {
+        &self.run.arms[self.at]
+    }
+}
+
 /// The origin of a command's guest, for any instrument.
 struct Base {
     origin: Origin,
@@ -176,77 +190,49 @@ impl CommandRun {
         let samples = self.sampling.as_ref().map(|_| SAMPLED.instrument);
         exact.into_iter().chain(samples).collect()
     }
+}
 
-    /// The arm of the command.
-    fn arm(&self) -> Arm {
-        let mut knobs = BTreeMap::from([
-            ("kernel".to_string(), self.kernel.clone()),
-            (
-                "mitigations".to_string(),
-                if self.mitigations { "on" } else { "off" }.to_string(),
-            ),
-        ]);
-        if !self.cmdline.is_empty() {
-            knobs.insert("cmdline".into(), self.cmdline.clone());
-        }
-        if let Some((_, words)) = &self.peer {
-            knobs.insert("peer".into(), words.join(" "));
-        }
-        for (key, value) in &self.sysctl {
-            knobs.insert(format!("sysctl.{key}"), value.clone());
-        }
-        Arm {
-            name: self.words.join(" "),
-            proto: Proto::Command,
-            family: self.family,
-            link: self.link,
-            forward: self.forward,
-            size_bytes: 0,
-            knobs,
-            made: None,
-        }
-    }
-
+impl OneArm<'_> {
     /// The plan, with one guest.
-    fn plan(&self, arm: &Arm) -> Plan {
+    fn plan(self) -> Plan {
         Plan {
-            arms: vec![arm.clone()],
+            arms: vec![self.command().arm.clone()],
             packets: 0,
             warmup_packets: 0,
-            blocks: self.blocks,
+            blocks: self.run.blocks,
             scan: None,
         }
     }
 
     /// Find the kernel and boot it, and pack the files.
     fn base(
-        &self,
-        arm: &Arm,
+        self,
         options: &Options,
         keeper: &mut Keeper<'_>,
         progress: &dyn Fn(Progress),
     ) -> Result<Base, EngineError> {
-        let plan = self.plan(arm);
-        let store = KernelStore::new(&options.cache);
-        let qemu = trial::find_qemu().map_err(VmError::QemuMissing)?;
-        let kernel = store.find(&self.kernel)?;
-        keeper.keep()?;
+        let plan = self.plan();
         let guests = plan.guests();
         // One arm is one guest.
-        let (tree, _) = extras::module_tree(&kernel, &guests[0])?;
-        let (modules, mut made) = modules(&tree, &self.modules)?;
-        if let Some(bytes) = &self.stdin {
+        let guest = &guests[0];
+        let store = KernelStore::new(&options.cache);
+        let qemu = trial::find_qemu().map_err(VmError::QemuMissing)?;
+        let kernel = store.find(&guest.kernel)?;
+        keeper.keep()?;
+        let (tree, _) = extras::module_tree(&kernel, guest)?;
+        let (modules, mut made) = modules(&tree, &self.run.modules)?;
+        if let Some(bytes) = &self.run.stdin {
             made.push((STDIN.into(), 0o600, bytes.clone()));
         }
         let boot = Boot {
-            guest: &guests[0],
+            guest,
             kernel: &kernel,
             options,
             qemu: &qemu,
         };
-        let links = plan.run_plan(arm);
+        let links = plan.run_plan(&self.command().arm);
         let origin = boot.origin(&links, progress)?;
-        let archive = bulk::archive(&self.bundle, &made)?;
+        let archive = bulk::archive(&self.run.bundle, &made)?;
         let archive = process::memfd("netplumb-files", &archive)
             .map_err(EngineError::host("hold the files"))?;
         keeper.recording.environment.extend(origin.facts.clone());
@@ -259,20 +245,19 @@ impl CommandRun {
     }
 
     /// The request to the guest.
-    fn request(&self, links: RunPlan, watch: Option<(u64, u64)>) -> Request {
+    fn request(self, links: RunPlan, watch: Option<(u64, u64)>) -> Request {
+        let (run, command) = (self.run, self.command());
         Request::Command(CommandPlan {
             links,
-            program: self.program.to_string_lossy().into_owned(),
-            words: self.words.clone(),
-            peer: self
-                .peer
-                .as_ref()
+            program: command.program.to_string_lossy().into_owned(),
+            words: command.words.clone(),
+            peer: (run.peer.as_ref())
                 .map(|(path, words)| (path.to_string_lossy().into_owned(), words.clone())),
-            folder: self.folder.to_string_lossy().into_owned(),
-            stdin: self.stdin.as_ref().map(|_| STDIN.into()),
-            warmup: self.warmup,
-            blocks: self.blocks,
-            output_bytes: self.output_bytes,
+            folder: run.folder.to_string_lossy().into_owned(),
+            stdin: run.stdin.as_ref().map(|_| STDIN.into()),
+            warmup: run.warmup,
+            blocks: run.blocks,
+            output_bytes: run.output_bytes,
             watch,
         })
     }

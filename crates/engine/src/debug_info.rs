@@ -10,7 +10,6 @@ use netplumb_instruments::exact::{
     self, FIRST_USER_SYMBOL, Images, Lines, LinesError, Symbol, UserCode, UserSymbol, Window,
 };
 use netplumb_lab::bundle::{Bundle, Entry, Kind};
-use netplumb_model::loss::Loss;
 use netplumb_model::recording::{FunctionId, LineCost, Recording, SourceFileId, SourceLine};
 use netplumb_model::timing::INSTRUCTIONS;
 
@@ -74,7 +73,8 @@ pub(crate) fn add_lines(
 ) {
     let until = Instant::now() + PATIENCE;
     let go_on = || Instant::now() < until && !cancel.load(Ordering::Relaxed);
-    let mut sources = Sources::default();
+    // Of the arms before, too.
+    let mut sources = Sources::of(std::mem::take(&mut recording.source_files));
     let mut failed: Vec<String> = Vec::new();
     for (image, path) in (0..).zip(paths) {
         let Some(entry) = bundle.entries().get(path) else {
@@ -109,21 +109,15 @@ pub(crate) fn add_lines(
         let costs = costs.into_iter();
         recording
             .line_costs
-            .extend(costs.map(|((function, source), insns)| LineCost {
+            .extend(costs.map(|((function, source), own)| LineCost {
                 block,
                 function,
                 source,
-                insns,
+                own,
             }));
     }
     recording.source_files = sources.files;
-    if let Some(why) = failed.first() {
-        let meaning = format!("{why}; function names and costs are not affected");
-        let loss = Loss::new(
-            "files without line information",
-            failed.len() as u64,
-            meaning,
-        );
+    if let Some(loss) = exact::loss_of(&failed) {
         recording.add_loss(INSTRUCTIONS.instrument, loss);
     }
 }
@@ -182,6 +176,14 @@ struct Sources {
 }
 
 impl Sources {
+    fn of(files: Vec<String>) -> Sources {
+        Sources {
+            numbers: files.iter().cloned().zip(0..).collect(),
+            files,
+            ..Sources::default()
+        }
+    }
+
     fn add(&mut self, image: u32, asked: &Asked, lines: &Lines) {
         let files: Vec<SourceFileId> = lines.files.iter().map(|path| self.file(path)).collect();
         let source = |(file, line): (u32, u32)| SourceLine {

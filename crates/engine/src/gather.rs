@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use netplumb_instruments::functions::correct::correct;
 use netplumb_kernel::layers::{APPLICATION, LayerRules};
 use netplumb_model::class::{Direction, Family, Proto};
+use netplumb_model::events;
 use netplumb_model::loss::Loss;
 use netplumb_model::quantity::{Declared, Item, Of};
 use netplumb_model::recording::{
@@ -99,6 +100,10 @@ impl Gatherer {
                 "their time is in their callers; raise --max-functions or --max-overhead to time them",
             ),
         ] {
+            // What can't be counted is shown with the counts.
+            if instrument == events::INSTRUMENT {
+                continue;
+            }
             // These are the same for each attachment.
             let known = recording.losses.get(instrument);
             if known.is_some_and(|known| known.iter().any(|loss| loss.cause == cause)) {

@@ -61,7 +61,8 @@ impl Handler for Agent {
         match request {
             Request::Describe => reply(Reply::Facts(self.facts())).map_err(|e| e.to_string()),
             Request::Prepare(plan) => self.ends(&plan).map(drop),
-            Request::Run(plan) => self.run(&plan, reply),
+            Request::Run(plan) => self.run(&plan, false, reply),
+            Request::RunOn(plan) => self.run(&plan, true, reply),
             Request::ListSysctls {
                 prefixes,
                 skip,
@@ -153,52 +154,98 @@ impl Agent {
     fn run(
         &mut self,
         plan: &RunPlan,
+        goes_on: bool,
         reply: &mut dyn FnMut(Reply) -> io::Result<()>,
     ) -> Result<(), String> {
         let blocks = plan.blocks;
+        // Otherwise last, since it would disturb the blocks.
+        if goes_on && self.ends(plan).is_ok() {
+            self.tell_notes(plan, reply)?;
+        }
         let ends = self.ends(plan)?;
         // The random numbers drawn meanwhile depend on the programs that made the settings.
         random::renew().map_err(|e| format!("set the kernel's random numbers: {e}"))?;
         let opened = |e: io::Error| format!("open {} sockets: {e}", plan.proto);
-        let (ledgers, failed) = match plan.from_device {
+        let (mut index, mut all) = (0, Vec::new());
+        // They are reported after a round, since a message between blocks would disturb them.
+        let mut report = |ledgers: Vec<Ledger>| {
+            if !goes_on {
+                all = ledgers;
+                return Ok(false);
+            }
+            for ledger in ledgers {
+                reply(Reply::BlockDone { index, ledger })?;
+                index += 1;
+            }
+            Ok(true)
+        };
+        let outcome = match plan.from_device {
             None => {
                 let mut traffic = Traffic::open(plan, ends).map_err(opened)?;
-                measured(blocks, &mut traffic, Traffic::warm_up, Traffic::block)?
+                let (warm_up, block) = (Traffic::warm_up, Traffic::block);
+                rounds(blocks, &mut traffic, warm_up, block, &mut report)
             }
             Some(frames) => {
                 let nic = receiver().ok_or("no emulated device to receive frames")?;
                 let mut load = FromDevices::open(plan, frames, ends, &nic).map_err(opened)?;
-                measured(blocks, &mut load, FromDevices::warm_up, FromDevices::block)?
+                let (warm_up, block) = (FromDevices::warm_up, FromDevices::block);
+                rounds(blocks, &mut load, warm_up, block, &mut report)
             }
         };
-        if let Some(notes) = self.notes(plan) {
-            reply(Reply::Facts(notes)).map_err(|e| e.to_string())?;
+        // What can't be measured at all has no notes.
+        if outcome.is_err() && all.is_empty() {
+            return outcome;
         }
-        for (index, ledger) in (0..).zip(ledgers) {
+        self.tell_notes(plan, reply)?;
+        for (index, ledger) in (0..).zip(all) {
             reply(Reply::BlockDone { index, ledger }).map_err(|e| e.to_string())?;
         }
-        failed.map_or(Ok(()), Err)
+        outcome
+    }
+
+    /// Report the notes on the settings of a plan.
+    fn tell_notes(
+        &self,
+        plan: &RunPlan,
+        reply: &mut dyn FnMut(Reply) -> io::Result<()>,
+    ) -> Result<(), String> {
+        match self.notes(plan) {
+            Some(notes) => reply(Reply::Facts(notes)).map_err(|e| e.to_string()),
+            None => Ok(()),
+        }
     }
 }
 
-/// Warm up, and run blocks: their ledgers, and what ended them early. They are sent afterwards, since
-/// a message between blocks would disturb them.
-fn measured<T>(
+/// Warm up and run blocks, in rounds: as long as `report` says so, which receives the ledgers of each
+/// round, also of one that was ended early.
+fn rounds<T>(
     blocks: u32,
     source: &mut T,
     warm_up: impl Fn(&mut T) -> io::Result<()>,
     block: impl Fn(&mut T) -> io::Result<Ledger>,
-) -> Result<(Vec<Ledger>, Option<String>), String> {
+    report: &mut dyn FnMut(Vec<Ledger>) -> io::Result<bool>,
+) -> Result<(), String> {
     mark::<{ mark::ARM }>();
-    warm_up(source).map_err(|e| format!("warm-up: {e}"))?;
-    let mut ledgers = Vec::new();
-    for index in 0..blocks {
-        match block(source) {
-            Ok(ledger) => ledgers.push(ledger),
-            Err(error) => return Ok((ledgers, Some(format!("block {index}: {error}")))),
+    loop {
+        warm_up(source).map_err(|e| format!("warm-up: {e}"))?;
+        let mut ledgers = Vec::new();
+        let mut failed = None;
+        for index in 0..blocks {
+            match block(source) {
+                Ok(ledger) => ledgers.push(ledger),
+                Err(error) => {
+                    failed = Some(format!("block {index}: {error}"));
+                    break;
+                }
+            }
+        }
+        let goes_on = report(ledgers).map_err(|e| e.to_string())?;
+        match failed {
+            Some(error) => return Err(error),
+            None if !goes_on => return Ok(()),
+            None => {}
         }
     }
-    Ok((ledgers, None))
 }
 
 /// The receiver's device, the second of the first wire.

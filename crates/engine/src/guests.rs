@@ -2,10 +2,12 @@
 //! affect each other; counted by the plugin, or timed by an instrument. Several instruments have a
 //! guest each.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, Scope};
+use std::time::{Duration, Instant};
 
 use netplumb_instruments::exact::Sampling;
 use netplumb_kernel::layers::LayerRules;
@@ -25,13 +27,17 @@ use crate::extras;
 use crate::gather::Gatherer;
 use crate::index::Index;
 use crate::kinds::{WindowOf, add_kinds};
-use crate::measure::{Measured, measure};
+use crate::long::{self, Long};
+use crate::measure::{Measured, measure, measure_on};
 use crate::origin::{Boot, Origin};
 use crate::outside::{load, without_probes};
 use crate::plan::Plan;
 use crate::run::{Options, Progress, Save, add_losses, note_clock, note_instrument, note_machine};
 use crate::schedule::{Turn, whole};
 use crate::site::{self, Ended, Keeper, Site, take_up};
+
+/// How often the rounds of a long run are saved.
+const KEPT_EVERY: Duration = Duration::from_secs(1);
 
 /// A run in guests.
 #[derive(Debug, Clone)]
@@ -52,6 +58,9 @@ pub struct GuestRun {
     pub block_ns: Option<u64>,
     /// Whether to repeat every block of the first of these without it.
     pub measure_cost: bool,
+    /// Duration of a long run, in which each arm has a guest that goes on, in rounds of the plan's
+    /// blocks; only with instruments that count.
+    pub long: Option<Duration>,
 }
 
 impl GuestRun {
@@ -66,6 +75,7 @@ impl GuestRun {
             stream: false,
             block_ns: None,
             measure_cost: false,
+            long: None,
         }
     }
 
@@ -117,7 +127,13 @@ pub fn run_in_guests(
     if run.measure_cost {
         arms.extend(without_probes(&plan.arms));
     }
-    let done = take_up(recording, &arms, &names, plan.blocks)?;
+    let done = match run.long {
+        Some(_) => {
+            long::take_up(recording, Some(&arms), &run.counted()).map(|()| BTreeSet::new())?
+        }
+        None => take_up(recording, &arms, &names, plan.blocks)?,
+    };
+    let known = !recording.blocks.is_empty();
     recording.complete = false;
     note_machine(recording, options);
     recording.environment.insert(env::LAB.into(), "vm".into());
@@ -142,7 +158,7 @@ pub fn run_in_guests(
         let before = recording.environment.get(env::KERNEL_HASH);
         before.is_some_and(|hash| *hash != k.hash)
     };
-    if !done.is_empty() && kernels.first().is_some_and(other_kernel) {
+    if known && kernels.first().is_some_and(other_kernel) {
         return Err(EngineError::OtherPlan("another kernel"));
     }
     if !counts {
@@ -175,6 +191,10 @@ pub fn run_in_guests(
         ..turn
     });
     let turns: Vec<Turn> = turns.filter(|t| !done.contains(&(t.arm, t.by))).collect();
+    let clock = long::clock();
+    let long = run
+        .long
+        .map(|whole| Long::begin(Some(whole), &clock, recording));
     let each = |by: usize| 1 + u32::from(run.is_beside_bare(by));
     let blocks_of = |by: usize| plan.blocks * each(by);
     let all = (0..names.len()).map(blocks_of).sum::<u32>() * plan.arms.len() as u32;
@@ -187,6 +207,11 @@ pub fn run_in_guests(
         all,
         over: AtomicU32::new(before),
         progress,
+        long,
+        first: (0..plan.arms.len() as u32)
+            .map(|arm| long.map_or(0, |long| long.next(recording, Some(arm))))
+            .collect(),
+        stop: AtomicBool::new(false),
     };
     let mut index = Index::of(recording);
     thread::scope(|scope| {
@@ -194,15 +219,18 @@ pub fn run_in_guests(
             // In real time, guests that run in parallel would disturb each other.
             at_once: match options.quick && !run.timed.is_empty() {
                 true => 1,
+                // Guests that go on do so together.
+                false if run.long.is_some() => turns.len().max(1),
                 false => options.jobs.clamp(1, turns.len().max(1)),
             },
             scope,
             shared: &shared,
-            channel: channel(),
+            channel: sync_channel(1),
             begun: 0,
+            kept: Instant::now(),
             index: &mut index,
         };
-        let mut keeper = Keeper::new(recording, save, &options.cancel);
+        let mut keeper = Keeper::new(recording, save, &options.cancel).with_long(long);
         site::run(&mut site, turns, &names, &mut keeper, &mut |_, _| {})?;
         keeper.recording.complete = true;
         keeper.keep()
@@ -244,6 +272,25 @@ struct Shared<'a> {
     all: u32,
     over: AtomicU32,
     progress: &'a (dyn Fn(Progress) + Sync),
+    /// Of a long run.
+    long: Option<Long<'a>>,
+    /// Of a long run, the number of each arm's first block.
+    first: Vec<u32>,
+    /// Whether guests that go on are to stop, since one has failed.
+    stop: AtomicBool,
+}
+
+/// What a thread sends.
+enum News {
+    /// A round of a guest that goes on.
+    Round {
+        turn: Turn,
+        first: bool,
+        origin: Arc<Origin>,
+        measured: Box<Measured>,
+    },
+    /// The end of a turn.
+    Over(Ran),
 }
 
 /// The result of a turn.
@@ -259,6 +306,8 @@ struct Ran {
 enum Seen {
     /// Its instructions.
     Counted(Box<Measured>),
+    /// Nothing more: its rounds were sent before.
+    InRounds,
     /// The guest's replies about its blocks, up to an error.
     Timed(Vec<Reply>, Option<EngineError>),
 }
@@ -274,7 +323,55 @@ impl Shared<'_> {
         (self.progress)(Progress::Blocks(over.min(self.all), self.all));
     }
 
-    fn one(&self, turn: &Turn) -> Result<(Arc<Origin>, Seen), EngineError> {
+    /// Run a guest that goes on until the time is over.
+    fn go_on(
+        &self,
+        turn: &Turn,
+        first: bool,
+        origin: &Arc<Origin>,
+        plan: &RunPlan,
+        sender: &SyncSender<News>,
+    ) -> Result<(), EngineError> {
+        let is_over = || self.long.is_none_or(|long| long.is_over());
+        let mut next = self.first.get(turn.arm).copied().unwrap_or(0);
+        // One round there is, however long the guest took to start.
+        if next > 0 && is_over() {
+            return Ok(());
+        }
+        let sampling = self.run.sampling.as_ref();
+        let sampling = sampling.map(|sampling| sampling.from_block(next));
+        let outcome = measure_on(
+            origin,
+            plan,
+            sampling.as_ref(),
+            self.options,
+            &mut |measured| {
+                let begin = next;
+                next += measured.blocks.len() as u32;
+                let round = News::Round {
+                    turn: Turn {
+                        blocks: begin..next,
+                        ..turn.clone()
+                    },
+                    first: first && begin == 0,
+                    origin: Arc::clone(origin),
+                    measured: Box::new(measured),
+                };
+                sender.send(round).is_ok() && !is_over() && !self.stop.load(Ordering::Relaxed)
+            },
+        );
+        if outcome.is_err() {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+        outcome
+    }
+
+    fn one(
+        &self,
+        turn: &Turn,
+        first: bool,
+        sender: &SyncSender<News>,
+    ) -> Result<(Arc<Origin>, Seen), EngineError> {
         let arm = &self.plan.arms[turn.arm];
         let spec = self.run.spec(turn.by);
         let plan = self.plan.run_plan(arm);
@@ -297,6 +394,10 @@ impl Shared<'_> {
         let origin = group.origin(&plan, self.progress)?;
         (self.progress)(Progress::Arm(arm.name.clone()));
         let seen = match spec {
+            None if self.long.is_some() => {
+                self.go_on(turn, first, &origin, &plan, sender)?;
+                Seen::InRounds
+            }
             None => {
                 let sampling = self.run.sampling.as_ref();
                 let done = || self.one_over();
@@ -345,8 +446,10 @@ struct Guests<'scope, 'env, 'a> {
     scope: &'scope Scope<'scope, 'env>,
     shared: &'env Shared<'env>,
     at_once: usize,
-    channel: (Sender<Ran>, Receiver<Ran>),
+    channel: (SyncSender<News>, Receiver<News>),
     begun: usize,
+    /// When a round was saved last.
+    kept: Instant,
     index: &'a mut Index,
 }
 
@@ -362,21 +465,45 @@ impl Site for Guests<'_, '_, '_> {
         self.begun += 1;
         let (sender, shared) = (self.channel.0.clone(), self.shared);
         self.scope.spawn(move || {
-            let result = shared.one(&turn);
+            let result = shared.one(&turn, first, &sender);
             // There is no receiver if the run has panicked.
-            let _ = sender.send(Ran {
+            let _ = sender.send(News::Over(Ran {
                 turn,
                 first,
                 result,
-            });
+            }));
         });
     }
 
     fn end(&mut self, keeper: &mut Keeper<'_>) -> (Turn, Result<Ended, EngineError>) {
-        // INVARIANT: this side of the channel has a sender, so that it is never closed.
-        #[allow(clippy::expect_used)]
-        let ran = self.channel.1.recv().expect("a turn is under way");
+        let mut unsaved = None;
+        let ran = loop {
+            // INVARIANT: this side of the channel has a sender, so that it is never closed.
+            #[allow(clippy::expect_used)]
+            match self.channel.1.recv().expect("a turn is under way") {
+                News::Over(ran) => break ran,
+                // Those of others are taken, so that they can end.
+                News::Round { .. } if unsaved.is_some() => {}
+                News::Round {
+                    turn,
+                    first,
+                    origin,
+                    measured,
+                } => {
+                    let added = self.counted(&turn, first, &origin, *measured, keeper.recording);
+                    let kept = added.and_then(|_| self.keep(keeper));
+                    if kept.is_err() {
+                        self.shared.stop.store(true, Ordering::Relaxed);
+                    }
+                    unsaved = kept.err();
+                }
+            }
+        };
+        if let Some(error) = unsaved {
+            return (ran.turn, Err(error));
+        }
         let merged = match ran.result {
+            Ok((_, Seen::InRounds)) => Ok(Ended::Measured),
             Ok((origin, Seen::Counted(measured))) => {
                 self.counted(&ran.turn, ran.first, &origin, *measured, keeper.recording)
             }
@@ -391,6 +518,20 @@ impl Site for Guests<'_, '_, '_> {
 }
 
 impl Guests<'_, '_, '_> {
+    /// Merge what a guest that goes on has measured, save it from time to time, and report it.
+    fn keep(&mut self, keeper: &mut Keeper<'_>) -> Result<(), EngineError> {
+        keeper.settle();
+        if let Some(long) = keeper.long() {
+            let latest = long::latest(keeper.recording);
+            (self.shared.progress)(Progress::Passed(long.pace(), latest));
+        }
+        if self.kept.elapsed() < KEPT_EVERY {
+            return Ok(());
+        }
+        self.kept = Instant::now();
+        keeper.keep()
+    }
+
     /// Add the counts of an arm.
     fn counted(
         &mut self,

@@ -23,6 +23,12 @@ impl Index {
         })
     }
 
+    /// The id of a function that the recording has.
+    pub(crate) fn function(&self, name: &str, module: Option<&str>) -> Option<FunctionId> {
+        let key = (bounded(name.into()), module.map(String::from));
+        self.functions.get(&key).copied()
+    }
+
     /// The index of an existing recording.
     pub(crate) fn of(recording: &Recording) -> Index {
         let key = |f: &Function| (f.name.clone(), f.module.clone());

@@ -14,6 +14,7 @@ mod guests;
 mod index;
 mod kinds;
 pub mod live;
+pub mod long;
 mod measure;
 mod origin;
 mod outside;
@@ -26,7 +27,7 @@ pub mod second_opinion;
 mod site;
 mod symbols;
 
-pub use command::{CommandRun, run_command};
+pub use command::{CommandArm, CommandRun, run_command};
 pub use error::{EngineError, NicError};
 pub use guests::{GuestRun, run_in_guests};
 pub use live::run_live;

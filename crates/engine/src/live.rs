@@ -5,7 +5,9 @@
 //! next one begins.
 
 mod child;
+mod lines;
 mod packets;
+mod runs;
 mod traffic;
 mod work;
 
@@ -29,6 +31,8 @@ pub use work::WorkPlan;
 use crate::error::EngineError;
 use crate::gather::Gatherer;
 use crate::index::Index;
+use crate::long::{self, Long, Pace};
+use crate::outside::without_probes;
 use crate::run::{Save, note_instrument};
 use crate::site::Keeper;
 
@@ -53,7 +57,7 @@ pub enum Source {
     Packets(PacketPlan),
     /// Other programs, observed in windows.
     Traffic(TrafficPlan),
-    /// None: work is sampled, whatever it is for.
+    /// None: work is sampled, or its events counted, whatever it is for.
     Work(WorkPlan),
 }
 
@@ -62,8 +66,10 @@ pub enum Source {
 pub struct PacketPlan {
     /// The arms.
     pub arms: Vec<Arm>,
-    /// Blocks of each.
+    /// Blocks of each, unless the run is a long one.
     pub blocks: u32,
+    /// Duration of a long run, which goes on in rounds of blocks until that has passed.
+    pub long: Option<Duration>,
     /// Duration of a block; if absent, it ends after a number of packets.
     pub block: Option<Duration>,
     /// Packets in a block, unless it ends after a time.
@@ -78,11 +84,25 @@ pub struct PacketPlan {
     pub measure_cost: bool,
 }
 
+impl PacketPlan {
+    /// Its arms, and those without the instrument.
+    fn all_arms(&self) -> Vec<Arm> {
+        let mut arms = self.arms.clone();
+        if self.measure_cost {
+            arms.extend(without_probes(&self.arms));
+        }
+        arms
+    }
+}
+
 /// Traffic of other programs.
 #[derive(Debug, Clone)]
 pub struct TrafficPlan {
     /// Total duration; without, until the command exits.
     pub duration: Option<Duration>,
+    /// Whether it is a long run, which can be resumed, and whose windows are merged as they get
+    /// many.
+    pub long: bool,
     /// Duration of a window.
     pub window: Duration,
     /// The command to run meanwhile: its arguments.
@@ -133,6 +153,8 @@ pub enum LiveEvent<'a> {
     /// A block is complete: the recording with it, the number of blocks done, and the total, if it
     /// is known.
     Block(&'a Recording, u32, Option<u32>),
+    /// The same of a long run.
+    Passed(&'a Recording, Pace),
 }
 
 /// Receives events.
@@ -158,6 +180,16 @@ pub fn run_live(
     save: Save<'_>,
     tell: Tell<'_>,
 ) -> Result<LiveEnd, EngineError> {
+    let names: Vec<&str> = plan.specs.iter().map(|s| s.instrument.as_str()).collect();
+    match &plan.source {
+        Source::Packets(packets) if packets.long.is_some() => {
+            long::take_up(recording, Some(&packets.all_arms()), &names)?;
+        }
+        Source::Traffic(TrafficPlan { long: true, .. }) => {
+            long::take_up(recording, None, &names)?;
+        }
+        _ => {}
+    }
     recording.complete = false;
     let lab = match &plan.source {
         Source::Traffic(TrafficPlan { within: None, .. }) | Source::Work(_) => LAB_HOST,
@@ -184,14 +216,24 @@ pub fn run_live(
         specs: &plan.specs,
         options,
         tell: &tell,
-        index: Index::default(),
+        index: Index::of(recording),
         attached: None,
     };
-    let mut keeper = Keeper::new(recording, save, options.cancel);
+    let clock = long::clock();
+    let whole = match &plan.source {
+        Source::Packets(packets) => packets.long.map(Some),
+        Source::Traffic(traffic) => traffic.long.then_some(traffic.duration),
+        Source::Work(_) => None,
+    };
+    let long = whole.map(|whole| Long::begin(whole, &clock, recording));
+    let mut keeper = Keeper::new(recording, save, options.cancel).with_long(long);
     let end = match &plan.source {
         Source::Packets(packets) => packets::run(packets, probes, &mut keeper),
         Source::Traffic(traffic) => traffic::run(traffic, probes, &mut keeper),
-        Source::Work(work) => work::run(work, probes, &mut keeper),
+        Source::Work(work) => match work.runs {
+            Some(runs) => runs::run(work, runs, probes, &mut keeper),
+            None => work::run(work, probes, &mut keeper),
+        },
     }?;
     keeper.recording.complete = true;
     keeper.keep()?;
@@ -290,6 +332,14 @@ impl Probes<'_, '_> {
         match &mut self.attached {
             Some(probe) => Ok(Some(probe.live.turn()?)),
             None => Ok(None),
+        }
+    }
+
+    /// Find the source lines of what was measured.
+    fn add_lines(&mut self, recording: &mut Recording, go_on: &dyn Fn() -> bool) {
+        if let Some(probe) = &mut self.attached {
+            let found = probe.live.lines(go_on);
+            lines::add(recording, &self.index, probe.name, &found);
         }
     }
 

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::OnceLock;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread;
 
 use netplumb_instruments::exact::{
@@ -174,6 +174,129 @@ fn try_measure(
         (Ok(()), Some(stream)) => Err(stream.into()),
         (Ok(()), None) => Err(EngineError::WindowsMissing { got, wanted }),
         (outcome, _) => outcome,
+    }
+}
+
+/// Windows of a round, with what they refer to.
+struct Round {
+    windows: Vec<Window>,
+    nodes: Vec<TreeNode>,
+    losses: Losses,
+}
+
+/// Measure an arm in rounds of its blocks, in one guest that goes on until `part`, which receives
+/// each round, says otherwise. At most two rounds are in memory: until they are taken, the guest
+/// waits.
+///
+/// # Errors
+/// The guest or its stream ended.
+pub(crate) fn measure_on(
+    origin: &Origin,
+    plan: &RunPlan,
+    sampling: Option<&Sampling>,
+    options: &Options,
+    part: &mut dyn FnMut(Measured) -> bool,
+) -> Result<(), EngineError> {
+    let limit = options.timeout;
+    let (stream, extra) = tap()?;
+    let guest = origin.start(&[Request::RunOn(plan.clone())], extra, options)?;
+    let Some(symbols) = origin.table() else {
+        let why = "unavailable: a run with a duration needs saved states, which this kernel does not \
+                   support; use --blocks instead";
+        return Err(EngineError::Guest(why.into()));
+    };
+    thread::scope(|scope| {
+        // Moved into the scope, as in `try_measure`.
+        let mut guest = guest;
+        let (sender, rounds) = sync_channel(1);
+        let blocks = plan.blocks as usize;
+        let reader = scope.spawn(move || follow_rounds(stream, symbols, sampling, blocks, &sender));
+        // Whether it was told to end.
+        let result = (|| -> Result<bool, EngineError> {
+            guest.go_on()?;
+            let mut notes = BTreeMap::new();
+            let mut before = Losses::default();
+            loop {
+                let mut ledgers = Vec::new();
+                while ledgers.len() < blocks {
+                    match guest.answer(limit)? {
+                        Some(Reply::BlockDone { ledger, .. }) => ledgers.push(ledger),
+                        Some(Reply::Facts(told)) => notes.extend(told),
+                        Some(_) => {}
+                        None => {
+                            return Err(EngineError::WindowsMissing {
+                                got: 0,
+                                wanted: blocks,
+                            });
+                        }
+                    }
+                }
+                let Ok(Round {
+                    windows,
+                    nodes,
+                    losses,
+                }) = rounds.recv()
+                else {
+                    return Ok(false);
+                };
+                let measured = Measured {
+                    blocks: windows.into_iter().zip(ledgers).collect(),
+                    nodes,
+                    losses: losses.since(&before),
+                    notes: std::mem::take(&mut notes),
+                    qemu_peak_bytes: guest.peak_memory_bytes().unwrap_or(0),
+                    ..Measured::default()
+                };
+                before = losses;
+                receive::seen(&measured.blocks, origin.release())?;
+                if !part(measured) {
+                    return Ok(true);
+                }
+            }
+        })();
+        drop((guest, rounds));
+        let read = reader
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        match (result, read) {
+            // Its stream ends where QEMU was killed, within a record or not.
+            (Ok(true), _) => Ok(()),
+            (Ok(false), Some(error)) => Err(error.into()),
+            (result, _) => result.map(|_| ()),
+        }
+    })
+}
+
+/// Read windows from a stream in rounds of `blocks`, up to its end or until nobody takes them;
+/// returns the error if it is damaged.
+fn follow_rounds(
+    stream: impl Read,
+    symbols: &SymbolTable,
+    sampling: Option<&Sampling>,
+    blocks: usize,
+    rounds: &SyncSender<Round>,
+) -> Option<StreamError> {
+    let rules = PathRules::built_in();
+    let mut reader = StreamReader::new(stream);
+    let mut accountant = Accountant::new(symbols, &rules).sampling(sampling);
+    let mut windows = Vec::new();
+    loop {
+        match reader.next() {
+            Ok(Some(record)) => windows.extend(accountant.take(record)),
+            Ok(None) => return None,
+            Err(error) => return Some(error),
+        }
+        if windows.len() < blocks {
+            continue;
+        }
+        let round = Round {
+            windows: std::mem::take(&mut windows),
+            nodes: accountant.tree().nodes().to_vec(),
+            losses: accountant.losses(),
+        };
+        if rounds.send(round).is_err() {
+            return None;
+        }
     }
 }
 

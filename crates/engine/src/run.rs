@@ -13,6 +13,8 @@ use netplumb_model::quantity::Declared;
 use netplumb_model::recording::{Recording, env};
 use netplumb_model::timing::{INSTRUCTIONS, SAMPLED};
 
+use crate::long::Pace;
+
 /// This program, which is its guests' init as well.
 pub const OWN_BINARY: &str = "/proc/self/exe";
 
@@ -38,7 +40,7 @@ pub struct Options {
 }
 
 /// Progress of a run.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub enum Progress {
     /// A guest boots, to be saved.
     Booting {
@@ -58,6 +60,8 @@ pub enum Progress {
     Arm(String),
     /// Number of blocks done, over all arms, and the total.
     Blocks(u32, u32),
+    /// How far a long run is, and its latest figure.
+    Passed(Pace, Option<String>),
 }
 
 /// Saves the recording as it grows.

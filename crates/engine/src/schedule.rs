@@ -15,12 +15,16 @@ pub(crate) struct Turn {
     pub(crate) blocks: Range<u32>,
 }
 
-/// `blocks` of each arm with each instrument, one block at a time. The same seed gives the same
+/// These blocks of each arm with each instrument, one block at a time. The same seed gives the same
 /// order.
-pub(crate) fn interleaved(arms: usize, instruments: usize, blocks: u32, seed: u64) -> Vec<Turn> {
+pub(crate) fn interleaved(
+    arms: usize,
+    instruments: usize,
+    blocks: impl IntoIterator<Item = u32>,
+    seed: u64,
+) -> impl Iterator<Item = Turn> {
     let mut random = seed | 1;
-    let mut all = Vec::new();
-    for index in 0..blocks {
+    blocks.into_iter().flat_map(move |index| {
         let mut round: Vec<Turn> = whole(arms, instruments, index..index + 1);
         // Fisher and Yates.
         for last in (1..round.len()).rev() {
@@ -29,9 +33,8 @@ pub(crate) fn interleaved(arms: usize, instruments: usize, blocks: u32, seed: u6
             random ^= random << 17;
             round.swap(last, (random % (last as u64 + 1)) as usize);
         }
-        all.extend(round);
-    }
-    all
+        round
+    })
 }
 
 /// All blocks of an arm consecutively, arm by arm: where arms don't affect each other.
@@ -65,11 +68,15 @@ mod tests {
 
     use super::*;
 
+    fn list(arms: usize, instruments: usize, blocks: u32, seed: u64) -> Vec<Turn> {
+        interleaved(arms, instruments, 0..blocks, seed).collect()
+    }
+
     /// Check that every block has one turn, that no arm is ahead of another by more than one block,
     /// that rounds differ in order, and that a seed reproduces the order.
     #[test]
     fn turns_are_interleaved_and_shuffled() {
-        let all = interleaved(4, 2, 50, 5);
+        let all = list(4, 2, 50, 5);
         assert_eq!(all.len(), 400);
         let mut seen = BTreeSet::new();
         let mut orders = BTreeSet::new();
@@ -82,15 +89,15 @@ mod tests {
             orders.insert(order);
         }
         assert!(orders.len() > 40, "{}", orders.len());
-        assert_eq!(interleaved(4, 2, 50, 5), all);
-        assert_ne!(interleaved(4, 2, 50, 7), all);
-        assert!(interleaved(2, 1, 3, 1).iter().all(|turn| turn.by == 0));
+        assert_eq!(list(4, 2, 50, 5), all);
+        assert_ne!(list(4, 2, 50, 7), all);
+        assert!(list(2, 1, 3, 1).iter().all(|turn| turn.by == 0));
     }
 
     /// Check that no arm is always first.
     #[test]
     fn everyone_is_first_sometimes() {
-        let all = interleaved(2, 1, 200, 99);
+        let all = list(2, 1, 200, 99);
         let first = all.chunks(2).filter(|round| round[0].arm == 0).count();
         assert!((60..140).contains(&first), "{first}");
     }

@@ -103,6 +103,7 @@ pub fn spec_of(functions: &[&str]) -> TimingSpec {
         mechanism: None,
         one_packet: 0,
         profile: None,
+        events: None,
     }
 }
 

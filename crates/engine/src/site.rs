@@ -11,8 +11,10 @@ use netplumb_lab::cancel::Cancel;
 use netplumb_lab::vm::process::VmError;
 use netplumb_model::quantity::Of;
 use netplumb_model::recording::{Arm, Recording};
+use netplumb_model::timing::{INSTRUCTIONS, SAMPLED};
 
 use crate::error::EngineError;
+use crate::long::Long;
 use crate::run::Save;
 use crate::schedule::Turn;
 
@@ -48,6 +50,8 @@ pub(crate) struct Keeper<'a> {
     pub(crate) recording: &'a mut Recording,
     save: Save<'a>,
     cancel: &'a Cancel,
+    /// Of a run that goes on until a duration has passed.
+    long: Option<Long<'a>>,
 }
 
 impl<'a> Keeper<'a> {
@@ -56,11 +60,31 @@ impl<'a> Keeper<'a> {
             recording,
             save,
             cancel,
+            long: None,
+        }
+    }
+
+    /// Of a run that goes on until a duration has passed.
+    pub(crate) fn with_long(mut self, long: Option<Long<'a>>) -> Self {
+        self.long = long;
+        self
+    }
+
+    /// That run.
+    pub(crate) fn long(&self) -> Option<&Long<'a>> {
+        self.long.as_ref()
+    }
+
+    /// Merge the blocks of a long run, if they are too many.
+    pub(crate) fn settle(&mut self) {
+        if let Some(long) = &mut self.long {
+            long.settle(self.recording);
         }
     }
 
     /// Save the recording.
     pub(crate) fn keep(&mut self) -> Result<(), EngineError> {
+        self.settle();
         (self.save)(self.recording).map_err(EngineError::Save)
     }
 
@@ -193,10 +217,23 @@ pub(crate) fn take_up(
         recording.arms = arms.to_vec();
         return Ok(BTreeSet::new());
     }
+    if recording.run_ns() > 0 {
+        return Err(EngineError::OtherPlan(
+            "a duration: resume it with --duration, as long or longer",
+        ));
+    }
     if recording.arms != arms {
         return Err(EngineError::OtherPlan("other arms than this run"));
     }
-    if (recording.instruments().iter()).any(|name| !names.contains(name)) {
+    // Samples of a guest are drawn in the turn that counts, by whose name it goes.
+    let counts = names.first() == Some(&INSTRUCTIONS.instrument);
+    let drawn = SAMPLED.instrument;
+    let is_drawn = |name: &str| counts && name == drawn && !names.contains(&drawn);
+    let turn_of = |name: &str| match is_drawn(name) {
+        true => Some(0),
+        false => names.iter().position(|n| *n == name),
+    };
+    if (recording.instruments().iter()).any(|name| turn_of(name).is_none()) {
         return Err(EngineError::OtherPlan("figures of another instrument"));
     }
     let mut done = BTreeSet::new();
@@ -208,10 +245,8 @@ pub(crate) fn take_up(
             }
         }
     }
-    let is_done = |arm: u32, name: &str| {
-        let by = names.iter().position(|n| *n == name);
-        by.is_some_and(|by| done.contains(&(arm as usize, by)))
-    };
+    let is_done =
+        |arm: u32, name: &str| turn_of(name).is_some_and(|by| done.contains(&(arm as usize, by)));
     // Maps old block indices to new ones.
     let mut numbers = Vec::with_capacity(recording.blocks.len());
     let mut kept = Vec::new();

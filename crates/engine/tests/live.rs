@@ -151,6 +151,7 @@ fn spec() -> TimingSpec {
         mechanism: None,
         one_packet: 0,
         profile: None,
+        events: None,
     }
 }
 
@@ -171,6 +172,7 @@ fn packets(arms: Vec<Arm>, blocks: u32) -> PacketPlan {
     PacketPlan {
         arms,
         blocks,
+        long: None,
         block: None,
         packets: 20,
         warmup_packets: 5,
@@ -397,6 +399,7 @@ fn what_was_measured_is_kept() {
 fn traffic(command: &[&str], duration_ms: Option<u64>) -> TrafficPlan {
     TrafficPlan {
         duration: duration_ms.map(Duration::from_millis),
+        long: false,
         window: Duration::from_millis(50),
         command: command.iter().map(|w| w.to_string()).collect(),
         output_to_stderr: true,

@@ -1,6 +1,9 @@
 //! The places in code that stacks are made of, and the tree that stacks make.
 
-use rustc_hash::FxHashMap;
+use std::hash::{BuildHasher, Hash};
+
+use hashbrown::HashTable;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::spaces::FileId;
 
@@ -22,8 +25,19 @@ pub(crate) enum Place {
 /// A node of the tree: a place below its callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Node {
-    pub(crate) parent: Option<u32>,
+    /// The number of its caller's node, and [`ROOT`] without one.
+    parent: u32,
     pub(crate) frame: u32,
+}
+
+/// In the place of a caller's number.
+const ROOT: u32 = u32::MAX;
+
+impl Node {
+    /// The number of its caller's node.
+    pub(crate) fn parent(self) -> Option<u32> {
+        (self.parent != ROOT).then_some(self.parent)
+    }
 }
 
 /// Places and nodes, each once.
@@ -31,8 +45,7 @@ pub(crate) struct Node {
 pub(crate) struct Tree {
     frames: FxHashMap<Place, u32>,
     places: Vec<Place>,
-    children: FxHashMap<Node, u32>,
-    nodes: Vec<Node>,
+    nodes: Once<Node>,
 }
 
 impl Tree {
@@ -42,15 +55,49 @@ impl Tree {
             self.places.push(place);
             self.places.len() as u32 - 1
         });
-        let node = Node { parent, frame };
-        *self.children.entry(node).or_insert_with(|| {
-            self.nodes.push(node);
-            self.nodes.len() as u32 - 1
-        })
+        let parent = parent.unwrap_or(ROOT);
+        self.nodes.number(Node { parent, frame })
     }
 
     /// All places and nodes.
     pub(crate) fn into_parts(self) -> (Vec<Place>, Vec<Node>) {
-        (self.places, self.nodes)
+        (self.places, self.nodes.all)
+    }
+}
+
+/// Values, each once, by number. Of millions of nodes, a map that has them as keys takes three times
+/// the memory.
+#[derive(Debug)]
+pub(crate) struct Once<T> {
+    pub(crate) all: Vec<T>,
+    numbers: HashTable<u32>,
+}
+
+impl<T> Default for Once<T> {
+    fn default() -> Once<T> {
+        Once {
+            all: Vec::new(),
+            numbers: HashTable::new(),
+        }
+    }
+}
+
+impl<T: Hash + PartialEq> Once<T> {
+    /// The number of a value.
+    pub(crate) fn number(&mut self, value: T) -> u32 {
+        let hash = |value: &T| FxBuildHasher.hash_one(value);
+        let all = &mut self.all;
+        let found = self
+            .numbers
+            .find(hash(&value), |at| all[*at as usize] == value);
+        if let Some(number) = found {
+            return *number;
+        }
+        let number = all.len() as u32;
+        let of_value = hash(&value);
+        all.push(value);
+        self.numbers
+            .insert_unique(of_value, number, |at| hash(&all[*at as usize]));
+        number
     }
 }

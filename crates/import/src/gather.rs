@@ -1,31 +1,31 @@
 //! Keeps the samples of a file, and the tree of places that they were taken in.
 
-use std::cell::RefCell;
 use std::hash::{BuildHasher, RandomState};
-use std::io::Read;
-use std::rc::Rc;
 
 use linux_perf_data::linux_perf_event_reader::{
     CpuMode, EventRecord, Mmap2FileId, RawDataU64, SampleRecord,
 };
-use linux_perf_data::{Error, PerfFileReader, PerfFileRecord};
 use netplumb_model::samples::{MAX_SAMPLES, Thread};
 use rustc_hash::FxHashMap;
 
-use crate::Wrong;
 use crate::events::{Event, event};
 use crate::facts::{Facts, until_zero};
 use crate::frames::{Node, Place, Tree};
+use crate::records::Records;
 use crate::spaces::{Mapping, Spaces, Threads};
-use crate::stream::Stream;
 
 /// Numbers in a stack that say what follows, not where (enum perf_callchain_context).
 const CONTEXTS: u64 = -4095_i64 as u64;
 const HYPERVISOR: u64 = -32_i64 as u64;
 const KERNEL: u64 = -128_i64 as u64;
 const USER: u64 = -512_i64 as u64;
+/// The user stack follows in a record of its own, which has the number after this (Linux 6.18, commit
+/// c69993ecdd4d, "perf: Support deferred user unwind").
+const USER_DEFERRED: u64 = -640_i64 as u64;
 /// Frames that are kept of a stack; recordings have a limit.
 const MAX_FRAMES: usize = 1024;
+/// Stacks of callers whose nodes are remembered: those of processes that ended don't come again.
+const MAX_CALLERS: usize = 1 << 16;
 /// The bit of a mapping's protection that says it is executed.
 const EXECUTED: u32 = 4;
 /// Where the kernel's own code is mapped from.
@@ -70,6 +70,10 @@ pub(crate) struct Counts {
     pub(crate) too_many: u64,
     pub(crate) cut_stacks: u64,
     pub(crate) branches: u64,
+    /// Samples with a stack.
+    pub(crate) chains: u64,
+    /// Those whose user stack is in a record of its own.
+    pub(crate) deferred: u64,
     pub(crate) stack_copies: u64,
     /// Of events that are not imported.
     pub(crate) others: u64,
@@ -85,62 +89,29 @@ impl Gathered {
     }
 }
 
-/// Read all records.
-pub(crate) fn gather<R: Read>(
-    stream: Stream<R>,
-    facts: &Rc<RefCell<Facts>>,
-) -> Result<Gathered, Wrong> {
-    let PerfFileReader {
-        mut perf_file,
-        mut record_iter,
-    } = PerfFileReader::parse_pipe(stream).map_err(|error| wrong(&error))?;
+/// Take what all records say, by their times.
+pub(crate) fn gather(mut facts: Facts, mut records: Records) -> Gathered {
     let mut gathering = Gathering::default();
-    let attributes = perf_file.event_attributes().iter().enumerate();
-    {
-        let facts = facts.borrow();
-        let events = attributes.map(|(n, of)| (event(of, &facts, n), Vec::new()));
-        gathering.events = events.collect();
-    }
+    let attributes = records.attributes().all().iter().enumerate();
+    let events = attributes.map(|(n, of)| (event(of, &facts, n), Vec::new()));
+    gathering.events = events.collect();
     loop {
-        let record = match record_iter.next_record(&mut perf_file) {
-            Ok(Some(record)) => record,
+        let (number, record) = match records.next() {
+            Ok(Some(next)) => next,
             Ok(None) => break,
             // What there is until then is kept.
             Err(error) => {
-                facts.borrow_mut().stopped = Some(error.to_string());
+                facts.stopped = Some(error.to_string());
                 break;
             }
         };
-        let PerfFileRecord::EventRecord { attr_index, record } = record else {
-            continue;
-        };
-        let parsed = record.parse();
-        match parsed {
-            Ok(EventRecord::Sample(sample)) => gathering.sample(attr_index, &sample),
-            Ok(other) => gathering.change(other, facts),
+        match record.parse() {
+            Ok(EventRecord::Sample(sample)) => gathering.sample(number, &sample),
+            Ok(other) => gathering.change(other, &mut facts),
             Err(_) => gathering.counts.invalid += 1,
         }
     }
-    // In a stream their names may come after the attributes.
-    let names = facts.borrow();
-    for (n, of) in perf_file.event_attributes().iter().enumerate() {
-        if let Some((known, _)) = gathering.events.get_mut(n) {
-            *known = event(of, &names, n);
-        }
-    }
-    drop(names);
-    Ok(gathering.done(facts.borrow().clone()))
-}
-
-fn wrong(error: &Error) -> Wrong {
-    match error {
-        Error::NoIdentifierDespiteMultiEvent(_)
-        | Error::InconsistentSampleIdAllWithMultiEvent(_) => Wrong::Unsupported(
-            "several events whose samples can't be told apart".into(),
-            "record them with `perf record --sample-identifier`",
-        ),
-        other => Wrong::Damaged(other.to_string()),
-    }
+    gathering.done(facts)
 }
 
 #[derive(Debug, Default)]
@@ -149,7 +120,7 @@ struct Gathering {
     spaces: Spaces,
     threads: Threads,
     tree: Tree,
-    /// Nodes of callers, by a hash of what they are.
+    /// Nodes of callers, by a hash of what they are: of the last so many.
     callers: FxHashMap<u64, u32>,
     hasher: RandomState,
     /// The stack of the sample that is being read: what and where, the innermost first.
@@ -229,7 +200,15 @@ impl Gathering {
         let numbers = chain
             .iter()
             .flat_map(|all| (0..all.len()).map(|n| all.get(n)));
-        for number in numbers.flatten() {
+        self.counts.chains += u64::from(chain.is_some());
+        let mut numbers = numbers.flatten();
+        while let Some(number) = numbers.next() {
+            if number == USER_DEFERRED {
+                self.counts.deferred += 1;
+                // No address, but which record.
+                numbers.next();
+                continue;
+            }
             if number >= CONTEXTS {
                 now = match number {
                     KERNEL => Mode::Kernel,
@@ -271,6 +250,9 @@ impl Gathering {
                     let place = self.place(pid, *mode, *address);
                     node = self.tree.node(Some(node), place);
                 }
+                if self.callers.len() == MAX_CALLERS {
+                    self.callers.clear();
+                }
                 self.callers.insert(key, node);
                 node
             }
@@ -295,7 +277,7 @@ impl Gathering {
     }
 
     /// What changes with time.
-    fn change(&mut self, record: EventRecord<'_>, facts: &RefCell<Facts>) {
+    fn change(&mut self, record: EventRecord<'_>, facts: &mut Facts) {
         match record {
             EventRecord::Comm(comm) => {
                 let name = until_zero(&comm.name.as_slice());
@@ -315,7 +297,7 @@ impl Gathering {
             EventRecord::Mmap2(map) => {
                 let path = until_zero(&map.path.as_slice());
                 if let Mmap2FileId::BuildId(id) = &map.file_id {
-                    facts.borrow_mut().add_build_id(&path, id);
+                    facts.add_build_id(&path, id);
                 }
                 if map.protection & EXECUTED != 0 {
                     let at = (map.address, map.length, map.page_offset);

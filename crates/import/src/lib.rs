@@ -1,11 +1,11 @@
 //! Makes recordings of the files of other programs: of perf's `perf.data`.
 //!
-//! A file is read from begin to end, once, and never as a whole: `stream` finds its
-//! records, and refuses what makes no sense; `linux-perf-data` sorts and parses them;
-//! `gather` keeps samples and the places in code that their stacks are made of;
-//! `names` gives these names when all is read; and `slices` cuts it into
-//! blocks.
+//! A file is never in memory as a whole: `stream` reads it from begin to end, finds its records, and
+//! refuses what makes no sense; `records` notes where they are, and reads them again by their times;
+//! `linux-perf-data` parses them; `gather` keeps samples and the places in code that their stacks are
+//! made of; `names` gives these names when all is read; and `slices` cuts it into blocks.
 
+mod attributes;
 mod bytes;
 mod events;
 mod facts;
@@ -13,6 +13,7 @@ mod frames;
 mod gather;
 mod mapped;
 mod names;
+mod records;
 mod slices;
 mod spaces;
 mod stream;
@@ -22,6 +23,7 @@ use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
+use netplumb_model::loss::Loss;
 use netplumb_model::recording::Recording;
 
 /// What to import, and what to find names by.
@@ -90,12 +92,38 @@ pub enum ImportError {
     },
 }
 
+/// What was wrong with the file that a recording was made of, though there are samples in it: it was
+/// cut short, or damaged.
+pub fn damage(recording: &Recording) -> impl Iterator<Item = &Loss> {
+    let causes = [slices::CUT, slices::STOPPED, slices::INVALID];
+    (recording.all_losses()).filter(move |loss| causes.contains(&&*loss.cause))
+}
+
 /// The samples of a perf.data file, as a recording.
 ///
 /// # Errors
 /// It can't be read, is something else, or has no samples. A file that was cut short is no error:
 /// the recording says so.
 pub fn perf_data(path: &Path, options: &Options) -> Result<Recording, ImportError> {
+    let open = || {
+        let metadata = std::fs::metadata(path)?;
+        match metadata.is_dir() {
+            true => Err(io::ErrorKind::IsADirectory.into()),
+            false => File::open(path),
+        }
+    };
+    perf_data_of(open, path, options)
+}
+
+/// The same of an open file: of its begin, wherever it is. `path` is what it is called.
+///
+/// # Errors
+/// As those of [`perf_data`].
+pub fn perf_data_of(
+    open: impl FnOnce() -> io::Result<File>,
+    path: &Path,
+    options: &Options,
+) -> Result<Recording, ImportError> {
     let unreadable = |source: io::Error| match source.kind() {
         io::ErrorKind::NotFound => ImportError::Missing(path.into()),
         _ => ImportError::Unreadable {
@@ -103,13 +131,10 @@ pub fn perf_data(path: &Path, options: &Options) -> Result<Recording, ImportErro
             source,
         },
     };
-    let metadata = std::fs::metadata(path).map_err(unreadable)?;
-    if metadata.is_dir() {
-        return Err(unreadable(io::ErrorKind::IsADirectory.into()));
-    }
     // Checked first, since it takes no time.
     let kallsyms = options.kallsyms.as_deref().map(names::given).transpose()?;
-    let file = File::open(path).map_err(unreadable)?;
+    let file = open().map_err(unreadable)?;
+    let metadata = file.metadata().map_err(unreadable)?;
     let bytes = metadata.is_file().then_some(metadata.len());
     let gathered = read(BufReader::with_capacity(1 << 18, file), bytes, path)?;
     slices::recording(gathered, options, kallsyms, path)
@@ -120,8 +145,8 @@ fn read(
     bytes: Option<u64>,
     path: &Path,
 ) -> Result<gather::Gathered, ImportError> {
-    let (stream, facts) = stream::open(reader, bytes).map_err(|wrong| wrong.of(path))?;
-    let gathered = gather::gather(stream, &facts).map_err(|wrong| wrong.of(path))?;
+    let (facts, records) = stream::read(reader, bytes).map_err(|wrong| wrong.of(path))?;
+    let gathered = gather::gather(facts, records);
     match gathered.samples() {
         0 => Err(ImportError::Empty {
             path: path.into(),

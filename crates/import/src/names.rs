@@ -43,6 +43,8 @@ pub(crate) struct Named {
     pub(crate) nameless: Vec<bool>,
     /// Where the kernel's symbols come from, if there are any.
     pub(crate) kernel: Option<String>,
+    /// Files of programs that give names.
+    pub(crate) found: u64,
     /// Files that are not those that were mapped.
     pub(crate) changed: u64,
     /// Files that aren't there, or can't be read.
@@ -397,7 +399,10 @@ impl Naming {
             }
             let debug = debug_file(Some(candidate), bytes);
             match Image::read(name, bytes, debug.as_deref()) {
-                Ok(image) => return Some(image),
+                Ok(image) => {
+                    self.named.found += 1;
+                    return Some(image);
+                }
                 Err(_) => continue,
             }
         }

@@ -10,18 +10,20 @@ use netplumb_model::quantity::{Item, Of, Quantity, QuantityId};
 use netplumb_model::recording::{Arm, Block, Ledger, Node, NodeId, Recording, Total, env};
 use netplumb_model::samples::{Sample, Samples};
 use netplumb_model::timing::{CPU_TIME, PERIOD};
-use rustc_hash::FxHashMap;
 
 use crate::events::{Event, SAMPLES};
+use crate::frames::Once;
 use crate::gather::{Gathered, Taken};
 use crate::names::{Named, Symbols, names};
 use crate::{ImportError, Options};
 
 /// Keys of the environment.
-const HOST: &str = "imported.host";
 const ARCH: &str = "imported.arch";
 const CPU: &str = "imported.cpu";
-const SYMBOLS: &str = "imported.kernel_symbols";
+/// What a damaged file lacks, as losses of the recording.
+pub(crate) const CUT: &str = "end of the file missing";
+pub(crate) const STOPPED: &str = "the rest of the file can't be read";
+pub(crate) const INVALID: &str = "records that make no sense";
 /// As a profile of this machine has it.
 const EVENT: &str = "sampled.event";
 
@@ -129,21 +131,16 @@ struct Tree {
 
 /// The tree of functions: several places may be in one.
 fn tree(recording: &mut Recording, all: &Gathered, named: &Named) -> Tree {
-    let mut known: FxHashMap<(Option<NodeId>, u32), NodeId> = FxHashMap::default();
+    let mut known: Once<Node> = Once::default();
     let mut nodes: Vec<NodeId> = Vec::with_capacity(all.nodes.len());
     for node in &all.nodes {
-        let parent = node.parent.map(|parent| nodes[parent as usize]);
-        let function = named.of[node.frame as usize];
-        let id = *known.entry((parent, function)).or_insert_with(|| {
-            recording.nodes.push(Node {
-                parent,
-                function,
-                tail: false,
-            });
-            recording.nodes.len() as NodeId - 1
-        });
-        nodes.push(id);
+        nodes.push(known.number(Node {
+            parent: node.parent().map(|parent| nodes[parent as usize]),
+            function: named.of[node.frame as usize],
+            tail: false,
+        }));
     }
+    recording.nodes = known.all;
     recording.functions.clone_from(&named.functions);
     let contexts = contexts(recording);
     Tree {
@@ -155,8 +152,24 @@ fn tree(recording: &mut Recording, all: &Gathered, named: &Named) -> Tree {
 /// The context of each node: by the innermost softirq or interrupt that it is in.
 fn contexts(recording: &Recording) -> Vec<Context> {
     let name = |node: &Node| recording.functions[node.function as usize].name.as_str();
-    let of = |node: &Node| {
-        let mut names = vec![name(node)];
+    // Few functions are those of interrupts, and few nodes are below them.
+    let functions = recording.functions.iter();
+    let interrupts: Vec<bool> = functions
+        .map(|function| context(&[&function.name]) != Context::Task)
+        .collect();
+    let mut interrupted: Vec<bool> = Vec::with_capacity(recording.nodes.len());
+    let mut contexts = Vec::with_capacity(recording.nodes.len());
+    let mut names = Vec::new();
+    for node in &recording.nodes {
+        let above = (node.parent).is_some_and(|parent| interrupted[parent as usize]);
+        let within = above || interrupts[node.function as usize];
+        interrupted.push(within);
+        if !within {
+            contexts.push(Context::Task);
+            continue;
+        }
+        names.clear();
+        names.push(name(node));
         let mut above = node.parent;
         while let Some(parent) = above.map(|parent| &recording.nodes[parent as usize]) {
             // The outermost is the thread.
@@ -165,9 +178,9 @@ fn contexts(recording: &Recording) -> Vec<Context> {
             }
             above = parent.parent;
         }
-        context(&names)
-    };
-    recording.nodes.iter().map(of).collect()
+        contexts.push(context(&names));
+    }
+    contexts
 }
 
 /// Add the samples of an event, block by block.
@@ -202,32 +215,40 @@ fn add(
             kernel: 0,
             user: 0,
         };
-        for sample in of_block {
+        let threads = &recording.threads;
+        let context = |sample: &Taken| tree.contexts[sample.node as usize];
+        // A CPU that idles may be interrupted, and that is work.
+        let idles = |sample: &Taken| {
+            threads[sample.thread as usize].tid == 0 && context(sample) == Context::Task
+        };
+        for sample in of_block.iter().filter(|sample| !idles(sample)) {
             let side = match sample.kernel {
                 true => &mut total.kernel,
                 false => &mut total.user,
             };
             *side = side.saturating_add(sample.weight);
         }
-        recording.blocks[block as usize].totals.push(total);
-        let threads = &recording.threads;
         let samples = of_block.iter().map(|sample| {
-            let context = tree.contexts[sample.node as usize];
-            let idle = threads[sample.thread as usize].tid == 0;
+            let idles = idles(sample);
             Sample {
                 time_ns: sample.time_ns - window.begin_ns,
                 weight: sample.weight,
                 node: tree.nodes[sample.node as usize],
                 thread: sample.thread,
                 cpu: sample.cpu,
-                direction: Direction::Run,
-                context: match context {
-                    Context::Task if idle => Context::OtherTask,
-                    context => context,
+                // Idling is no work: shares are of the time that CPUs were busy.
+                direction: match idles {
+                    true => Direction::Other,
+                    false => Direction::Run,
+                },
+                context: match idles {
+                    true => Context::OtherTask,
+                    false => context(sample),
                 },
             }
         });
         let samples = Samples::new(block, quantity, samples);
+        recording.blocks[block as usize].totals.push(total);
         recording.add_samples(samples);
     }
 }
@@ -260,10 +281,15 @@ fn environment(recording: &mut Recording, all: &Gathered, named: &Named, name: &
         (env::KERNEL, text(facts.release())),
         (env::IMPORTED, Some(perf)),
         (env::IMPORTED_LINE, text(facts.command_line())),
-        (HOST, text(facts.host())),
+        (env::IMPORTED_HOST, text(facts.host())),
         (ARCH, text(facts.arch())),
         (CPU, text(facts.cpu())),
-        (SYMBOLS, named.kernel.clone()),
+        (env::IMPORTED_SYMBOLS, named.kernel.clone()),
+        (env::IMPORTED_FILES, Some(files(named))),
+        (
+            env::IMPORTED_STACKS,
+            Some(if all.counts.chains > 0 { "yes" } else { "no" }.into()),
+        ),
         (EVENT, (!events.is_empty()).then(|| events.join(", "))),
     ];
     for (key, value) in entries {
@@ -278,6 +304,15 @@ fn environment(recording: &mut Recording, all: &Gathered, named: &Named, name: &
         Some(unit) => unit,
     };
     recording.environment.insert(env::UNIT.into(), unit.into());
+}
+
+/// How many of the programs' files were there.
+fn files(named: &Named) -> String {
+    let (missing, changed) = (named.missing, named.changed);
+    format!(
+        "{} found, {missing} not here, {changed} changed",
+        named.found
+    )
 }
 
 /// Samples in code that has no name.
@@ -328,10 +363,10 @@ fn losses(recording: &mut Recording, all: &Gathered, named: &Named, nameless: &N
             "they are missing; a lower -F or a larger -m loses fewer",
         ),
         (
-            "the file ends in the middle",
+            CUT,
             cut,
-            "what came before is here; names of events, and of files that have changed, may be \
-             missing",
+            "samples until there are imported; names of events, and of files that have changed, \
+             may be missing",
         ),
         (
             "samples in the kernel without a name",
@@ -339,16 +374,8 @@ fn losses(recording: &mut Recording, all: &Gathered, named: &Named, nameless: &N
             kernel,
         ),
         ("samples of programs without a name", nameless.user, &user),
-        (
-            "records that make no sense",
-            counts.invalid + facts.invalid,
-            "they were skipped",
-        ),
-        (
-            "the rest of the file can't be read",
-            u64::from(facts.stopped.is_some()),
-            &stopped,
-        ),
+        (INVALID, counts.invalid + facts.invalid, "they were skipped"),
+        (STOPPED, u64::from(facts.stopped.is_some()), &stopped),
         (
             "samples too many",
             counts.too_many,
@@ -363,6 +390,11 @@ fn losses(recording: &mut Recording, all: &Gathered, named: &Named, nameless: &N
             "samples with a stack of branches",
             counts.branches,
             "the branches are not imported",
+        ),
+        (
+            "samples whose user stack is recorded later",
+            counts.deferred,
+            "their callers in user code are missing; record without --call-graph fp,defer",
         ),
         (
             "samples with a copy of the stack",

@@ -1,16 +1,17 @@
-//! The records of a perf.data file as a stream, as `perf record -o -` writes it: whether the file
-//! is such a stream, a file with a table of contents, or one that was cut short.
+//! The records of a perf.data file, from its begin to its end: of a stream, as `perf record -o -`
+//! writes it, of a file with a table of contents, or of one that was cut short.
 //!
 //! Here are the checks of what comes from elsewhere: no length is believed that the file doesn't
 //! have, and only records are passed on that are used and make sense. Layouts are those of
 //! tools/perf/Documentation/perf.data-file-format.txt and include/uapi/linux/perf_event.h.
 
-use std::cell::RefCell;
+use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
-use std::rc::Rc;
 
+use crate::attributes::Attributes;
 use crate::bytes::{u32_at, u64_at};
 use crate::facts::Facts;
+use crate::records::{HEADER, Index, Records, header, parts};
 use crate::unpack::Unpacker;
 use crate::{Wrong, fill};
 
@@ -22,8 +23,7 @@ const OLD: &[u8; 8] = b"PERFFILE";
 /// Bytes of a stream's header, and of a file's.
 const PIPE_HEADER: u64 = 16;
 const FILE_HEADER: usize = 104;
-/// Bytes of a record's header, and of the largest record.
-const HEADER: usize = 8;
+/// Bytes of the largest record.
 const MAX_RECORD: usize = u16::MAX as usize;
 
 /// Types of records (enum perf_event_type, and enum perf_user_event_type in
@@ -42,7 +42,6 @@ const KSYMBOL: u32 = 17;
 const HEADER_ATTR: u32 = 64;
 const TRACING_DATA: u32 = 66;
 const HEADER_BUILD_ID: u32 = 67;
-const FINISHED_ROUND: u32 = 68;
 const AUXTRACE: u32 = 71;
 const HEADER_FEATURE: u32 = 80;
 const COMPRESSED: u32 = 81;
@@ -62,25 +61,21 @@ const MIN_BODY: usize = 8;
 const MMAP2_BUILD_ID_SIZE: usize = 32;
 const MISC_BUILD_ID: u16 = 1 << 14;
 const BUILD_ID_BYTES: u8 = 20;
-/// Records are sorted by time between the ends of rounds; without any, after so many bytes. Those
-/// of compressed records are not used, for what is unpacked lags behind.
-const MAX_ROUND_BYTES: usize = 48 << 20;
-const COMPRESSED_ROUND_BYTES: usize = 12 << 20;
-
-/// The bytes of a stream.
+/// A file that is read.
 #[derive(Debug)]
-pub(crate) struct Stream<R> {
-    source: R,
+struct Stream {
+    source: BufReader<File>,
+    /// Where in the file the next record begins; none if it can't be read again there.
+    at: Option<u64>,
     /// Bytes of records that are left, if that is known.
     left: Option<u64>,
-    /// What is passed on, from `at`.
-    out: Vec<u8>,
-    at: usize,
-    since_round: usize,
+    /// Attributes of events, as a stream that has nothing else, until there are other records.
+    head: Vec<u8>,
+    attributes: Option<Attributes>,
+    index: Index,
     unpacker: Option<Unpacker>,
     record: Vec<u8>,
-    facts: Rc<RefCell<Facts>>,
-    ended: bool,
+    facts: Facts,
 }
 
 /// A section of a file.
@@ -103,11 +98,16 @@ impl Section {
     }
 }
 
-/// Find out what kind of file it is; `bytes` is its size, if it has one.
-pub(crate) fn open(
-    mut file: BufReader<std::fs::File>,
+/// Read a file to its end; `bytes` is its size, if it has one.
+pub(crate) fn read(
+    mut file: BufReader<File>,
     bytes: Option<u64>,
-) -> Result<(Stream<impl Read>, Rc<RefCell<Facts>>), Wrong> {
+) -> Result<(Facts, Records), Wrong> {
+    // Nothing can be read again from a pipe.
+    let start = match bytes {
+        Some(_) => Some(file.stream_position()?),
+        None => None,
+    };
     let mut header = [0; FILE_HEADER];
     let got = fill(&mut file, &mut header[..PIPE_HEADER as usize])?;
     if got < MAGIC.len() {
@@ -129,38 +129,35 @@ pub(crate) fn open(
         }
         _ => return Err(Wrong::NotPerfData),
     }
-    let facts = Rc::new(RefCell::new(Facts::default()));
     let mut stream = Stream {
         source: file,
+        at: start.map(|start| start + PIPE_HEADER),
         left: None,
-        out: Vec::new(),
-        at: 0,
-        since_round: 0,
+        head: MAGIC.to_vec(),
+        attributes: None,
+        index: Index::default(),
         unpacker: None,
         record: Vec::new(),
-        facts: Rc::clone(&facts),
-        ended: false,
+        facts: Facts::default(),
     };
-    stream.out.extend_from_slice(MAGIC);
-    stream.out.extend_from_slice(&PIPE_HEADER.to_le_bytes());
-    if got == PIPE_HEADER as usize && u64_at(&header, 8) == PIPE_HEADER {
-        return Ok((stream, facts));
+    stream.head.extend_from_slice(&PIPE_HEADER.to_le_bytes());
+    if got < PIPE_HEADER as usize || u64_at(&header, 8) != PIPE_HEADER {
+        let rest = fill(&mut stream.source, &mut header[PIPE_HEADER as usize..])?;
+        if got + rest < FILE_HEADER {
+            return Err(Wrong::Damaged("its header is cut short".into()));
+        }
+        let Some(bytes) = bytes else {
+            return Err(Wrong::Unsupported(
+                "a file that is not a stream, from a pipe".into(),
+                "give its path, or record it with `perf record -o -`",
+            ));
+        };
+        stream.contents(&header, bytes)?;
     }
-    let rest = fill(&mut stream.source, &mut header[PIPE_HEADER as usize..])?;
-    if got + rest < FILE_HEADER {
-        return Err(Wrong::Damaged("its header is cut short".into()));
-    }
-    let Some(bytes) = bytes else {
-        return Err(Wrong::Unsupported(
-            "a file that is not a stream, from a pipe".into(),
-            "give its path, or record it with `perf record -o -`",
-        ));
-    };
-    stream.contents(&header, bytes)?;
-    Ok((stream, facts))
+    stream.all()
 }
 
-impl Stream<BufReader<std::fs::File>> {
+impl Stream {
     /// Read what a file's header points to.
     fn contents(&mut self, header: &[u8; FILE_HEADER], bytes: u64) -> Result<(), Wrong> {
         let attr_bytes = u64_at(header, 16);
@@ -173,17 +170,18 @@ impl Stream<BufReader<std::fs::File>> {
         let end = data.end().filter(|end| *end <= bytes && data.bytes > 0);
         self.left = Some(end.unwrap_or(bytes) - data.offset);
         match end {
-            None => self.facts.borrow_mut().cut = true,
+            None => self.facts.cut = true,
             Some(end) => {
                 let features = (0..FEATURE_BITS)
                     .filter(|bit| header[72 + bit / 8] & (1 << (bit % 8)) != 0)
                     .collect::<Vec<_>>();
                 if !self.features(&features, end, bytes)? {
-                    self.facts.borrow_mut().cut = true;
+                    self.facts.cut = true;
                 }
             }
         }
         self.source.seek(SeekFrom::Start(data.offset))?;
+        self.at = Some(data.offset);
         Ok(())
     }
 
@@ -218,7 +216,7 @@ impl Stream<BufReader<std::fs::File>> {
             body.resize(before + ids_bytes as usize, 0);
             self.source.seek(SeekFrom::Start(ids.offset))?;
             self.source.read_exact(&mut body[before..])?;
-            self.pass(HEADER_ATTR, 0, &body);
+            self.attribute(0, &body);
         }
         Ok(())
     }
@@ -244,51 +242,76 @@ impl Stream<BufReader<std::fs::File>> {
             let mut data = vec![0; section.bytes as usize];
             self.source.seek(SeekFrom::Start(section.offset))?;
             self.source.read_exact(&mut data)?;
-            self.facts.borrow_mut().take(feature, &data);
+            self.facts.take(feature, &data);
         }
         Ok(true)
     }
 }
 
-impl<R: Read> Stream<R> {
-    /// Pass a record on.
-    fn pass(&mut self, kind: u32, misc: u16, body: &[u8]) {
-        let size = (HEADER + body.len()) as u16;
-        self.out.extend_from_slice(&kind.to_le_bytes());
-        self.out.extend_from_slice(&misc.to_le_bytes());
-        self.out.extend_from_slice(&size.to_le_bytes());
-        self.out.extend_from_slice(body);
-        self.since_round += usize::from(size);
-    }
-
-    fn end_round(&mut self) {
-        self.since_round = 0;
-        self.pass(FINISHED_ROUND, 0, &[]);
-    }
-
-    /// Read until there is something to pass on, or the file ends.
-    fn refill(&mut self) -> io::Result<()> {
-        self.out.clear();
-        self.at = 0;
-        while self.out.is_empty() && !self.ended {
-            if !self.next()? {
-                self.ended = true;
-                self.unpack_rest();
+impl Stream {
+    /// Read all records.
+    fn all(mut self) -> Result<(Facts, Records), Wrong> {
+        loop {
+            match self.next() {
+                Ok(true) => {}
+                Ok(false) => break,
+                // What there is until then is kept.
+                Err(Wrong::Io(error)) => {
+                    self.stop(&error.to_string());
+                    break;
+                }
+                Err(other) => return Err(other),
             }
         }
-        Ok(())
+        self.unpack_rest()?;
+        let attributes = match self.attributes {
+            Some(attributes) => attributes,
+            None => Attributes::of(&self.head)?,
+        };
+        let records = self.index.sorted(self.source.into_inner(), attributes)?;
+        Ok((self.facts, records))
+    }
+
+    /// Take an attribute, before there are other records.
+    fn attribute(&mut self, misc: u16, body: &[u8]) {
+        if self.attributes.is_none() {
+            self.head
+                .extend_from_slice(&header(HEADER_ATTR, misc, body.len()));
+            self.head.extend_from_slice(body);
+        }
+    }
+
+    /// Keep a record: `at` is where it begins in the file. Returns whether there is room for more.
+    fn keep(
+        &mut self,
+        (kind, misc): (u32, u16),
+        body: &[u8],
+        at: Option<u64>,
+    ) -> Result<bool, Wrong> {
+        let attributes = match &mut self.attributes {
+            Some(attributes) => attributes,
+            none => none.insert(Attributes::of(&self.head)?),
+        };
+        if self.index.is_full() {
+            self.stop("more records than a recording can have");
+            return Ok(false);
+        }
+        if let Some((_, record)) = attributes.record(kind, misc, body) {
+            self.index.add(&record, body, at)?;
+        }
+        Ok(true)
     }
 
     /// Read a record. Returns whether there was one.
-    fn next(&mut self) -> io::Result<bool> {
+    fn next(&mut self) -> Result<bool, Wrong> {
         let mut header = [0; HEADER];
         if self.left.is_some_and(|left| left < HEADER as u64) {
-            self.facts.borrow_mut().cut |= self.left != Some(0);
+            self.facts.cut |= self.left != Some(0);
             return Ok(false);
         }
         let got = fill(&mut self.source, &mut header)?;
         if got < HEADER {
-            self.facts.borrow_mut().cut |= got > 0 || self.left.is_some();
+            self.facts.cut |= got > 0 || self.left.is_some();
             return Ok(false);
         }
         let (kind, misc, size) = parts(&header);
@@ -297,41 +320,40 @@ impl<R: Read> Stream<R> {
             return Ok(false);
         };
         if self.left.is_some_and(|left| left < size as u64) {
-            self.facts.borrow_mut().cut = true;
+            self.facts.cut = true;
             return Ok(false);
         }
         let mut body = std::mem::take(&mut self.record);
         body.resize(body_bytes, 0);
         if fill(&mut self.source, &mut body)? < body_bytes {
-            self.facts.borrow_mut().cut = true;
+            self.facts.cut = true;
             return Ok(false);
         }
         self.left = self.left.map(|left| left - size as u64);
+        let at = self.at;
+        self.at = at.map(|at| at + size as u64);
         let more = match kind {
             // What follows them is not in their size.
             TRACING_DATA => self.skip(u64::from(u32_at(&body, 0)).next_multiple_of(8))?,
             AUXTRACE => {
-                self.facts.borrow_mut().traces += 1;
+                self.facts.traces += 1;
                 self.skip(u64_at(&body, 0))?
             }
-            COMPRESSED => self.unpack(&body),
+            COMPRESSED => self.unpack(&body)?,
             COMPRESSED2 => {
                 let bytes = usize::try_from(u64_at(&body, 0)).unwrap_or(usize::MAX);
                 let end = bytes.saturating_add(8).min(body.len());
-                self.unpack(body.get(8..end).unwrap_or_default())
+                self.unpack(body.get(8..end).unwrap_or_default())?
             }
             HEADER_FEATURE => {
                 let feature = u64_at(&body, 0) as u32;
                 if Facts::reads(feature) {
                     let data = body.get(8..).unwrap_or_default();
-                    self.facts.borrow_mut().take(feature, data);
+                    self.facts.take(feature, data);
                 }
                 true
             }
-            _ => {
-                self.record(kind, misc, &body);
-                true
-            }
+            _ => self.record((kind, misc), &body, at)?,
         };
         self.record = body;
         Ok(more)
@@ -345,25 +367,24 @@ impl<R: Read> Stream<R> {
             false => 0,
         };
         self.left = self.left.map(|left| left.saturating_sub(skipped));
+        self.at = self.at.map(|at| at + skipped);
         if skipped < bytes {
-            self.facts.borrow_mut().cut = true;
+            self.facts.cut = true;
         }
         Ok(skipped == bytes)
     }
 
     fn stop(&mut self, why: &str) {
-        self.facts.borrow_mut().stopped = Some(why.into());
+        self.facts.stopped = Some(why.into());
     }
 
-    /// Pass a record on if it is used and makes sense.
-    fn record(&mut self, kind: u32, misc: u16, body: &[u8]) {
-        let limit = match self.unpacker {
-            Some(_) => COMPRESSED_ROUND_BYTES,
-            None => MAX_ROUND_BYTES,
-        };
-        if self.since_round > limit {
-            self.end_round();
-        }
+    /// Keep a record if it is used and makes sense. Returns whether there is room for more.
+    fn record(
+        &mut self,
+        (kind, misc): (u32, u16),
+        body: &[u8],
+        at: Option<u64>,
+    ) -> Result<bool, Wrong> {
         let invalid = match kind {
             MMAP2 => {
                 misc & MISC_BUILD_ID != 0
@@ -377,98 +398,74 @@ impl<R: Read> Stream<R> {
             _ => false,
         };
         if invalid {
-            self.facts.borrow_mut().invalid += 1;
-            return;
+            self.facts.invalid += 1;
+            return Ok(true);
         }
         match kind {
-            MMAP | MMAP2 | COMM | FORK | EXIT | LOST | SAMPLE | HEADER_ATTR => {
-                self.pass(kind, misc, body);
+            MMAP | MMAP2 | COMM | FORK | EXIT | LOST | SAMPLE => {
+                return self.keep((kind, misc), body, at);
             }
-            FINISHED_ROUND if self.unpacker.is_none() => self.end_round(),
+            HEADER_ATTR => self.attribute(misc, body),
             HEADER_BUILD_ID => {
                 let mut whole = header(kind, misc, body.len()).to_vec();
                 whole.extend_from_slice(body);
-                self.facts.borrow_mut().take(2, &whole);
+                self.facts.take(2, &whole);
             }
             LOST_SAMPLES => {
-                let mut facts = self.facts.borrow_mut();
-                facts.lost_samples = facts.lost_samples.saturating_add(u64_at(body, 0));
+                let lost = &mut self.facts.lost_samples;
+                *lost = lost.saturating_add(u64_at(body, 0));
             }
-            KSYMBOL => self.facts.borrow_mut().take_symbol(body),
-            THROTTLE => self.facts.borrow_mut().throttled += 1,
-            AUX => self.facts.borrow_mut().traces += 1,
+            KSYMBOL => self.facts.take_symbol(body),
+            THROTTLE => self.facts.throttled += 1,
+            AUX => self.facts.traces += 1,
             _ => {}
         }
+        Ok(true)
     }
 
-    /// Unpack more records. Returns whether that makes sense.
-    fn unpack(&mut self, packed: &[u8]) -> bool {
-        self.facts.borrow_mut().compressed += 1;
+    /// Unpack more records. Returns whether that makes sense, and there is room for more.
+    fn unpack(&mut self, packed: &[u8]) -> Result<bool, Wrong> {
+        self.facts.compressed += 1;
         let mut unpacker = self.unpacker.take().unwrap_or_default();
         let unpacked = unpacker.unpack(packed);
-        self.records(&mut unpacker.records);
+        let more = self.records(&mut unpacker.records)?;
         self.unpacker = Some(unpacker);
         if !unpacked {
             self.stop("compressed records that can't be unpacked");
         }
-        unpacked
+        Ok(unpacked && more)
     }
 
     /// Unpack what the decoder holds back until it is told that there is no more.
-    fn unpack_rest(&mut self) {
+    fn unpack_rest(&mut self) -> Result<(), Wrong> {
         if let Some(mut unpacker) = self.unpacker.take() {
             unpacker.finish();
-            self.records(&mut unpacker.records);
+            self.records(&mut unpacker.records)?;
             if !unpacker.records.is_empty() {
-                self.facts.borrow_mut().cut = true;
+                self.facts.cut = true;
             }
         }
+        Ok(())
     }
 
-    /// Pass whole records on, and leave the rest.
-    fn records(&mut self, unpacked: &mut Vec<u8>) {
+    /// Keep whole records, and leave the rest. Returns whether there is room for more.
+    fn records(&mut self, unpacked: &mut Vec<u8>) -> Result<bool, Wrong> {
         let mut at = 0;
-        while let Some(header) = unpacked.get(at..at + HEADER) {
+        let mut more = true;
+        while let Some(header) = unpacked.get(at..at + HEADER).filter(|_| more) {
             let (kind, misc, size) = parts(header);
             if size < HEADER {
-                self.facts.borrow_mut().invalid += 1;
+                self.facts.invalid += 1;
                 at = unpacked.len();
                 break;
             }
             let Some(body) = unpacked.get(at + HEADER..at + size) else {
                 break;
             };
-            self.record(kind, misc, body);
+            more = self.record((kind, misc), body, None)?;
             at += size;
         }
         unpacked.drain(..at);
+        Ok(more)
     }
-}
-
-impl<R: Read> Read for Stream<R> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        if self.at == self.out.len() {
-            self.refill()?;
-        }
-        let rest = &self.out[self.at..];
-        let bytes = rest.len().min(into.len());
-        into[..bytes].copy_from_slice(&rest[..bytes]);
-        self.at += bytes;
-        Ok(bytes)
-    }
-}
-
-/// Type, `misc` and size of a record.
-fn parts(header: &[u8]) -> (u32, u16, usize) {
-    let misc = u16::from_le_bytes([header[4], header[5]]);
-    let size = u16::from_le_bytes([header[6], header[7]]);
-    (u32_at(header, 0), misc, usize::from(size))
-}
-
-fn header(kind: u32, misc: u16, body_bytes: usize) -> [u8; HEADER] {
-    let mut header = [0; HEADER];
-    header[..4].copy_from_slice(&kind.to_le_bytes());
-    header[4..6].copy_from_slice(&misc.to_le_bytes());
-    header[6..].copy_from_slice(&((HEADER + body_bytes) as u16).to_le_bytes());
-    header
 }

@@ -21,7 +21,7 @@ mod window;
 
 pub use crate::image::{
     Image, ImageError, ImageFunction, Images, Line, Lines, LinesError, build_id, debug_file,
-    debug_link, debug_link_checksum, has_lines, lines, page_hash, readable,
+    debug_link, debug_link_checksum, has_lines, lines, loss_of, page_hash, readable,
 };
 pub use account::{Accountant, Losses};
 pub use interrupts::Change;

@@ -7,12 +7,16 @@
 
 mod debug;
 mod elf;
+mod find;
 mod lines;
 mod names;
 
 pub use debug::debug_file;
 pub use elf::{ImageError, build_id};
-pub use lines::{Line, Lines, LinesError, debug_link, debug_link_checksum, has_lines, lines};
+pub(crate) use find::Finder;
+pub use lines::{
+    Line, Lines, LinesError, debug_link, debug_link_checksum, has_lines, lines, loss_of,
+};
 pub use names::readable;
 
 use rustc_hash::FxHashMap;
@@ -71,11 +75,7 @@ impl Image {
 
     /// The address of what is at an offset of the file, if code is there.
     pub fn address_of(&self, offset: u64) -> Option<u64> {
-        let within = |segment: &&Segment| {
-            (segment.offset..segment.offset.saturating_add(segment.size_bytes)).contains(&offset)
-        };
-        let segment = self.segments.iter().find(within)?;
-        Some((offset - segment.offset).wrapping_add(segment.address))
+        address_of(&self.segments, offset)
     }
 
     /// The function at an address of the file.
@@ -84,6 +84,15 @@ impl Image {
         let index = after.checked_sub(1)?;
         (address < self.functions[index].end).then_some(index)
     }
+}
+
+/// The address of what is at an offset of a file, if code is there.
+fn address_of(segments: &[Segment], offset: u64) -> Option<u64> {
+    let within = |segment: &&Segment| {
+        (segment.offset..segment.offset.saturating_add(segment.size_bytes)).contains(&offset)
+    };
+    let segment = segments.iter().find(within)?;
+    Some((offset - segment.offset).wrapping_add(segment.address))
 }
 
 /// Where a block of code is.

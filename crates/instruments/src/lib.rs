@@ -2,6 +2,7 @@
 //! the list of them.
 
 pub mod capability;
+pub mod events;
 pub mod exact;
 pub mod functions;
 pub mod image;

@@ -3,8 +3,11 @@
 use std::fmt;
 
 use netplumb_model::loss::Loss;
-use netplumb_model::timing::{Attached, Window};
+use netplumb_model::quantity::Figure;
+use netplumb_model::timing::{Attached, Met, Window};
 use netplumb_sys::bpf::BpfError;
+
+use crate::image::Line;
 
 /// An error of an instrument.
 #[derive(Debug)]
@@ -90,6 +93,34 @@ pub(crate) fn losses<'a>(all: impl IntoIterator<Item = (&'a str, u64, &'a str)>)
         .collect()
 }
 
+/// Source lines of what was measured, in all windows.
+#[derive(Debug, Default)]
+pub struct SourceLines {
+    /// Paths of source files, by number.
+    pub files: Vec<String>,
+    /// Functions, with where each is defined: file and line.
+    pub functions: Vec<(Met, Option<Line>)>,
+    /// What lines cost.
+    pub costs: Vec<WindowLine>,
+    /// Lines that are not known, where others are.
+    pub losses: Vec<Loss>,
+    /// What finding them took.
+    pub figures: Vec<Figure>,
+}
+
+/// What a line of a function cost in a window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WindowLine {
+    /// Number of the window, from 0.
+    pub window: u32,
+    /// Index into [`SourceLines::functions`].
+    pub function: u32,
+    /// The line.
+    pub line: Line,
+    /// Its self cost, in the unit of the window's first costs.
+    pub own: u64,
+}
+
 /// An attached instrument. Detached when dropped.
 pub trait Live: fmt::Debug {
     /// What it measures, and at what cost.
@@ -128,4 +159,10 @@ pub trait Live: fmt::Debug {
     /// # Errors
     /// The kernel's maps can't be read.
     fn close(&mut self) -> Result<Window, LiveError>;
+
+    /// Find the source lines of all windows, which may take seconds: when the last one is closed. It
+    /// is given up as soon as `go_on` says no.
+    fn lines(&mut self, _go_on: &dyn Fn() -> bool) -> SourceLines {
+        SourceLines::default()
+    }
 }

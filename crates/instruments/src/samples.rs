@@ -12,6 +12,7 @@
 //! in user mode.
 
 mod arrived;
+mod event;
 mod files;
 mod kernel;
 mod late;
@@ -21,6 +22,7 @@ mod packets;
 mod profile;
 mod sampler;
 mod spaces;
+mod tables;
 mod tree;
 mod unwind;
 
@@ -28,9 +30,9 @@ use netplumb_model::capability::Availability;
 use netplumb_model::experiment::Lab;
 use netplumb_model::quantity::{Declared, Kind};
 use netplumb_model::timing::{
-    CPU_TIME, DEFERRED, FREQUENCY, IDLE, IN_KERNEL, INTERRUPTS_OFF, LATE, OFF_CPU, ON_TIME, PERIOD,
-    PROGRAMS, REACHED, READER, SAMPLE_PERIOD, SAMPLE_SEED, SAMPLED, STACKS_CUT, TimingSpec,
-    USER_STACKS, WAITS_BEGUN, WAITS_ENDED, WAITS_OPEN,
+    CPU_TIME, CYCLES, DEFERRED, FREQUENCY, IDLE, IN_KERNEL, INTERRUPTS_OFF, LATE, NAMES, OFF_CPU,
+    ON_TIME, PERIOD, PROGRAMS, REACHED, READER, SAMPLE_PERIOD, SAMPLE_SEED, SAMPLED, STACKS_CUT,
+    TimingSpec, USER_STACKS, WAITS_BEGUN, WAITS_ENDED, WAITS_OPEN,
 };
 
 use crate::capability::Tried;
@@ -59,6 +61,7 @@ impl Instrument for Declaration {
     fn quantities(&self) -> &'static [Declared] {
         const ALL: &[Declared] = &[
             CPU_TIME,
+            CYCLES,
             PERIOD,
             TAKEN,
             SAMPLED,
@@ -77,6 +80,7 @@ impl Instrument for Declaration {
             LATE,
             PROGRAMS,
             READER,
+            NAMES,
             WAITS_BEGUN,
             WAITS_ENDED,
             WAITS_OPEN,

@@ -78,11 +78,7 @@ impl SymbolTable {
             if line.iter().all(u8::is_ascii_whitespace) {
                 continue;
             }
-            let parsed = Line::parse(line).ok_or_else(|| KallsymsError::Malformed {
-                line: index + 1,
-                text: String::from_utf8_lossy(&line[..line.len().min(80)]).into_owned(),
-            })?;
-            lines.push(parsed);
+            lines.push(Line::parse(line).ok_or_else(|| malformed(index, line))?);
         }
         if !lines.iter().any(Line::is_function) {
             return Err(KallsymsError::Empty);
@@ -117,6 +113,15 @@ impl SymbolTable {
             symbols,
             names: OnceLock::new(),
         })
+    }
+
+    /// The same with one more function, where there is none yet.
+    pub fn insert(&mut self, symbol: Symbol) {
+        let at = self.symbols.partition_point(|s| s.addr < symbol.addr);
+        if self.symbols.get(at).is_none_or(|s| s.addr != symbol.addr) {
+            self.symbols.insert(at, symbol);
+            self.names = OnceLock::new();
+        }
     }
 
     /// The functions, sorted by address.
@@ -174,6 +179,66 @@ impl SymbolTable {
     }
 }
 
+/// The text of `/proc/kallsyms`, from which single functions are read: of the hundred thousand
+/// that there are, a profile meets some hundred.
+#[derive(Debug, Clone)]
+pub struct SymbolText {
+    text: Vec<u8>,
+    /// The address of each line and where it begins, by address.
+    lines: Vec<(u64, u32)>,
+}
+
+impl SymbolText {
+    /// Of this text; only addresses are looked at.
+    ///
+    /// # Errors
+    /// A line has none, there are no functions, or all addresses are hidden.
+    pub fn new(text: Vec<u8>) -> Result<SymbolText, KallsymsError> {
+        let mut lines = Vec::with_capacity(text.len() / 40);
+        let (mut from, mut functions) = (0, false);
+        for (index, line) in text.split(|&byte| byte == b'\n').enumerate() {
+            let begins = from;
+            from += line.len() + 1;
+            if line.iter().all(u8::is_ascii_whitespace) {
+                continue;
+            }
+            let end = line.iter().position(u8::is_ascii_whitespace);
+            let address = end.and_then(|end| Some((parse_hex(&line[..end])?, line.get(end + 1)?)));
+            let Some((address, kind)) = address else {
+                return Err(malformed(index, line));
+            };
+            functions |= is_function(*kind);
+            // Of 4 GiB, no kernel prints as much.
+            lines.push((address, u32::try_from(begins).unwrap_or(u32::MAX)));
+        }
+        if !functions {
+            return Err(KallsymsError::Empty);
+        }
+        if lines.iter().all(|(address, _)| *address == 0) {
+            return Err(KallsymsError::Hidden);
+        }
+        lines.sort_by_key(|(address, _)| *address);
+        Ok(SymbolText { text, lines })
+    }
+
+    /// The function that the address is in: the one that [`SymbolTable::lookup`] finds.
+    pub fn lookup(&self, addr: u64) -> Option<Symbol> {
+        let end = self.lines.partition_point(|(start, _)| *start <= addr);
+        let (start, _) = *self.lines.get(end.checked_sub(1)?)?;
+        let first = self.lines.partition_point(|(at, _)| *at < start);
+        // All that begins there, and what is next, which bounds it.
+        let lines = self.lines[first..].iter().take(end - first + 1);
+        let lines = lines.filter_map(|(_, begins)| self.line(*begins));
+        let found = merge(&lines.collect::<Vec<_>>()).into_iter().next()?;
+        found.contains(addr).then_some(found)
+    }
+
+    fn line(&self, begins: u32) -> Option<Line<'_>> {
+        let rest = self.text.get(begins as usize..)?;
+        Line::parse(rest.split(|&byte| byte == b'\n').next()?)
+    }
+}
+
 /// One line, borrowed from the text.
 #[derive(Clone, Copy)]
 struct Line<'a> {
@@ -207,7 +272,7 @@ impl<'a> Line<'a> {
     }
 
     fn is_function(&self) -> bool {
-        matches!(self.kind, b't' | b'T' | b'w' | b'W')
+        is_function(self.kind)
     }
 
     /// The order of names at an address; the least is preferred.
@@ -225,6 +290,17 @@ impl<'a> Line<'a> {
             self.name.len(),
             self.name,
         )
+    }
+}
+
+fn is_function(kind: u8) -> bool {
+    matches!(kind, b't' | b'T' | b'w' | b'W')
+}
+
+fn malformed(index: usize, line: &[u8]) -> KallsymsError {
+    KallsymsError::Malformed {
+        line: index + 1,
+        text: String::from_utf8_lossy(&line[..line.len().min(80)]).into_owned(),
     }
 }
 
@@ -341,6 +417,38 @@ mod tests {
         assert_eq!(name(&table, 0), None);
         assert_eq!(name(&table, 0xffff_ffff_8000_0000), None);
         assert_eq!(name(&table, u64::MAX), None);
+    }
+
+    /// Check that single functions are those of the whole table, at their first and last bytes and
+    /// around them, and that its errors are the same.
+    #[test]
+    fn one_by_one() {
+        let table = table();
+        let text = SymbolText::new(SMALL.to_vec()).unwrap();
+        let mut grown = SymbolTable::default();
+        for symbol in table.symbols() {
+            let end = symbol.addr + symbol.size;
+            for addr in [symbol.addr - 1, symbol.addr, end - 1, end] {
+                let found = text.lookup(addr);
+                assert_eq!(found.as_ref(), table.lookup(addr), "{addr:#x}");
+                found.into_iter().for_each(|symbol| grown.insert(symbol));
+            }
+        }
+        assert_eq!(grown.symbols(), table.symbols());
+        assert_eq!(text.lookup(0), None);
+        assert_eq!(text.lookup(u64::MAX), None);
+        for wrong in [
+            &b""[..],
+            b"10 D d\n",
+            b"0 t f\n",
+            b"10 T a\nx",
+            b"xyz T a\n",
+        ] {
+            assert_eq!(
+                SymbolText::new(wrong.to_vec()).unwrap_err(),
+                SymbolTable::parse(wrong).unwrap_err()
+            );
+        }
     }
 
     /// Check that data only bounds functions.

@@ -6,8 +6,7 @@ use serde::Deserialize;
 
 const BUILT_IN: &str = include_str!("../rules/layers.toml");
 
-/// The layer of user code, which no rule assigns.
-pub const APPLICATION: &str = "application";
+pub use netplumb_model::recording::APPLICATION;
 
 /// All layers, from the application down, then the shared ones.
 pub const LAYERS: &[&str] = &[

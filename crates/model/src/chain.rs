@@ -1,21 +1,52 @@
-//! What is below a function in the calling-context tree, or below a chain of functions.
+//! The functions that a user names, and what is below them in the calling-context tree: below one, or
+//! below a chain of them.
 
-use crate::recording::Recording;
+use crate::recording::{FunctionId, Recording};
 use crate::symbol::base_name;
 
 /// What separates the functions of a chain.
 const BETWEEN: char = ';';
 
+/// The functions of the calling-context tree that a name given by a user means. A plain name is the
+/// function of the source, with all its clones and parts (`f`, `f.isra.0`, `f.cold`): which of them a
+/// kernel has is its compiler's choice. A name with such a suffix is that symbol alone, or the
+/// function where there is no such symbol.
+pub fn functions(recording: &Recording, name: &str) -> Vec<FunctionId> {
+    let mut used = vec![false; recording.functions.len()];
+    for node in &recording.nodes {
+        if let Some(used) = used.get_mut(node.function as usize) {
+            *used = true;
+        }
+    }
+    let of = |is: &dyn Fn(&str) -> bool| -> Vec<FunctionId> {
+        let functions = (0..).zip(&recording.functions).zip(&used);
+        let found = functions.filter(|((_, function), used)| **used && is(&function.name));
+        found.map(|((id, _), _)| id).collect()
+    };
+    let plain = base_name(name);
+    let found = match name == plain {
+        true => Vec::new(),
+        false => of(&|symbol| symbol == name),
+    };
+    match found.is_empty() {
+        true => of(&|symbol| base_name(symbol) == plain),
+        false => found,
+    }
+}
+
 /// Of each node, whether it is the last function of a chain or below it: names from the outermost
 /// inwards, which need not call each other directly.
 pub fn below(recording: &Recording, chain: &str) -> Vec<bool> {
-    let chain: Vec<&str> = names(chain).map(base_name).collect();
+    let chain: Vec<Vec<FunctionId>> = names(chain)
+        .map(|name| functions(recording, name))
+        .collect();
     let mut met: Vec<usize> = Vec::with_capacity(recording.nodes.len());
     for node in &recording.nodes {
         // A parent's number is below its children's.
         let above = node.parent.map_or(0, |parent| met[parent as usize]);
-        let name = base_name(&recording.functions[node.function as usize].name);
-        let meets = chain.get(above).is_some_and(|wanted| *wanted == name);
+        let meets = chain
+            .get(above)
+            .is_some_and(|wanted| wanted.contains(&node.function));
         met.push(above + usize::from(meets));
     }
     met.into_iter().map(|n| n == chain.len()).collect()
@@ -39,7 +70,8 @@ mod tests {
     use super::*;
 
     /// Check that a chain is met from the outermost function inwards, with others between, and
-    /// that what is below its last is below it; clones are their function.
+    /// that what is below its last is below it; that a plain name has its clones, and that of a clone
+    /// only itself, or the function where there is no such clone.
     #[test]
     fn chains() {
         let mut recording = Recording::default();
@@ -73,6 +105,11 @@ mod tests {
         assert_eq!(found("a;b"), [2, 3]);
         assert_eq!(found("b"), [2, 3, 4, 5]);
         assert_eq!(found("a;b.part.0"), [2, 3]);
+        assert_eq!(found("b.isra.0"), [2, 3]);
+        assert_eq!(functions(&recording, "b"), [2, 4]);
+        assert_eq!(functions(&recording, "b.isra.0"), [2]);
+        assert_eq!(functions(&recording, "b.isra.1"), [2, 4]);
+        assert_eq!(functions(&recording, "d"), [0; 0]);
         assert_eq!(found("c;a"), [0; 0]);
         assert_eq!(told("a;b"), "b below a");
     }

@@ -5,11 +5,14 @@
 
 pub mod acting;
 mod arms;
+mod build;
 mod claim;
 mod device;
 mod error;
 mod figure;
 mod knobs;
+mod lasting;
+mod measured;
 mod module;
 mod nft;
 mod old;
@@ -26,6 +29,7 @@ use std::collections::HashSet;
 use serde::{Deserialize, Serialize};
 
 pub use acting::{Idle, Load};
+pub use build::Build;
 pub use claim::{Claim, Published, Relation};
 pub use device::{FromDevice, RxFault, Sender};
 use error::Mistake;
@@ -35,6 +39,8 @@ pub use knobs::{
     Bytes, Flag, KNOBS, Knob, KnobDefault, Knobs, Level, Offload, Recorded, Said, Takes, Vary,
     files, of_files,
 };
+pub use lasting::DURATION;
+pub use measured::Difference;
 pub use module::Module;
 pub use nft::{Hook, Looks, MAX_RULESET_BYTES, NeverMatching, Nft, Ruleset, TABLE};
 pub use old::current;
@@ -47,6 +53,7 @@ pub use within::Within;
 pub use workload::{Blocks, Filter, Functions, Nics, PACKETS, Probes, Workload};
 
 use crate::class::{Family, Link, Proto, words};
+use crate::events::{self, Events};
 use crate::recording::{Arm, Recording};
 use crate::timing::{INSTRUCTIONS, SAMPLED};
 
@@ -116,6 +123,9 @@ pub struct Experiment {
     /// Repetitions.
     #[serde(default)]
     pub blocks: Blocks,
+    /// What is built before anything is measured.
+    #[serde(default, skip_serializing_if = "Build::is_empty")]
+    pub build: Build,
     /// Which packets are observed.
     #[serde(default)]
     pub filter: Filter,
@@ -128,6 +138,9 @@ pub struct Experiment {
     /// How samples are drawn in guests.
     #[serde(default, skip_serializing_if = "Samples::is_empty")]
     pub samples: Samples,
+    /// Which events are counted.
+    #[serde(default, skip_serializing_if = "Events::is_empty")]
+    pub events: Events,
     /// Interfaces of this machine to send frames over.
     #[serde(default)]
     pub nics: Option<Nics>,
@@ -340,7 +353,11 @@ impl Experiment {
         self.workload.check(self.lab)?;
         self.blocks.check(self.lab, &self.workload)?;
         self.functions.check()?;
+        self.check_duration()?;
         self.check_samples()?;
+        self.check_events()?;
+        let within = Mistake::within("build", 0);
+        self.build.check().map_err(|wrong| within(wrong.into()))?;
         check_name(&self.name)?;
         if self.instruments.as_ref().is_some_and(Vec::is_empty) {
             return Err((
@@ -367,6 +384,18 @@ impl Experiment {
         }
         self.check_shares()?;
         self.check_claims()
+    }
+
+    /// A duration would be without effect where blocks end after a number of packets.
+    fn check_duration(&self) -> Result<(), Mistake> {
+        let workload = &self.workload;
+        let both = workload.duration.is_some() && workload.packets.is_some();
+        if both && workload.kind == Kind::Packets && self.lab != Lab::Vm {
+            let why = "duration can't be combined with packets in this lab, where blocks end after so many; \
+                       leave packets out";
+            return Err(("duration", why.to_string()).into());
+        }
+        Ok(())
     }
 
     fn check_samples(&self) -> Result<(), Mistake> {
@@ -400,6 +429,19 @@ impl Experiment {
             false => {
                 let why = "[samples] needs instrument `samples`";
                 Err(("samples", why.to_string()).into())
+            }
+        }
+    }
+
+    fn check_events(&self) -> Result<(), Mistake> {
+        let within = Mistake::within("events", 0);
+        self.events.check().map_err(|wrong| within(wrong.into()))?;
+        let mut named = self.instruments.iter().flatten();
+        match self.events.is_empty() || named.any(|name| name == events::INSTRUMENT) {
+            true => Ok(()),
+            false => {
+                let why = "[events] needs instrument `events`";
+                Err(("events", why.to_string()).into())
             }
         }
     }
@@ -445,14 +487,22 @@ impl Experiment {
             );
             return Err(self.of_arm(arm, ("sender", why)));
         }
-        if self.workload.kind == Kind::Command && arms.len() > 1 {
-            return Err((
-                "vary",
-                "a workload of kind command supports one arm; use a recording for each, and \
-                 compare them with `plumb diff`"
-                    .to_string(),
-            )
-                .into());
+        match self.workload.kind {
+            Kind::Command => self.check_commands(&arms),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_commands(&self, arms: &[Arm]) -> Result<(), Mistake> {
+        if self.lab != Lab::Vm && arms.len() > 1 {
+            let why = "a workload of kind command supports several arms in lab vm only; use a \
+                       recording for each, and compare them with `plumb diff`";
+            return Err(("vary", why.to_string()).into());
+        }
+        let has_none = |arm: &&Arm| !arm.knobs.contains_key("command");
+        if self.workload.command.is_empty() && arms.iter().any(|arm| has_none(&arm)) {
+            let why = "a workload of kind command needs command, like [\"curl\", \"...\"]";
+            return Err(("kind", why.to_string()).into());
         }
         Ok(())
     }

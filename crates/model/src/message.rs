@@ -17,7 +17,7 @@ use crate::timing::{Attached, TimingSpec, Window};
 
 /// Raised with any change of the messages below: host and guest are one binary,
 /// but a saved guest may be older.
-pub const PROTOCOL_VERSION: u32 = 16;
+pub const PROTOCOL_VERSION: u32 = 18;
 
 /// A message from the host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -41,6 +41,9 @@ pub enum Request {
     Rest,
     /// Run a workload.
     Run(RunPlan),
+    /// Run a workload in rounds of its blocks, without end: a [`Reply::BlockDone`] for each block,
+    /// after its round.
+    RunOn(RunPlan),
     /// Time functions with fentry and fexit while a workload runs: an independent check.
     TimeFunctions {
         /// The functions, timed one at a time.

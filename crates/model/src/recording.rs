@@ -18,7 +18,10 @@ use crate::span::{Call, Span, Stage};
 use crate::timing::{Calibration, Mechanism, Step};
 
 mod below;
+mod merge;
 mod part;
+
+pub use merge::{INTO_RUN, MAX_BLOCKS, MERGED, SESSIONS};
 
 pub use crate::tree::{
     Cost, Function, FunctionId, LineCost, Node, NodeId, SourceFileId, SourceLine,
@@ -89,6 +92,9 @@ pub const MAX_NAME_BYTES: usize = 16 << 10;
 /// calls, without costs of its own.
 pub const THREAD_MODULE: &str = "(thread)";
 
+/// The layer of user code, which no rule assigns.
+pub const APPLICATION: &str = "application";
+
 /// Keys of [`Recording::environment`] that are used in several places.
 pub mod env {
     /// The instrument, or the first of several.
@@ -133,6 +139,17 @@ pub mod env {
     pub const IMPORTED: &str = "imported.from";
     /// The command line of that program.
     pub const IMPORTED_LINE: &str = "imported.command_line";
+    /// The machine that was measured.
+    pub const IMPORTED_HOST: &str = "imported.host";
+    /// Where names of the kernel's functions are from.
+    pub const IMPORTED_SYMBOLS: &str = "imported.kernel_symbols";
+    /// How many files of programs were there to find names in, in words.
+    pub const IMPORTED_FILES: &str = "imported.files";
+    /// Whether samples have stacks: `yes` or `no`.
+    pub const IMPORTED_STACKS: &str = "imported.stacks";
+    /// What was asked for, as an experiment without what only shows it: a run that continues the
+    /// recording must measure the same. Absent in old recordings.
+    pub const ASKED: &str = "plumb.asked";
     /// Number of random seeds per arm.
     pub const SEEDS: &str = "plumb.seeds";
     /// Of a part of a recording: the function below which it is. No file has it.

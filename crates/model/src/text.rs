@@ -1,4 +1,4 @@
-//! Numbers in sentences.
+//! Numbers in sentences, and patterns of names.
 
 /// With a comma for each thousand: 1,234,567.
 pub fn thousands(n: u64) -> String {
@@ -29,6 +29,35 @@ pub fn plural(n: usize, noun: &str) -> String {
     format!("{noun}{ending}")
 }
 
+/// Whether a name matches a pattern with `*`, for any letters, and `?`, for one.
+pub fn matches(pattern: &str, name: &str) -> bool {
+    let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
+    // Where the last star was, and how much of the name it stood for: it never helps to go back to
+    // one before.
+    let (mut p, mut n, mut star) = (0, 0, None);
+    while n < name.len() {
+        match pattern.get(p) {
+            Some(b'*') => {
+                star = Some((p, n));
+                p += 1;
+            }
+            Some(letter) if *letter == name[n] || *letter == b'?' => {
+                p += 1;
+                n += 1;
+            }
+            _ => match star {
+                Some((at, taken)) => {
+                    star = Some((at, taken + 1));
+                    p = at + 1;
+                    n = taken + 1;
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|letter| *letter == b'*')
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -48,5 +77,24 @@ mod tests {
         }
         assert_eq!(thousands(1_234_567), "1,234,567");
         assert_eq!(thousands(999), "999");
+    }
+
+    /// Check globs: letters, stars anywhere, and no time without bound.
+    #[test]
+    fn globs() {
+        for (pattern, name, fits) in [
+            ("*", "", true),
+            ("block_*", "block_rq_issue", true),
+            ("*issue", "block_rq_issue", true),
+            ("b*_*e", "block_rq_issue", true),
+            ("b*_*x", "block_rq_issue", false),
+            ("block_rq_issu?", "block_rq_issue", true),
+            ("block_rq_issue?", "block_rq_issue", false),
+            ("block", "block_rq", false),
+        ] {
+            assert_eq!(matches(pattern, name), fits, "{pattern} {name}");
+        }
+        let many = "*a".repeat(200);
+        assert!(!matches(&many, &format!("{}b", "a".repeat(400))));
     }
 }

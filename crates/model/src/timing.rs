@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::class::{Context, Direction, Family, Proto, words};
+use crate::events::EventsSpec;
 use crate::loss::Loss;
 use crate::quantity::{Declared, Figure, Kind, Quantity};
 use crate::samples::{Sample, Thread};
@@ -94,6 +95,19 @@ words! {
     Dwarf = "dwarf",
 }
 
+words! {
+    /// What makes samples of CPUs.
+    #[derive(Default)]
+    SampleEvent, "event",
+    /// A timer of each CPU.
+    #[default]
+    CpuClock = "cpu-clock",
+    /// Its counter of cycles, which interrupts also where interrupts are off, if by an NMI.
+    Cycles = "cycles",
+    /// Cycles if there is a counter of them, or else the timer.
+    Auto = "auto",
+}
+
 /// How the work of CPUs is sampled, whatever it is for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProfileSpec {
@@ -103,6 +117,8 @@ pub struct ProfileSpec {
     pub off_cpu: bool,
     /// How the stacks of user code are found.
     pub user_stacks: UserStacks,
+    /// What makes samples.
+    pub event: SampleEvent,
     /// Of processes that this one starts from now on, and of those that they start; else of what
     /// the filter says.
     pub children: bool,
@@ -125,6 +141,8 @@ pub struct TimingSpec {
     pub one_packet: u32,
     /// Of a profile; without one, work on packets is told apart from other work.
     pub profile: Option<ProfileSpec>,
+    /// Of an instrument that counts events.
+    pub events: Option<EventsSpec>,
 }
 
 /// A function in one calling context. A parent comes before its children.
@@ -376,6 +394,8 @@ pub const SAMPLE_SEED: Declared =
     Declared::new("samples", "sample seed", "seed", Kind::Count).by_number("sampling");
 /// CPU time, by sampling.
 pub const CPU_TIME: Declared = Declared::new("samples", "CPU time", "ns", Kind::Duration).sampled();
+/// Cycles of CPUs that are not halted, by sampling.
+pub const CYCLES: Declared = Declared::new("samples", "cycles", "cycles", Kind::Count).sampled();
 
 /// Time off the CPU, by the stack that was switched out: waiting, or runnable.
 pub const OFF_CPU: Declared = Declared::new("samples", "off-CPU", "ns", Kind::Duration).sampled();
@@ -397,8 +417,12 @@ pub const ON_TIME: Declared = Declared::new("samples", "timed", "samples", Kind:
 pub const LATE: Declared = Declared::new("samples", "late", "samples", Kind::Count);
 /// Run time of the programs that take samples.
 pub const PROGRAMS: Declared = Declared::new("samples", "programs", "ns", Kind::Duration);
-/// CPU time of the process that reads samples.
+/// CPU time of the process that reads samples, without that of [`NAMES`].
 pub const READER: Declared = Declared::new("samples", "reader", "ns", Kind::Duration);
+/// CPU time of finding the functions that were sampled: the symbols of the kernel and of files.
+pub const NAMES: Declared = Declared::new("samples", "names", "ns", Kind::Duration);
+/// CPU time of finding the source lines that were sampled.
+pub const LINES: Declared = Declared::new("samples", "lines", "ns", Kind::Duration);
 /// Intervals off the CPU that began.
 pub const WAITS_BEGUN: Declared = Declared::new("samples", "waits begun", "waits", Kind::Count);
 /// Those that ended.

@@ -68,7 +68,7 @@ pub struct Cost {
     pub own: u64,
 }
 
-/// The cost of a source line in a block: its instructions in one function.
+/// The cost of a source line in a block: of its first quantity, in one function.
 ///
 /// Inlined code keeps its own line, which may be in another file than the function's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,6 +79,6 @@ pub struct LineCost {
     pub function: FunctionId,
     /// The line.
     pub source: SourceLine,
-    /// Instructions executed.
-    pub insns: u64,
+    /// The self cost, in the quantity's unit: instructions executed, or time sampled.
+    pub own: u64,
 }

@@ -77,6 +77,8 @@ pub struct FunctionView {
 pub struct NodeView {
     /// Times entered.
     pub calls: u64,
+    /// Of samples: how many there are in its subtree.
+    pub(crate) samples_below: u64,
     /// Instructions of its own.
     pub self_insns: u64,
     /// With those of its subtree.
@@ -220,6 +222,13 @@ pub(crate) fn is_class(recording: &Recording, direction: Direction) -> bool {
 /// Every arm and direction that has packets of its own: `other` is left out, except below a
 /// function.
 pub fn classes(recording: &Recording) -> Vec<ClassView<'_>> {
+    let mut views = measured(recording);
+    views.retain(|view| view.total > 0);
+    views
+}
+
+/// The same with those of the part below a function that are known to have nothing there.
+pub(crate) fn measured(recording: &Recording) -> Vec<ClassView<'_>> {
     let mut views = Vec::new();
     // A scan has hundreds of arms: each is to be handed its own costs only.
     let mut costs: Vec<Vec<&Cost>> = vec![Vec::new(); recording.arms.len()];
@@ -235,7 +244,8 @@ pub fn classes(recording: &Recording) -> Vec<ClassView<'_>> {
                 continue;
             }
             let view = class_of(recording, arm, direction, costs);
-            if view.total > 0 {
+            let has_none = recording.root().is_some() && !view.contexts.is_empty();
+            if view.total > 0 || has_none {
                 views.push(view);
             }
         }
@@ -305,13 +315,16 @@ fn class_of<'a>(
     let ids: Vec<NodeId> = nodes.keys().rev().copied().collect();
     for id in ids {
         let inclusive = nodes[&id].inclusive_insns + nodes[&id].self_insns;
+        let samples = nodes[&id].samples_below + nodes[&id].calls;
         if let Some(node) = nodes.get_mut(&id) {
             node.inclusive_insns = inclusive;
+            node.samples_below = samples;
         }
         if let Some(parent) = recording.nodes[id as usize].parent
             && let Some(node) = nodes.get_mut(&parent)
         {
             node.inclusive_insns += inclusive;
+            node.samples_below += samples;
         }
     }
     let (functions, layers) = sums(recording, &nodes);

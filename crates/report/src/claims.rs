@@ -8,7 +8,7 @@ mod varying;
 pub(crate) use across::{changes, drawn, steady};
 pub(crate) use samples::{CPU_USE, HANDLED, Samples, What};
 
-use netplumb_model::class::Class;
+use netplumb_model::class::{Class, Direction};
 use netplumb_model::experiment::{Claim, Experiment};
 use netplumb_model::recording::Recording;
 use netplumb_model::timing::INSTRUCTIONS;
@@ -28,8 +28,10 @@ const PAGE_LETTERS: usize = 4_000;
 pub enum Answer {
     /// They bear it out.
     Holds,
-    /// They don't.
+    /// They show that it is not so.
     DoesNotHold,
+    /// They show neither: it may be so or not, as far as such a run can see.
+    NotShown,
     /// They answer it.
     Answered,
     /// They can't: something was not measured.
@@ -42,6 +44,7 @@ impl Answer {
         match self {
             Answer::Holds => "holds",
             Answer::DoesNotHold => "does not hold",
+            Answer::NotShown => "not shown",
             Answer::Answered => "answer",
             Answer::NotMeasured => "not measured",
         }
@@ -78,6 +81,55 @@ impl Outcome {
             finding: format!("not measured: {because}"),
             because,
         }
+    }
+}
+
+/// An experiment without the claims about arms and directions that were not asked for, where some were;
+/// and without a conclusion that names one of these.
+pub fn asked(experiment: &Experiment, directions: &[Direction], arms: &[String]) -> Experiment {
+    let is_asked = |claim: &Claim| {
+        let named = claim.arms();
+        let arms_are = arms.is_empty() || named.iter().all(|arm| arms.iter().any(|a| a == arm));
+        let classes = claim.classes();
+        let directions_are = directions.is_empty()
+            || classes
+                .iter()
+                .all(|class| directions.contains(&class.direction));
+        arms_are && directions_are
+    };
+    only(experiment, is_asked)
+}
+
+/// An experiment with some of its claims.
+fn only(experiment: &Experiment, keep: impl Fn(&Claim) -> bool) -> Experiment {
+    let mut experiment = experiment.clone();
+    let (kept, left) = (experiment.claims.into_iter()).partition(|claim| keep(claim));
+    experiment.claims = kept;
+    let names = |claim: &Claim| claim.name().map(|name| format!("{{{name}}}"));
+    let left: Vec<Claim> = left;
+    let is_cut = |text: &String| {
+        left.iter()
+            .filter_map(names)
+            .any(|name| text.contains(&name))
+    };
+    experiment.conclusion = experiment.conclusion.filter(|text| !is_cut(text));
+    experiment
+}
+
+/// Of an experiment that several instruments measured, what is left to say with the parts after the
+/// first: claims about quantities of theirs. All others are judged once, by the first.
+pub fn of_later_part(experiment: &Experiment, part: &Recording) -> Experiment {
+    let has = |name: &str| part.quantities.iter().any(|quantity| quantity.name == name);
+    let later = only(experiment, |claim| {
+        claim
+            .quantity()
+            .is_some_and(|name| name != INSTRUCTIONS.name && has(name))
+    });
+    Experiment {
+        title: String::new(),
+        question: String::new(),
+        conclusion: None,
+        ..later
     }
 }
 
@@ -395,6 +447,7 @@ pub fn render(judged: &[Judged], columns: usize) -> String {
         let mark = match one.verdict {
             Answer::Holds => "holds:    ",
             Answer::DoesNotHold => "fails:    ",
+            Answer::NotShown => "not shown: ",
             Answer::Answered => "answer:   ",
             Answer::NotMeasured => "no data:  ",
         };

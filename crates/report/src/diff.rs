@@ -9,6 +9,7 @@ pub mod arms;
 pub(crate) mod blocks;
 mod calls;
 mod counts;
+mod events;
 pub mod exact;
 pub mod facts;
 pub mod functions;
@@ -32,9 +33,11 @@ mod within;
 use std::borrow::Cow;
 
 use netplumb_model::class::{Class, Direction};
+use netplumb_model::events::COUNT;
 use netplumb_model::experiment::Idle;
 use netplumb_model::recording::Recording;
 
+use crate::acting;
 use crate::number::printable;
 use crate::shape::{Shape, shape, varying};
 use crate::times::{as_costs, instrument};
@@ -64,7 +67,7 @@ pub struct Sides<'a> {
 
 impl Sides<'_> {
     /// The arms of one recording, compared with each other.
-    fn of_arms(recording: &Recording) -> Sides<'_> {
+    pub(crate) fn of_arms(recording: &Recording) -> Sides<'_> {
         Sides {
             before: recording,
             after: recording,
@@ -160,6 +163,9 @@ pub struct ClassDiff {
     pub layers: Vec<Row>,
     /// Own costs of the functions, the largest change first.
     pub functions: Vec<Row>,
+    /// Of samples: functions with all that they call, the largest change first; those that call
+    /// something.
+    pub inclusive: Vec<Row>,
     /// Stages in their order.
     pub stages: Vec<Row>,
     /// Functions that only one side measured: they have no verdict.
@@ -206,6 +212,43 @@ impl Counted {
 }
 
 impl ClassDiff {
+    /// Of two classes, without rows.
+    fn empty(
+        sides: Sides<'_>,
+        arms: ArmPair,
+        [before, after]: [Class; 2],
+        label: String,
+        (per, unit): (&'static str, String),
+    ) -> ClassDiff {
+        let (idle, idle_alone) =
+            acting::between((sides.before, arms.before), (sides.after, arms.after));
+        ClassDiff {
+            arms,
+            before,
+            after,
+            label,
+            root: sides.after.root().map(Into::into),
+            idle,
+            idle_alone,
+            per,
+            unit,
+            sampled: false,
+            total: None,
+            way: None,
+            contexts: Vec::new(),
+            layers: Vec::new(),
+            functions: Vec::new(),
+            inclusive: Vec::new(),
+            stages: Vec::new(),
+            one_side: Vec::new(),
+            small: 0,
+            apart: facts::apart(sides, arms) && facts::drifts(sides),
+            rates: None,
+            counted: None,
+            trees: Vec::new(),
+        }
+    }
+
     /// Whether its figures are percentages of samples.
     pub(crate) fn is_share(&self) -> bool {
         self.unit == blocks::PERCENT
@@ -239,6 +282,11 @@ impl ClassDiff {
             rows.sort_by(|a, b| b.delta().abs().total_cmp(&a.delta().abs()));
         }
         rows
+    }
+
+    /// Whether its figures are counts of events, of which fewer are not faster.
+    pub(crate) fn is_events(&self) -> bool {
+        self.unit == COUNT.unit
     }
 
     /// Its functions that were counted exactly.
@@ -324,6 +372,14 @@ impl ClassDiff {
 }
 
 impl Diff<'_> {
+    /// What its rows are, and what these are of.
+    fn noun(&self) -> (&'static str, &'static str) {
+        match shape(self.sides.after) {
+            Shape::Counts => ("event", "focus"),
+            _ => ("function", "layer"),
+        }
+    }
+
     /// The name of the quantity that is compared, where the unit does not tell it.
     fn quantity(&self) -> Option<String> {
         let quantity = analysis::quantity(self.sides.after);
@@ -388,9 +444,11 @@ fn compare_by<'a>(
         Judge::Statistical => {
             (diff.classes, alone) = match shape(sides.before) {
                 Shape::Rates => (rates::classes(sides, paired), Vec::new()),
+                Shape::Counts => (events::classes(sides, paired), Vec::new()),
                 Shape::Times | Shape::Costs => blocks::classes(sides, paired, directions),
             };
             diff.warnings.splice(0..0, facts::not_interleaved(&diff));
+            diff.warnings.extend(events::shared(sides));
         }
     }
     diff.unpaired.extend(alone);
@@ -405,7 +463,7 @@ fn with_trees<R>(diff: &Diff<'_>, show: impl FnOnce(&Diff<'_>) -> R) -> R {
     }
     let costs = |recording| match shape(recording) {
         Shape::Times => Cow::Owned(as_costs(recording)),
-        Shape::Costs | Shape::Rates => Cow::Borrowed(recording),
+        Shape::Costs | Shape::Rates | Shape::Counts => Cow::Borrowed(recording),
     };
     let (before, after) = (costs(diff.sides.before), costs(diff.sides.after));
     let same = std::ptr::eq(diff.sides.before, diff.sides.after);

@@ -12,8 +12,10 @@ use crate::analysis::{ClassView, FunctionView, NO_LAYER, name_beside_unit};
 use crate::lines::of_class;
 use crate::number::{counted, percent};
 use crate::page::{PageColumn, PageRow};
+use crate::sampled::Shares;
 use crate::table::{Column, Room, Table, Value};
 use crate::times::rounded;
+use crate::together::Together;
 use crate::view::View;
 
 /// Letters of modules and layers, which are a word.
@@ -33,6 +35,8 @@ pub(crate) struct Row<'a> {
     whole: u64,
     /// What its lines cost.
     lines: BTreeMap<SourceLine, u64>,
+    /// Of samples of a guest: its shares, also of what was executed and of a timer's samples.
+    beside: Option<Shares>,
 }
 
 impl Row<'_> {
@@ -189,6 +193,25 @@ fn varying<'a>(quantity: &Quantity) -> Vec<Column<'a, Row<'a>>> {
     ]
 }
 
+/// Of samples of a guest, in CSV: shares of the class, as executed, as sampled and as a timer would have
+/// it. Elsewhere they have a table of their own.
+fn beside<'a>() -> Vec<Column<'a, Row<'a>>> {
+    let column = |of: fn(&Shares) -> Option<f64>| {
+        Column::machine(move |r: &Row<'a>| {
+            let share = r.beside.as_ref().and_then(of);
+            share.map_or(Value::Missing, Value::Number)
+        })
+        .digits(6)
+    };
+    vec![
+        column(|s| s.exact).csv("exact_share"),
+        column(|s| Some(s.sampled)).csv("samples_share"),
+        column(|s| Some(s.interval.0)).csv("samples_share_low"),
+        column(|s| Some(s.interval.1)).csv("samples_share_high"),
+        column(|s| Some(s.deferred)).csv("timer_share"),
+    ]
+}
+
 /// All columns, of all of a recording or the part below a function: what is added here is in every
 /// table of functions.
 pub(crate) fn columns<'a>(quantity: &Quantity, below: bool) -> Vec<Column<'a, Row<'a>>> {
@@ -198,6 +221,7 @@ pub(crate) fn columns<'a>(quantity: &Quantity, below: bool) -> Vec<Column<'a, Ro
             Column::machine(|r: &Row<'a>| Value::Text(r.class.quantity.name.clone()))
                 .csv("quantity"),
         );
+        columns.extend(beside());
     }
     columns.extend(sums(quantity));
     match quantity.repeats {
@@ -281,16 +305,31 @@ fn rows<'a>(
         function,
         whole,
         lines: BTreeMap::new(),
+        beside: None,
     })
 }
 
-/// The functions of some classes, or those of one layer, as CSV (RFC 4180).
-pub fn csv(classes: &[ClassView<'_>], layer: Option<&str>) -> String {
+/// The functions of some classes, or those of one layer, as CSV (RFC 4180); with what all quantities say
+/// together of those that were sampled.
+pub fn csv(classes: &[ClassView<'_>], layer: Option<&str>, together: &Together<'_>) -> String {
     let quantity = classes
         .first()
         .map_or_else(|| (&INSTRUCTIONS).into(), |c| c.quantity.clone());
     let below = classes.iter().any(|c| c.root_calls.is_some());
-    let rows = classes.iter().flat_map(|c| rows(c, layer, c.total));
+    let rows = classes.iter().flat_map(|class| {
+        let guests = name_beside_unit(&class.quantity).is_some();
+        let found = if guests {
+            together.of_class(class)
+        } else {
+            BTreeMap::new()
+        };
+        rows(class, layer, class.total).map(move |mut row| {
+            let function = row.data();
+            let key = (&*function.name, function.module.as_deref());
+            row.beside = found.get(&key).copied();
+            row
+        })
+    });
     Table::new(columns(&quantity, below), rows).csv()
 }
 

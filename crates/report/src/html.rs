@@ -14,8 +14,8 @@ use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-pub(crate) use of_recording::functions;
 pub use of_recording::report_page;
+pub(crate) use of_recording::{facts, functions, title, warnings};
 
 use crate::footer::Note;
 use crate::number::printable;

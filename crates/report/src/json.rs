@@ -13,12 +13,15 @@ use serde::Serialize;
 use crate::analysis::{ClassView, has_ancestor, other_work, quantity};
 use crate::claims::{self, Judged};
 use crate::conclusions::conclusion;
+use crate::drift::{self, Drift};
 use crate::footer::Note;
 use crate::number::json_text;
-use crate::sampled::{self, Beside};
+use crate::sampled;
 use crate::scalars::{self, NotesOut, ScalarOut};
 use crate::shape::{Shape, shape};
+use crate::shares;
 use crate::table::{Column, Table, Value};
+use crate::together::Together;
 use crate::{functions, layers, trust};
 
 /// Version of the document.
@@ -40,6 +43,9 @@ pub(crate) struct Common<'a> {
     /// The conclusion of an experiment that has claims.
     #[serde(skip_serializing_if = "Option::is_none")]
     conclusion: Option<String>,
+    /// What drifted over a long run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    drift: Vec<Drift>,
     trust: Vec<Note>,
 }
 
@@ -61,11 +67,12 @@ impl<'a> Common<'a> {
             scalars: match shape(recording) {
                 // Blocks of these have their own.
                 Shape::Rates => scalars::of_no_block(recording),
-                Shape::Costs | Shape::Times => scalars::all(recording),
+                Shape::Costs | Shape::Times | Shape::Counts => scalars::all(recording),
             },
             losses: recording.all_losses().collect(),
             conclusion: experiment.and_then(|e| conclusion(e, &claims)),
             claims,
+            drift: drift::of(recording),
             trust,
         }
     }
@@ -89,6 +96,12 @@ struct Document<'a> {
     /// What a timer would see of each arm, where guests were sampled.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     sampled: Vec<Value>,
+    /// Shares that the experiment asks for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    shares: Vec<Value>,
+    /// Where single samples were kept: by thread.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    threads: Option<Vec<Value>>,
 }
 
 /// What costs are of: keys of figures don't name it.
@@ -114,12 +127,12 @@ struct Apart {
     contexts: BTreeMap<String, u64>,
 }
 
-/// The document, pretty-printed; with what was sampled of guests.
+/// The document, pretty-printed; with what all quantities say together.
 pub fn render(
     recording: &Recording,
     classes: &[ClassView<'_>],
     experiment: Option<&Experiment>,
-    beside: &[Beside<'_>],
+    together: &Together<'_>,
 ) -> String {
     let claims = experiment.map_or_else(Vec::new, |e| claims::judge(e, classes));
     let trust = trust::footer(recording, classes);
@@ -135,7 +148,9 @@ pub fn render(
                 contexts: named(&other_work(recording, arm)),
             })
             .collect(),
-        sampled: sampled::json(beside),
+        sampled: sampled::json(sampled::of_part(recording, &together.sampled)),
+        shares: shares::json(&together.shares),
+        threads: together.threads(recording).map(|threads| threads.json()),
     })
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use netplumb_model::class::Direction;
-use netplumb_model::recording::{FunctionId, Recording, SourceLine};
+use netplumb_model::recording::{APPLICATION, FunctionId, Recording, SourceLine};
 
 use crate::analysis::ClassView;
 use crate::number::printable;
@@ -15,8 +15,8 @@ pub(crate) const PATH_LETTERS: usize = 1_000;
 /// Lines of a function that are shown at first sight.
 const SHOWN: usize = 40;
 
-/// Instructions by line of each function of a class, over all of its blocks. Only a
-/// command's own code has any.
+/// The self cost by line of each function of a class, over all of its blocks. Only code of
+/// programs has any.
 pub fn of_class(class: &ClassView<'_>) -> BTreeMap<FunctionId, BTreeMap<SourceLine, u64>> {
     let mut lines: BTreeMap<FunctionId, BTreeMap<SourceLine, u64>> = BTreeMap::new();
     if class.class.direction != Direction::Run {
@@ -27,7 +27,7 @@ pub fn of_class(class: &ClassView<'_>) -> BTreeMap<FunctionId, BTreeMap<SourceLi
         let block = recording.blocks.get(cost.block as usize);
         if block.is_some_and(|b| b.arm as usize == class.arm) {
             let function = lines.entry(cost.function).or_default();
-            *function.entry(cost.source).or_default() += cost.insns;
+            *function.entry(cost.source).or_default() += cost.own;
         }
     }
     lines
@@ -45,6 +45,22 @@ pub(crate) fn place(recording: &Recording, source: SourceLine) -> String {
 pub(crate) fn definition(recording: &Recording, function: FunctionId) -> Option<String> {
     let source = recording.functions.get(function as usize)?.source?;
     Some(place(recording, source))
+}
+
+/// Why no lines of a function are known.
+fn why_none(recording: &Recording, function: FunctionId, own: u64) -> &'static str {
+    let function = &recording.functions[function as usize];
+    let of_program = function.layer.as_deref() == Some(APPLICATION);
+    match own {
+        0 => "it has no cost of its own, only what it calls has",
+        _ if !of_program && function.address != 0 => {
+            "no lines are known: it is the kernel's code, whose debug information is not read"
+        }
+        _ => {
+            "no lines are known: they are those of programs' code, where the file, or the debug file \
+             beside it, has debug information (-g)"
+        }
+    }
 }
 
 /// What the lines of a function cost in a class, as text: in the order of the file, or
@@ -67,10 +83,10 @@ pub fn render(class: &ClassView<'_>, function: FunctionId, columns: usize) -> St
         .into_iter()
         .collect();
     if lines.is_empty() {
-        out.push_str(
-            "  no lines are known: they are those of a command's own code, where its file, or the \
-             debug file beside it, has debug information (-g)\n",
-        );
+        out.push_str(&format!(
+            "  {}\n",
+            why_none(recording, function, own.self_insns)
+        ));
         return out;
     }
     let known: u64 = lines.iter().map(|(_, insns)| insns).sum();

@@ -7,10 +7,12 @@ use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::{Recording, env};
 
 use crate::analysis::{ClassView, name_beside_unit, quantity};
-use crate::sampled::{self, Beside};
+use crate::sampled;
+use crate::shares;
 use crate::summary::{cost, label, summary_table};
 use crate::table::{Column, Table, Value};
 use crate::text::{code, prose};
+use crate::together::Together;
 use crate::view::View;
 use crate::{claims, conclusions};
 use crate::{footer, trust};
@@ -22,14 +24,14 @@ const MAX_CLASSES: usize = 12;
 /// Classes whose layers are.
 const MAX_LAYERED: usize = 96;
 
-/// The report of some classes, and what was sampled of guests. `view` has the layer and how many
+/// The report of some classes, and what all quantities say together. `view` has the layer and how many
 /// functions.
 pub fn render(
     recording: &Recording,
     classes: &[ClassView<'_>],
     experiment: Option<&Experiment>,
     view: &View,
-    beside: &[Beside<'_>],
+    together: &Together<'_>,
 ) -> String {
     let layer = view.layer.as_deref();
     let mut out = heading(recording, classes, experiment);
@@ -48,7 +50,11 @@ pub fn render(
             functions(class, view, &mut out);
         }
     }
-    sampled::markdown(beside, &mut out);
+    if let Some(threads) = together.threads(recording) {
+        threads.markdown(view.top, &mut out);
+    }
+    sampled::markdown(sampled::of_part(recording, &together.sampled), &mut out);
+    shares::markdown(&together.shares, &mut out);
     let judged = experiment.map_or_else(Vec::new, |e| claims::judge(e, classes));
     conclusions::markdown(experiment, &judged, &mut out);
     out.push_str("## How it was measured\n\n");

@@ -60,6 +60,15 @@ pub struct Page {
     /// Of samples of guests: what a timer would see, for each arm.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sampled: Vec<PageSampled>,
+    /// Shares that an experiment asks for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub shares: Vec<PageShares>,
+    /// Where single samples were kept: by thread, and over time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threads: Option<PageThreads>,
+    /// Of counts of events: these, and ratios.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<PageTable>,
     /// Of recordings of times: what was counted beside them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timed: Option<PageTimed>,
@@ -72,6 +81,37 @@ pub struct Page {
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PageSampled {
     /// Functions.
+    pub table: PageTable,
+    /// What a timer would blame, in sentences.
+    pub blamed: Vec<String>,
+}
+
+/// Samples by thread, and over time.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct PageThreads {
+    /// Threads.
+    pub table: PageTable,
+    /// How long a piece of time is.
+    pub piece_ns: u64,
+    /// What costs are in.
+    pub unit: String,
+    /// The largest threads, and all others together.
+    pub lines: Vec<PageThreadLine>,
+}
+
+/// A thread over time.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct PageThreadLine {
+    /// Its name, and its number.
+    pub name: String,
+    /// What its samples stand for, in each piece.
+    pub costs: Vec<u64>,
+}
+
+/// Shares of functions, by every instrument that has them, beside published ones.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct PageShares {
+    /// Functions of arms.
     pub table: PageTable,
     /// What a timer would blame, in sentences.
     pub blamed: Vec<String>,
@@ -93,7 +133,7 @@ pub struct Fact {
 pub struct PageClaim {
     /// The statement.
     pub says: String,
-    /// "holds", "does not hold", "answer", "not measured".
+    /// "holds", "does not hold", "not shown", "answer", "not measured".
     pub verdict: String,
     /// Why.
     pub because: String,

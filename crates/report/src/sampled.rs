@@ -345,6 +345,7 @@ mod tests {
     use netplumb_model::recording::{Block, Cost, Ledger, Node, Total};
 
     use super::*;
+    use crate::together::Together;
 
     /// Check the interval against published ones (Newcombe 1998, table I, method 3), and that
     /// nothing says nothing.
@@ -459,6 +460,20 @@ mod tests {
         let page = page(&all);
         assert_eq!(page[0].table.rows.len(), 3);
         assert_eq!(page[0].blamed.len(), 2);
+        // CSV has a row for each function of a class, with its shares in that.
+        let part = recording.part("samples");
+        let views = crate::analysis::classes(&part);
+        let together = Together::of(&recording, None, &[], &[]);
+        let csv = crate::functions::csv(&views, None, &together);
+        let mut rows = csv.lines().map(|line| line.split(','));
+        let head: Vec<&str> = rows.next().unwrap().collect();
+        let at = |name: &str| head.iter().position(|column| *column == name).unwrap();
+        let row: Vec<&str> = rows
+            .map(Iterator::collect)
+            .find(|row: &Vec<&str>| row[at("function")] == "_raw_spin_unlock_irqrestore")
+            .unwrap();
+        let figures = ["exact_share", "samples_share", "timer_share"].map(|name| row[at(name)]);
+        assert_eq!(figures, ["0.010000", "0.010000", "0.300000"], "{csv}");
         // With the tables of samples only.
         assert_eq!(of_part(&recording.part("deferred"), &all).len(), 1);
         assert!(of_part(&recording.part("exact"), &all).is_empty());

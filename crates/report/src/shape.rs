@@ -1,6 +1,7 @@
 //! What a recording, or the part of one that an instrument measured, has: it says which
 //! tables there are.
 
+use netplumb_model::events::INSTRUMENT;
 use netplumb_model::quantity::{Quantity, Repeats};
 use netplumb_model::recording::Recording;
 
@@ -16,6 +17,8 @@ pub enum Shape {
     Times,
     /// Costs on the calling-context tree.
     Costs,
+    /// Counts of events: scalars of blocks.
+    Counts,
 }
 
 /// What a recording has. Rates may have costs beside them, that explain them.
@@ -26,6 +29,7 @@ pub fn shape(recording: &Recording) -> Shape {
     let has_totals = recording.blocks.iter().any(|b| !b.totals.is_empty());
     match () {
         () if recording.instruments().contains(&RATES) => Shape::Rates,
+        () if !(has_times || has_costs) && recording.instruments() == [INSTRUMENT] => Shape::Counts,
         () if has_times || !(has_totals || has_costs) => Shape::Times,
         () => Shape::Costs,
     }

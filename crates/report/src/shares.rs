@@ -2,23 +2,36 @@
 //! published ones: what was executed, what samples say, and what a timer's samples would.
 
 use netplumb_model::chain;
-use netplumb_model::class::Direction;
+use netplumb_model::class::{Class, Direction};
 use netplumb_model::experiment::{Experiment, Shares};
 use netplumb_model::quantity::Declared;
 use netplumb_model::recording::Recording;
 use netplumb_model::timing::{DEFERRED, INSTRUCTIONS, SAMPLED};
 
 use crate::number::printable;
+use crate::page::PageShares;
 use crate::sampled::interval;
+#[cfg(test)]
+use crate::table::reference::{Entry, entries};
 use crate::table::{Column, Room, Table, Value};
-use crate::text::continued;
+use crate::text::{continued, prose};
 
 /// By so much a timer has to be off, of all that is shared, for a function to be named.
 const BLAME: f64 = 0.01;
 /// Letters of a name.
 const NAME_LETTERS: usize = 60;
+const HEADING_LETTERS: usize = 400;
 /// From here on there is room for intervals.
 const WIDE: usize = 90;
+
+/// Shares that an experiment asks for: of functions in what is below another, or in a class.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SharesOf {
+    title: String,
+    class: Class,
+    within: Option<String>,
+    rows: Vec<Row>,
+}
 
 /// One function in one arm.
 #[derive(Debug, Clone, PartialEq)]
@@ -80,13 +93,14 @@ fn part(
     sum
 }
 
-fn rows(recording: &Recording, shares: &Shares) -> Vec<Row> {
+fn rows(recording: &Recording, shares: &Shares, arms: &[String]) -> Vec<Row> {
     let mut rows = Vec::new();
     let within = shares.within.as_deref();
     let whole = within.map(|chain| chain::below(recording, chain));
     for (arm, data) in recording.arms.iter().enumerate() {
         let named = shares.arms.is_empty() || shares.arms.contains(&data.name);
-        if !named || data.proto != shares.class.proto {
+        let asked = arms.is_empty() || arms.contains(&data.name);
+        if !named || !asked || data.proto != shares.class.proto {
             continue;
         }
         for of in &shares.of {
@@ -95,7 +109,7 @@ fn rows(recording: &Recording, shares: &Shares) -> Vec<Row> {
             let sets = (&is_part[..], whole.as_deref());
             let [exact, fell, late] =
                 [&INSTRUCTIONS, &SAMPLED, &DEFERRED].map(|q| part(recording, q, at, sets));
-            if exact.whole + fell.whole == 0 {
+            if exact.whole + fell.whole == 0 && !is_measured(recording, at) {
                 continue;
             }
             let published = shares.published.iter();
@@ -114,6 +128,14 @@ fn rows(recording: &Recording, shares: &Shares) -> Vec<Row> {
     rows
 }
 
+/// Whether an arm has costs of a direction: then it never calls what has none in it.
+fn is_measured(recording: &Recording, (arm, direction): (usize, Direction)) -> bool {
+    recording.costs.iter().any(|cost| {
+        let block = &recording.blocks[cost.block as usize];
+        block.arm as usize == arm && cost.direction == direction
+    })
+}
+
 /// A chain below another.
 fn inside(within: Option<&str>, of: &str) -> String {
     match within {
@@ -130,21 +152,33 @@ fn share(of: Option<f64>) -> Value {
 fn columns<'a>(rows: &[Row]) -> Vec<Column<'a, Row>> {
     let has = |of: fn(&Row) -> Option<f64>| rows.iter().any(|row| of(row).is_some());
     let mut columns = vec![
-        Column::text("arm", |row: &Row| row.arm.clone()).people(0),
-        Column::code("function", |row: &Row| Value::Name(row.of.clone(), None)).people(1),
+        Column::text("arm", |row: &Row| row.arm.clone())
+            .hint("one combination of settings")
+            .json("arm")
+            .people(0)
+            .page("arm"),
+        Column::code("function", |row: &Row| Value::Name(row.of.clone(), None))
+            .hint("with all that it calls; `a;b` is b where a calls it")
+            .json("function")
+            .people(1)
+            .page("function"),
     ];
     if has(|row| row.exact) {
         columns.push(
             Column::figure("exact", |row: &Row| share(row.exact))
                 .hint("what it executed, with all that it called")
-                .people(2),
+                .json("exact")
+                .people(2)
+                .page("exact"),
         );
     }
     if has(|row| row.sampled) {
         columns.push(
             Column::figure("samples", |row: &Row| share(row.sampled))
                 .hint("its share of the samples")
-                .people(3),
+                .json("samples")
+                .people(3)
+                .page("samples"),
         );
         columns.push(
             Column::figure("95% interval", |row: &Row| {
@@ -154,19 +188,27 @@ fn columns<'a>(rows: &[Row]) -> Vec<Column<'a, Row>> {
             })
             .hint("of that share")
             .people(4)
-            .from(WIDE),
+            .from(WIDE)
+            .page("interval"),
         );
+        let low = Column::machine(|row: &Row| Value::Number(row.interval.0));
+        let high = Column::machine(|row: &Row| Value::Number(row.interval.1));
+        columns.extend([low.json("samples_low"), high.json("samples_high")]);
         columns.push(
             Column::figure("timer", |row: &Row| share(row.deferred))
                 .hint("its share where samples wait until interrupts are enabled")
-                .people(5),
+                .json("timer")
+                .people(5)
+                .page("timer"),
         );
     }
     if has(|row| row.published) {
         columns.push(
             Column::figure("published", |row: &Row| share(row.published))
                 .hint("its share in the publication")
-                .people(6),
+                .json("published")
+                .people(6)
+                .page("published"),
         );
     }
     columns
@@ -194,37 +236,125 @@ fn blamed(rows: &[Row], whole: &str) -> Vec<String> {
     rows.iter().filter_map(sentence).collect()
 }
 
-/// The shares that an experiment asks for. None where it asks for none, or nothing was measured.
-pub fn render(recording: &Recording, experiment: &Experiment, width: usize) -> Option<String> {
-    let mut out = String::new();
-    for shares in &experiment.shares {
-        let rows = rows(recording, shares);
-        if rows.is_empty() {
-            continue;
-        }
-        let whole = match &shares.within {
+/// The shares that an experiment asks for: of some directions and arms or, where none are named, all;
+/// without those of which nothing was measured.
+pub(crate) fn all(
+    recording: &Recording,
+    experiment: &Experiment,
+    directions: &[Direction],
+    arms: &[String],
+) -> Vec<SharesOf> {
+    let asked = |class: Class| directions.is_empty() || directions.contains(&class.direction);
+    let one = |shares: &Shares| SharesOf {
+        title: shares.title.trim().to_string(),
+        class: shares.class,
+        within: shares.within.clone(),
+        rows: rows(recording, shares, arms),
+    };
+    let shares = experiment.shares.iter().filter(|s| asked(s.class));
+    shares
+        .map(one)
+        .filter(|shares| !shares.rows.is_empty())
+        .collect()
+}
+
+impl SharesOf {
+    /// What they are shares of.
+    fn whole(&self) -> String {
+        match &self.within {
             Some(within) => format!("what is below {}", chain::told(within)),
-            None => shares.class.to_string(),
-        };
-        let title = match shares.title.as_str() {
+            None => self.class.to_string(),
+        }
+    }
+
+    fn heading(&self) -> String {
+        let title = match self.title.as_str() {
             "" => String::new(),
-            title => format!("{}: ", title.trim()),
+            title => format!("{title}: "),
         };
-        let heading = format!("{title}shares of {whole}");
+        format!("{title}shares of {}", self.whole())
+    }
+
+    fn table(&self) -> Table<'_, Row> {
+        Table::new(columns(&self.rows), self.rows.iter().cloned())
+    }
+
+    /// What a timer's samples blame, of these.
+    fn blamed(&self) -> Vec<String> {
+        blamed(&self.rows, &self.whole())
+    }
+}
+
+/// Shares for a terminal. None where there are none.
+pub fn render(all: &[SharesOf], width: usize) -> Option<String> {
+    let mut out = String::new();
+    for shares in all {
         if !out.is_empty() {
             out.push('\n');
         }
-        out.push_str(&continued(&printable(&heading, 400), 2, width));
+        let heading = printable(&shares.heading(), HEADING_LETTERS);
+        out.push_str(&continued(&heading, 2, width));
         out.push('\n');
-        let sentences = blamed(&rows, &whole);
-        let table = Table::new(columns(&rows), rows);
-        out.push_str(&table.terminal(Room::of(width, NAME_LETTERS)));
-        for sentence in sentences {
+        out.push_str(&shares.table().terminal(Room::of(width, NAME_LETTERS)));
+        for sentence in shares.blamed() {
             out.push_str(&continued(&format!("  {sentence}"), 2, width));
             out.push('\n');
         }
     }
     (!out.is_empty()).then_some(out)
+}
+
+/// The same as Markdown.
+pub(crate) fn markdown(all: &[SharesOf], out: &mut String) {
+    for shares in all {
+        let heading = prose(&shares.heading(), HEADING_LETTERS);
+        out.push_str(&format!("## {heading}\n\n"));
+        shares.table().markdown(out);
+        for sentence in shares.blamed() {
+            out.push_str(&format!("- {}\n", prose(&sentence, HEADING_LETTERS)));
+        }
+        out.push('\n');
+    }
+}
+
+/// The same as JSON.
+pub(crate) fn json(all: &[SharesOf]) -> Vec<Value> {
+    let one = |shares: &SharesOf| {
+        let sentences = shares.blamed().into_iter().map(Value::Text);
+        Value::object([
+            ("title", Value::Text(shares.title.clone())),
+            ("class", Value::Text(shares.class.to_string())),
+            ("within", Value::words(shares.within.as_deref())),
+            ("functions", Value::List(shares.table().json())),
+            ("blamed", Value::List(sentences.collect())),
+        ])
+    };
+    all.iter().map(one).collect()
+}
+
+/// The same for the page.
+pub(crate) fn page(all: &[SharesOf]) -> Vec<PageShares> {
+    let one = |shares: &SharesOf| PageShares {
+        table: shares
+            .table()
+            .page(&printable(&shares.heading(), HEADING_LETTERS)),
+        blamed: shares.blamed(),
+    };
+    all.iter().map(one).collect()
+}
+
+/// The columns, for their reference.
+#[cfg(test)]
+pub(crate) fn declared() -> Vec<Entry> {
+    entries(&columns(&[Row {
+        arm: String::new(),
+        of: String::new(),
+        exact: Some(0.0),
+        sampled: Some(0.0),
+        interval: (0.0, 0.0),
+        deferred: Some(0.0),
+        published: Some(0.0),
+    }]))
 }
 
 #[cfg(test)]
@@ -312,7 +442,7 @@ mod tests {
         };
         let told = |within: &str| {
             let experiment = Experiment::parse(&text(within)).unwrap();
-            render(&recording, &experiment, 200).unwrap()
+            render(&all(&recording, &experiment, &[], &[]), 200).unwrap()
         };
         let below = told("within = \"usbnet_bh\"");
         for expected in [
@@ -328,5 +458,37 @@ mod tests {
             whole.contains("_raw_spin_unlock_irqrestore  30.0%"),
             "{whole}"
         );
+        // The same figures in every other output, and only of what is asked for.
+        let experiment = Experiment::parse(&text("within = \"usbnet_bh\"")).unwrap();
+        let all = |directions: &[Direction], arms: &[&str]| {
+            let arms: Vec<String> = arms.iter().map(ToString::to_string).collect();
+            super::all(&recording, &experiment, directions, &arms)
+        };
+        let asked = all(&[Direction::Drop], &["before"]);
+        let document = serde_json::to_value(json(&asked)).unwrap();
+        assert_eq!(document[0]["within"], "usbnet_bh");
+        let function = &document[0]["functions"][1];
+        assert_eq!(function["function"], "_raw_spin_unlock_irqrestore");
+        assert_eq!(
+            (&function["exact"], &function["timer"]),
+            (&0.1.into(), &0.5.into())
+        );
+        assert_eq!(document[0]["functions"][0]["published"], 0.555);
+        let blamed = &document[0]["blamed"];
+        assert!(
+            blamed.as_array().is_some_and(|all| all.len() == 2),
+            "{blamed}"
+        );
+        let mut out = String::new();
+        markdown(&asked, &mut out);
+        assert!(
+            out.contains("## shares of what is below usbnet\\_bh"),
+            "{out}"
+        );
+        assert!(out.contains("published: 55.5%"), "{out}");
+        let page = page(&asked);
+        assert_eq!((page[0].table.rows.len(), page[0].blamed.len()), (2, 2));
+        assert!(all(&[], &["after"]).is_empty());
+        assert!(all(&[Direction::Rx], &[]).is_empty());
     }
 }

@@ -15,6 +15,7 @@ use netplumb_testkit::golden;
 use crate::analysis::{ClassView, class, classes};
 use crate::terminal;
 use crate::text::wrapped;
+use crate::together::Together;
 use crate::view::View;
 use crate::{claims, figures, functions, json, tree, trust};
 use recording::{EXPERIMENT, LONG_LETTERS, small};
@@ -237,7 +238,7 @@ fn claims_are_judged() {
 fn csv_rows() {
     let recording = small();
     let views = classes(&recording);
-    let text = functions::csv(&views, None);
+    let text = functions::csv(&views, None, &Together::default());
     check("functions.csv", &text);
     let mut reader = ::csv::Reader::from_reader(text.as_bytes());
     let functions: Vec<String> = reader
@@ -250,7 +251,7 @@ fn csv_rows() {
     assert!(functions.contains(&recording::HTML.to_string()));
     check(
         "functions-network.csv",
-        &functions::csv(&views, Some("network")),
+        &functions::csv(&views, Some("network"), &Together::default()),
     );
 }
 
@@ -258,7 +259,12 @@ fn csv_rows() {
 #[test]
 fn json_document() {
     let recording = small();
-    let text = json::render(&recording, &classes(&recording), Some(&experiment()), &[]);
+    let text = json::render(
+        &recording,
+        &classes(&recording),
+        Some(&experiment()),
+        &Together::default(),
+    );
     check("document.json", &text);
     let document: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(document["schema"], json::SCHEMA);
@@ -347,8 +353,16 @@ fn nothing_measured() {
         crate::summary::summary(&views, 0);
         figures::render(&experiment(), &views);
         claims::render(&claims::judge(&experiment(), &views), 0);
-        assert_eq!(functions::csv(&views, None).lines().count(), 1);
-        assert!(json::render(&recording, &views, None, &[]).contains("\"classes\": []"));
+        assert_eq!(
+            functions::csv(&views, None, &Together::default())
+                .lines()
+                .count(),
+            1
+        );
+        assert!(
+            json::render(&recording, &views, None, &Together::default())
+                .contains("\"classes\": []")
+        );
         for arm in 0..recording.arms.len() {
             let class = class(&recording, arm, Direction::Tx);
             assert_eq!(
@@ -552,7 +566,7 @@ fn calls_in_are_calls_out() {
         let all: u64 = class.functions.iter().map(|f| f.calls).sum();
         assert_eq!(called + roots, all);
     }
-    let text = json::render(&recording, &classes(&recording), None, &[]);
+    let text = json::render(&recording, &classes(&recording), None, &Together::default());
     let document: serde_json::Value = serde_json::from_str(&text).unwrap();
     for class in document["classes"].as_array().unwrap() {
         for f in class["functions"].as_array().unwrap() {

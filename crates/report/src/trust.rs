@@ -13,18 +13,16 @@ use netplumb_model::class::Proto;
 use netplumb_model::recording::{Recording, env};
 use netplumb_model::timing::{DEFERRED, FREQUENCY, SAMPLED};
 
-use common::{ledger, levels, lost};
+use common::{CUT_SHORT, below, ledger, levels, lost};
 
 use crate::acting;
 use crate::analysis::{ClassView, NO_LAYER, other_work};
+use crate::drift;
 use crate::footer::Note;
 use crate::number::{per_packet, percent, printable, thousands};
 use crate::scalars::of_run;
 use crate::shape::{Shape, shape, varying};
 use crate::times;
-
-/// Letters of a name.
-const NAME_LETTERS: usize = 80;
 
 /// Notes for under a result. `classes` are those that were shown.
 pub fn footer(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<Note> {
@@ -34,30 +32,8 @@ pub fn footer(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<Note> {
     let mut notes = of_costs(recording, classes);
     // Below what the figures are.
     notes.splice(1..1, below(recording));
+    notes.extend(drift::notes(recording));
     notes
-}
-
-/// Of the part below a function: what it is, and how much of all that is.
-pub(crate) fn below(recording: &Recording) -> Option<Note> {
-    let root = printable(recording.root()?, NAME_LETTERS);
-    let quantity = recording.costs.first().map(|c| c.quantity);
-    let totals = recording.blocks.iter().flat_map(|b| &b.totals);
-    let totals = totals.filter(|t| Some(t.quantity) == quantity);
-    // Times of functions are no part of anything that was counted by itself.
-    let totals = totals.filter(|_| shape(recording) == Shape::Costs);
-    let all: u64 = totals.map(|t| t.kernel.saturating_add(t.user)).sum();
-    let part: u64 = recording.costs.iter().map(|c| c.own).sum();
-    let share = match all {
-        0 => String::new(),
-        all => format!(" ({:.2}% of all in the windows)", percent(part, all)),
-    };
-    Some(Note::new(
-        "below",
-        format!(
-            "only {root} and what it calls{share}: its outermost calls from everywhere, including work \
-             for no packet (other), as one tree, which shares refer to"
-        ),
-    ))
 }
 
 fn of_costs(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<Note> {
@@ -115,6 +91,7 @@ fn of_costs(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<Note> {
     notes.extend(lost(
         recording,
         "none: every call and return was matched, every instruction placed",
+        CUT_SHORT,
     ));
     notes
 }
@@ -141,20 +118,18 @@ fn commands(recording: &Recording) -> bool {
 fn blocks(classes: &[ClassView<'_>]) -> Note {
     let mut differing = Vec::new();
     for class in classes {
-        let (Some(low), Some(high)) = (class.by_block.iter().min(), class.by_block.iter().max())
-        else {
+        // Merged blocks are not all of one size.
+        let each = class.per_by_block().into_iter().zip(&class.by_block);
+        let each: Vec<f64> = each.map(|(per, insns)| per.each(*insns as f64)).collect();
+        let low = each.iter().copied().min_by(f64::total_cmp);
+        let high = each.iter().copied().max_by(f64::total_cmp);
+        let (Some(low), Some(high)) = (low, high) else {
             continue;
         };
         if low != high {
-            let packets = class.packets / class.by_block.len().max(1) as u64;
-            let each = |insns: u64| insns as f64 / packets.max(1) as f64;
             // As many decimals as it takes to tell them apart.
-            let told = |decimals: usize| {
-                (
-                    format!("{:.decimals$}", each(*low)),
-                    format!("{:.decimals$}", each(*high)),
-                )
-            };
+            let told =
+                |decimals: usize| (format!("{low:.decimals$}"), format!("{high:.decimals$}"));
             let (low, high) = (2..6).map(told).find(|(l, h)| l != h).unwrap_or(told(6));
             differing.push(format!("{} {low} to {high}", class.class));
         }

@@ -12,6 +12,7 @@ pub mod histogram;
 pub mod judge;
 pub mod ratio;
 pub mod search;
+pub mod trend;
 pub mod welch;
 
 #[cfg(test)]

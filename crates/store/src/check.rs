@@ -230,7 +230,7 @@ fn totals(recording: &Recording) -> Result<(), String> {
     fits(
         "line_cost",
         "insns",
-        recording.line_costs.iter().map(|c| c.insns),
+        recording.line_costs.iter().map(|c| c.own),
     )?;
     let times = || recording.spans.iter().map(|span| &span.times);
     let passed_over = recording.stages().map(|(_, stage)| stage.passed_over);

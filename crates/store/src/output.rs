@@ -16,6 +16,8 @@ use crate::target::{self, Contents, Target, Unnamed, with_suffix};
 #[derive(Debug)]
 pub struct Output {
     path: PathBuf,
+    /// Whether what is written has all of an existing recording.
+    continues: bool,
     _lock: NameLock,
 }
 
@@ -45,7 +47,19 @@ impl Output {
             false => drop(stale_journal(&path)?),
         }
         Unnamed::beside(&path).map_err(StoreError::of_io(out))?;
-        Ok(Output { path, _lock: lock })
+        Ok(Output {
+            path,
+            continues: false,
+            _lock: lock,
+        })
+    }
+
+    /// The same, for a recording that continues the existing one, which it replaces.
+    pub fn continued(self) -> Output {
+        Output {
+            continues: true,
+            ..self
+        }
     }
 
     /// Its path, with links resolved.
@@ -53,7 +67,8 @@ impl Output {
         &self.path
     }
 
-    /// Write a recording. An existing one is renamed; returns its new name.
+    /// Write a recording. An existing one is renamed, unless this one continues it; returns its new
+    /// name.
     ///
     /// At any time one of them has the name.
     pub(crate) fn put(&self, bytes: &[u8]) -> Result<Option<PathBuf>, StoreError> {
@@ -74,6 +89,9 @@ impl Output {
             return put.map(|()| None).map_err(failed);
         }
         roll_back(path)?;
+        if self.continues {
+            return new.replace(path).map(|()| None).map_err(failed);
+        }
         let kept = room_for_old(path).map_err(&failed)?;
         new.link(&kept).map_err(&failed)?;
         if renameat_with(CWD, &kept, CWD, path, RenameFlags::EXCHANGE).is_err() {

@@ -138,7 +138,7 @@ fn load(c: &Connection, now: bool) -> Result<Recording, Wrong> {
                 file: get(r, 2)?,
                 line: get(r, 3)?,
             },
-            insns: count(r, 4)?,
+            own: count(r, 4)?,
         })
     })?;
     span::load(c, &mut recording)?;

@@ -52,6 +52,13 @@ impl Written {
     }
 }
 
+impl Written {
+    /// So many remain in the file.
+    pub(crate) fn forget(&mut self, samples: usize) {
+        self.samples = self.samples.min(samples);
+    }
+}
+
 /// The blocks and quantities whose costs are those of samples.
 pub(crate) fn summed(recording: &Recording) -> BTreeSet<(u32, QuantityId)> {
     let samples = recording.samples.iter();

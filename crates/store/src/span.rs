@@ -28,6 +28,17 @@ impl Written {
     }
 }
 
+impl Written {
+    /// Delete spans from the file, but the first ones.
+    pub(crate) fn forget(&mut self, from: &Transaction<'_>, kept: usize) -> rusqlite::Result<()> {
+        self.spans = self.spans.min(kept);
+        let first = [self.spans as i64];
+        from.execute("DELETE FROM span_bucket WHERE span >= ?", first)?;
+        from.execute("DELETE FROM span WHERE id >= ?", first)?;
+        Ok(())
+    }
+}
+
 /// Write what is new. Everything that it refers to was written before.
 pub(crate) fn add(
     to: &Transaction<'_>,

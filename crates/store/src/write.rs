@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use netplumb_model::quantity::Of;
-use netplumb_model::recording::Recording;
+use netplumb_model::recording::{Block, Recording, SourceLine};
 use rusqlite::{Connection, OpenFlags, Transaction, params};
 
 use crate::error::writing;
@@ -20,13 +20,16 @@ pub struct Writer {
 }
 
 /// The number of elements of each list that are in the file.
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug, Default, Clone)]
 struct Written {
     quantities: usize,
     arms: usize,
-    blocks: usize,
+    /// Blocks themselves, since those of long runs are merged: then they are written again, from the
+    /// first that differs.
+    blocks: Vec<Block>,
     source_files: usize,
-    functions: usize,
+    /// Where functions are defined, which may be found out later.
+    functions: Vec<Option<SourceLine>>,
     nodes: usize,
     costs: usize,
     line_costs: usize,
@@ -52,7 +55,11 @@ impl Writer {
     pub fn begin(output: Output, recording: &Recording) -> Result<Writer, StoreError> {
         let path = output.path().to_path_buf();
         let wrong = writing(&path);
-        let kept = output.put(&image(recording).map_err(&wrong)?)?;
+        let mut image = image(recording).map_err(&wrong)?;
+        let bytes = image.serialize(rusqlite::MAIN_DB).map_err(&wrong)?;
+        let kept = output.put(&bytes)?;
+        drop(bytes);
+        drop(image);
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(&path, flags).map_err(&wrong)?;
         connection
@@ -82,10 +89,11 @@ impl Writer {
     /// The disk is full, or the file can't be written; earlier contents are kept.
     pub fn save(&mut self, recording: &Recording) -> Result<(), StoreError> {
         let path = self.path().to_path_buf();
-        let before = self.written;
+        let before = self.written.clone();
         let write = |connection: &mut Connection| -> rusqlite::Result<()> {
             let transaction = connection.transaction()?;
-            add(&transaction, recording, before)?;
+            let before = before.forget_changed(&transaction, recording)?;
+            add(&transaction, recording, &before)?;
             transaction.commit()
         };
         write(&mut self.connection).map_err(writing(&path))?;
@@ -100,9 +108,9 @@ impl Written {
         Written {
             quantities: recording.quantities.len(),
             arms: recording.arms.len(),
-            blocks: recording.blocks.len(),
+            blocks: recording.blocks.clone(),
             source_files: recording.source_files.len(),
-            functions: recording.functions.len(),
+            functions: recording.functions.iter().map(|f| f.source).collect(),
             nodes: recording.nodes.len(),
             costs: recording.costs.len(),
             line_costs: recording.line_costs.len(),
@@ -111,22 +119,61 @@ impl Written {
             samples: samples::Written::of(recording),
         }
     }
+
+    /// Delete from the file what blocks that differ now have, and all after them; returns what
+    /// remains.
+    fn forget_changed(
+        mut self,
+        from: &Transaction<'_>,
+        recording: &Recording,
+    ) -> rusqlite::Result<Written> {
+        let same = (self.blocks.iter().zip(&recording.blocks)).take_while(|(was, is)| was == is);
+        let first = same.count();
+        if first == self.blocks.len() {
+            return Ok(self);
+        }
+        self.blocks.truncate(first);
+        let first = first as u32;
+        let kept = |list: &mut dyn Iterator<Item = u32>| list.take_while(|b| *b < first).count();
+        self.costs = kept(&mut recording.costs.iter().map(|cost| cost.block));
+        self.line_costs = kept(&mut recording.line_costs.iter().map(|cost| cost.block));
+        self.hops = kept(&mut recording.hops.iter().map(|hop| hop.block));
+        self.samples
+            .forget(kept(&mut recording.samples.iter().map(|s| s.block)));
+        let spans = kept(&mut recording.spans.iter().map(|span| span.block));
+        self.spans.forget(from, spans)?;
+        // What refers to others comes first.
+        for table in [
+            "sample",
+            "line_cost",
+            "cost",
+            "hop_dropped",
+            "hop",
+            "scalar",
+            "total",
+            "dropped",
+        ] {
+            from.execute(&format!("DELETE FROM {table} WHERE block >= ?"), [first])?;
+        }
+        from.execute("DELETE FROM block WHERE id >= ?", [first])?;
+        Ok(self)
+    }
 }
 
-/// The bytes of a recording file: made in memory, so that no incomplete file is ever on disk.
-fn image(recording: &Recording) -> rusqlite::Result<Vec<u8>> {
+/// The contents of a recording file: made in memory, so that no incomplete file is ever on disk.
+fn image(recording: &Recording) -> rusqlite::Result<Connection> {
     let mut connection = Connection::open_in_memory()?;
     connection.pragma_update(None, "application_id", APPLICATION_ID)?;
     connection.pragma_update(None, "user_version", VERSION)?;
     connection.pragma_update(None, "foreign_keys", true)?;
     let transaction = connection.transaction()?;
     transaction.execute_batch(SCHEMA)?;
-    add(&transaction, recording, Written::default())?;
+    add(&transaction, recording, &Written::default())?;
     transaction.commit()?;
-    Ok(connection.serialize(rusqlite::MAIN_DB)?.to_vec())
+    Ok(connection)
 }
 
-fn add(to: &Transaction<'_>, recording: &Recording, before: Written) -> rusqlite::Result<()> {
+fn add(to: &Transaction<'_>, recording: &Recording, before: &Written) -> rusqlite::Result<()> {
     let mut put = to.prepare("INSERT OR REPLACE INTO recording VALUES (?, ?)")?;
     put.execute(["complete", if recording.complete { "yes" } else { "no" }])?;
     put.execute(["experiment", &recording.experiment_toml])?;
@@ -190,7 +237,12 @@ fn add(to: &Transaction<'_>, recording: &Recording, before: Written) -> rusqlite
     let mut put = to.prepare("INSERT INTO block VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)")?;
     let mut put_total = to.prepare("INSERT INTO total VALUES (?, ?, ?, ?)")?;
     let mut put_drop = to.prepare("INSERT INTO dropped VALUES (?, ?, ?)")?;
-    for (id, block) in recording.blocks.iter().enumerate().skip(before.blocks) {
+    for (id, block) in recording
+        .blocks
+        .iter()
+        .enumerate()
+        .skip(before.blocks.len())
+    {
         put.execute(params![
             id,
             block.arm,
@@ -224,7 +276,7 @@ fn add(to: &Transaction<'_>, recording: &Recording, before: Written) -> rusqlite
         .functions
         .iter()
         .enumerate()
-        .skip(before.functions)
+        .skip(before.functions.len())
     {
         put.execute(params![
             id,
@@ -236,6 +288,21 @@ fn add(to: &Transaction<'_>, recording: &Recording, before: Written) -> rusqlite
             function.source.map(|s| s.file),
             function.source.map(|s| s.line)
         ])?;
+    }
+    let mut put = to.prepare("UPDATE function SET file = ?, line = ? WHERE id = ?")?;
+    for (id, (was, is)) in before
+        .functions
+        .iter()
+        .zip(&recording.functions)
+        .enumerate()
+    {
+        if *was != is.source {
+            put.execute(params![
+                is.source.map(|s| s.file),
+                is.source.map(|s| s.line),
+                id
+            ])?;
+        }
     }
     let mut put = to.prepare("INSERT INTO node VALUES (?, ?, ?, ?)")?;
     for (id, node) in recording.nodes.iter().enumerate().skip(before.nodes) {
@@ -264,7 +331,7 @@ fn add(to: &Transaction<'_>, recording: &Recording, before: Written) -> rusqlite
             cost.function,
             cost.source.file,
             cost.source.line,
-            cost.insns as i64
+            cost.own as i64
         ])?;
     }
     scalars(to, recording)?;

@@ -1,6 +1,7 @@
 //! Perf events (perf_event_open(2)).
 
 pub mod changes;
+pub mod count;
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};

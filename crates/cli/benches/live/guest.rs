@@ -314,6 +314,7 @@ fn spec(functions: Option<&[&str]>) -> TimingSpec {
         mechanism: None,
         one_packet: 0,
         profile: None,
+        events: None,
     }
 }
 

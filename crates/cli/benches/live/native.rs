@@ -247,6 +247,7 @@ fn block(kind: Kind, topology: &Topology, sockets: &Sockets, folder: &Path) -> R
                 mechanism: None,
                 one_packet: 0,
                 profile: None,
+                events: None,
             },
             &|_, _| None,
         )?;

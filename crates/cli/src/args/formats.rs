@@ -53,6 +53,14 @@ pub(crate) enum Format {
 }
 
 impl FormatArgs {
+    /// Markdown alone, if it is wanted.
+    pub(crate) fn markdown(out: Option<PathBuf>) -> FormatArgs {
+        FormatArgs {
+            markdown: out,
+            ..FormatArgs::default()
+        }
+    }
+
     /// The requested format, if any.
     pub(crate) fn chosen(&self) -> Option<(Format, &Path)> {
         [

@@ -113,7 +113,10 @@ fn help(knob: &Knob) -> String {
     }
     help.push_str(match knob.flag {
         Flag::List(_) => "; comma-separated list",
-        Flag::Again(_) => "; may be given more than once",
+        Flag::Again(_) => match knob.takes {
+            Takes::Files => ", separated by commas; may be given more than once, to compare",
+            _ => "; may be given more than once",
+        },
         Flag::Pairs(_) => {
             "; may be given more than once, the same key with several values to compare them"
         }
@@ -137,6 +140,7 @@ fn value_name(knob: &Knob) -> &'static str {
         (_, Takes::Switch) => "on|off",
         (_, Takes::Number { .. }) => "N",
         (_, Takes::Bytes) => "BYTES",
+        (_, Takes::Files) => "MODULE",
         (_, Takes::Text { what, .. } | Takes::Word { what, .. }) => match (what, knob.key) {
             ("rate", _) => "PPS",
             ("frame size", _) => "SIZE",

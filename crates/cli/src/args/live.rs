@@ -46,7 +46,8 @@ pub(crate) struct LiveArgs {
     /// [default: 1]
     #[arg(long, value_name = "SEED", value_delimiter = ',')]
     pub(crate) sample_seed: Vec<u32>,
-    /// Total measuring time, like 10s or 500ms [default: 5s; with a command, until it exits]
+    /// Total measuring time, like 10s, 500ms or 12h: instead of a number of blocks [default: 5s; with
+    /// a command, until it exits]
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<Time>,
     /// Maximum number of packets to send per second
@@ -140,6 +141,7 @@ pub(crate) const EXACT: &str = INSTRUCTIONS.instrument;
 pub(crate) const FUNCTIONS: &str = OWN_TIME.instrument;
 pub(crate) const STAGES: &str = STAGE_TIME.instrument;
 pub(crate) const SAMPLES: &str = SAMPLED.instrument;
+pub(crate) const EVENTS: &str = netplumb_model::events::INSTRUMENT;
 
 /// Labs by name, each with a line of help.
 fn lab() -> impl TypedValueParser<Value = Lab> {

@@ -23,7 +23,8 @@ pub(crate) struct RunOptions {
     /// CPUs, at most 8]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) jobs: Option<u16>,
-    /// Resume an interrupted recording: arms that it has are not measured again
+    /// Resume an interrupted recording: arms that it has are not measured again; with --duration,
+    /// measure for what is left of that
     #[arg(long)]
     pub(crate) resume: bool,
     /// Boot a guest for every arm, instead of starting it from a saved state (slow; to check

@@ -18,10 +18,13 @@ pub(crate) struct ShowArgs {
     /// Show the call graph
     #[arg(long)]
     pub(crate) tree: bool,
+    /// Show the samples by thread
+    #[arg(long, conflicts_with_all = ["json", "tree", "focus", "lines", "layer"])]
+    pub(crate) threads: bool,
     /// Show the callers and callees of FUNCTION
     #[arg(long, value_name = "FUNCTION")]
     pub(crate) focus: Option<String>,
-    /// Show the cost of each source line of FUNCTION, a function of the measured command
+    /// Show the cost of each source line of FUNCTION, a function of the measured program
     #[arg(long, value_name = "FUNCTION", conflicts_with = "focus")]
     pub(crate) lines: Option<String>,
     /// Print CSV, one row per function; of a bench, one per block
@@ -42,6 +45,23 @@ pub(crate) struct ShowArgs {
 }
 
 impl ShowArgs {
+    /// Of a command without functions: as CSV, JSON or Markdown, or else as tables.
+    pub(crate) fn of_no_functions(csv: bool, json: bool, formats: FormatArgs) -> ShowArgs {
+        ShowArgs {
+            layer: None,
+            top: 0,
+            tree: false,
+            threads: false,
+            focus: None,
+            lines: None,
+            csv,
+            json,
+            all: false,
+            arm: Vec::new(),
+            formats,
+        }
+    }
+
     /// The layer to show, if only one.
     pub(crate) fn layer(&self) -> Option<&str> {
         self.layer.as_deref()
@@ -79,6 +99,7 @@ impl ShowArgs {
         let flags = [
             ("--layer", self.layer.is_some()),
             ("--tree", self.tree),
+            ("--threads", self.threads),
             ("--focus", self.focus.is_some()),
             ("--lines", self.lines.is_some()),
             ("--arm", !self.arm.is_empty()),
@@ -89,6 +110,28 @@ impl ShowArgs {
             Some((flag, _)) => Err(Usage(format!(
                 "{flag} can't be used with a bench, which measures rates and no functions; use \
                  --csv or --json for its blocks"
+            ))
+            .into()),
+        }
+    }
+
+    /// Check that no option is given that counts of events don't support: they have no functions.
+    ///
+    /// # Errors
+    /// A usage error that names it.
+    pub(crate) fn check_for_counts(&self) -> anyhow::Result<()> {
+        let flags = [
+            ("--layer", self.layer.is_some()),
+            ("--tree", self.tree),
+            ("--threads", self.threads),
+            ("--focus", self.focus.is_some()),
+            ("--lines", self.lines.is_some()),
+            ("--arm", !self.arm.is_empty()),
+        ];
+        match flags.iter().find(|(_, given)| *given) {
+            None => Ok(()),
+            Some((flag, _)) => Err(Usage(format!(
+                "{flag} can't be used with counts of events, which have no functions"
             ))
             .into()),
         }

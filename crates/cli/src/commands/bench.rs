@@ -77,6 +77,7 @@ fn swap(args: &SwapArgs, cache: &Path) -> anyhow::Result<ExitCode> {
 fn how(out: &OutArgs) -> How<'_> {
     How {
         text: "",
+        folder: Path::new(""),
         shown: Shown::Rates(out.format()),
         page: &out.page,
         options: out.options(),

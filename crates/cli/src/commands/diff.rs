@@ -14,7 +14,7 @@ use netplumb_report::printable;
 use netplumb_report::shape::{Shape, shape};
 
 use crate::exit::Usage;
-use crate::output::below::below;
+use crate::output::below::{below, below_both};
 use crate::output::page;
 use crate::output::part::{chosen, list};
 use crate::output::print::print;
@@ -38,33 +38,35 @@ pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<ExitCode> {
     page::check(&args.page)?;
     let before = Asked::parse(&args.before);
     let recording = before.read()?;
-    let recording = below(&args.below, &recording, &before.name())?;
     let Some(after) = args.after.as_deref().map(Asked::parse) else {
+        let recording = below(&args.below, &recording, &before.name())?;
         return within(args, &before, &recording);
     };
-    let left = before.arms(&recording)?;
     let (before_name, after_name) = (before.name(), after.name());
     // Both are one file: compare its arms.
     let same = std::fs::canonicalize(&before.path).ok() == std::fs::canonicalize(&after.path).ok();
-    let (other, part);
-    let later = if same {
-        &*recording
+    let (other, earlier_part, later_part);
+    let (recording, later) = if same {
+        earlier_part = below(&args.below, &recording, &before_name)?;
+        (&*earlier_part, &*earlier_part)
     } else {
         other = after.read()?;
-        part = below(&args.below, &other, &after.name())?;
-        &*part
+        let files = [before_name.as_str(), after_name.as_str()];
+        [earlier_part, later_part] = below_both(&args.below, [&recording, &other], files)?;
+        (&*earlier_part, &*later_part)
     };
+    let left = before.arms(recording)?;
     let right = after.arms(later)?;
     if same && left == right {
         return Err(Usage(format!(
             "{}: both sides are the same; give two files, or two arms of one: {}",
             before.path.display(),
-            names(&recording)
+            names(recording)
         ))
         .into());
     }
     let sides = Sides {
-        before: &recording,
+        before: recording,
         after: later,
         before_name: &before_name,
         after_name: &after_name,

@@ -3,6 +3,7 @@
 //! The checks of BPF and perf are in `instruments`, those of QEMU in `lab`. They run in parallel
 //! here; their effect on each lab is derived, and printed.
 
+mod events;
 mod labs;
 mod resources;
 
@@ -37,6 +38,9 @@ pub(crate) struct DoctorArgs {
     /// settings of interfaces that they changed
     #[arg(long, conflicts_with = "json")]
     pub(crate) clean: bool,
+    /// Try each event that `plumb stat` knows, by subsystem: whether it can be counted, or why not
+    #[arg(long, conflicts_with = "clean")]
+    pub(crate) events: bool,
 }
 
 /// Clean up after killed runs, and report what was done.
@@ -69,6 +73,9 @@ fn clean() -> anyhow::Result<ExitCode> {
 pub(crate) fn run(args: DoctorArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     if args.clean {
         return clean();
+    }
+    if args.events {
+        return events::run(args.json);
     }
     let doctor = examine(cache, PLUGIN);
     let text = if args.json {

@@ -1,22 +1,30 @@
 //! `plumb import`: a recording of another program's file.
 
+use std::fs::File;
+use std::io::{self, IsTerminal, Read, Seek};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use netplumb_import::{ImportError, Options, perf_data};
+use netplumb_import::{ImportError, Options, damage, perf_data, perf_data_of};
+use netplumb_model::loss::Loss;
 use netplumb_model::recording::{Recording, env};
 use netplumb_model::samples::Samples;
 use netplumb_model::text::thousands;
-
+use netplumb_report::printable;
 use netplumb_store::{Output, Writer};
 
 use crate::exit::Usage;
 
+/// The most that is read of a pipe.
+const MAX_STDIN_BYTES: u64 = 16 << 30;
+
 /// Arguments of `plumb import`.
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
-    /// perf.data file, as written by `perf record`, compressed (-z) or not, or from a pipe (-o -)
+    /// perf.data file, as written by `perf record`, compressed (-z) or not, or from a pipe (-o -); - for
+    /// standard input
     #[arg(default_value = "perf.data")]
     file: PathBuf,
     /// Recording to write [default: the file's name with .plumb]; an existing one is renamed to NAME.plumb.old
@@ -55,7 +63,11 @@ pub(crate) fn run(args: &ImportArgs) -> anyhow::Result<ExitCode> {
         symfs: args.symfs.clone(),
         cache: std::env::home_dir().map(|home| home.join(".debug")),
     };
-    let mut recording = perf_data(&args.file, &options).map_err(|error| match error {
+    let imported = match is_stdin(&args.file) {
+        true => perf_data_of(standard_input, Path::new("standard input"), &options),
+        false => perf_data(&args.file, &options),
+    };
+    let mut recording = imported.map_err(|error| match error {
         error @ ImportError::Kallsyms { .. } => Usage(error.to_string()).into(),
         error => anyhow::Error::from(error),
     })?;
@@ -68,14 +80,55 @@ pub(crate) fn run(args: &ImportArgs) -> anyhow::Result<ExitCode> {
     }
     let writer = Writer::begin(output, &recording)?;
     eprintln!("{}", summary(&recording, &path));
+    for loss in damage(&recording) {
+        eprintln!("plumb: {}: {}", args.file.display(), said(loss));
+    }
     if let Some(kept) = writer.kept() {
         eprintln!("renamed the existing recording to {}", kept.display());
     }
     Ok(ExitCode::SUCCESS)
 }
 
+/// What is missing, and what that means.
+fn said(loss: &Loss) -> String {
+    let (cause, meaning) = (printable(&loss.cause, 80), printable(&loss.meaning, 200));
+    match loss.count {
+        1 => format!("{cause}: {meaning}"),
+        count => format!("{} {cause}: {meaning}", thousands(count)),
+    }
+}
+
+fn is_stdin(file: &Path) -> bool {
+    file == Path::new("-")
+}
+
+/// Standard input as a file: itself, or what comes through a pipe, in a temporary file that nobody else
+/// can open, for tables of contents are at the end.
+fn standard_input() -> io::Result<File> {
+    let mut stdin = io::stdin().lock();
+    if stdin.is_terminal() {
+        let why = "it is a terminal; expected a file or a pipe, as from `perf record -o -`";
+        return Err(io::Error::other(why));
+    }
+    let of_own = File::from(stdin.as_fd().try_clone_to_owned()?);
+    if of_own.metadata()?.is_file() {
+        return Ok(of_own);
+    }
+    let mut file = tempfile::tempfile()?;
+    let copied = io::copy(&mut (&mut stdin).take(MAX_STDIN_BYTES + 1), &mut file)?;
+    if copied > MAX_STDIN_BYTES {
+        let why = "more than 16 GB; import it from a file";
+        return Err(io::Error::other(why));
+    }
+    file.rewind()?;
+    Ok(file)
+}
+
 /// In the working directory, whatever the file's.
 fn default_output(file: &Path) -> PathBuf {
+    if is_stdin(file) {
+        return PathBuf::from("perf.plumb");
+    }
     let name = file.file_name().map_or("perf".as_ref(), Path::new);
     name.with_extension("plumb")
 }

@@ -11,3 +11,4 @@ pub(crate) mod path;
 pub(crate) mod profile;
 pub(crate) mod report;
 pub(crate) mod run;
+pub(crate) mod stat;

@@ -4,12 +4,11 @@ mod check;
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::Args;
 use netplumb_model::class::Direction;
 use netplumb_model::experiment::{
-    Blocks, Experiment, Filter, Functions, Kind, Knob, Knobs, Lab, Probes, Time, Vary, Workload,
+    Blocks, Experiment, Filter, Functions, Kind, Knob, Knobs, Lab, Probes, Vary, Workload,
 };
 
 use crate::args::command::CommandArgs;
@@ -19,6 +18,7 @@ use crate::args::page::PageArgs;
 use crate::args::run::RunOptions;
 use crate::args::show::ShowArgs;
 use crate::exit::Usage;
+use crate::experiment::modules::Names;
 use crate::experiment::{self, How, Shown};
 use check::{check, check_exact};
 
@@ -51,9 +51,6 @@ pub(crate) struct PathArgs {
     #[command(flatten)]
     pub(crate) options: RunOptions,
 }
-
-/// Total measuring time in the netns lab, by default.
-const DURATION: Duration = Duration::from_secs(5);
 
 impl PathArgs {
     /// Check that no option is given that a command in a guest does not have.
@@ -126,7 +123,7 @@ impl PathArgs {
         // Arms of a stream have the same names as those of single packets.
         let (knobs, vary) = self.levels(if sends { Kind::Packets } else { kind }, lab)?;
         let is_guests_command = kind == Kind::Command && lab == Lab::Vm;
-        let mut experiment = Experiment {
+        Ok(Experiment {
             name: "path".into(),
             instruments: live.instruments(),
             lab,
@@ -140,7 +137,7 @@ impl PathArgs {
                 with: self.command.with_files().to_vec(),
                 peer: self.command.peer().map(String::from),
                 connections: self.warmup.filter(|_| is_guests_command),
-                duration: live.duration.filter(|_| !sends),
+                duration: live.duration,
                 window: None,
             },
             blocks: Blocks {
@@ -167,27 +164,13 @@ impl PathArgs {
             knobs,
             vary,
             ..Experiment::default()
-        };
-        // The blocks share the total.
-        if sends && self.packets.is_none() && live.wanted() {
-            let of_all = match lab {
-                Lab::Vm => 1,
-                _ => experiment.arms().len() as u32,
-            };
-            let instruments = match lab {
-                Lab::Vm => 1,
-                _ => experiment.instruments.as_ref().map_or(1, Vec::len) as u32,
-            };
-            let turns = instruments + u32::from(live.measure_cost);
-            let each = of_all * experiment.block_count() * turns;
-            let whole = match (live.duration, lab) {
-                (None, Lab::Vm) => None,
-                (None, _) => Some(DURATION),
-                (Some(Time(duration)), _) => Some(duration),
-            };
-            experiment.blocks.time = whole.map(|whole| Time(whole / each.max(1)));
-        }
-        Ok(experiment)
+        })
+    }
+
+    /// Whether it is a long run.
+    fn is_long(&self) -> bool {
+        let experiment = self.experiment().ok();
+        experiment.is_some_and(|experiment| experiment.long().is_some())
     }
 
     /// The packets to measure, for instruments that measure time.
@@ -247,14 +230,20 @@ pub(crate) fn run(args: PathArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     if !args.command.is_empty() && args.live.lab == Lab::Vm {
         args.check_command()?;
     }
-    let experiment = args.experiment().map_err(Usage)?;
+    let mut experiment = args.experiment().map_err(Usage)?;
     if experiment.workload.kind == Kind::Command
+        && experiment.lab != Lab::Vm
         && let Some(knob) = experiment.vary.compared()
     {
         return Err(several(knob).into());
     }
+    if args.knobs.has("module") {
+        experiment.check().map_err(|(_, why)| Usage(why))?;
+        experiment::modules::prepare(&mut experiment, Names::Typed, cache)?;
+    }
     let how = How {
         text: "",
+        folder: Path::new(""),
         shown: Shown::Report(&args.show, &args.direction),
         page: &args.page,
         options: args.options,
@@ -266,7 +255,7 @@ pub(crate) fn run(args: PathArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     experiment::run(&experiment, how, cache)
 }
 
-/// A command runs with one level of each knob.
+/// Outside of guests, a command runs with one level of each knob.
 fn several(knob: &Knob) -> Usage {
     let flag = knob.flag.name().unwrap_or(knob.key);
     Usage(format!(

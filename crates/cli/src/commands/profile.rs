@@ -7,7 +7,7 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use netplumb_model::class::Direction;
 use netplumb_model::experiment::{Experiment, Filter, Kind, Lab, Samples, Time, Workload};
-use netplumb_model::timing::UserStacks;
+use netplumb_model::timing::{SampleEvent, UserStacks};
 
 use crate::args::live::SAMPLES;
 use crate::args::page::PageArgs;
@@ -28,6 +28,10 @@ pub(crate) struct ProfileArgs {
     /// Samples of each CPU per second [default: 997]
     #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(1..=20_000))]
     frequency: Option<u32>,
+    /// What makes samples: `cpu-clock`, a timer of each CPU; `cycles`, its counter of cycles; `auto`,
+    /// cycles if there is such a counter, or else the timer [default: cpu-clock]
+    #[arg(long, value_name = "EVENT", value_parser = events())]
+    event: Option<SampleEvent>,
     /// Measure time off the CPU as well: waiting, by the stack that waits and who ends it, or
     /// runnable
     #[arg(long)]
@@ -80,11 +84,17 @@ impl ProfileArgs {
                 frequency: self.frequency,
                 off_cpu: self.off_cpu,
                 user_stacks: self.user_stacks,
+                event: self.event,
                 ..Samples::default()
             },
             ..Experiment::default()
         }
     }
+}
+
+/// Events, by name.
+fn events() -> impl TypedValueParser<Value = SampleEvent> {
+    PossibleValuesParser::new(SampleEvent::WORDS).map(|word| word.parse().unwrap_or_default())
 }
 
 /// Kinds of user stacks, by name.
@@ -104,6 +114,7 @@ pub(crate) fn run(args: ProfileArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     let directions: [Direction; 0] = [];
     let how = How {
         text: "",
+        folder: Path::new(""),
         shown: Shown::Report(&args.show, &directions),
         page: &args.page,
         options: RunOptions {

@@ -8,13 +8,14 @@ use clap::Args;
 use netplumb_instruments::instrument::Instrument;
 use netplumb_instruments::registry;
 use netplumb_kernel::layers::LAYERS;
-use netplumb_model::experiment::{Experiment, ExperimentError, Kind, MAX_RULESET_BYTES, Nft};
+use netplumb_model::experiment::{Experiment, ExperimentError, Kind, MAX_RULESET_BYTES, Nft, Time};
 use netplumb_report::printable;
 
 use crate::args::page::PageArgs;
 use crate::args::run::RunOptions;
 use crate::args::show::ShowArgs;
 use crate::exit::WrongKey;
+use crate::experiment::modules::Names;
 use crate::experiment::{self, How, Shown};
 use crate::files;
 
@@ -29,6 +30,9 @@ pub(crate) struct RunArgs {
     /// Allow changes even if the default route or your SSH session uses one of them
     #[arg(long)]
     even_default_route: bool,
+    /// Total measuring time, like 10m or 12h, in place of the experiment's or of its number of blocks
+    #[arg(long, value_name = "TIME")]
+    duration: Option<Time>,
     #[command(flatten)]
     show: ShowArgs,
     #[command(flatten)]
@@ -79,14 +83,21 @@ pub(crate) fn run(args: RunArgs, cache: &Path) -> anyhow::Result<ExitCode> {
         Err(error) => error,
     };
     read_files(&mut experiment, path).map_err(with_line)?;
-    experiment::modules::prepare(&mut experiment, folder_of(path), cache).map_err(with_line)?;
+    experiment::build::run(&experiment.build, folder_of(path))?;
+    experiment::modules::prepare(&mut experiment, Names::InFile(folder_of(path)), cache)
+        .map_err(with_line)?;
     if experiment.workload.kind == Kind::Frames {
         args.options.check_for_bench()?;
     }
     // The command line takes precedence.
+    if let Some(duration) = args.duration {
+        experiment.workload.duration = Some(duration);
+        experiment.blocks.count = None;
+    }
     experiment.blocks.seeds = args.options.seeds.or(experiment.blocks.seeds);
     let how = How {
         text: &text,
+        folder: folder_of(path),
         shown: match experiment.workload.kind {
             Kind::Frames => {
                 args.show.check_for_bench()?;

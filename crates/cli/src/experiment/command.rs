@@ -1,17 +1,16 @@
 //! `plumb path -- COMMAND` in a guest: the instructions of a command and of the kernel on its
 //! behalf, or the times of its packets.
 
-use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use netplumb_engine::{CommandRun, run_command};
+use netplumb_engine::{CommandArm, CommandRun, run_command};
 use netplumb_instruments::exact::Sampling;
 use netplumb_lab::bundle::{Bundle, Host, companions};
-use netplumb_model::class::{Family, Link};
 use netplumb_model::experiment::{Experiment, Workload};
 use netplumb_model::message::{CommandEnd, Exit, Output};
+use netplumb_model::recording::Arm;
 use netplumb_model::timing::TimingSpec;
 use netplumb_report::printable;
 
@@ -28,15 +27,16 @@ const STDIN_BYTES: u64 = 16 << 20;
 /// memory twice while they are unpacked.
 const FILES_BYTES: u64 = 96 << 20;
 
-/// The guest that it runs in.
+/// An arm, and the words of its command.
+pub(super) struct Words {
+    pub(super) arm: Arm,
+    pub(super) words: Vec<String>,
+}
+
+/// The guests that it runs in.
 pub(super) struct Machine {
-    pub(super) link: Link,
-    pub(super) family: Family,
-    pub(super) forward: bool,
-    pub(super) kernel: String,
-    pub(super) mitigations: bool,
-    pub(super) cmdline: String,
-    pub(super) sysctl: BTreeMap<String, String>,
+    /// One for each arm.
+    pub(super) arms: Vec<Words>,
     /// Connections that the guest opens before it, as a warm-up.
     pub(super) warmup: u32,
     pub(super) blocks: u32,
@@ -58,7 +58,7 @@ pub(super) fn run(
     how: &How<'_>,
     cache: &Path,
 ) -> anyhow::Result<ExitCode> {
-    let run = prepare(&experiment.workload, how.stdin, machine)?;
+    let run = prepare(&experiment.workload, how, machine)?;
     let mut said = Said::default();
     let mut ends = Vec::new();
     let outcome = record_by(
@@ -73,8 +73,7 @@ pub(super) fn run(
                 &mut ends,
             )
         },
-        &experiment.name,
-        how.text,
+        (experiment, how.text),
         &how.options,
         cache,
     )?;
@@ -95,7 +94,7 @@ pub(super) fn run(
 }
 
 /// What is copied into the guest.
-fn prepare(workload: &Workload, stdin: bool, machine: Machine) -> anyhow::Result<CommandRun> {
+fn prepare(workload: &Workload, how: &How<'_>, machine: Machine) -> anyhow::Result<CommandRun> {
     let mut bundle = Bundle::new(Host::here()?);
     for with in &workload.with {
         let (from, to) = match with.rsplit_once(':') {
@@ -110,11 +109,19 @@ fn prepare(workload: &Workload, stdin: bool, machine: Machine) -> anyhow::Result
     let mut modules = Vec::new();
     let mut add = |words: &[String]| -> anyhow::Result<PathBuf> {
         let name = words.first().map_or("", String::as_str);
-        let path = bundle.add_program(name)?;
+        let path = bundle.add_program(&how.program(name))?;
         modules.extend(companions::add(&mut bundle, &path)?);
         Ok(path)
     };
-    let program = add(&workload.command)?;
+    let mut arms = Vec::new();
+    for Words { arm, words } in machine.arms {
+        let program = add(&words)?;
+        arms.push(CommandArm {
+            arm,
+            program,
+            words,
+        });
+    }
     let peer = match &workload.peer {
         Some(line) => {
             let words = shell_words::split(line)
@@ -134,18 +141,10 @@ fn prepare(workload: &Workload, stdin: bool, machine: Machine) -> anyhow::Result
     modules.sort();
     modules.dedup();
     Ok(CommandRun {
-        kernel: machine.kernel,
-        mitigations: machine.mitigations,
-        cmdline: machine.cmdline,
-        link: machine.link,
-        family: machine.family,
-        forward: machine.forward,
-        sysctl: machine.sysctl,
-        program,
-        words: workload.command.clone(),
+        arms,
         peer,
         folder: std::env::current_dir()?,
-        stdin: match stdin {
+        stdin: match how.stdin {
             true => Some(own_stdin()?),
             false => None,
         },
@@ -232,7 +231,6 @@ impl Said {
 
 /// Report commands that failed; returns whether any did.
 fn tell_ends(run: &CommandRun, files: usize, ends: &[CommandEnd], said: &Said) -> bool {
-    let name = printable(run.words.first().map_or("", String::as_str), 80);
     let mut failed = false;
     let mut told = Vec::new();
     let mut tell = |line: String| {
@@ -242,7 +240,10 @@ fn tell_ends(run: &CommandRun, files: usize, ends: &[CommandEnd], said: &Said) -
             told.push(line);
         }
     };
-    for end in ends {
+    // In the order of arms, each with its blocks.
+    let arm_of = |at: usize| &run.arms[(at / run.blocks.max(1) as usize).min(run.arms.len() - 1)];
+    for (at, end) in ends.iter().enumerate() {
+        let name = printable(arm_of(at).words.first().map_or("", String::as_str), 80);
         let how = match end.exit {
             _ if end.stopped => Some(
                 "was killed after --timeout: its cost until then is shown; --timeout SECONDS gives it \
@@ -297,11 +298,8 @@ fn tell_ends(run: &CommandRun, files: usize, ends: &[CommandEnd], said: &Said) -
         }
     }
     if failed {
-        let missing = run
-            .words
-            .iter()
-            .skip(1)
-            .find(|word| could_go_along(run, word));
+        let mut words = run.arms.iter().flat_map(|arm| arm.words.iter().skip(1));
+        let missing = words.find(|word| could_go_along(run, word));
         if let Some(file) = missing.filter(|_| files < 1000) {
             let file = printable(file, 200);
             tell(format!(

@@ -9,6 +9,7 @@ use netplumb_engine::bench::{
 };
 use netplumb_engine::live::random_seed;
 use netplumb_model::class::Link;
+use netplumb_model::experiment::Experiment;
 use netplumb_report::rates;
 
 use super::how::{How, Shown};
@@ -17,7 +18,7 @@ use crate::args::run::RunOptions;
 use crate::args::show::RatesFormat;
 use crate::exit::CannotHere;
 use crate::output::{page, rates as rates_output};
-use crate::recorder::{Outcome, record_by};
+use crate::recorder::{Asked, Outcome, record_by};
 use crate::rights::{NO_ROOT, is_root};
 
 /// The tasks of guests.
@@ -48,21 +49,20 @@ const EXPLAIN: ExplainPlan = ExplainPlan {
 pub(super) fn run(
     plan: &BenchPlan,
     guests: &Guests,
-    name: &str,
+    experiment: &Experiment,
     how: &How<'_>,
     cache: &Path,
 ) -> anyhow::Result<ExitCode> {
     let Shown::Rates(format) = how.shown else {
         return Err(anyhow::Error::msg("frames have only rates"));
     };
-    let outcome = record(plan, name, how.text, guests, &how.options, cache)?;
+    let outcome = record(plan, (experiment, how.text), guests, &how.options, cache)?;
     finish(outcome, format, how.page)
 }
 
 fn record(
     plan: &BenchPlan,
-    name: &str,
-    text: &str,
+    asked: Asked<'_>,
     guests: &Guests,
     options: &RunOptions,
     cache: &Path,
@@ -102,8 +102,7 @@ fn record(
                 false => Ok(()),
             }
         },
-        name,
-        text,
+        asked,
         options,
         cache,
     )

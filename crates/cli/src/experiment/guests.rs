@@ -56,6 +56,11 @@ pub(super) fn run(
             timed,
             ..lower::machine(experiment)?
         };
+        if machine.timed.is_some() && machine.arms.len() > 1 {
+            let why = "times of a command's packets are measured in one arm: measure each by \
+                       itself, and compare the recordings with `plumb diff`";
+            return Err(WrongKey::usage("instruments", why).into());
+        }
         return command::run(experiment, machine, how, cache);
     }
     if !timed.is_empty() && experiment.blocks.seeds() > 1 {
@@ -68,7 +73,7 @@ pub(super) fn run(
         timed,
         ..lower::guests(experiment)
     };
-    let outcome = record(&run, &experiment.name, how.text, &how.options, cache)?;
+    let outcome = record(&run, (experiment, how.text), &how.options, cache)?;
     if run.measure_cost && !outcome.recording.blocks.is_empty() {
         cost::tell(&outcome.recording, how.for_programs());
     }

@@ -1,5 +1,6 @@
 //! How an experiment is run and its result printed.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use netplumb_model::class::Direction;
@@ -26,6 +27,8 @@ pub(crate) enum Shown<'a> {
 pub(crate) struct How<'a> {
     /// The text of the experiment file; empty for a command line.
     pub(crate) text: &'a str,
+    /// The directory of the experiment file; empty for the current one.
+    pub(crate) folder: &'a Path,
     pub(crate) shown: Shown<'a>,
     pub(crate) page: &'a PageArgs,
     pub(crate) options: RunOptions,
@@ -55,6 +58,15 @@ impl How<'_> {
             Shown::Rates(_) => false,
         };
         written || self.for_programs() || self.page.wanted()
+    }
+
+    /// The path of a program: relative to the experiment's directory, if it is there.
+    pub(super) fn program(&self, name: &str) -> String {
+        let path = self.folder.join(name);
+        match name.contains('/') && path.exists() {
+            true => path.display().to_string(),
+            false => name.into(),
+        }
     }
 
     /// Check what can be checked before anything is measured.

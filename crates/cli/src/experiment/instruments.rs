@@ -6,7 +6,7 @@ use netplumb_model::experiment::{Experiment, Filter, Functions, Key, Kind, Lab, 
 use netplumb_model::timing::TimingSpec;
 
 use super::spec::spec;
-use crate::args::live::{EXACT, FUNCTIONS, SAMPLES, STAGES};
+use crate::args::live::{EVENTS, EXACT, FUNCTIONS, SAMPLES, STAGES};
 use crate::args::run::RunOptions;
 use crate::exit::{Usage, WrongKey};
 
@@ -44,9 +44,18 @@ pub(super) fn chosen(experiment: &Experiment) -> anyhow::Result<Vec<&'static dyn
                     None => (found.is_clock() && !looks_on).then_some(why.to_string()),
                 }
             }
-            Kind::Work => (name != SAMPLES).then(|| {
-                format!("invalid instrument `{name}`; expected `samples` for a workload of work")
+            Kind::Work => (![SAMPLES, EVENTS].contains(&name.as_str())).then(|| {
+                format!(
+                    "invalid instrument `{name}`; expected `samples` or `events` for a workload of work"
+                )
             }),
+            Kind::Command | Kind::Traffic if name == EVENTS => Some(format!(
+                "instrument `{name}` counts no packets of others; use a workload of kind work, as \
+                 `plumb stat` does"
+            )),
+            _ if name == EVENTS => {
+                (found.unavailable(lab)).map(|(why, remedy)| cannot_in(name, lab, why, remedy))
+            }
             _ if !found.is_clock() => Some(format!(
                 "instrument `{name}` needs a workload of kind frames; this one is of kind {kind}"
             )),
@@ -88,6 +97,10 @@ pub(super) fn specs(
     asked.iter().map(each).collect()
 }
 
+/// Why a run can't be resumed.
+pub(crate) const NOT_RESUMED: &str = "only counts of `exact`, samples of guests, and runs with a duration of a \
+                                      minute or more can be resumed; measure again, into another file with --output";
+
 /// Check for options of guests, or of counting, where there are none.
 pub(super) fn check_options(
     experiment: &Experiment,
@@ -97,18 +110,18 @@ pub(super) fn check_options(
     let guests = experiment.lab == Lab::Vm;
     let asks = |name: &str| asked.iter().any(|i| i.name() == name);
     let counts = guests && (asked.is_empty() || asks(EXACT));
-    let again = "only counts of `exact` can be resumed; measure again, into another file with \
-                 --output";
+    let long = experiment.long().is_some();
+    if long {
+        check_long(experiment, options)?;
+    }
+    // What the plugin serves is the same in every run.
+    let drawn = guests && asked.iter().all(|i| [EXACT, SAMPLES].contains(&i.name()));
     let counting = "it is for instrument `exact` in the vm lab";
     for (flag, given, why) in [
         ("--quick", options.quick && !guests, counting),
         ("--cold", options.cold && !guests, counting),
         ("--jobs", options.jobs.is_some() && !guests, counting),
-        (
-            "--resume",
-            options.resume && (!counts || asks(SAMPLES)),
-            again,
-        ),
+        ("--resume", options.resume && !long && !drawn, NOT_RESUMED),
         (
             "--seeds",
             experiment.blocks.seeds() > 1 && !counts,
@@ -124,6 +137,23 @@ pub(super) fn check_options(
         }
     }
     Ok(())
+}
+
+/// Check for what a long run does not support.
+fn check_long(experiment: &Experiment, options: &RunOptions) -> anyhow::Result<()> {
+    const MOST_GUESTS: usize = 8;
+    let guests = experiment.lab == Lab::Vm;
+    let why = match () {
+        () if guests && options.cold => "--cold: guests go on from a saved state",
+        () if experiment.blocks.seeds() > 1 => "seeds: each is a run of its own",
+        () if experiment.scan.is_some() => "[scan]: settings are tried in short runs",
+        () if experiment.probes.one_packet => "one_packet: traces would be too many",
+        () if guests && experiment.arms().len() > MOST_GUESTS => {
+            "more than 8 arms in guests: each has a guest all the time"
+        }
+        () => return Ok(()),
+    };
+    Err(Usage(format!("can't be used with a duration: {why}")).into())
 }
 
 /// Check for what only instruments that measure time support, and not this one.
@@ -147,7 +177,7 @@ pub(super) fn check_counting(experiment: &Experiment, instrument: &str) -> anyho
         (
             "duration",
             Key::of("workload", "duration"),
-            workload.duration.is_some(),
+            workload.duration.is_some() && experiment.long().is_none(),
         ),
         ("[filter]", "filter".into(), *filter != Filter::default()),
         (

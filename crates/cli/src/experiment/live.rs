@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
 
-use netplumb_engine::EngineError;
 use netplumb_engine::live::{self, LiveEvent, LiveOptions, LivePlan};
+use netplumb_engine::{EngineError, Progress, long};
 use netplumb_instruments::instrument::Instrument;
 use netplumb_instruments::live::{Live, LiveError};
 use netplumb_instruments::registry;
@@ -108,7 +108,12 @@ pub(super) fn run(
                         }
                     }
                     LiveEvent::Block(recording, done, all) => {
-                        watcher.block(recording, done, all, teller);
+                        let progress = all.map(|all| Progress::Blocks(done.min(all), all));
+                        watcher.block(recording, progress, teller);
+                    }
+                    LiveEvent::Passed(recording, pace) => {
+                        let progress = Progress::Passed(pace, long::latest(recording));
+                        watcher.block(recording, Some(progress), teller);
                     }
                 }
             });
@@ -141,8 +146,7 @@ pub(super) fn run(
                 Err(error) => Err(error),
             }
         },
-        &experiment.name,
-        how.text,
+        (experiment, how.text),
         &how.options,
         cache,
     )?;
@@ -152,6 +156,9 @@ pub(super) fn run(
     }
     if experiment.probes.measure_cost && !outcome.recording.blocks.is_empty() {
         cost::tell(&outcome.recording, how.for_programs());
+    }
+    if experiment.long().is_some() {
+        outcome.tell_how_to_resume(&experiment.name, &how.options);
     }
     let code = finish(outcome, how)?;
     let failed = tell_end(experiment, end);

@@ -10,19 +10,19 @@ use netplumb_instruments::exact::Sampling;
 use netplumb_instruments::instrument::Instrument;
 use netplumb_instruments::registry;
 use netplumb_model::bench::BenchArm;
-use netplumb_model::class::Link;
-use netplumb_model::experiment::{Experiment, Kind, Lab};
+use netplumb_model::class::{Link, Proto};
+use netplumb_model::events;
+use netplumb_model::experiment::{DURATION, Experiment, Kind, Lab};
 use netplumb_model::recording::Arm;
+use netplumb_report::printable;
 
-use super::command::Machine;
+use super::command::{Machine, Words};
 use super::frames::Guests;
 use super::how::How;
 use super::spec;
 use crate::args::live::EXACT;
 use crate::exit::{Usage, WrongKey};
 
-/// Total measuring time on this machine, by default.
-const DURATION: Duration = Duration::from_secs(5);
 /// Duration of a window of other traffic.
 const WINDOW: Duration = Duration::from_millis(500);
 /// A profile of some duration has as many windows, of a second or longer; a short one has the
@@ -54,6 +54,7 @@ pub(super) fn source(experiment: &Experiment, how: &How<'_>) -> anyhow::Result<S
         let window = duration.map_or(WINDOW, |all| WINDOW.min(all / count));
         return Ok(Source::Traffic(TrafficPlan {
             duration,
+            long: experiment.long().is_some(),
             window: workload.window.map_or(window, |time| time.0),
             command: workload.command.clone(),
             output_to_stderr: how.for_programs(),
@@ -62,25 +63,16 @@ pub(super) fn source(experiment: &Experiment, how: &How<'_>) -> anyhow::Result<S
             namespace: filter.netns.clone(),
         }));
     }
-    let arms = experiment.arms();
-    let blocks = experiment.block_count();
-    let probes = &experiment.probes;
-    let instruments = experiment.instruments.as_ref().map_or(1, Vec::len) as u32;
-    let turns = instruments.max(1) + u32::from(probes.measure_cost);
-    let each = arms.len() as u32 * blocks * turns;
-    let time = experiment.blocks.time.map(|time| time.0);
     Ok(Source::Packets(PacketPlan {
-        arms,
-        blocks,
-        block: match workload.packets {
-            Some(_) => None,
-            None => Some(time.unwrap_or(DURATION / each.max(1))),
-        },
+        arms: experiment.arms(),
+        blocks: experiment.block_count(),
+        long: experiment.long(),
+        block: experiment.block_time(),
         packets: workload.packets.unwrap_or(0),
         warmup_packets: workload.warmup_packets(),
         rate_pps: workload.rate,
         stream: workload.kind == Kind::Stream,
-        measure_cost: probes.measure_cost,
+        measure_cost: experiment.probes.measure_cost,
     }))
 }
 
@@ -101,6 +93,11 @@ fn work(experiment: &Experiment, how: &How<'_>) -> anyhow::Result<WorkPlan> {
         (.., words) => words.join(" "),
     };
     let duration = workload.duration.map(|time| time.0);
+    let counts = |name: &String| name == events::INSTRUMENT;
+    let counts = experiment.instruments.iter().flatten().any(counts);
+    // A run of a command is a repetition; a piece of one is none.
+    let whole = counts && !workload.command.is_empty() && duration.is_none();
+    let whole = whole && workload.window.is_none();
     let window = duration.map(|all| match all {
         long if long >= WINDOWS * SECOND => long / WINDOWS,
         short if short >= FEWEST_WINDOWS * SECOND => SECOND,
@@ -110,6 +107,7 @@ fn work(experiment: &Experiment, how: &How<'_>) -> anyhow::Result<WorkPlan> {
         name,
         duration,
         window: workload.window.map(|time| time.0).or(window),
+        runs: whole.then(|| experiment.block_count()),
         command: workload.command.clone(),
         output_to_stderr: how.for_programs(),
         pid: filter.pid,
@@ -118,18 +116,26 @@ fn work(experiment: &Experiment, how: &How<'_>) -> anyhow::Result<WorkPlan> {
 }
 
 fn one_arm(experiment: &Experiment) -> anyhow::Result<Arm> {
-    let arm = experiment.arms().into_iter().next();
-    arm.ok_or_else(|| Usage("the experiment has no arm".into()).into())
+    let mut arms = experiment.arms().into_iter();
+    match (arms.next(), arms.next()) {
+        (Some(arm), None) => Ok(arm),
+        (None, _) => Err(Usage("the experiment has no arm".into()).into()),
+        (Some(_), Some(_)) => {
+            let why = "a command can be compared in lab vm only; measure each arm by itself, and \
+                       compare the recordings with `plumb diff`";
+            Err(Usage(why.into()).into())
+        }
+    }
 }
 
 /// Packets in guests.
 pub(super) fn guests(experiment: &Experiment) -> GuestRun {
-    let time = experiment.blocks.time;
     GuestRun {
+        long: experiment.long(),
         measure_cost: experiment.probes.measure_cost,
         rate_pps: experiment.workload.rate,
         stream: experiment.workload.kind == Kind::Stream,
-        block_ns: time.map(|time| time.0.as_nanos() as u64),
+        block_ns: experiment.block_time().map(|time| time.as_nanos() as u64),
         ..GuestRun::exact(Plan::of(experiment))
     }
 }
@@ -142,26 +148,49 @@ pub(super) fn sampling(experiment: &Experiment) -> Sampling {
     }
 }
 
-/// The guest of a command, where nothing is measured yet.
+/// Knobs of packets that plumb sends; not of a command in a guest.
+const OF_PACKETS: [&str; 4] = ["mtu_bytes", "bridge", "queues", "offload"];
+/// What is recorded of an arm of a command in a guest.
+const OF_COMMANDS: [&str; 5] = ["command", "kernel", "mitigations", "cmdline", "module"];
+
+/// The guests of a command, where nothing is measured yet.
 pub(super) fn machine(experiment: &Experiment) -> anyhow::Result<Machine> {
-    let arm = one_arm(experiment)?;
-    let fixed = ["mtu_bytes", "bridge", "queues", "offload"];
-    let set = |key: &str| arm.knobs.contains_key(key) || arm.table(key).next().is_some();
-    if let Some(key) = fixed.iter().find(|key| set(key)) {
-        let why = "can't be used with a command in the vm lab: it is for packets that plumb sends";
-        return Err(WrongKey::usage(*key, format!("{key} {why}")).into());
+    let workload = &experiment.workload;
+    let compares = !(experiment.arms.is_empty() && experiment.vary.is_empty());
+    let mut arms = Vec::new();
+    for mut arm in experiment.arms() {
+        let set = |key: &str| arm.knobs.contains_key(key) || arm.table(key).next().is_some();
+        if let Some(key) = OF_PACKETS.iter().find(|key| set(key)) {
+            let why =
+                "can't be used with a command in the vm lab: it is for packets that plumb sends";
+            return Err(WrongKey::usage(*key, format!("{key} {why}")).into());
+        }
+        let words = match arm.knobs.get("command") {
+            Some(line) => shell_words::split(line)
+                .map_err(|why| WrongKey::usage("command", format!("invalid command: {why}")))?,
+            None => workload.command.clone(),
+        };
+        if words.is_empty() {
+            let why = format!(
+                "arm `{}` has no command: set it in [workload], or in [knobs] of the arm",
+                printable(&arm.name, 80)
+            );
+            return Err(WrongKey::usage("command", why).into());
+        }
+        if !compares {
+            arm.name = words.join(" ");
+        }
+        arm.knobs
+            .retain(|key, _| key.starts_with("sysctl.") || OF_COMMANDS.contains(&key.as_str()));
+        if let Some(line) = &workload.peer {
+            arm.knobs.insert("peer".into(), line.clone());
+        }
+        (arm.proto, arm.size_bytes) = (Proto::Command, 0);
+        arms.push(Words { arm, words });
     }
     Ok(Machine {
-        link: arm.link,
-        family: arm.family,
-        forward: arm.forward,
-        kernel: arm.read("kernel").unwrap_or_default(),
-        mitigations: arm.is_on("mitigations"),
-        cmdline: arm.read("cmdline").unwrap_or_default(),
-        sysctl: (arm.table("sysctl"))
-            .map(|(key, value)| (key.to_string(), value.to_string()))
-            .collect(),
-        warmup: experiment.workload.connections.unwrap_or(CONNECTIONS),
+        arms,
+        warmup: workload.connections.unwrap_or(CONNECTIONS),
         blocks: experiment.block_count(),
         exact: false,
         sampling: None,

@@ -1,4 +1,5 @@
-//! Modules of an experiment: files, found relative to its directory, and those that are built for it.
+//! Modules of an experiment or a command line: files, found relative to a directory, and those that
+//! are built for it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -14,6 +15,24 @@ use crate::files;
 use crate::signals;
 use crate::steps::{Steps, building};
 
+/// Who wrote the names of modules and patches.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Names<'a> {
+    /// The author of an experiment, which has this directory.
+    InFile(&'a Path),
+    /// Whoever runs the command.
+    Typed,
+}
+
+impl Names<'_> {
+    fn folder(&self) -> &Path {
+        match self {
+            Names::InFile(folder) => folder,
+            Names::Typed => Path::new(""),
+        }
+    }
+}
+
 /// Let the experiment name its modules by their absolute paths; those that have to be built are
 /// built, unless they were before.
 ///
@@ -21,7 +40,7 @@ use crate::steps::{Steps, building};
 /// There is no such file, or a module can't be built.
 pub(crate) fn prepare(
     experiment: &mut Experiment,
-    folder: &Path,
+    names: Names<'_>,
     cache: &Path,
 ) -> anyhow::Result<()> {
     let arms = experiment.arms();
@@ -35,8 +54,8 @@ pub(crate) fn prepare(
         let mut files = Vec::new();
         for module in files_of(modules) {
             let file = match Module::of(module) {
-                Module::File(file) => existing(folder, file)?,
-                Module::Built { name, patches } => builder.build(folder, name, &patches)?,
+                Module::File(file) => existing(names.folder(), file)?,
+                Module::Built { name, patches } => builder.build(names, name, &patches)?,
             };
             files.push(file.display().to_string());
         }
@@ -63,9 +82,13 @@ fn existing(folder: &Path, file: &str) -> anyhow::Result<PathBuf> {
 }
 
 /// The path of a patch: below the experiment's directory, for its text goes into what is built.
-fn existing_patch(folder: &Path, patch: &str) -> anyhow::Result<PathBuf> {
-    let found = files::below(folder, patch)
-        .with_context(|| format!("{}: can't read the patch", printable(patch, 200)))?;
+fn existing_patch(names: Names<'_>, patch: &str) -> anyhow::Result<PathBuf> {
+    let found = match names {
+        Names::InFile(folder) => files::below(folder, patch),
+        Names::Typed => Path::new(patch).canonicalize().map(Some),
+    };
+    let found =
+        found.with_context(|| format!("{}: can't read the patch", printable(patch, 200)))?;
     found.ok_or_else(|| {
         let why = format!(
             "invalid patch `{}`; expected a file below the experiment's directory",
@@ -81,7 +104,7 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    fn build(&self, folder: &Path, name: &str, patches: &[&str]) -> anyhow::Result<PathBuf> {
+    fn build(&self, names: Names<'_>, name: &str, patches: &[&str]) -> anyhow::Result<PathBuf> {
         let [kernel] = &self.kernels.iter().collect::<Vec<_>>()[..] else {
             let why = "modules can be built for one kernel in an experiment; write an experiment \
                        for each kernel, or build their files with `plumb module build`";
@@ -89,7 +112,7 @@ impl Builder<'_> {
         };
         let kernel = KernelStore::new(self.cache).find(kernel)?;
         let patches: Vec<PathBuf> = (patches.iter())
-            .map(|patch| existing_patch(folder, patch))
+            .map(|patch| existing_patch(names, patch))
             .collect::<anyhow::Result<_>>()?;
         let patches: Vec<&Path> = patches.iter().map(PathBuf::as_path).collect();
         let cancel = signals::watch().context("can't watch for signals")?;

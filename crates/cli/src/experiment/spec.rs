@@ -1,10 +1,13 @@
 //! The settings of an instrument that measures time; names are looked up on this machine.
 
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use netplumb_model::class::Proto;
+use netplumb_model::events::{self, EventsSpec, Whose};
 use netplumb_model::experiment::{Experiment, Key, Kind};
 use netplumb_model::recording::Recording;
 use netplumb_model::timing::{Filter, ProfileSpec, Roles, Selection, TimingSpec};
@@ -65,8 +68,11 @@ pub(super) fn spec(experiment: &Experiment, instrument: &str) -> anyhow::Result<
         let why = format!("--pid {pid}: no such process");
         return Err(WrongKey::usage(of_filter("pid"), why).into());
     }
+    let mut directory = None;
     if let Some(path) = &asked.cgroup {
-        filter.cgroup = Some(cgroup(Path::new(path))?.1);
+        let (path, id) = cgroup(Path::new(path))?;
+        filter.cgroup = Some(id);
+        directory = Some(path.display().to_string());
     }
     let recorded = match &functions.recorded {
         Some(path) => recorded(&netplumb_store::read(Path::new(path))?),
@@ -91,7 +97,18 @@ pub(super) fn spec(experiment: &Experiment, instrument: &str) -> anyhow::Result<
             frequency_hz: samples.frequency(),
             off_cpu: samples.off_cpu,
             user_stacks: samples.user_stacks.unwrap_or_default(),
+            event: samples.event.unwrap_or_default(),
             children: !workload.command.is_empty(),
+        }),
+        events: (instrument == events::INSTRUMENT).then(|| EventsSpec {
+            names: experiment.events.all(),
+            whose: match (workload.kind, workload.command.is_empty()) {
+                (Kind::Work, true) => Whose::All,
+                (Kind::Work, false) => Whose::Started,
+                _ => Whose::Own,
+            },
+            cgroup: directory,
+            by: experiment.events.by,
         }),
     })
 }
@@ -130,8 +147,9 @@ fn namespace(name: &str) -> anyhow::Result<Namespace> {
 pub(super) fn cgroup(path: &Path) -> anyhow::Result<(PathBuf, u64)> {
     let failed = |why: String| {
         let why = format!(
-            "--cgroup {}: {why}; expected a directory below {CGROUPS}",
-            printable(&path.display().to_string(), 80)
+            "--cgroup {}: {why}; expected a directory below {}, where cgroups of version 2 are",
+            printable(&path.display().to_string(), 80),
+            cgroups().display()
         );
         WrongKey::usage(of_filter("cgroup"), why)
     };
@@ -143,7 +161,23 @@ pub(super) fn cgroup(path: &Path) -> anyhow::Result<(PathBuf, u64)> {
     if !full.join("cgroup.procs").exists() {
         return Err(failed("not a cgroup".into()).into());
     }
+    // Tasks of one of version 1 are not known by it.
+    if !is_version_2(&full) {
+        return Err(failed("a cgroup of version 1".into()).into());
+    }
     Ok((full, metadata.ino()))
+}
+
+/// Whether a directory is in the file system of cgroups of version 2.
+fn is_version_2(path: &Path) -> bool {
+    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else {
+        return false;
+    };
+    // SAFETY: a structure of integers, for which zero is a value.
+    let mut found: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: both outlive the call.
+    let failed = unsafe { libc::statfs(path.as_ptr(), &raw mut found) } != 0;
+    !failed && found.f_type as i64 == libc::CGROUP2_SUPER_MAGIC
 }
 
 /// Where cgroups of version 2 are: elsewhere if those of version 1 are there too.

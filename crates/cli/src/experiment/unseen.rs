@@ -3,13 +3,24 @@
 use netplumb_engine::EngineError;
 use netplumb_model::experiment::{Experiment, Kind};
 
+use crate::args::live::EVENTS;
+
 /// The message that no packet was seen, and what to do about it.
 pub(super) fn nothing_seen(experiment: &Experiment) -> String {
     let filter = &experiment.filter;
+    let counts = |name: &String| name == EVENTS;
+    if experiment.instruments.iter().flatten().any(counts) {
+        return "nothing was counted: the run ended before its first window did".into();
+    }
     if experiment.workload.kind == Kind::Work {
-        let why = "nothing of it ran on a CPU when one was sampled; sample longer with --duration \
-                   60s, or more often with --frequency 5000";
-        return format!("no samples: {why}");
+        let more = match experiment.samples.off_cpu {
+            true => "",
+            false => "; if it waits all the time, --off-cpu shows for what",
+        };
+        return format!(
+            "no samples: nothing of it ran on a CPU when one was sampled; sample longer with \
+             --duration 60s, or more often with --frequency 5000{more}"
+        );
     }
     let mut filters: Vec<&str> = Vec::new();
     for (set, name) in [

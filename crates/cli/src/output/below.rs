@@ -8,7 +8,7 @@ use netplumb_model::recording::Recording;
 use netplumb_report::printable;
 use netplumb_report::shape::{Shape, shape};
 
-use super::named::named;
+use super::named::{named, unknown};
 use crate::args::below::BelowArgs;
 use crate::exit::Usage;
 
@@ -24,22 +24,68 @@ pub(crate) fn below<'r>(
     let Some(name) = &args.below else {
         return Ok(Cow::Borrowed(recording));
     };
-    if shape(recording) == Shape::Rates {
-        return Err(Usage(
-            "--below can't be used with a bench, which measures rates and no functions".into(),
-        )
-        .into());
-    }
+    check(recording)?;
     for function in chain::names(name) {
         named(recording, function).with_context(|| file.to_string())?;
     }
-    let part = recording.below(name);
-    if part.nodes.is_empty() {
-        return Err(Usage(format!(
-            "{file}: no call of {} in the recording",
-            printable(&chain::told(name), 200)
-        ))
-        .into());
+    if !has(recording, name) {
+        return Err(none(file, name));
     }
-    Ok(Cow::Owned(part))
+    Ok(Cow::Owned(recording.below(name)))
+}
+
+/// The parts of two recordings that were asked for, or all of them, each with the name of its file. A
+/// function that only one of them has costs nothing in the other.
+///
+/// # Errors
+/// A recording without costs of functions, or neither has that function.
+pub(crate) fn below_both<'r>(
+    args: &BelowArgs,
+    recordings: [&'r Recording; 2],
+    files: [&str; 2],
+) -> anyhow::Result<[Cow<'r, Recording>; 2]> {
+    let Some(name) = &args.below else {
+        return Ok(recordings.map(Cow::Borrowed));
+    };
+    for recording in recordings {
+        check(recording)?;
+    }
+    let files = files.join(", ");
+    for function in chain::names(name) {
+        let unknown_to = |r: &&Recording| chain::functions(r, function).is_empty();
+        if recordings.iter().all(unknown_to) {
+            return Err(unknown(&recordings, function)).with_context(|| files.clone());
+        }
+    }
+    if !recordings.iter().any(|recording| has(recording, name)) {
+        return Err(none(&files, name));
+    }
+    Ok(recordings.map(|recording| Cow::Owned(recording.below(name))))
+}
+
+fn check(recording: &Recording) -> anyhow::Result<()> {
+    match shape(recording) {
+        Shape::Rates => Err(Usage(
+            "--below can't be used with a bench, which measures rates and no functions".into(),
+        )
+        .into()),
+        Shape::Counts => Err(Usage(
+            "--below can't be used with counts of events, which have no functions".into(),
+        )
+        .into()),
+        Shape::Costs | Shape::Times => Ok(()),
+    }
+}
+
+/// Whether anything is below a chain of functions.
+fn has(recording: &Recording, chain: &str) -> bool {
+    chain::below(recording, chain).contains(&true)
+}
+
+fn none(files: &str, chain: &str) -> anyhow::Error {
+    Usage(format!(
+        "{files}: no call of {} in the recording",
+        printable(&chain::told(chain), 200)
+    ))
+    .into()
 }

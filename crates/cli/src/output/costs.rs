@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use netplumb_model::class::Direction;
 use netplumb_model::experiment::Experiment;
-use netplumb_model::recording::Recording;
+use netplumb_model::recording::{Recording, env};
 use netplumb_report::analysis::{ClassView, classes};
-use netplumb_report::sampled::Beside;
+use netplumb_report::together::Together;
 use netplumb_report::view::View;
 use netplumb_report::{
     claims, conclusions, diff, figures, footer, functions, json, lines, printable, scan, seeds,
@@ -19,17 +19,21 @@ use super::print::{columns, print};
 use crate::args::show::ShowArgs;
 use crate::exit::Usage;
 
-/// Print a recording of costs, with what was sampled of guests.
+/// The message that there are no samples by thread.
+pub(super) const NO_THREADS: &str = "--threads: no single samples in the recording; `plumb profile` and `plumb \
+                                     import` keep them";
+
+/// Print a recording of costs, with what all quantities say together.
 ///
 /// # Errors
 /// It lacks a requested arm, class or function.
 pub(super) fn show(
     recording: &Recording,
-    beside: &[Beside<'_>],
+    experiment: Option<&Experiment>,
+    together: &Together<'_>,
     args: &ShowArgs,
     directions: &[Direction],
 ) -> anyhow::Result<ExitCode> {
-    let experiment = Experiment::of_recording(recording)?;
     let mut views = shown_classes(recording, directions, &args.arm)?;
     let columns = columns();
     let view = View {
@@ -42,9 +46,9 @@ pub(super) fn show(
     let of = Shown {
         recording,
         views: &views,
-        experiment: experiment.as_ref(),
+        experiment,
         times: &[],
-        beside,
+        together,
     };
     if formats::write(formats, &of, &view)? {
         return Ok(ExitCode::SUCCESS);
@@ -55,9 +59,11 @@ pub(super) fn show(
         views = seeds::typical(&views);
     }
     let text = if args.json {
-        json::render(recording, &views, experiment.as_ref(), beside)
+        json::render(recording, &views, experiment, together)
+    } else if args.threads {
+        by_thread(recording, together, args)?
     } else if args.csv {
-        functions::csv(&views, args.layer.as_deref())
+        functions::csv(&views, args.layer.as_deref(), together)
     } else if let Some(name) = &args.focus {
         around(recording, &views, name, |class, function| {
             tree::render_focus(class, function, columns)
@@ -67,9 +73,31 @@ pub(super) fn show(
             lines::render(class, function, columns)
         })?
     } else {
-        tables(recording, &views, &view, experiment.as_ref(), &spread)
+        tables(recording, &views, &view, experiment, &spread)
     };
     print(&text)
+}
+
+/// Samples by thread.
+///
+/// # Errors
+/// There are none with threads.
+fn by_thread(
+    recording: &Recording,
+    together: &Together<'_>,
+    args: &ShowArgs,
+) -> anyhow::Result<String> {
+    let threads = together.threads(recording).ok_or_else(|| {
+        Usage(match recording.environment.contains_key(env::BELOW) {
+            true => "--threads can't be used with --below: samples have no times below a function"
+                .into(),
+            false => NO_THREADS.into(),
+        })
+    })?;
+    Ok(match args.csv {
+        true => threads.csv(),
+        false => threads.terminal(args.top, columns()),
+    })
 }
 
 /// The classes of the given directions and arms, or all.

@@ -5,9 +5,9 @@ use std::io::{self, IsTerminal};
 use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::{Recording, env};
 use netplumb_report::analysis::ClassView;
-use netplumb_report::sampled::Beside;
 use netplumb_report::shape::{Shape, shape};
 use netplumb_report::times::{self, TimedClass};
+use netplumb_report::together::Together;
 use netplumb_report::view::View;
 use netplumb_report::{callgrind, folded, markdown, pprof, speedscope, svg};
 
@@ -45,8 +45,8 @@ pub(super) struct Shown<'a> {
     pub(super) experiment: Option<&'a Experiment>,
     /// The classes of a recording of times.
     pub(super) times: &'a [TimedClass<'a>],
-    /// What was sampled of guests.
-    pub(super) beside: &'a [Beside<'a>],
+    /// What all quantities say together.
+    pub(super) together: &'a Together<'a>,
 }
 
 /// Write the requested format; false if there is none.
@@ -62,7 +62,7 @@ pub(super) fn write(args: &FormatArgs, of: &Shown<'_>, view: &View) -> anyhow::R
         views,
         experiment,
         times,
-        beside,
+        together,
     } = *of;
     can_be(format, recording, views)?;
     let layer = view.layer.as_deref();
@@ -83,7 +83,7 @@ pub(super) fn write(args: &FormatArgs, of: &Shown<'_>, view: &View) -> anyhow::R
             times::markdown::render(recording, times, experiment, view).into_bytes()
         }
         Format::Markdown => {
-            markdown::render(recording, views, experiment, view, beside).into_bytes()
+            markdown::render(recording, views, experiment, view, together).into_bytes()
         }
         Format::OpenMetrics => times::openmetrics::render(recording, times).into_bytes(),
         Format::Perfetto => times::trace::render(recording).into_bytes(),

@@ -1,7 +1,9 @@
 //! Functions by name.
 
+use std::collections::BTreeSet;
+
+use netplumb_model::chain;
 use netplumb_model::recording::{FunctionId, Recording};
-use netplumb_model::symbol::base_name;
 use netplumb_report::analysis::ClassView;
 use netplumb_report::printable;
 
@@ -10,50 +12,45 @@ use crate::exit::Usage;
 /// Names that an error suggests.
 const NEAR: usize = 3;
 
-/// The functions of a name in a calling context: by their symbols, or else by these without what
-/// compilers add.
+/// The functions that a name means, as [`chain::functions`] has it.
 ///
 /// # Errors
 /// No such function; the message has similar names.
 pub(super) fn named(recording: &Recording, name: &str) -> anyhow::Result<Vec<FunctionId>> {
-    let mut used = vec![false; recording.functions.len()];
-    for node in &recording.nodes {
-        if let Some(used) = used.get_mut(node.function as usize) {
-            *used = true;
-        }
+    match chain::functions(recording, name) {
+        none if none.is_empty() => Err(unknown(&[recording], name)),
+        found => Ok(found),
     }
-    let known: Vec<(FunctionId, &str)> = (0..)
-        .zip(&recording.functions)
-        .filter(|(id, _)| used[*id as usize])
-        .map(|(id, function)| (id, function.name.as_str()))
-        .collect();
-    let called = |is: &dyn Fn(&str) -> bool| -> Vec<FunctionId> {
-        let found = known.iter().filter(|(_, symbol)| is(symbol));
-        found.map(|(id, _)| *id).collect()
+}
+
+/// The error that no function of some recordings has a name; with similar names.
+pub(super) fn unknown(recordings: &[&Recording], name: &str) -> anyhow::Error {
+    let called = |recording: &&'_ Recording| -> BTreeSet<FunctionId> {
+        recording.nodes.iter().map(|node| node.function).collect()
     };
-    let found = called(&|symbol| symbol == name);
-    if !found.is_empty() {
-        return Ok(found);
-    }
-    let found = called(&|symbol| base_name(symbol) == base_name(name));
-    if !found.is_empty() {
-        return Ok(found);
-    }
-    let mut near: Vec<(usize, &str)> = (known.iter())
-        .map(|(_, symbol)| (strsim::damerau_levenshtein(name, symbol), *symbol))
+    let known = recordings.iter().flat_map(|recording| {
+        let called = called(recording).into_iter();
+        called.filter_map(|id| Some(recording.functions.get(id as usize)?.name.as_str()))
+    });
+    let mut near: Vec<(usize, &str)> = known
+        .map(|symbol| (strsim::damerau_levenshtein(name, symbol), symbol))
         .collect();
     near.sort_unstable();
     near.dedup();
     let near = near.iter().take(NEAR).map(|(_, n)| printable(n, 80));
     let similar = match near.collect::<Vec<_>>().join(", ") {
-        none if none.is_empty() => "it has no call graph".into(),
+        none if none.is_empty() => "there is no call graph".into(),
         names => format!("similar names are {names}"),
     };
-    Err(Usage(format!(
-        "no such function in the recording: `{}`; {similar}",
+    let place = match recordings.len() {
+        1 => "the recording",
+        _ => "either recording",
+    };
+    Usage(format!(
+        "no such function in {place}: `{}`; {similar}",
         printable(name, 80)
     ))
-    .into())
+    .into()
 }
 
 /// Render the functions of a name with `render`, in each class.

@@ -10,9 +10,10 @@ use anyhow::Context;
 use netplumb_model::class::Direction;
 use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::Recording;
-use netplumb_report::html;
 use netplumb_report::shape::{Shape, shape};
-use netplumb_report::{rates, sampled, times};
+use netplumb_report::together::Together;
+use netplumb_report::{claims, rates, times};
+use netplumb_report::{events, html};
 use tempfile::Builder;
 
 use super::browser::{browsers, open};
@@ -68,10 +69,11 @@ pub(crate) fn write(
     if !args.wanted() {
         return Ok(());
     }
-    let beside = sampled::beside(recording, directions, arms);
+    let experiment = Experiment::of_recording(recording)?;
+    let experiment = experiment.map(|e| claims::asked(&e, directions, arms));
+    let together = Together::of(recording, experiment.as_ref(), directions, arms);
     let chosen = part::of(recording, clock)?;
     let recording = &*chosen;
-    let experiment = Experiment::of_recording(recording)?;
     if shape(recording) == Shape::Rates {
         let page = rates::page::of_recording(recording, experiment.as_ref());
         return put(args, &html::render(&page));
@@ -85,14 +87,19 @@ pub(crate) fn write(
         _ => Cow::Borrowed(recording),
     };
     let recording = &*chosen;
+    if shape(recording) == Shape::Counts {
+        return put(
+            args,
+            &html::render(&events::page(recording, experiment.as_ref())),
+        );
+    }
     if shape(recording) == Shape::Times {
         let views = super::times::asked(recording, directions, arms)?;
         let page = times::page::page(recording, &views, experiment.as_ref());
         return put(args, &html::render(&page));
     }
     let views = shown_classes(recording, directions, arms)?;
-    let beside = sampled::of_part(recording, &beside);
-    let page = html::report_page(recording, &views, experiment.as_ref(), beside);
+    let page = html::report_page(recording, &views, experiment.as_ref(), &together);
     put(args, &html::render(&page))
 }
 

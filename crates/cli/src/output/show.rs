@@ -6,13 +6,15 @@ use netplumb_model::class::Direction;
 use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::Recording;
 use netplumb_report::printable;
-use netplumb_report::sampled::{self, Beside};
 use netplumb_report::shape::{Shape, shape};
-use netplumb_report::shares;
+use netplumb_report::together::Together;
+use netplumb_report::{claims, sampled, shares};
 
+use super::costs::NO_THREADS;
 use super::print::{columns, print};
-use super::{costs, formats, part, rates, times};
+use super::{costs, events, formats, part, rates, times};
 use crate::args::show::ShowArgs;
+use crate::exit::Usage;
 
 /// Check what can be checked before anything is measured.
 ///
@@ -33,7 +35,10 @@ pub(crate) fn show(
     args: &ShowArgs,
     directions: &[Direction],
 ) -> anyhow::Result<ExitCode> {
-    let beside = sampled::beside(recording, directions, &args.arm);
+    let experiment = Experiment::of_recording(recording)?;
+    let experiment = experiment.map(|e| claims::asked(&e, directions, &args.arm));
+    let asked = experiment.as_ref();
+    let together = Together::of(recording, experiment.as_ref(), directions, &args.arm);
     let chosen = part::of(recording, clock)?;
     let recording = &*chosen;
     if shape(recording) == Shape::Rates {
@@ -43,56 +48,60 @@ pub(crate) fn show(
     args.check_for_others()?;
     let parts = recording.parts();
     let [first, _, ..] = parts[..] else {
-        let code = part_of(recording, &beside, args, directions)?;
+        let code = part_of(recording, asked, &together, args, directions)?;
         if !(args.for_programs() || args.formats.wanted()) {
-            shares_of(recording)?;
+            print_shares(&together)?;
         }
         return Ok(code);
     };
     if args.for_programs() || args.formats.wanted() {
         return match recording.instruments()[..] {
             // Its first quantity; the others by --clock.
-            [_] => part_of(&recording.part(first), &beside, args, directions),
+            [_] => part_of(&recording.part(first), asked, &together, args, directions),
             _ => Err(part::several(&parts)),
         };
     }
     for (number, part) in parts.iter().enumerate() {
         let rule = if number == 0 { "" } else { "\n" };
         print(&format!("{rule}Instrument {}\n\n", printable(part, 80)))?;
-        part_of(&recording.part(part), &beside, args, directions)?;
+        let part = recording.part(part);
+        let later = asked.map(|e| claims::of_later_part(e, &part));
+        let asked = if number == 0 { asked } else { later.as_ref() };
+        part_of(&part, asked, &together, args, directions)?;
     }
-    if let Some(text) = sampled::render(&beside, columns()) {
+    if let Some(text) = sampled::render(&together.sampled, columns()) {
         print(&format!("\n{text}"))?;
     }
-    shares_of(recording)?;
+    print_shares(&together)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Print the shares that an experiment asks for.
-fn shares_of(recording: &Recording) -> anyhow::Result<()> {
-    // What can't be read was reported before.
-    let experiment = Experiment::of_recording(recording).ok().flatten();
-    let shares = experiment.and_then(|e| shares::render(recording, &e, columns()));
-    if let Some(text) = shares {
+fn print_shares(together: &Together<'_>) -> anyhow::Result<()> {
+    if let Some(text) = shares::render(&together.shares, columns()) {
         print(&format!("\n{text}"))?;
     }
     Ok(())
 }
 
-/// Print the part of one instrument, with what was sampled of guests.
+/// Print the part of one instrument, with what all quantities say together.
 fn part_of(
     recording: &Recording,
-    beside: &[Beside<'_>],
+    experiment: Option<&Experiment>,
+    together: &Together<'_>,
     args: &ShowArgs,
     directions: &[Direction],
 ) -> anyhow::Result<ExitCode> {
+    if args.threads && (shape(recording) != Shape::Costs || args.formats.wanted()) {
+        return Err(Usage(match args.formats.wanted() {
+            true => "--threads is a table: it can't be used with formats of profiles".into(),
+            false => NO_THREADS.into(),
+        })
+        .into());
+    }
     match shape(recording) {
-        Shape::Times => times::show(recording, args, directions),
-        _ => costs::show(
-            recording,
-            sampled::of_part(recording, beside),
-            args,
-            directions,
-        ),
+        Shape::Times => times::show(recording, experiment, args, directions),
+        Shape::Counts => events::show(recording, experiment, args),
+        _ => costs::show(recording, experiment, together, args, directions),
     }
 }

@@ -8,6 +8,7 @@ use netplumb_model::recording::Recording;
 use netplumb_report::diff;
 use netplumb_report::figures::sweeps;
 use netplumb_report::times::{TimedClass, as_costs, classes, csv, json, terminal};
+use netplumb_report::together::Together;
 use netplumb_report::view::View;
 use netplumb_report::{analysis, claims, conclusions, printable, tree};
 
@@ -23,10 +24,10 @@ use crate::exit::Usage;
 /// It lacks a requested arm, class or function.
 pub(super) fn show(
     recording: &Recording,
+    experiment: Option<&Experiment>,
     args: &ShowArgs,
     directions: &[Direction],
 ) -> anyhow::Result<ExitCode> {
-    let experiment = Experiment::of_recording(recording)?;
     if args.lines.is_some() {
         return Err(Usage("--lines is only for recordings of instrument `exact`".into()).into());
     }
@@ -48,15 +49,15 @@ pub(super) fn show(
     let of = Shown {
         recording: &costs,
         views: &stacks,
-        experiment: experiment.as_ref(),
+        experiment,
         times: &views,
-        beside: &[],
+        together: &Together::default(),
     };
     if formats::write(formats, &of, &view)? {
         return Ok(ExitCode::SUCCESS);
     }
     let text = if args.json {
-        json::render(recording, &views, experiment.as_ref())
+        json::render(recording, &views, experiment)
     } else if args.csv {
         csv(&views, args.layer.as_deref())
     } else if let Some(name) = &args.focus {
@@ -67,7 +68,7 @@ pub(super) fn show(
         let compared = diff::of_arms(recording, directions, view.columns);
         let mut text = compared.map(|text| text + "\n").unwrap_or_default();
         text.push_str(&terminal::render(recording, &views, &view));
-        if let Some(experiment) = &experiment {
+        if let Some(experiment) = experiment {
             let judged = claims::judge_blocks(experiment, recording);
             text.push('\n');
             text.push_str(&sweeps::render(experiment, recording, view.columns));

@@ -59,9 +59,11 @@ fn every_key_is_in_the_reference() {
     let sections = set([
         "workload",
         "blocks",
+        "build",
         "filter",
         "functions",
         "probes",
+        "events",
         "samples",
         "nics",
         "knobs",
@@ -81,9 +83,11 @@ fn every_key_is_in_the_reference() {
     for (heading, section) in [
         ("## `[workload]`", "[workload]"),
         ("## `[blocks]`", "[blocks]"),
+        ("## `[build]`", "[build]"),
         ("## `[filter]`", "[filter]"),
         ("## `[functions]`", "[functions]"),
         ("## `[probes]`", "[probes]"),
+        ("## `[events]`", "[events]"),
         ("## `[samples]`", "[samples]"),
         ("## `[nics]`", "[nics]"),
         ("## `[[figure]]`", "[[figure]]"),

@@ -121,7 +121,7 @@ pub(super) fn exact() -> Recording {
             block: n,
             function: 1,
             source: SourceLine { file: 0, line: 9 },
-            insns: PACKETS,
+            own: PACKETS,
         });
     }
     recording

@@ -2,7 +2,8 @@
 //! and include/uapi/linux/perf_event.h say.
 
 /// PERF_SAMPLE_IP, TID, TIME, CALLCHAIN, CPU, PERIOD and IDENTIFIER.
-const SAMPLE_TYPE: u64 = 1 | 2 | 4 | 32 | 128 | 256 | 1 << 16;
+const SAMPLE_TYPE: u64 = 1 | 2 | 4 | CALLCHAIN | 128 | 256 | 1 << 16;
+const CALLCHAIN: u64 = 32;
 /// `sample_id_all`.
 const FLAGS: u64 = 1 << 18;
 const ATTR_BYTES: usize = 136;
@@ -13,6 +14,8 @@ pub(crate) const USER: u16 = 2;
 /// PERF_CONTEXT_KERNEL and _USER.
 pub(crate) const IN_KERNEL: u64 = -128_i64 as u64;
 pub(crate) const IN_USER: u64 = -512_i64 as u64;
+/// PERF_CONTEXT_USER_DEFERRED.
+pub(crate) const LATER: u64 = -640_i64 as u64;
 /// Where `_text` was, and what it has in [`KALLSYMS`].
 pub(crate) const TEXT: u64 = 0xffff_ffff_8120_0000;
 /// Names of the kernel's functions, as of another boot.
@@ -30,6 +33,10 @@ pub(crate) struct Made {
     /// Type and configuration of events.
     pub(crate) events: Vec<(u32, u64)>,
     pub(crate) records: Vec<u8>,
+    /// When records are made that are no samples.
+    pub(crate) now_ns: u64,
+    /// Whether samples have no stacks, as without `perf record -g`.
+    pub(crate) no_stacks: bool,
     /// `uname -m` and `uname -r`.
     pub(crate) machine: Option<(&'static str, &'static str)>,
 }
@@ -61,8 +68,8 @@ impl Made {
     }
 
     /// The end of each record that is no sample.
-    fn id(body: &mut Vec<u8>) {
-        for word in [0, 0, 0, 1_u64] {
+    fn id(&self, body: &mut Vec<u8>) {
+        for word in [0, self.now_ns, 0, 1_u64] {
             body.extend_from_slice(&word.to_le_bytes());
         }
     }
@@ -73,25 +80,125 @@ impl Made {
             body.extend_from_slice(&word.to_le_bytes());
         }
         text(&mut body, path);
-        Made::id(&mut body);
+        self.id(&mut body);
         self.record(1, misc, &body);
     }
 
     pub(crate) fn comm(&mut self, pid: u32, name: &str) {
         let mut body: Vec<u8> = [pid, pid].iter().flat_map(|n| n.to_le_bytes()).collect();
         text(&mut body, name);
-        Made::id(&mut body);
+        self.id(&mut body);
         self.record(3, 0, &body);
+    }
+
+    /// A process begins another program, and is called by its name.
+    pub(crate) fn execute(&mut self, pid: u32, name: &str) {
+        let mut body: Vec<u8> = [pid, pid].iter().flat_map(|n| n.to_le_bytes()).collect();
+        text(&mut body, name);
+        self.id(&mut body);
+        // PERF_RECORD_MISC_COMM_EXEC.
+        self.record(3, 1 << 13, &body);
+    }
+
+    /// A process is forked, or if `kind` is 4 (PERF_RECORD_EXIT), it ends.
+    pub(crate) fn fork(&mut self, kind: u32, pid: u32, parent: u32) {
+        let ids = [pid, parent, pid, parent];
+        let mut body: Vec<u8> = ids.iter().flat_map(|n| n.to_le_bytes()).collect();
+        body.extend_from_slice(&self.now_ns.to_le_bytes());
+        self.id(&mut body);
+        self.record(kind, 0, &body);
+    }
+
+    /// Many samples, of short-lived processes one after the other, with so many different stacks, which
+    /// are walks through one call graph.
+    pub(crate) fn many(samples: u64, processes: u64, stacks: u64) -> Made {
+        let mut made = Made::new();
+        // A generator of the same numbers in every run (Knuth's constants).
+        let mut state = 1_u64;
+        let mut random = |most: u64| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % most
+        };
+        let walks: Vec<Vec<u64>> = (0..stacks)
+            .map(|_| {
+                let mut function = random(16);
+                let callee = |_| {
+                    function = (function * 5 + random(3)) % 300;
+                    function
+                };
+                (0..10).map(callee).collect()
+            })
+            .collect();
+        let each = samples.div_ceil(processes);
+        for n in 0..samples {
+            let pid = 1_000 + (n / each) as u32;
+            let program = 0x10_0000_0000 + u64::from(pid) * 0x100_0000;
+            made.now_ns = 1_000 + n * 25_000;
+            if n % each == 0 {
+                if pid > 1_001 {
+                    made.fork(4, pid - 2, 1);
+                }
+                made.fork(7, pid, 7);
+                made.now_ns += 1;
+                made.execute(pid, "prog");
+                made.now_ns += 1;
+                made.map(pid, USER, (program, 0x10_0000, 0), "/nowhere/prog");
+            }
+            // Each stack is there, the first ones often.
+            let stack = if n < stacks {
+                n
+            } else {
+                random(stacks) * random(stacks) / stacks
+            };
+            let walk = &walks[stack as usize];
+            let (outer, inner) = walk.split_at(3 + (stack % 5) as usize);
+            let kernel = inner.iter().rev().map(|f| TEXT + 0x10 * f);
+            let user = outer.iter().rev().map(|f| program + 0x1000 * f);
+            let chain: Vec<u64> = [IN_KERNEL]
+                .into_iter()
+                .chain(kernel)
+                .chain([IN_USER])
+                .chain(user)
+                .collect();
+            let at = (made.now_ns + 1, 25_000);
+            made.sample_of(u64::from(pid), 0, at, &chain);
+        }
+        made
+    }
+
+    /// The same records in another order: `order` is given how many there are, and returns their places.
+    pub(crate) fn reordered(&self, order: impl FnOnce(usize) -> Vec<usize>) -> Made {
+        let mut rest = &self.records[..];
+        let mut each = Vec::new();
+        while rest.len() >= 8 {
+            let size = usize::from(u16::from_le_bytes([rest[6], rest[7]]));
+            let (record, later) = rest.split_at(size);
+            each.push(record);
+            rest = later;
+        }
+        let order = order(each.len());
+        Made {
+            records: order.iter().flat_map(|n| each[*n]).copied().collect(),
+            ..self.clone()
+        }
     }
 
     pub(crate) fn lost(&mut self, count: u64) {
         let mut body: Vec<u8> = [1, count].iter().flat_map(|n| n.to_le_bytes()).collect();
-        Made::id(&mut body);
+        self.id(&mut body);
         self.record(2, 0, &body);
     }
 
     /// A sample of an event by its number; `chain` is the innermost first.
     pub(crate) fn sample(&mut self, event: u64, time_ns: u64, period: u64, chain: &[u64]) {
+        self.sample_of(7, event, (time_ns, period), chain);
+    }
+
+    /// The same of a task by its number: its process, and its thread.
+    pub(crate) fn sample_of(&mut self, task: u64, event: u64, at: (u64, u64), chain: &[u64]) {
+        let (time_ns, period) = at;
         let misc = if chain.first() == Some(&IN_USER) {
             USER
         } else {
@@ -99,19 +206,26 @@ impl Made {
         };
         let mut body = Vec::new();
         let ip = chain.get(1).copied().unwrap_or_default();
-        let task = 7_u64 | 7 << 32;
-        let words = [event + 1, ip, task, time_ns, 1, period, chain.len() as u64];
-        for word in words.iter().chain(chain) {
+        let task = task | task << 32;
+        let words = [event + 1, ip, task, time_ns, 1, period];
+        let length = chain.len() as u64;
+        let stack = [length].into_iter().chain(chain.iter().copied());
+        let stack = stack.filter(|_| !self.no_stacks);
+        for word in words.into_iter().chain(stack) {
             body.extend_from_slice(&word.to_le_bytes());
         }
         self.record(9, misc, &body);
     }
 
-    fn attr(kind: u32, config: u64) -> Vec<u8> {
+    fn attr(&self, kind: u32, config: u64) -> Vec<u8> {
+        let sample_type = match self.no_stacks {
+            true => SAMPLE_TYPE & !CALLCHAIN,
+            false => SAMPLE_TYPE,
+        };
         let mut attr = Vec::new();
         attr.extend_from_slice(&kind.to_le_bytes());
         attr.extend_from_slice(&(ATTR_BYTES as u32).to_le_bytes());
-        for word in [config, 1_000, SAMPLE_TYPE, 0, FLAGS] {
+        for word in [config, 1_000, sample_type, 0, FLAGS] {
             attr.extend_from_slice(&u64::to_le_bytes(word));
         }
         attr.resize(ATTR_BYTES, 0);
@@ -150,7 +264,7 @@ impl Made {
             file.extend_from_slice(&id.to_le_bytes());
         }
         for (n, (kind, config)) in (0..).zip(&self.events) {
-            file.extend(Made::attr(*kind, *config));
+            file.extend(self.attr(*kind, *config));
             for word in [HEADER_BYTES + 8 * n, 8] {
                 file.extend_from_slice(&word.to_le_bytes());
             }
@@ -176,7 +290,7 @@ impl Made {
     pub(crate) fn pipe(&self) -> Vec<u8> {
         let mut head = Made::default();
         for (n, (kind, config)) in (1_u64..).zip(&self.events) {
-            let mut body = Made::attr(*kind, *config);
+            let mut body = self.attr(*kind, *config);
             body.extend_from_slice(&n.to_le_bytes());
             head.record(64, 0, &body);
         }

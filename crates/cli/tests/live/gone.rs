@@ -9,10 +9,10 @@ use crate::common::{Place, Running, skip};
 use crate::{is_root, namespaces, run_name};
 
 /// A namespace of ours with a device in it, deleted when dropped.
-struct Throwaway(String);
+pub(crate) struct Throwaway(String);
 
 impl Throwaway {
-    fn new(place: &Place, name: &str) -> Throwaway {
+    pub(crate) fn new(place: &Place, name: &str) -> Throwaway {
         let this = Throwaway(format!("plumbtest-{}-{name}", std::process::id()));
         let name = &this.0;
         for words in [
@@ -29,8 +29,13 @@ impl Throwaway {
         this
     }
 
+    /// Its name.
+    pub(crate) fn name(&self) -> &str {
+        &self.0
+    }
+
     /// These words in the namespace.
-    fn command(&self, place: &Place, words: &str) -> Command {
+    pub(crate) fn command(&self, place: &Place, words: &str) -> Command {
         let mut command = place.command("ip");
         command.args(["netns", "exec", &self.0]);
         command.args(words.split_whitespace());

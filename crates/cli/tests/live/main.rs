@@ -6,6 +6,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod gone;
+mod hours;
 mod ledger;
 mod terminal;
 
@@ -53,7 +54,8 @@ fn what_cannot_be_asked() {
         ("path --lab moon", 2, &["moon", "netns"][..]),
         ("path --lab netns --clock exact", 3, &["--lab vm", "stages"]),
         ("path --lab host --clock exact", 3, &["--lab vm"]),
-        ("path --duration 1s", 2, &["--duration", "--lab netns"]),
+        ("path --duration 1s --blocks 3", 2, &["--duration"]),
+        ("path --duration 1s --cold", 2, &["--cold", "--duration"]),
         ("path --watch", 2, &["--watch", "--clock functions"]),
         ("path --functions ip_*", 2, &["--functions"]),
         (

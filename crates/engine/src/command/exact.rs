@@ -20,7 +20,7 @@ use netplumb_model::message::{Reply, Request};
 use netplumb_model::recording::Ledger;
 use netplumb_model::timing::QEMU_PEAK;
 
-use super::{Base, CommandRun, Said, add_command_losses, facts, runs, watched};
+use super::{Base, OneArm, Said, add_command_losses, facts, runs, watched};
 use crate::collect::{Executed, Translation};
 use crate::debug_info::{self, Ran};
 use crate::error::EngineError;
@@ -35,15 +35,15 @@ const VDSO: &str = "[vdso]";
 
 /// Count the instructions of a command, its own and the kernel's.
 pub(super) fn measure(
-    run: &CommandRun,
+    one: OneArm<'_>,
     options: &Options,
     keeper: &mut Keeper<'_>,
     progress: &(dyn Fn(Progress) + Sync),
     said: &mut Said<'_>,
 ) -> Result<(), EngineError> {
-    let arm = run.arm();
+    let (run, arm) = (one.run, &one.command().arm);
+    let ends_before = said.ends.len();
     let recording = &mut *keeper.recording;
-    recording.arms = vec![arm.clone()];
     note_machine(recording, options);
     let counted = run.counted();
     note_instrument(
@@ -51,13 +51,13 @@ pub(super) fn measure(
         counted.first().copied().unwrap_or_default(),
         true,
     );
-    note_clock(recording, run.link, options);
+    note_clock(recording, arm.link, options);
     let Base {
         origin,
         links,
         modules,
         archive,
-    } = run.base(&arm, options, keeper, progress)?;
+    } = one.base(options, keeper, progress)?;
     let recording = &mut *keeper.recording;
     let saved = match &origin.symbols {
         Some(symbols) => Some(symbols.wait()?),
@@ -74,7 +74,7 @@ pub(super) fn measure(
     }
     // The kernel's addresses are the same in every boot.
     let watch = saved.and_then(watched);
-    requests.push(run.request(links, watch));
+    requests.push(one.request(links, watch));
 
     let (stream, mut extra) = tap()?;
     extra.args.extend(bulk::qemu_args(archive.as_raw_fd()));
@@ -139,13 +139,13 @@ pub(super) fn measure(
         let translation = Translation::add(recording, &mut index, &executed, layers, windows);
         if let Some(sampling) = &run.sampling {
             for (number, window) in (0..).zip(windows) {
-                let (at, ledger) = ((0, number), one_run());
+                let (at, ledger) = ((one.at as u32, number), one_run());
                 translation.add_samples(recording, &mut index, at, window, &ledger, sampling);
             }
         }
         if run.exact {
             for (number, window) in (0..).zip(windows) {
-                translation.add_block(recording, 0, number, window, one_run());
+                translation.add_block(recording, one.at as u32, number, window, one_run());
             }
             let ran = Ran {
                 symbols: &told.user_symbols,
@@ -181,10 +181,11 @@ pub(super) fn measure(
             recording.add_loss(instrument, Loss::new(cause, count, meaning));
         }
     }
+    let ends = &said.ends[ends_before..];
     for instrument in &counted {
-        add_command_losses(recording, instrument, told.losses.windows_cut, said.ends);
+        add_command_losses(recording, instrument, told.losses.windows_cut, ends);
     }
-    let (got, wanted) = (told.windows.len(), said.ends.len());
+    let (got, wanted) = (told.windows.len(), ends.len());
     match (outcome, told.error) {
         (Ok(()), _) if got >= wanted => Ok(()),
         (Ok(()), Some(stream)) => Err(stream.into()),

@@ -9,7 +9,7 @@ use netplumb_model::message::{Reply, Request};
 use netplumb_model::recording::env;
 use netplumb_model::timing::TimingSpec;
 
-use super::{Base, CommandRun, Said, add_command_losses, facts, runs};
+use super::{Base, OneArm, Said, add_command_losses, facts, runs};
 use crate::error::EngineError;
 use crate::guests::CommandWindows;
 use crate::run::{Options, Progress, note_clock, note_instrument, note_machine};
@@ -21,25 +21,26 @@ const ATTACH_PATIENCE: Duration = Duration::from_secs(120);
 
 /// Measure the packets of a command, with a window for each run.
 pub(super) fn measure(
-    run: &CommandRun,
+    one: OneArm<'_>,
     spec: &TimingSpec,
     options: &Options,
     keeper: &mut Keeper<'_>,
     progress: &dyn Fn(Progress),
     said: &mut Said<'_>,
 ) -> Result<(), EngineError> {
-    let arm = run.arm();
+    let (run, arm) = (one.run, &one.command().arm);
+    let ends_before = said.ends.len();
     let recording = &mut *keeper.recording;
     note_machine(recording, options);
     note_instrument(recording, &spec.instrument, false);
     recording.environment.insert(env::LAB.into(), "vm".into());
-    note_clock(recording, run.link, options);
+    note_clock(recording, arm.link, options);
     let Base {
         origin,
         links,
         modules,
         archive,
-    } = run.base(&arm, options, keeper, progress)?;
+    } = one.base(options, keeper, progress)?;
     let recording = &mut *keeper.recording;
     let mut requests = vec![Request::Unpack { modules }];
     if origin.symbols.is_none() {
@@ -49,14 +50,14 @@ pub(super) fn measure(
         spec: spec.clone(),
         links: links.clone(),
     });
-    requests.push(run.request(links, None));
+    requests.push(one.request(links, None));
     let extra = Extra {
         args: bulk::qemu_args(archive.as_raw_fd()),
         fds: vec![archive],
     };
     let mut guest = origin.start(&requests, extra, options)?;
     progress(Progress::Arm(arm.name.clone()));
-    let mut windows = CommandWindows::new(&arm, spec);
+    let mut windows = CommandWindows::new(arm, spec);
     let outcome = (|| -> Result<(), EngineError> {
         guest.go_on()?;
         guest.answers(options.timeout, |_| Ok(()))?;
@@ -72,13 +73,14 @@ pub(super) fn measure(
             let ended = matches!(reply, Reply::Ended(_));
             said.take(reply);
             if ended {
-                let done = said.ends.len() as u32;
+                let done = (said.ends.len() - ends_before) as u32;
                 progress(Progress::Blocks(done, run.blocks));
             }
         })
     })();
-    add_command_losses(recording, &spec.instrument, 0, said.ends);
-    match (outcome, said.ends.last()) {
+    let ends = &said.ends[ends_before..];
+    add_command_losses(recording, &spec.instrument, 0, ends);
+    match (outcome, ends.last()) {
         (Ok(()), Some(end)) if recording.blocks.is_empty() => Err(EngineError::NothingSeen {
             command: Some(end.exit),
         }),

@@ -2,9 +2,10 @@
 
 use std::fs::File;
 use std::io::{self, IsTerminal};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use netplumb_model::message::Exit;
 use netplumb_sys::netns;
@@ -13,6 +14,8 @@ use netplumb_sys::netns;
 #[derive(Debug)]
 pub(super) struct Running {
     child: Child,
+    /// It becomes readable as it exits; none before Linux 5.3.
+    descriptor: Option<OwnedFd>,
     exit: Option<Exit>,
 }
 
@@ -51,8 +54,17 @@ impl Running {
                 }
             });
         }
+        let child = command.spawn()?;
+        // SAFETY: takes numbers.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, child.id() as libc::pid_t, 0) };
+        let descriptor = match i32::try_from(fd) {
+            // SAFETY: the kernel has just made this descriptor, and nobody else knows of it.
+            Ok(fd) if fd >= 0 => Some(unsafe { OwnedFd::from_raw_fd(fd) }),
+            _ => None,
+        };
         Ok(Running {
-            child: command.spawn()?,
+            child,
+            descriptor,
             exit: None,
         })
     }
@@ -69,6 +81,28 @@ impl Running {
                     });
         }
         Ok(self.exit)
+    }
+
+    /// Wait until it has exited, for some time at most, without waking up meanwhile: that would be
+    /// counted as a switch of tasks on a CPU that it needs. How it exited, if it has.
+    pub(super) fn wait(&mut self, most: Duration) -> io::Result<Option<Exit>> {
+        if self.exit.is_none() {
+            match &self.descriptor {
+                Some(descriptor) => {
+                    let mut poll = libc::pollfd {
+                        fd: descriptor.as_raw_fd(),
+                        events: libc::POLLIN,
+                        revents: 0,
+                    };
+                    let ms = libc::c_int::try_from(most.as_millis()).unwrap_or(libc::c_int::MAX);
+                    // SAFETY: one descriptor, in a structure that is alive. That a signal ends it is
+                    // as good as the end of the time.
+                    unsafe { libc::poll(&mut poll, 1, ms) };
+                }
+                None => std::thread::sleep(most.min(Duration::from_millis(5))),
+            }
+        }
+        self.ended()
     }
 
     /// Kill it with its process group.

@@ -17,7 +17,7 @@ use super::{LiveEnd, LiveEvent, PacketPlan, Probes};
 use crate::ends::{ends_of, topology_of};
 use crate::error::EngineError;
 use crate::extras;
-use crate::outside::{Cpus, figures, load, without_probes};
+use crate::outside::{Cpus, figures, load};
 use crate::plan::Plan;
 use crate::schedule::{Turn, interleaved};
 use crate::site::{self, Alone, Ended, Keeper, OneAtATime};
@@ -119,14 +119,11 @@ pub(super) fn run(
     }
     let recording = &mut *keeper.recording;
     recording.environment.extend(standing.facts());
-    recording.arms = plan.arms.clone();
+    recording.arms = packets.all_arms();
     let cpus = std::thread::available_parallelism().map_or(1, |n| n.get());
     for (arm, (_, at)) in arms.iter().enumerate() {
         standing.note(recording, arm, *at);
         extras::idle(recording, arm, load(packets.stream), cpus);
-    }
-    if packets.measure_cost {
-        recording.arms.extend(without_probes(&plan.arms));
     }
     let plans: Vec<RunPlan> = arms.iter().map(|(run, _)| run.clone()).collect();
     let within = Within {
@@ -140,8 +137,15 @@ pub(super) fn run(
     // With --measure-cost, the last number means no instrument.
     let instruments = probes.specs.len() + usize::from(packets.measure_cost);
     let seed = probes.options.seed;
-    let turns = interleaved(arms.len(), instruments, packets.blocks, seed);
-    let all = turns.len() as u32;
+    let long = keeper.long().copied();
+    let first = long.map_or(0, |long| long.next(keeper.recording, None));
+    // Whole rounds, so that no arm has more blocks than another.
+    let rounds = (first..).take_while(|round| match &long {
+        Some(long) => !long.is_over(),
+        None => *round < packets.blocks,
+    });
+    let turns = interleaved(arms.len(), instruments, rounds, seed);
+    let all = (arms.len() * instruments) as u32 * packets.blocks;
     let names: Vec<String> = probes.names().into_iter().map(String::from).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let tell = probes.tell;
@@ -154,7 +158,10 @@ pub(super) fn run(
         probes,
     });
     site::run(&mut site, turns, &names, keeper, &mut |recording, over| {
-        (tell.borrow_mut())(LiveEvent::Block(recording, over, Some(all)));
+        (tell.borrow_mut())(match &long {
+            Some(long) => LiveEvent::Passed(recording, long.pace()),
+            None => LiveEvent::Block(recording, over, Some(all)),
+        });
     })?;
     Ok(LiveEnd::default())
 }

@@ -95,23 +95,34 @@ pub(super) fn run(
         made: None,
     };
     let tell = probes.tell;
+    let long = keeper.long().copied();
+    let first = long.map_or(0, |long| long.next(keeper.recording, None));
+    // Of a run that was resumed, what is left.
+    let duration = match &long {
+        Some(long) => long.left(),
+        None => traffic.duration,
+    };
+    let seen = !keeper.recording.blocks.is_empty();
     let mut site = OneAtATime::new(Windows {
         traffic,
         filter: probes.specs.first().map(|spec| spec.filter.clone()),
         probes,
-        deadline: traffic.duration.map(|d| began + d),
+        deadline: duration.map(|d| began + d),
         command,
         like,
         end: LiveEnd::default(),
-        seen: false,
+        seen,
     });
-    let turns = (0..).map(|index| Turn {
+    let turns = (first..).map(|index| Turn {
         arm: 0,
         by: 0,
         blocks: index..index + 1,
     });
     site::run(&mut site, turns, &[], keeper, &mut |recording, over| {
-        (tell.borrow_mut())(LiveEvent::Block(recording, over, windows));
+        (tell.borrow_mut())(match &long {
+            Some(long) => LiveEvent::Passed(recording, long.pace()),
+            None => LiveEvent::Block(recording, over, windows),
+        });
     })?;
     let Windows {
         mut end,

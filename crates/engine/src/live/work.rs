@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use netplumb_lab::vm::process::VmError;
 use netplumb_model::class::{Family, Link, Proto};
+use netplumb_model::events;
 use netplumb_model::quantity::{Item, Kind, Of, Quantity};
 use netplumb_model::recording::{Arm, Block, Cost, Ledger, Recording, Total};
 use netplumb_model::samples::{Sample, Samples};
@@ -25,6 +26,8 @@ const NAP: Duration = Duration::from_millis(10);
 /// hours have some hundred.
 const SHORTEST: Duration = Duration::from_millis(250);
 const PART: u32 = 10;
+/// Maximum time to find source lines.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// A last window that is a smaller part of the one before belongs to that.
 const REST: f64 = 0.5;
 
@@ -37,6 +40,8 @@ pub struct WorkPlan {
     pub duration: Option<Duration>,
     /// Duration of a window; without, they grow with what went by.
     pub window: Option<Duration>,
+    /// Whole runs of the command, each a block, in place of windows.
+    pub runs: Option<u32>,
     /// The command to run meanwhile: its arguments.
     pub command: Vec<String>,
     /// Whether the command's standard output is redirected to standard error.
@@ -53,7 +58,7 @@ impl WorkPlan {
         self.duration.is_none() && self.command.is_empty()
     }
 
-    fn arm(&self) -> Arm {
+    pub(super) fn arm(&self) -> Arm {
         Arm {
             name: self.name.clone(),
             proto: Proto::Work,
@@ -100,7 +105,6 @@ pub(super) fn run(
         deadline: work.duration.map(|d| began + d),
         command,
         end: LiveEnd::default(),
-        held: None,
         gone: None,
     });
     let turns = (0..).map(|index| Turn {
@@ -111,23 +115,28 @@ pub(super) fn run(
     let ran = site::run(&mut site, turns, &[], keeper, &mut |recording, over| {
         (tell.borrow_mut())(LiveEvent::Block(recording, over, windows));
     });
+    let Windows {
+        mut end,
+        command,
+        gone,
+        mut probes,
+        ..
+    } = site.site;
     match ran {
         // Without a duration that is how it ends.
         Err(EngineError::Vm(VmError::Interrupted)) if work.ends_by_signal() => {}
         ran => ran?,
     }
-    let Windows {
-        mut end,
-        command,
-        gone,
-        ..
-    } = site.site;
+    let until = Instant::now() + PATIENCE;
+    probes.add_lines(keeper.recording, &|| Instant::now() < until);
     if let Some(what) = gone {
         (tell.borrow_mut())(LiveEvent::Note(what));
     }
     end.stopped = command.is_some() && end.command.is_none();
     drop(command);
-    match keeper.recording.costs.is_empty() {
+    let counted = |of| keeper.recording.scalars_of(of).next().is_some();
+    let counted = [&events::COUNT, &events::TIME].into_iter().any(counted);
+    match keeper.recording.costs.is_empty() && !counted {
         false => Ok(end),
         true => Err(EngineError::NothingSeen {
             command: end.command,
@@ -143,9 +152,6 @@ struct Windows<'a, 't> {
     deadline: Option<Instant>,
     command: Option<Running>,
     end: LiveEnd,
-    /// The last window, and how many CPUs were busy. It is added with the next one: if that is the
-    /// last, and short, the two are one block, and a block that is saved does not change.
-    held: Option<(Window, Option<f64>)>,
     /// What was sampled, and is there no more.
     gone: Option<String>,
 }
@@ -178,17 +184,11 @@ impl Alone for Windows<'_, '_> {
             true => self.probes.close(),
             false => self.probes.turn(),
         };
-        if let Some((window, busy)) = self.held.take() {
-            self.add_window(&window, busy, keeper.recording);
-        }
         let window = window?.unwrap_or_default();
         let busy = cpus.and_then(|cpus| cpus.busy_since());
-        match last {
-            false => self.held = Some((window, busy)),
-            true => {
-                self.add_window(&window, busy, keeper.recording);
-                join_rest(keeper.recording);
-            }
+        self.add_window(&window, busy, keeper.recording);
+        if last {
+            join_rest(keeper.recording);
         }
         match why {
             Woken::Cancelled if !self.work.ends_by_signal() => Err(VmError::Interrupted.into()),
@@ -263,7 +263,7 @@ fn has_ended(pid: u32) -> bool {
 }
 
 /// Add the last block to the one before if it is much shorter: where a command ends, or a run is
-/// stopped, is no repetition of what came before.
+/// stopped, is no repetition of what came before. The one before is saved already, and written again.
 fn join_rest(recording: &mut Recording) {
     let [.., before, last] = &recording.blocks[..] else {
         return;

@@ -150,7 +150,7 @@ fn never() -> Cancel {
 fn in_order_and_kept() {
     let mut site = Mock::new(|_| Ok(Ended::Measured));
     let mut recording = Recording::default();
-    let turns = interleaved(3, 2, 2, 7);
+    let turns: Vec<Turn> = interleaved(3, 2, 0..2, 7).collect();
     let ran = carry_out(&mut site, turns.clone(), &mut recording, &never());
     ran.outcome.unwrap();
     assert_eq!(site.order, turns);
@@ -235,7 +235,7 @@ fn arms_that_fail() {
     let mut recording = Recording::default();
     let ran = carry_out(
         &mut site,
-        interleaved(3, 2, 10, 3),
+        interleaved(3, 2, 0..10, 3),
         &mut recording,
         &never(),
     );
@@ -309,6 +309,25 @@ fn taken_up() {
     assert!(recording.notes.is_empty());
     assert!(take_up(&mut recording, &arms(2), &NAMES, 2).is_err());
     assert!(take_up(&mut recording, &arms(3), &NAMES[..1], 2).is_err());
+    // Samples of guests are drawn in the turn that counts, and come and go with it.
+    let mut counted = Recording {
+        arms: arms(2),
+        ..Recording::default()
+    };
+    for (arm, name, blocks) in [
+        (0, "samples", 2),
+        (0, "exact", 2),
+        (1, "samples", 2),
+        (1, "exact", 1),
+    ] {
+        for index in 0..blocks {
+            add(&mut counted, arm, name, index);
+        }
+    }
+    let done = take_up(&mut counted, &arms(2), &["exact", "stages"], 2).unwrap();
+    assert_eq!(done, BTreeSet::from([(0, 0)]));
+    assert_eq!(counted.blocks.len(), 4);
+    assert!(counted.blocks.iter().all(|block| block.arm == 0));
     let mut empty = Recording::default();
     assert!(take_up(&mut empty, &arms(2), &NAMES, 2).unwrap().is_empty());
     assert_eq!(empty.arms.len(), 2);

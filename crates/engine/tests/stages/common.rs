@@ -87,6 +87,7 @@ pub(crate) fn spec(topology: &Topology, proto: Proto) -> TimingSpec {
         mechanism: None,
         one_packet: 0,
         profile: None,
+        events: None,
     }
 }
 

@@ -27,6 +27,7 @@ use netplumb_sys::threads::{self, Task};
 
 pub(crate) use context::Config;
 use context::Context;
+pub(crate) use mounts::{Tree, lockdown};
 pub use tried::Tried;
 
 /// What was found.

@@ -16,7 +16,7 @@ const FSMOUNT_CLOEXEC: libc::c_uint = 1;
 
 /// A kernel file system that can be read through [`Tree::path`].
 #[derive(Debug)]
-pub(super) enum Tree {
+pub(crate) enum Tree {
     /// It was mounted already.
     Mounted(PathBuf),
     /// It is mounted nowhere; the descriptor holds it.
@@ -25,7 +25,7 @@ pub(super) enum Tree {
 
 impl Tree {
     /// Find the file system where it is mounted, or open it detached.
-    pub(super) fn open(kind: &CStr) -> io::Result<Self> {
+    pub(crate) fn open(kind: &CStr) -> io::Result<Self> {
         let name = kind.to_string_lossy();
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
         match mounted_at(&mounts, &name) {
@@ -35,7 +35,7 @@ impl Tree {
     }
 
     /// A path that leads into the tree for as long as the tree lives.
-    pub(super) fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         match self {
             Self::Mounted(path) => path.clone(),
             Self::Detached(fd) => format!("/proc/self/fd/{}", fd.as_raw_fd()).into(),
@@ -44,7 +44,7 @@ impl Tree {
 }
 
 /// The kernel's lockdown mode, if it can be read.
-pub(super) fn lockdown() -> Option<String> {
+pub(crate) fn lockdown() -> Option<String> {
     let tree = Tree::open(c"securityfs").ok()?;
     match fs::read_to_string(tree.path().join("lockdown")) {
         Ok(text) => parse_lockdown(&text),

@@ -49,6 +49,23 @@ pub struct Losses {
     pub unknown_flags: u64,
 }
 
+impl Losses {
+    /// Those since an earlier count of the same stream.
+    pub fn since(&self, before: &Losses) -> Losses {
+        Losses {
+            unmatched_returns: self.unmatched_returns - before.unmatched_returns,
+            calls_without_address: self.calls_without_address - before.calls_without_address,
+            bad_addresses: self.bad_addresses - before.bad_addresses,
+            insns_without_symbol: self.insns_without_symbol - before.insns_without_symbol,
+            stacks_given_up: self.stacks_given_up - before.stacks_given_up,
+            ways_cut: self.ways_cut - before.ways_cut,
+            insns_without_file: self.insns_without_file - before.insns_without_file,
+            windows_cut: self.windows_cut - before.windows_cut,
+            unknown_flags: self.unknown_flags - before.unknown_flags,
+        }
+    }
+}
+
 /// A block of which it is not known yet whether it ran to its end.
 #[derive(Debug, Clone, Copy)]
 struct Running {

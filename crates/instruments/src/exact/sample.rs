@@ -22,6 +22,18 @@ pub struct Sampling {
     pub seeds: Vec<u64>,
 }
 
+impl Sampling {
+    /// The same for a guest whose first block is the one of this number in a recording: a guest that
+    /// starts again would have the same samples again.
+    pub fn from_block(&self, number: u32) -> Sampling {
+        let begin = |seed: &u64| seed.wrapping_add(u64::from(number) << 32);
+        Sampling {
+            period: self.period,
+            seeds: self.seeds.iter().map(begin).collect(),
+        }
+    }
+}
+
 /// Samples of one seed in one stretch of code.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Drawn {

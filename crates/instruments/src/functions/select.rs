@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
 
+use netplumb_model::text::matches;
 use netplumb_model::timing::Selection;
 
 use super::types::{Described, Types};
@@ -246,25 +247,6 @@ fn discover<'a>(
     for (.., function) in found {
         take(function);
     }
-}
-
-/// Whether a name matches a glob pattern with `*`.
-fn matches(pattern: &str, name: &str) -> bool {
-    let Some((first, rest)) = pattern.split_once('*') else {
-        return pattern == name;
-    };
-    let Some(mut left) = name.strip_prefix(first) else {
-        return false;
-    };
-    let mut parts: Vec<&str> = rest.split('*').collect();
-    let last = parts.pop().unwrap_or("");
-    for part in parts {
-        let Some(at) = left.find(part) else {
-            return false;
-        };
-        left = &left[at + part.len()..];
-    }
-    left.ends_with(last)
 }
 
 #[cfg(test)]

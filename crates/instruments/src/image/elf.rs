@@ -10,8 +10,8 @@ use object::elf::{
 };
 use object::read::elf::{Dyn, ElfFile64, ElfSection64, FileHeader, ProgramHeader};
 use object::{
-    LittleEndian, Object, ObjectSection, ObjectSymbol, ObjectSymbolTable, RelocationTarget,
-    SectionFlags,
+    LittleEndian, Object, ObjectSection, ObjectSymbol, ObjectSymbolTable, ReadRef,
+    RelocationTarget, SectionFlags,
 };
 
 use super::{Image, ImageFunction, PAGE_BYTES, Segment, page_hash};
@@ -29,11 +29,14 @@ pub struct ImageError {
     why: String,
 }
 
-type Elf<'data> = ElfFile64<'data, LittleEndian>;
+pub(super) type Elf<'data, R = &'data [u8]> = ElfFile64<'data, LittleEndian, R>;
 
 /// The build ID of an ELF file, in hexadecimal: what its debug file is called by.
 pub fn build_id(file: &[u8]) -> Option<String> {
-    let elf = Elf::parse(file).ok()?;
+    id_of(&Elf::parse(file).ok()?)
+}
+
+pub(super) fn id_of<'data, R: ReadRef<'data>>(elf: &Elf<'data, R>) -> Option<String> {
     let id = elf.build_id().ok()??;
     Some(id.iter().map(|b| format!("{b:02x}")).collect())
 }
@@ -54,9 +57,7 @@ pub(super) fn image(name: &str, file: &[u8], debug: Option<&[u8]>) -> Result<Ima
     if let Some(debug) = debug.and_then(|d| Elf::parse(d).ok()) {
         gather(&elf, &debug, &mut named);
     }
-    let mini = elf
-        .section_by_name(".gnu_debugdata")
-        .and_then(|s| unpack(Compression::Xz, s.data().ok()?, MAX_DEBUGDATA_BYTES).ok());
+    let mini = debugdata(&elf);
     if let Some(mini) = mini.as_deref().and_then(|m| Elf::parse(m).ok()) {
         gather(&elf, &mini, &mut named);
     }
@@ -77,6 +78,13 @@ pub(super) fn image(name: &str, file: &[u8], debug: Option<&[u8]>) -> Result<Ima
         functions: functions.sorted(),
         segments: segments(&elf),
     })
+}
+
+/// The symbols that a file without a symbol table of its own may carry (`.gnu_debugdata`): an ELF
+/// file within it.
+pub(super) fn debugdata<'data, R: ReadRef<'data>>(elf: &Elf<'data, R>) -> Option<Vec<u8>> {
+    let packed = elf.section_by_name(".gnu_debugdata")?.data().ok()?;
+    unpack(Compression::Xz, packed, MAX_DEBUGDATA_BYTES).ok()
 }
 
 /// Whether a file is to be run: it has a fixed place, asks for an interpreter, or says that
@@ -107,11 +115,7 @@ struct Named {
 
 /// The symbols of `from`, an ELF file with the addresses of `of`.
 fn gather(of: &Elf<'_>, from: &Elf<'_>, named: &mut Vec<Named>) {
-    let code: Vec<(u64, u64)> = of
-        .sections()
-        .filter(|s| is_code(s))
-        .map(|s| (s.address(), s.address() + s.size()))
-        .collect();
+    let code = code(of);
     let tables = [from.symbol_table(), from.dynamic_symbol_table()];
     for symbol in tables.iter().flatten().flat_map(ObjectSymbolTable::symbols) {
         if symbol.is_undefined() || named.len() >= MAX_FUNCTIONS {
@@ -140,7 +144,17 @@ fn gather(of: &Elf<'_>, from: &Elf<'_>, named: &mut Vec<Named>) {
     }
 }
 
-pub(super) fn is_code(section: &ElfSection64<'_, '_, LittleEndian>) -> bool {
+/// Where the sections with code begin and end.
+pub(super) fn code<'data, R: ReadRef<'data>>(of: &Elf<'data, R>) -> Vec<(u64, u64)> {
+    let sections = of.sections().filter(|section| is_code(section));
+    sections
+        .map(|s| (s.address(), s.address().saturating_add(s.size())))
+        .collect()
+}
+
+pub(super) fn is_code<'data, R: ReadRef<'data>>(
+    section: &ElfSection64<'data, '_, LittleEndian, R>,
+) -> bool {
     match section.flags() {
         SectionFlags::Elf { sh_flags, .. } => sh_flags.0 & SHF_EXECINSTR.0 != 0,
         _ => false,
@@ -212,7 +226,7 @@ impl Functions {
 }
 
 /// Of several names for one place the plainest is shown: `write`, not `__write`.
-fn plainness(name: &str) -> (usize, usize) {
+pub(super) fn plainness(name: &str) -> (usize, usize) {
     let underscores = name.len() - name.trim_start_matches('_').len();
     // What glibc calls a function by from inside (include/libc-symbols.h).
     if name.starts_with("__GI_") {
@@ -223,7 +237,7 @@ fn plainness(name: &str) -> (usize, usize) {
 }
 
 /// The stubs that calls of other files' functions go through: `foo@plt`.
-fn stubs(elf: &Elf<'_>) -> Vec<(u64, u64, String)> {
+pub(super) fn stubs<'data, R: ReadRef<'data>>(elf: &Elf<'data, R>) -> Vec<(u64, u64, String)> {
     let mut slots: HashMap<u64, String> = HashMap::new();
     let table = elf.dynamic_symbol_table();
     for (address, relocation) in elf.dynamic_relocations().into_iter().flatten() {
@@ -269,15 +283,11 @@ fn slot_of(stub: &[u8], start: u64) -> Option<u64> {
 }
 
 /// Where each function with an unwind table entry begins and ends.
-fn frames(elf: &Elf<'_>) -> Vec<(u64, u64)> {
+pub(super) fn frames<'data, R: ReadRef<'data>>(elf: &Elf<'data, R>) -> Vec<(u64, u64)> {
     let Some(section) = elf.section_by_name(".eh_frame") else {
         return Vec::new();
     };
-    let address_of = |name: &str| elf.section_by_name(name).map_or(0, |s| s.address());
-    let bases = BaseAddresses::default()
-        .set_eh_frame(section.address())
-        .set_text(address_of(".text"))
-        .set_got(address_of(".got"));
+    let bases = bases(elf);
     let data = section.data().unwrap_or_default();
     let table = EhFrame::new(data, gimli::LittleEndian);
     let mut entries = table.entries(&bases);
@@ -299,8 +309,18 @@ fn frames(elf: &Elf<'_>) -> Vec<(u64, u64)> {
     frames
 }
 
+/// What addresses in unwind tables may be relative to.
+pub(super) fn bases<'data, R: ReadRef<'data>>(elf: &Elf<'data, R>) -> BaseAddresses {
+    let address_of = |name: &str| elf.section_by_name(name).map_or(0, |s| s.address());
+    BaseAddresses::default()
+        .set_eh_frame_hdr(address_of(".eh_frame_hdr"))
+        .set_eh_frame(address_of(".eh_frame"))
+        .set_text(address_of(".text"))
+        .set_got(address_of(".got"))
+}
+
 /// The parts of a file that are executed where they are mapped.
-fn segments(elf: &Elf<'_>) -> Vec<Segment> {
+pub(super) fn segments<'data, R: ReadRef<'data>>(elf: &Elf<'data, R>) -> Vec<Segment> {
     let endian = LittleEndian;
     let all = elf.elf_program_headers().iter();
     let executed = all.filter(|s| s.p_type(endian) == PT_LOAD && s.p_flags(endian).0 & PF_X.0 != 0);

@@ -15,8 +15,9 @@ use gimli::{
     LittleEndian, Range, RangeIter, Unit, UnitOffset,
 };
 use netplumb_kernel::compression::{Compression, unpack};
+use netplumb_model::loss::Loss;
 use object::read::elf::ElfFile64;
-use object::{CompressionFormat, Object, ObjectSection};
+use object::{CompressionFormat, Object, ObjectSection, ReadRef};
 
 use super::elf::is_code;
 use files::{Files, UnitFiles};
@@ -24,7 +25,7 @@ use files::{Files, UnitFiles};
 mod files;
 
 /// The debug information of one file is seldom more than a GiB, unpacked.
-const MAX_DWARF_BYTES: u64 = 1 << 30;
+pub(super) const MAX_DWARF_BYTES: u64 = 1 << 30;
 /// A definition is two or three entries from where its code is told of.
 const MAX_ORIGINS: usize = 8;
 /// So many steps are taken between two looks at the caller's patience.
@@ -68,6 +69,16 @@ pub struct Lines {
     pub code: Vec<Option<Line>>,
 }
 
+/// The loss of those files whose lines could not be read, each with why.
+pub fn loss_of(failed: &[String]) -> Option<Loss> {
+    let why = failed.first()?;
+    Some(Loss::new(
+        "files without line information",
+        failed.len() as u64,
+        format!("{why}; function names and costs are not affected"),
+    ))
+}
+
 /// Whether an ELF file has debug information of its own.
 pub fn has_lines(file: &[u8]) -> bool {
     Elf::parse(file).is_ok_and(|elf| elf.section_by_name(".debug_info").is_some())
@@ -76,7 +87,12 @@ pub fn has_lines(file: &[u8]) -> bool {
 /// The name and checksum of the file that has the debug information of another
 /// (`.gnu_debuglink`); a plain name, without folders.
 pub fn debug_link(file: &[u8]) -> Option<(String, u32)> {
-    let elf = Elf::parse(file).ok()?;
+    link_of(&Elf::parse(file).ok()?)
+}
+
+pub(super) fn link_of<'data, R: ReadRef<'data>>(
+    elf: &ElfFile64<'data, object::LittleEndian, R>,
+) -> Option<(String, u32)> {
     let (name, checksum) = elf.gnu_debuglink().ok()??;
     let name = String::from_utf8(name.to_vec()).ok()?;
     let plain = !name.is_empty() && !name.contains('/') && name != "." && name != "..";

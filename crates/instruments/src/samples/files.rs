@@ -1,26 +1,26 @@
 //! The files that user code is in, and its names.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
-use std::io::{Read, Seek, SeekFrom};
+use std::io::Cursor;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use netplumb_model::timing::Met;
-use rustc_hash::FxHashMap;
+use rustc_hash::FxHashSet;
 
 use super::UNKNOWN;
-use super::unwind::Unwinding;
+use super::tables::Unwinding;
 use crate::exact::NO_FILE;
-use crate::image::{self, Image};
+use crate::image::{self, Finder, Lines, LinesError};
 
 /// Larger files are not read: their code has no names.
 const MAX_FILE_BYTES: u64 = 512 << 20;
 /// Files that are kept open until the end: fewer than any limit on them.
 const MAX_HELD: usize = 512;
 /// The name of the kernel's code for user mode.
-pub(super) const VDSO: &str = "[vdso]";
+const VDSO: &str = "[vdso]";
 
 /// A file, by its number.
 pub(super) type FileId = u32;
@@ -33,13 +33,15 @@ struct Known {
     path: String,
     inode: u64,
     /// As it was when it was first seen; none if it can't be opened.
-    opened: Option<Option<File>>,
-    /// Read when it was first needed; none if it can't be.
-    image: Option<Option<Image>>,
+    opened: Option<Option<Rc<File>>>,
+    /// What finds its functions, made when the first is needed; none if it has none.
+    finder: Option<Option<Finder>>,
     /// What its stacks are unwound by, likewise.
     unwinding: Option<Option<Rc<Unwinding>>>,
-    /// The names of its functions, by their index.
-    names: FxHashMap<usize, Met>,
+    /// Functions that were met, by where they begin: where they end, and as they are shown.
+    functions: BTreeMap<u64, (u64, Met)>,
+    /// Places that are in none.
+    nameless: FxHashSet<u64>,
 }
 
 /// All files.
@@ -52,10 +54,18 @@ pub(super) struct Files {
 }
 
 /// A place in a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Within {
     pub(super) file: FileId,
     pub(super) offset: u64,
+}
+
+/// What debug information says of a file.
+#[derive(Debug)]
+pub(super) struct FileLines {
+    /// Functions, in the order of those of [`Lines`].
+    pub(super) functions: Vec<Met>,
+    pub(super) lines: Lines,
 }
 
 impl Files {
@@ -79,9 +89,10 @@ impl Files {
             path: bare.to_string(),
             inode,
             opened: None,
-            image: None,
+            finder: None,
             unwinding: None,
-            names: FxHashMap::default(),
+            functions: BTreeMap::new(),
+            nameless: FxHashSet::default(),
         });
         self.numbers.insert(key, number);
         number
@@ -96,7 +107,7 @@ impl Files {
         {
             let opened = open(&known.path, known.inode, pid);
             self.held += usize::from(opened.is_some());
-            known.opened = Some(opened);
+            known.opened = Some(opened.map(Rc::new));
         }
     }
 
@@ -105,47 +116,74 @@ impl Files {
         self.hold(file, pid);
         let known = self.all.get_mut(file as usize)?;
         if known.unwinding.is_none() {
-            let read = || Unwinding::read(&known.path, &known.bytes()?);
-            known.unwinding = Some(read().map(Rc::new));
+            let read = match known.path.as_str() {
+                VDSO => vdso().and_then(|bytes| Unwinding::read(Cursor::new(bytes), true)),
+                _ => (known.open()).and_then(|file| Unwinding::read(&*file, false)),
+            };
+            known.unwinding = Some(read.map(Rc::new));
         }
         known.unwinding.clone().flatten()
     }
 
-    /// The function at a place; the place itself if no symbol covers it.
-    pub(super) fn function(&mut self, at: Within) -> Met {
-        let Some(known) = self.all.get_mut(at.file as usize) else {
+    /// Find the functions at some places, those of a file all at once.
+    pub(super) fn find(&mut self, places: impl Iterator<Item = Within>) {
+        let mut by_file: BTreeMap<FileId, Vec<u64>> = BTreeMap::new();
+        for at in places {
+            by_file.entry(at.file).or_default().push(at.offset);
+        }
+        for (file, offsets) in by_file {
+            if let Some(known) = self.all.get_mut(file as usize) {
+                known.find(offsets);
+            }
+        }
+    }
+
+    /// A file's name, as in tables.
+    pub(super) fn name(&self, file: FileId) -> &str {
+        self.all.get(file as usize).map_or("", |known| &known.name)
+    }
+
+    /// The functions of a file that were found so far, and the source lines of them and of some
+    /// offsets; none without debug information.
+    ///
+    /// # Errors
+    /// What keeps them from being known.
+    pub(super) fn lines(
+        &mut self,
+        file: FileId,
+        offsets: &[u64],
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<Option<FileLines>, LinesError> {
+        let Some(known) = self.all.get_mut(file as usize) else {
+            return Ok(None);
+        };
+        let Some(finder) = known.finder() else {
+            return Ok(None);
+        };
+        let Some(bytes) = finder.debug_info()? else {
+            return Ok(None);
+        };
+        // What is at no address has no line: nothing is at the last one.
+        let address_of = |at: &u64| finder.address_of(*at).unwrap_or(u64::MAX);
+        let code: Vec<u64> = offsets.iter().map(address_of).collect();
+        let functions: Vec<Met> = (known.functions.values())
+            .map(|(_, met)| met.clone())
+            .collect();
+        let starts: Vec<u64> = functions.iter().map(|met| met.address).collect();
+        let lines = image::lines(&bytes, &starts, &code, go_on)?;
+        Ok(Some(FileLines { functions, lines }))
+    }
+
+    /// The function at a place, if it was [looked for](Files::find); one without a name if no
+    /// symbol covers it.
+    pub(super) fn function(&self, at: Within) -> Met {
+        let Some(known) = self.all.get(at.file as usize) else {
             return unknown(None);
         };
-        if known.image.is_none() {
-            let read = || {
-                let bytes = known.bytes()?;
-                let debug = image::debug_file(Some(Path::new(&known.path)), &bytes);
-                Image::read(&known.name, &bytes, debug.as_deref()).ok()
-            };
-            known.image = Some(read());
+        match known.function(at.offset) {
+            Some(met) => met.clone(),
+            None => unknown(Some(&known.name)),
         }
-        let image = known.image.as_ref().and_then(Option::as_ref);
-        let function = image.and_then(|image| {
-            let address = match known.path.as_str() {
-                VDSO => at.offset,
-                _ => image.address_of(at.offset)?,
-            };
-            Some((image, image.function(address)?))
-        });
-        let Some((image, index)) = function else {
-            return unknown(Some(&known.name));
-        };
-        let met = known.names.entry(index).or_insert_with(|| {
-            let function = &image.functions[index];
-            Met {
-                name: image::readable(&function.name),
-                module: Some(known.name.clone()),
-                user: true,
-                address: function.start,
-                size_bytes: function.end - function.start,
-            }
-        });
-        met.clone()
     }
 }
 
@@ -160,23 +198,68 @@ pub(super) fn unknown(file: Option<&str>) -> Met {
 }
 
 impl Known {
-    /// Its content.
-    fn bytes(&self) -> Option<Vec<u8>> {
-        if self.path == VDSO {
-            return vdso();
+    /// The file, as it was when it was first seen.
+    fn open(&self) -> Option<Rc<File>> {
+        match &self.opened {
+            Some(opened) => opened.clone(),
+            None => open(&self.path, self.inode, std::process::id()).map(Rc::new),
         }
-        let again;
-        let mut file = match &self.opened {
-            Some(opened) => opened.as_ref()?,
-            None => {
-                again = open(&self.path, self.inode, std::process::id())?;
-                &again
-            }
+    }
+
+    fn finder(&mut self) -> Option<&Finder> {
+        if self.finder.is_none() {
+            self.finder = Some(match self.path.as_str() {
+                VDSO => vdso().and_then(Finder::of_bytes),
+                path => (self.open()).and_then(|file| Finder::of_file(&file, Path::new(path))),
+            });
+        }
+        self.finder.as_ref().and_then(Option::as_ref)
+    }
+
+    /// Find the functions at some offsets.
+    fn find(&mut self, mut offsets: Vec<u64>) {
+        offsets.sort_unstable();
+        offsets.dedup();
+        offsets.retain(|at| !self.nameless.contains(at) && self.function(*at).is_none());
+        if offsets.is_empty() {
+            return;
+        }
+        let is_vdso = self.path == VDSO;
+        let Some(finder) = self.finder() else {
+            self.nameless.extend(offsets);
+            return;
         };
-        let mut bytes = Vec::new();
-        file.seek(SeekFrom::Start(0)).ok()?;
-        file.take(MAX_FILE_BYTES).read_to_end(&mut bytes).ok()?;
-        Some(bytes)
+        let address_of = |offset: &u64| match is_vdso {
+            true => Some(*offset),
+            false => finder.address_of(*offset),
+        };
+        let places = offsets.iter().map(|offset| (*offset, address_of(offset)));
+        let places: Vec<(u64, Option<u64>)> = places.collect();
+        let addresses: Vec<u64> = places.iter().filter_map(|(_, address)| *address).collect();
+        let mut found = finder.functions(&addresses).into_iter();
+        for (offset, address) in places {
+            let function = address.and_then(|at| Some((at, found.next()??)));
+            let Some((address, function)) = function else {
+                self.nameless.insert(offset);
+                continue;
+            };
+            // By offsets of the file, as it is asked for.
+            let start = offset.saturating_sub(address - function.start);
+            let met = Met {
+                name: image::readable(&function.name),
+                module: Some(self.name.clone()),
+                user: true,
+                address: function.start,
+                size_bytes: function.end - function.start,
+            };
+            let end = start + met.size_bytes;
+            self.functions.insert(start, (end, met));
+        }
+    }
+
+    fn function(&self, offset: u64) -> Option<&Met> {
+        let (_, (end, met)) = self.functions.range(..=offset).next_back()?;
+        (offset < *end).then_some(met)
     }
 }
 
@@ -219,6 +302,7 @@ fn vdso() -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::image::Image;
 
     /// Check that a function of this very program is found by where it is mapped, that the vDSO
     /// has names, and that another file of the same name is not taken for the one that was mapped.
@@ -239,10 +323,15 @@ mod tests {
         let mut files = Files::default();
         let file = files.number(path, inode);
         assert_eq!(files.number(path, inode), file);
-        let met = files.function(Within { file, offset });
+        let found = |files: &mut Files, file: FileId| {
+            let at = Within { file, offset };
+            files.find([at].into_iter());
+            files.function(at)
+        };
+        let met = found(&mut files, file);
         assert_eq!((met.address, met.name == UNKNOWN), (function.start, false));
         let file = files.number(path, inode + 1);
-        let other = files.function(Within { file, offset });
+        let other = found(&mut files, file);
         assert_eq!(other.name, UNKNOWN);
         assert_eq!(other.module, met.module);
         let vdso = vdso().unwrap();
@@ -254,7 +343,7 @@ mod tests {
                 .any(|f| f.name.contains("clock_gettime"))
         );
         let file = files.number("//anon", 0);
-        let anon = files.function(Within { file, offset });
+        let anon = found(&mut files, file);
         assert_eq!(anon.module.as_deref(), Some("[anon]"));
     }
 }

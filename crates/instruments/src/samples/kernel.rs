@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use netplumb_kernel::kallsyms::SymbolTable;
+use netplumb_kernel::kallsyms::{SymbolTable, SymbolText};
 use netplumb_model::timing::Met;
 use rustc_hash::FxHashSet;
 
@@ -10,16 +10,19 @@ use super::UNKNOWN;
 use super::tree::nameless;
 use crate::live::LiveError;
 
-/// The kernel's symbols, as they were when last something new was not among them.
+/// The kernel's functions that were met, by its symbols as they were when last something new was
+/// not among them.
 #[derive(Debug, Default)]
 pub(super) struct Kernel {
-    symbols: Option<SymbolTable>,
+    text: Option<SymbolText>,
+    met: SymbolTable,
     /// Addresses that are in no symbol, also after these were read again.
     nameless: FxHashSet<u64>,
 }
 
 impl Kernel {
-    /// Its symbols, read again if an address is in none of those that are known: modules come.
+    /// The functions at some addresses, and at those just before them, which callers go by. The
+    /// symbols are read again if an address is in none that is known: modules come.
     ///
     /// # Errors
     /// They can't be read.
@@ -27,27 +30,40 @@ impl Kernel {
         &mut self,
         addresses: impl Iterator<Item = &'a u64>,
     ) -> Result<&SymbolTable, LiveError> {
-        let known = self.symbols.take();
-        let is_known = |address: &u64| {
-            let known = known.as_ref();
-            known.is_some_and(|symbols| symbols.lookup_index(*address).is_some())
-        };
-        let new: Vec<u64> = addresses
-            .filter(|address| !is_known(address) && !self.nameless.contains(address))
-            .copied()
-            .collect();
-        let symbols = match known.filter(|_| new.is_empty()) {
-            Some(symbols) => symbols,
-            None => {
-                let doing = "read the symbols";
-                let text = fs::read("/proc/kallsyms").map_err(LiveError::system(doing))?;
-                SymbolTable::parse(&text).map_err(LiveError::system(doing))?
+        let mut new: FxHashSet<u64> = FxHashSet::default();
+        for address in addresses {
+            for at in [*address, address.wrapping_sub(1)] {
+                if self.met.lookup_index(at).is_none() && !self.nameless.contains(&at) {
+                    new.insert(at);
+                }
             }
-        };
-        let nameless = new.into_iter();
-        (self.nameless).extend(nameless.filter(|at| symbols.lookup_index(*at).is_none()));
-        Ok(self.symbols.insert(symbols))
+        }
+        if let Some(text) = &self.text {
+            new.retain(|at| !insert(&mut self.met, text, *at));
+        }
+        // At the end of a function, the next one may be none.
+        let is_new = |at: &u64| self.met.lookup_index(at.wrapping_sub(1)).is_none();
+        if self.text.is_none() || new.iter().any(is_new) {
+            let doing = "read the symbols";
+            let text = fs::read("/proc/kallsyms").map_err(LiveError::system(doing))?;
+            let text = SymbolText::new(text).map_err(LiveError::system(doing))?;
+            new.retain(|at| !insert(&mut self.met, &text, *at));
+            self.text = Some(text);
+        }
+        self.nameless.extend(new);
+        Ok(&self.met)
     }
+}
+
+/// Add the function at an address; returns whether there is one.
+fn insert(met: &mut SymbolTable, text: &SymbolText, address: u64) -> bool {
+    if met.lookup_index(address).is_some() {
+        return true;
+    }
+    let found = text.lookup(address);
+    let is_there = found.is_some();
+    found.into_iter().for_each(|symbol| met.insert(symbol));
+    is_there
 }
 
 /// The symbols of a stack, where the CPU was first. Callers go by the instruction that calls: what

@@ -11,16 +11,20 @@ use netplumb_model::timing::{Attached, CPU_TIME, Costs, PERIOD, Roles, TimingSpe
 use netplumb_sys::cpus;
 
 use super::arrived::Place;
+use super::event::Event;
 use super::kernel::{self, Kernel};
 use super::layout::{Config, Counts, Known};
 use super::owner::Tasks;
-use super::sampler::{Event, Sampler, Setup};
+use super::sampler::{Sampler, Setup};
 use super::tree::{Functions, Sum, Tree, nameless};
 use super::{TAKEN, UNKNOWN};
 use crate::live::{self, Live, LiveError};
 
 /// Time between samples of a CPU, with no other period that it could beat with.
 const PERIOD_NS: u64 = 499_979;
+const EVENT: Event = Event::CpuClock {
+    period_ns: PERIOD_NS,
+};
 /// Of a stack, at most: those of packets are not deeper.
 const FRAMES: u32 = 64;
 /// User code that has no name here.
@@ -63,7 +67,7 @@ impl Sampling {
         let sampler = sampler(&cpus.into_iter().collect::<Vec<u32>>())?;
         let attached = Attached {
             attach_ns: begun.elapsed().as_nanos() as u64,
-            facts: BTreeMap::from([("sampled.event".into(), Event::CpuClock.name().into())]),
+            facts: BTreeMap::from([("sampled.event".into(), EVENT.name().into())]),
             figures: vec![Figure::new(&PERIOD, PERIOD_NS as f64)],
             ..Attached::default()
         };
@@ -84,8 +88,7 @@ impl Sampling {
 fn sampler(cpus: &[u32]) -> Result<Sampler, LiveError> {
     Sampler::load(&Setup {
         cpus,
-        event: Event::CpuClock,
-        period_ns: PERIOD_NS,
+        event: EVENT,
         config: Config {
             frames: FRAMES,
             ..Config::default()

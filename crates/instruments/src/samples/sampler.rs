@@ -11,21 +11,19 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, IntoRawFd};
 use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
 use std::thread;
 use std::time::Duration;
 
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, RingBuffer, RingBufferBuilder};
-use libbpf_sys as sys;
-
 use netplumb_sys::bpf::{Opened, map, variables};
-use netplumb_sys::perf;
 use netplumb_sys::plain::Plain;
 
 use super::SAMPLES;
 use super::arrived::Arrived;
+use super::event::Event;
 use super::layout::{Asleep, Config, Counts, Crossed, Known, Turn};
 use crate::live::LiveError;
 use crate::own::{Programs, Totals, monotonic_ns};
@@ -42,29 +40,11 @@ const COPIES_RING_BYTES: u32 = 32 << 20;
 /// Sets how many stacks are told apart, for tests.
 const KEYS_VARIABLE: &str = "PLUMB_TEST_SAMPLES_KEYS";
 
-/// What makes samples.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Event {
-    /// Perf's clock: a timer of each CPU.
-    CpuClock,
-}
-
-impl Event {
-    /// What perf calls it.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Event::CpuClock => "cpu-clock",
-        }
-    }
-}
-
 /// How to sample.
 #[derive(Debug, Clone)]
 pub(super) struct Setup<'a> {
     pub(super) cpus: &'a [u32],
     pub(super) event: Event,
-    /// Time between samples of a CPU.
-    pub(super) period_ns: u64,
     /// What the programs are told; their namespace is filled in.
     pub(super) config: Config,
     /// Whether user stacks are copied.
@@ -77,7 +57,6 @@ pub(super) struct Setup<'a> {
 pub(super) struct Sampler {
     cpus: Vec<u32>,
     event: Event,
-    period_ns: u64,
     arrived: Rc<RefCell<Arrived>>,
     // Before what they are links to, and read.
     ring: RingBuffer<'static>,
@@ -96,7 +75,6 @@ impl std::fmt::Debug for Sampler {
         f.debug_struct("Sampler")
             .field("cpus", &self.cpus)
             .field("event", &self.event)
-            .field("period_ns", &self.period_ns)
             .finish_non_exhaustive()
     }
 }
@@ -144,7 +122,7 @@ impl Sampler {
         let object = open.load().map_err(failed())?;
         // What can't be sampled is an error at once.
         for cpu in setup.cpus {
-            event(setup.event, *cpu, setup.period_ns)?;
+            setup.event.open(*cpu)?;
         }
         let arrived = Rc::new(RefCell::new(Arrived::default()));
         let take = Rc::clone(&arrived);
@@ -159,7 +137,6 @@ impl Sampler {
         Ok(Sampler {
             cpus: setup.cpus.to_vec(),
             event: setup.event,
-            period_ns: setup.period_ns,
             arrived,
             ring: builder.build().map_err(LiveError::system(doing))?,
             links: Vec::new(),
@@ -196,7 +173,7 @@ impl Sampler {
                 continue;
             }
             for cpu in &self.cpus {
-                let event = event(self.event, *cpu, self.period_ns)?;
+                let event = self.event.open(*cpu)?;
                 let link = program.attach_perf_event(event.as_raw_fd());
                 self.links
                     .push(link.map_err(LiveError::system("sample CPUs"))?);
@@ -317,27 +294,3 @@ impl Sampler {
 /// The program of the clock, without and with copies of user stacks.
 const CLOCK: &str = "samples_take";
 const CLOCK_WITH_COPIES: &str = "samples_take_copy";
-
-/// What samples a CPU; it runs when a program is attached.
-fn event(event: Event, cpu: u32, period_ns: u64) -> Result<OwnedFd, LiveError> {
-    let mut attr = sys::perf_event_attr::default();
-    match event {
-        Event::CpuClock => {
-            attr.type_ = sys::PERF_TYPE_SOFTWARE;
-            attr.config = u64::from(sys::PERF_COUNT_SW_CPU_CLOCK);
-        }
-    }
-    attr.__bindgen_anon_1.sample_period = period_ns;
-    attr.set_disabled(1);
-    perf::open(&mut attr, Some(cpu as i32)).map_err(|error| match error.raw_os_error() {
-        Some(libc::EACCES | libc::EPERM) => LiveError::CannotRun {
-            reason: "sampling CPUs is not permitted for this user".into(),
-            remedy: "run as root, or with CAP_PERFMON (see `plumb doctor`)".into(),
-        },
-        Some(libc::ENOSYS | libc::ENOENT | libc::EOPNOTSUPP) => LiveError::CannotRun {
-            reason: "the kernel has no cpu-clock event".into(),
-            remedy: "use a kernel with CONFIG_PERF_EVENTS".into(),
-        },
-        _ => LiveError::system("sample CPUs")(error),
-    })
-}

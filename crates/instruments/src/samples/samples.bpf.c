@@ -34,9 +34,13 @@ struct {
 	__uint(max_entries, SAMPLES_RING_BYTES);
 } ring SEC(".maps");
 
+/* Frames are hashed so many at a time: the verifier follows every round. */
+#define AT_ONCE 4
+
 struct scratch {
 	struct samples_stack stack;
-	__u64 frames[2 * SAMPLES_FRAMES + 2];
+	/* With room for what the last round has too much. */
+	__u64 frames[2 * SAMPLES_FRAMES + AT_ONCE];
 };
 
 struct {
@@ -243,12 +247,20 @@ static __always_inline __u32 fill(void *ctx, struct scratch *to,
 	/* As the verifier knows it: both are below 128. */
 	n += got;
 	*check = 0x5851f42d4c957f2d;
-	mix(&hash, check, (__u64)s->tgid << 32 | s->kernel << 16 | in_user);
+	mix(&hash, check,
+	    (__u64)s->tgid << 32 | s->kernel << 16 | s->user << 1 | in_user);
 	mix_name(&hash, check, s->name);
-	for (i = 0; i < 2 * SAMPLES_FRAMES; i++) {
+	/* Not what an earlier stack has left there. */
+	to->frames[n] = 0;
+	to->frames[n + 1] = 0;
+	to->frames[n + 2] = 0;
+	for (i = 0; i < 2 * SAMPLES_FRAMES; i += AT_ONCE) {
 		if (i >= n)
 			break;
 		mix(&hash, check, to->frames[i]);
+		mix(&hash, check, to->frames[i + 1]);
+		mix(&hash, check, to->frames[i + 2]);
+		mix(&hash, check, to->frames[i + 3]);
 	}
 	s->hash = hash;
 	return sizeof(*s) + n * sizeof(__u64);

@@ -36,6 +36,11 @@ impl Functions {
         number
     }
 
+    /// A function.
+    pub(super) fn met(&self, number: u32) -> Option<&Met> {
+        self.all.get(number as usize)
+    }
+
     /// The name of a function.
     pub(super) fn name(&self, number: u32) -> &str {
         self.all.get(number as usize).map_or("", |met| &met.name)

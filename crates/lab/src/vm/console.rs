@@ -15,6 +15,15 @@ fn panic_message(line: &str) -> Option<String> {
     Some(line.split_once(MARK)?.1.trim().to_string())
 }
 
+/// Why the kernel could not write a file of its initramfs, in a console line (init/initramfs.c:
+/// do_populate_rootfs). It goes on with the files that it has. Other reasons are harmless: what
+/// follows the last archive is no archive.
+fn unpacking_message(line: &str) -> Option<String> {
+    const MARK: &str = "Initramfs unpacking failed: ";
+    let reason = line.split_once(MARK)?.1.trim();
+    (reason == "write error").then(|| reason.to_string())
+}
+
 /// The last lines of a stream, printable.
 #[derive(Debug, Default)]
 pub(super) struct Tail {
@@ -22,6 +31,8 @@ pub(super) struct Tail {
     partial: Vec<u8>,
     /// The message of a panic, whose line may be above the last ones because of the trace.
     pub(super) panic: Option<String>,
+    /// Why the initramfs could not be unpacked as a whole.
+    pub(super) unpacking: Option<String>,
 }
 
 impl Tail {
@@ -59,6 +70,9 @@ impl Tail {
         }
         if self.panic.is_none() {
             self.panic = panic_message(&text);
+        }
+        if self.unpacking.is_none() {
+            self.unpacking = unpacking_message(&text);
         }
         if self.lines.len() == TAIL_LINES {
             self.lines.pop_front();
@@ -120,5 +134,15 @@ mod tests {
             tail.push(b"[ 0.1]  ? some_function+0x1/0x2\r\n");
         }
         assert_eq!(tail.panic.as_deref(), Some("VFS: no root"));
+    }
+
+    /// Check that an initramfs that does not fit is recognised.
+    #[test]
+    fn unpacking_is_found() {
+        let mut tail = Tail::default();
+        tail.push(b"[ 0.5] Unpacking initramfs...\n");
+        assert_eq!(tail.unpacking, None);
+        tail.push(b"[ 0.569398] Initramfs unpacking failed: write error\r\n");
+        assert_eq!(tail.unpacking.as_deref(), Some("write error"));
     }
 }

@@ -52,6 +52,16 @@ pub enum VmError {
         /// The last console lines.
         console: Vec<String>,
     },
+    /// The guest's kernel could not unpack the files for the guest.
+    #[error(
+        "the guest's kernel could not unpack the files for it ({reason}): they may not fit in its \
+         {MEMORY_MIB} MiB. Use fewer modules and programs in one arm, or a release build of plumb, \
+         which is in every guest"
+    )]
+    Initramfs {
+        /// Its reason.
+        reason: String,
+    },
     /// The guest did not respond in time.
     #[error(
         "the guest did not {what} within {seconds} s{}\n\

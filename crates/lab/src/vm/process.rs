@@ -376,6 +376,18 @@ impl Guest {
         }
     }
 
+    /// The next reply to an earlier request; none if that was carried out.
+    ///
+    /// # Errors
+    /// The request failed, or the guest ended.
+    pub fn answer(&mut self, limit: Duration) -> Result<Option<Reply>, VmError> {
+        match self.event(Instant::now() + limit, "answer", limit)?.1 {
+            Reply::Done => Ok(None),
+            Reply::Failed(message) => Err(self.failed(message)),
+            reply => Ok(Some(reply)),
+        }
+    }
+
     /// Send a request without waiting for its reply.
     ///
     /// # Errors
@@ -459,6 +471,10 @@ impl Guest {
                     console: self.console(),
                 });
             }
+            // The kernel would go on without the files that are missing.
+            if let Some(reason) = unpacking_failed(&self.console) {
+                return Err(VmError::Initramfs { reason });
+            }
             match self.events.recv_timeout(POLL) {
                 Ok(Event::Reply(port, reply)) => return Ok((port, reply)),
                 Ok(Event::Closed) | Err(RecvTimeoutError::Disconnected) => {
@@ -510,6 +526,10 @@ impl Drop for Guest {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+fn unpacking_failed(console: &Mutex<Tail>) -> Option<String> {
+    console.lock().ok()?.unpacking.clone()
 }
 
 fn panicked(console: &Mutex<Tail>) -> Option<String> {

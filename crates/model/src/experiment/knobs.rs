@@ -201,11 +201,11 @@ impl Knobs {
         }
     }
 
-    /// The arm with these settings, defaults filled in, for packets in a lab.
+    /// The arm with these settings, defaults filled in, for packets or a command in a lab.
     pub fn arm(&self, name: String, lab: Lab) -> Arm {
         let mut knobs = BTreeMap::new();
         for (at, knob) in KNOBS.iter().enumerate() {
-            if !knob.labs.contains(&lab) || !knob.workloads.contains(&Kind::Packets) {
+            if !knob.labs.contains(&lab) || knob.workloads.iter().all(|k| *k == Kind::Frames) {
                 continue;
             }
             let is_of = |key: &&Key| key.at == at;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::timing::UserStacks;
+use crate::timing::{SampleEvent, UserStacks};
 
 /// What is wrong with a key.
 type Wrong = (&'static str, String);
@@ -36,6 +36,8 @@ pub struct Samples {
     pub off_cpu: bool,
     /// Of work: how the stacks of user code are found.
     pub user_stacks: Option<UserStacks>,
+    /// Of work: what makes samples.
+    pub event: Option<SampleEvent>,
 }
 
 fn is_false(on: &bool) -> bool {
@@ -72,6 +74,7 @@ impl Samples {
             ("frequency", self.frequency.is_some()),
             ("off_cpu", self.off_cpu),
             ("user_stacks", self.user_stacks.is_some()),
+            ("event", self.event.is_some()),
         ];
         keys.iter().find(|(_, set)| *set).map(|(key, _)| *key)
     }
@@ -118,6 +121,19 @@ impl Samples {
                 format!("invalid seed `{seed}`; expected 0 to {MAX_SEED}"),
             ));
         }
+        // Of each instruction, every seed draws as many samples as fit into it.
+        if seeds.len() as u64 > self.period() {
+            return Err((
+                "seeds",
+                format!(
+                    "{} seeds with a period of {} are more than a sample of each instruction, which \
+                     would need memory without bound; use fewer seeds, or a period of {} or more",
+                    seeds.len(),
+                    self.period(),
+                    seeds.len()
+                ),
+            ));
+        }
         match (1..seeds.len()).find(|n| seeds[..*n].contains(&seeds[*n])) {
             Some(n) => Err(("seeds", format!("seed {} is given twice", seeds[n]))),
             None => Ok(()),
@@ -139,7 +155,10 @@ mod tests {
         };
         assert_eq!(of(None, &[]).seeds(), [1]);
         assert_eq!(of(Some(77), &[]).period(), 77);
-        assert!(of(Some(1), &[3, 2, 1]).check().is_ok());
+        assert!(of(Some(1), &[3]).check().is_ok());
+        assert!(of(Some(3), &[3, 2, 1]).check().is_ok());
+        let wrong = of(Some(2), &[3, 2, 1]).check().unwrap_err();
+        assert!(wrong.1.contains("a period of 3 or more"), "{}", wrong.1);
         for wrong in [Some(0), Some(MAX_PERIOD + 1)] {
             assert_eq!(of(wrong, &[]).check().unwrap_err().0, "period");
         }

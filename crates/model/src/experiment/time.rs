@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A duration: a number with a unit ("500ms", "10s", "2m").
+/// A duration: a number with a unit ("500ms", "10s", "2m", "12h").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Time(pub Duration);
 
 /// The shortest and the longest duration that is accepted.
-const BOUNDS_S: std::ops::RangeInclusive<f64> = 0.01..=86_400.0;
+const BOUNDS_S: std::ops::RangeInclusive<f64> = 0.01..=604_800.0;
 
 impl FromStr for Time {
     type Err = String;
@@ -33,7 +33,7 @@ impl FromStr for Time {
         let seconds = number.trim().parse::<f64>().map_err(|_| wrong())? * factor;
         match BOUNDS_S.contains(&seconds) {
             true => Ok(Time(Duration::from_secs_f64(seconds))),
-            false => Err(format!("invalid duration `{text}`; expected 10ms to 24h")),
+            false => Err(format!("invalid duration `{text}`; expected 10ms to 168h")),
         }
     }
 }

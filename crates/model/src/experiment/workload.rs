@@ -33,7 +33,7 @@ pub struct Workload {
     pub peer: Option<String>,
     /// Connections to open before it starts.
     pub connections: Option<u32>,
-    /// Total time that traffic is observed; maximum time of a command.
+    /// Total measuring time; maximum time of a command.
     pub duration: Option<Time>,
     /// Length of one window of it.
     pub window: Option<Time>,
@@ -90,6 +90,13 @@ impl Workload {
         let runs: &[Kind] = &[Kind::Command];
         let starts: &[Kind] = &[Kind::Command, Kind::Work];
         let watches: &[Kind] = &[Kind::Traffic, Kind::Command, Kind::Work];
+        let lasts: &[Kind] = &[
+            Kind::Packets,
+            Kind::Stream,
+            Kind::Traffic,
+            Kind::Command,
+            Kind::Work,
+        ];
         for (key, given, kinds) in [
             ("packets", self.packets.is_some(), sends),
             ("warmup_packets", self.warmup_packets.is_some(), sends),
@@ -98,7 +105,7 @@ impl Workload {
             ("with", !self.with.is_empty(), runs),
             ("peer", self.peer.is_some(), runs),
             ("connections", self.connections.is_some(), runs),
-            ("duration", self.duration.is_some(), watches),
+            ("duration", self.duration.is_some(), lasts),
             ("window", self.window.is_some(), watches),
         ] {
             if given && !kinds.contains(&kind) {
@@ -128,10 +135,6 @@ impl Workload {
                 let why = format!("invalid {key} `{value}`; expected {least} to {most}");
                 return Err((key, why));
             }
-        }
-        if kind == Kind::Command && self.command.is_empty() {
-            let why = "a workload of kind command needs command, like [\"curl\", \"...\"]";
-            return Err(("kind", why.into()));
         }
         if lab != Lab::Vm
             && let Some((key, _)) = [

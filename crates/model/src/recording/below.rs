@@ -1,8 +1,8 @@
 //! The part of a recording below a function: what it executes and all that it calls.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::{Cost, Node, NodeId, Recording, env};
+use super::{Cost, Function, FunctionId, Node, NodeId, Recording, env};
 use crate::chain;
 use crate::span::{Call, Span, SpanOf};
 
@@ -10,7 +10,9 @@ impl Recording {
     /// The recording below a function, or below a [`chain`] of them: its outermost calls, in any
     /// calling context, are one tree that begins with it. Calls and costs are as they were, so the
     /// calls of the root are those of the function, without those from itself. Several functions
-    /// of the name have a tree each. Blocks keep their totals, of which the costs are a part now.
+    /// of the name have a tree each. Blocks keep their totals, of which the costs are a part now. A
+    /// direction of a block that was measured and has nothing below the function has a cost of 0
+    /// there: that is known, too.
     ///
     /// Everything that has no place on the tree is left out: times of single samples, stages,
     /// per-packet traces, source lines, and what the experiment claims of the whole. The environment has
@@ -50,6 +52,7 @@ impl Recording {
             sum.own = sum.own.saturating_add(cost.own);
         }
         part.costs = costs.into_values().collect();
+        part.add_nothing(self, chain);
         let mut spans: BTreeMap<_, Span> = BTreeMap::new();
         for (span, call) in self.calls() {
             let Some(node) = nodes.get(call.node as usize).copied().flatten() else {
@@ -79,6 +82,62 @@ impl Recording {
     /// chain.
     pub fn root(&self) -> Option<&str> {
         self.environment.get(env::BELOW).map(String::as_str)
+    }
+
+    /// Add the costs of 0 of what another recording has costs of, and this part of it has none.
+    fn add_nothing(&mut self, other: &Recording, chain: &str) {
+        let place = |cost: &Cost| (cost.block, cost.quantity, cost.direction);
+        let has: BTreeSet<_> = self.costs.iter().map(place).collect();
+        let all = other.costs.iter().map(|cost| (place(cost), cost.context));
+        let mut none: BTreeMap<_, _> = all.filter(|(place, _)| !has.contains(place)).collect();
+        // A context that the part has anyway.
+        let known = self.costs.first().map(|cost| cost.context);
+        none.values_mut()
+            .for_each(|context| *context = known.unwrap_or(*context));
+        if none.is_empty() {
+            return;
+        }
+        let node = self.root_node(chain);
+        let costs = none
+            .into_iter()
+            .map(|((block, quantity, direction), context)| Cost {
+                block,
+                quantity,
+                direction,
+                context,
+                node,
+                calls: 0,
+                own: 0,
+            });
+        self.costs.extend(costs);
+        self.costs
+            .sort_by_key(|c| (c.block, c.quantity, c.direction, c.context, c.node));
+    }
+
+    /// A root of the tree: the first, or a node of the last function of a chain.
+    fn root_node(&mut self, chain: &str) -> NodeId {
+        if let Some(first) = self.nodes.iter().position(|node| node.parent.is_none()) {
+            return first as NodeId;
+        }
+        let name = chain::names(chain).next_back().unwrap_or_default();
+        let known = self.functions.iter().position(|f| f.name == name);
+        let function = known.unwrap_or_else(|| {
+            self.functions.push(Function {
+                name: name.into(),
+                module: None,
+                layer: None,
+                address: 0,
+                size_bytes: 0,
+                source: None,
+            });
+            self.functions.len() - 1
+        });
+        self.nodes.push(Node {
+            parent: None,
+            function: function as FunctionId,
+            tail: false,
+        });
+        self.nodes.len() as NodeId - 1
     }
 
     /// Add those nodes of another recording that are below something. By node of the other one:
@@ -113,7 +172,6 @@ impl Recording {
 mod tests {
     use super::*;
     use crate::class::{Context, Direction, Softirq};
-    use crate::recording::{Function, FunctionId};
     use crate::span::Times;
     use crate::timing::INSTRUCTIONS;
 
@@ -214,7 +272,16 @@ mod tests {
         assert_eq!(of_it.root(), Some("dequeue below bh"));
         let own: u64 = of_it.costs.iter().map(|c| c.own).sum();
         assert_eq!(own, 20 + 60 + 70 + 80);
-        assert!(recording().below("none").costs.is_empty());
+        // What was measured, and has nothing of a function, costs nothing there.
+        let none = recording().below("none");
+        let costs: Vec<_> = (none.costs.iter())
+            .map(|c| (c.block, c.direction, c.calls, c.own))
+            .collect();
+        assert_eq!(costs, [(0, Direction::Rx, 0, 0)]);
+        let [node] = none.nodes[..] else {
+            panic!("{:?}", none.nodes);
+        };
+        assert_eq!(none.functions[node.function as usize].name, "none");
     }
 
     /// Check that times of a function in several places are one distribution.

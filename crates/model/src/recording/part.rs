@@ -86,7 +86,10 @@ impl Recording {
         }
         take!(spans);
         take!(hops);
-        take!(line_costs);
+        // Lines are of the first quantity.
+        if named.is_none() {
+            take!(line_costs);
+        }
         for notes in part.notes.values_mut() {
             notes.failed.retain(|by, _| by == instrument);
         }
@@ -150,7 +153,7 @@ mod tests {
     use super::*;
     use crate::class::{Context, Direction};
     use crate::quantity::Item;
-    use crate::recording::{Cost, Ledger, Total};
+    use crate::recording::{Cost, Ledger, LineCost, SourceLine, Total};
     use crate::timing::{DEFERRED, DELIVERED, FOLLOWED, INSTRUCTIONS, SAMPLED};
 
     /// Check that where the costs of a block are of two quantities, each is a part, and that
@@ -200,6 +203,15 @@ mod tests {
             assert_eq!(part.blocks[0].total().quantity, quantity);
         }
         assert_eq!(recording.part("exact").costs.len(), 1);
+        let source = SourceLine { file: 0, line: 1 };
+        recording.line_costs.push(LineCost {
+            block: 1,
+            function: 0,
+            source,
+            own: 5,
+        });
+        let lines = |name| recording.part(name).line_costs.len();
+        assert_eq!(["exact", "samples", "deferred"].map(lines), [0, 1, 0]);
     }
 
     /// Check that a part has the blocks of one instrument and those without, with everything that

@@ -8,7 +8,6 @@ use netplumb_model::chain;
 use netplumb_model::class::{Class, Context, Softirq};
 use netplumb_model::experiment::{Claim, Relation};
 use netplumb_model::recording::{Arm, NodeId};
-use netplumb_model::symbol::base_name;
 
 use super::fit::line;
 use super::{Answer, Outcome, find, holds, list, missing};
@@ -39,7 +38,11 @@ impl Part<'_> {
             return self.insns_below(view, chain);
         }
         match (self.function, self.layer) {
-            (Some(function), _) => functions(view).get(function).copied().unwrap_or(0),
+            (Some(name), _) => {
+                let own = chain::functions(view.recording, name);
+                let own = view.functions.iter().filter(|f| own.contains(&f.function));
+                own.map(|f| f.self_insns).sum()
+            }
             (None, Some(layer)) => view.layer_insns(layer),
             (None, None) => view.total,
         }
@@ -48,10 +51,13 @@ impl Part<'_> {
     /// Below a chain of functions.
     fn insns_below(&self, view: &ClassView<'_>, chain: &str) -> u64 {
         let below = chain::below(view.recording, chain);
+        let own = self
+            .function
+            .map(|name| chain::functions(view.recording, name));
         let is_part = |node: NodeId| {
             let function = view.recording.nodes[node as usize].function;
-            match (self.function, self.layer) {
-                (Some(name), _) => base_name(view.name(function)) == name,
+            match (&own, self.layer) {
+                (Some(own), _) => own.contains(&function),
                 (None, Some(layer)) => view.layer(function) == layer,
                 (None, None) => true,
             }

@@ -6,12 +6,17 @@ use std::collections::BTreeMap;
 use netplumb_model::bench::Measured;
 use netplumb_model::chain;
 use netplumb_model::class::Class;
-use netplumb_model::quantity::{Kind, Of, Repeats};
+use netplumb_model::quantity::{Calls, Kind, Of, Repeats};
 use netplumb_model::recording::{Arm, Block, Recording};
 use netplumb_model::span::StageKind;
 use netplumb_model::symbol::base_name;
 use netplumb_model::timing::INSTRUCTIONS;
+use netplumb_stats::judge::Pair;
 
+use crate::analysis;
+use crate::counting::{Counts, counting};
+use crate::diff::arms::ArmPair;
+use crate::diff::{Sides, facts};
 use crate::number::printable;
 use crate::number::rate;
 use crate::rates::{RATES, explain};
@@ -75,6 +80,23 @@ pub(crate) fn busy_of_path(measured: &Measured) -> f64 {
     cpus.filter(|c| handles(c.cpu) || !sends(c.cpu))
         .map(|c| c.busy)
         .sum()
+}
+
+/// What the packets of a class cost, by block.
+struct Costs {
+    own: Vec<f64>,
+    /// What each block's is divided by.
+    of: Vec<f64>,
+    /// Of samples, what one counts for; not known of none.
+    sample: Option<Option<f64>>,
+}
+
+impl Costs {
+    /// What each packet costs.
+    fn each(&self) -> Vec<f64> {
+        let blocks = self.own.iter().zip(&self.of);
+        blocks.map(|(own, of)| own / of).collect()
+    }
 }
 
 impl<'r> Samples<'r> {
@@ -142,14 +164,50 @@ impl<'r> Samples<'r> {
             (None | Some(HANDLED), false) => self.rates_of(arm, Measured::handled_pps),
             (Some(CPU_USE), false) => self.rates_of(arm, busy_of_path),
             (Some(INSNS), false) => self.counted(arm),
-            (None, true) => self.costs(arm, what)?,
-            (Some(name), _) if self.is_of_costs(name) => self.costs(arm, what)?,
+            (None, true) => self.costs(arm, what)?.each(),
+            (Some(name), _) if self.is_of_costs(name) => self.costs(arm, what)?.each(),
             (Some(name), _) => self.scalars(arm, name)?,
         };
         match found.is_empty() {
             true => Err(format!("{} was not measured", self.name(arm))),
             false => Ok(found),
         }
+    }
+
+    /// The values of two arms' blocks, for the judge of comparisons: with what is known of the error of
+    /// counting samples, and whether the arms took turns.
+    ///
+    /// # Errors
+    /// Why there are none, as a part of a sentence.
+    pub(crate) fn pair(&self, arms: [usize; 2], what: &What<'_>) -> Result<Pair, String> {
+        let is_of_costs = match what.quantity {
+            None => self.rates.is_empty(),
+            Some(name) => self.is_of_costs(name),
+        };
+        let counts = |n: usize| -> Option<Counts> {
+            let costs = self.costs(arms[n], what).ok()?;
+            Some(Counts {
+                sample: costs.sample?,
+                own: costs.own,
+                of: costs.of,
+            })
+        };
+        let counts = || Some([counts(0)?, counts(1)?]);
+        let sides = Sides::of_arms(self.recording);
+        let pair = ArmPair {
+            before: arms[0],
+            after: arms[1],
+        };
+        Ok(Pair {
+            before: self.values(arms[0], what)?,
+            after: self.values(arms[1], what)?,
+            shared: [0.0; 2],
+            apart: facts::apart(sides, pair) && facts::drifts(sides),
+            counting: match is_of_costs {
+                true => counts().and_then(|counts| counting(counts, false)),
+                false => None,
+            },
+        })
     }
 
     fn rates_of(&self, arm: usize, of: fn(&Measured) -> f64) -> Vec<f64> {
@@ -187,7 +245,7 @@ impl<'r> Samples<'r> {
     }
 
     /// What the packets of a class cost, each, in each block.
-    fn costs(&self, arm: usize, what: &What<'_>) -> Result<Vec<f64>, String> {
+    fn costs(&self, arm: usize, what: &What<'_>) -> Result<Costs, String> {
         let class = what
             .class
             .ok_or("the quantity is one of classes, and none is named")?;
@@ -198,7 +256,12 @@ impl<'r> Samples<'r> {
             if what.below.is_some() {
                 return Err("times are of functions, not of what is below them".into());
             }
-            return timed(view.ok_or_else(missing)?, what);
+            let own = timed(view.ok_or_else(missing)?, what)?;
+            return Ok(Costs {
+                of: vec![1.0; own.len()],
+                own,
+                sample: None,
+            });
         }
         // Of a bench, blocks of another instrument have costs of another quantity.
         let known = |name: &str| {
@@ -218,10 +281,13 @@ impl<'r> Samples<'r> {
             .filter(|(_, block)| self.rates.is_empty() || !block.totals.is_empty())
             .map(|(n, _)| (n, 0))
             .collect();
-        let is_part = |function: u32| {
-            let function = &self.recording.functions[function as usize];
-            match (what.function, what.layer) {
-                (Some(name), _) => base_name(&function.name) == name,
+        let own = what
+            .function
+            .map(|name| chain::functions(self.recording, name));
+        let is_part = |id: u32| {
+            let function = &self.recording.functions[id as usize];
+            match (&own, what.layer) {
+                (Some(own), _) => own.contains(&id),
                 (None, Some(layer)) => function.layer.as_deref() == Some(layer),
                 (None, None) => true,
             }
@@ -230,24 +296,41 @@ impl<'r> Samples<'r> {
         let is_below = |node: u32| (below.as_ref()).is_none_or(|is_below| is_below[node as usize]);
         let is_class = self.recording.arms[arm].proto == class.proto;
         let costs = self.recording.costs.iter();
+        let mut samples = 0;
+        let mut is_there = false;
         for cost in costs.filter(|cost| is_class && is_of(cost.quantity)) {
             let node = &self.recording.nodes[cost.node as usize];
             if let Some(sum) = sums.get_mut(&cost.block)
                 && cost.direction == class.direction
-                && is_part(node.function)
-                && is_below(cost.node)
             {
-                *sum += cost.own;
+                is_there |= cost.own > 0;
+                if is_part(node.function) && is_below(cost.node) {
+                    *sum += cost.own;
+                    samples += cost.calls;
+                }
             }
         }
-        let each = |(block, sum): (u32, u64)| {
-            let packets = self.recording.blocks[block as usize].ledger.offered;
-            sum as f64 / packets.max(1) as f64
+        let own: Vec<f64> = sums.values().map(|sum| *sum as f64).collect();
+        let packets = |block: &u32| {
+            let offered = self.recording.blocks[*block as usize].ledger.offered;
+            offered.max(1) as f64
         };
-        match is_class && sums.values().any(|sum| *sum > 0) {
-            true => Ok(sums.into_iter().map(each).collect()),
-            false => Err(missing()),
+        let of: Vec<f64> = sums.keys().map(packets).collect();
+        // An arm that does not call a function that others call costs 0 there.
+        let known = what.below.is_some() && below.is_some_and(|below| below.contains(&true));
+        if !is_there || (own.iter().all(|own| *own == 0.0) && !known) {
+            return Err(missing());
         }
+        let quantity = id.and_then(|id| self.recording.quantities.get(id as usize));
+        let first = || Some(analysis::quantity(self.recording));
+        let quantity = quantity.cloned().or_else(first);
+        let sampled = quantity.is_some_and(|quantity| quantity.calls == Calls::Samples);
+        let all: f64 = own.iter().sum();
+        Ok(Costs {
+            sample: sampled.then(|| (samples > 0).then(|| all / samples as f64)),
+            own,
+            of,
+        })
     }
 
     /// A quantity of blocks: a count by the second where blocks have a length.

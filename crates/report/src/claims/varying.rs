@@ -1,9 +1,13 @@
-//! Claims about figures that vary from block to block: judged by intervals.
+//! Claims about figures that vary from block to block: arms are compared by the judge of comparisons
+//! (`plumb diff`), so a claim and a comparison of the same arms say the same; ratios within one arm are
+//! judged by their intervals. A claim was made before it was measured, so it is judged by itself, and
+//! not among all functions.
 
 use netplumb_model::bench::DataPath;
 use netplumb_model::class::Class;
 use netplumb_model::experiment::{Claim, Experiment, Knobs, Relation, number_of};
 use netplumb_model::recording::Arm;
+use netplumb_stats::judge::{Judged, MIN_BLOCKS, Verdict, judge};
 use netplumb_stats::ratio::{self, Interval};
 use netplumb_stats::welch::mean;
 
@@ -51,19 +55,17 @@ fn of_arms(claim: &Claim, samples: &Samples<'_>) -> Found {
         [] => vec![None],
         classes => classes.iter().copied().map(Some).collect(),
     };
-    let mut verdict = Answer::Holds;
+    let mut verdicts = Vec::new();
     let mut because = Vec::new();
     for class in classes {
         let (one, why) = within(claim, class, samples)?;
-        if one != Answer::Holds {
-            verdict = one;
-        }
+        verdicts.push(one);
         because.push(match class {
             Some(class) => format!("{class}: {why}"),
             None => why,
         });
     }
-    Ok((verdict, because.join("; ")))
+    Ok((worst(verdicts), because.join("; ")))
 }
 
 /// What a claim is about, in a class.
@@ -143,6 +145,87 @@ fn arm(
     }
 }
 
+/// Two arms compared, as `plumb diff` would.
+fn compared(samples: &Samples<'_>, arms: [usize; 2], what: &What<'_>) -> Result<Judged, String> {
+    let pair = samples.pair(arms, what)?;
+    let judged = judge(&[pair]).pop();
+    let judged = judged.filter(|judged| judged.verdict != Verdict::TooFew);
+    judged.ok_or_else(|| format!("it takes {MIN_BLOCKS} blocks of each"))
+}
+
+/// "0.91 times (0.87 to 0.94)"; and if there is no difference, what would have been seen.
+fn change(judged: &Judged) -> String {
+    let ratio = match judged.ratio {
+        Some(ratio) => times(ratio),
+        None => "from nothing".into(),
+    };
+    match judged.verdict.differs() {
+        true => ratio,
+        false => format!("{ratio}: {}", unseen(judged)),
+    }
+}
+
+/// What a comparison without a difference could have seen.
+fn unseen(judged: &Judged) -> String {
+    match judged.smallest.filter(|_| !judged.is_blind()) {
+        Some(share) => format!(
+            "no difference seen; one of {:.1}% would have been",
+            share * 100.0
+        ),
+        None => "no difference seen; noise may hide any".into(),
+    }
+}
+
+/// What a comparison says of a relation.
+fn relation(is: Relation, judged: &Judged) -> Answer {
+    let wanted = match is {
+        Relation::Less => Verdict::Faster,
+        Relation::More => Verdict::Slower,
+        Relation::Different if judged.verdict.differs() => return Answer::Holds,
+        Relation::Different => return Answer::NotShown,
+        // As far as such a run can see.
+        Relation::Same => return same(judged),
+    };
+    match judged.verdict {
+        found if found == wanted => Answer::Holds,
+        found if found.differs() => Answer::DoesNotHold,
+        _ => Answer::NotShown,
+    }
+}
+
+/// Whether two arms are the same, as far as such a run can see: not if it could not see anything.
+fn same(judged: &Judged) -> Answer {
+    match (judged.verdict.differs(), judged.is_blind()) {
+        (true, _) => Answer::DoesNotHold,
+        (false, true) => Answer::NotShown,
+        (false, false) => Answer::Holds,
+    }
+}
+
+/// Whether a ratio is at most (or, if `beyond`, more than) a bound: neither is shown where its interval
+/// has it.
+fn bounded(ratio: Interval, bound: f64, beyond: bool) -> Answer {
+    let (within, outside) = (ratio.high <= bound, ratio.low > bound);
+    match (beyond, within, outside) {
+        (false, true, _) | (true, _, true) => Answer::Holds,
+        (_, false, false) => Answer::NotShown,
+        _ => Answer::DoesNotHold,
+    }
+}
+
+/// The verdict on several claims together: fails if one fails, else is not shown if one is not
+/// shown.
+fn worst(all: impl IntoIterator<Item = Answer>) -> Answer {
+    let rank = |answer: &Answer| match answer {
+        Answer::DoesNotHold => 3,
+        Answer::NotShown => 2,
+        Answer::Answered | Answer::NotMeasured => 1,
+        Answer::Holds => 0,
+    };
+    let all = all.into_iter();
+    all.max_by_key(rank).unwrap_or(Answer::Holds)
+}
+
 fn interval(before: &[f64], after: &[f64]) -> Result<Interval, String> {
     let found = ratio::ratio(before, after, [0.0; 2]);
     found.ok_or_else(|| "it takes two blocks of each".to_string())
@@ -152,11 +235,6 @@ fn interval(before: &[f64], after: &[f64]) -> Result<Interval, String> {
 fn times(ratio: Interval) -> String {
     let range = told(ratio, |end| format!("{end:.2}"));
     format!("{:.2} times ({range})", ratio.value)
-}
-
-/// Whether one may be as the other.
-fn may_be_same(ratio: Interval) -> bool {
-    ratio.low <= 1.0 && ratio.high >= 1.0
 }
 
 fn compare(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> Found {
@@ -172,25 +250,15 @@ fn compare(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> Found 
     let what = what(claim, class);
     let (one, after) = arm(Some(name), samples, &what)?;
     let (other, before) = arm(against.as_deref(), samples, &what)?;
-    let ratio = interval(&before, &after)?;
-    let verdict = match is {
-        None => Answer::Answered,
-        Some(Relation::Less) => holds(ratio.high < 1.0),
-        Some(Relation::More) => holds(ratio.low > 1.0),
-        Some(Relation::Same) => holds(may_be_same(ratio)),
-        Some(Relation::Different) => holds(!may_be_same(ratio)),
-    };
-    let seen = match may_be_same(ratio) {
-        true => ": no difference seen",
-        false => "",
-    };
+    let judged = compared(samples, [other, one], &what)?;
+    let verdict = is.map_or(Answer::Answered, |is| relation(is, &judged));
     let because = format!(
-        "{} with {} against {} with {}, {}{seen}",
+        "{} with {} against {} with {}, {}",
         samples.told(mean(&after), &what),
         samples.name(one),
         samples.told(mean(&before), &what),
         samples.name(other),
-        times(ratio)
+        change(&judged)
     );
     Ok((verdict, because))
 }
@@ -207,17 +275,17 @@ fn unchanged(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> Foun
     if rest.is_empty() {
         return Err("only one arm was measured".into());
     }
-    let mut same = true;
+    let mut verdicts = Vec::new();
     let mut because = Vec::new();
-    for (n, after) in rest {
-        let ratio = interval(before, after)?;
-        same &= may_be_same(ratio);
-        because.push(format!("{} {}", samples.name(*n), times(ratio)));
+    for (n, _) in rest {
+        let judged = compared(samples, [*first, *n], &what)?;
+        verdicts.push(same(&judged));
+        because.push(format!("{} {}", samples.name(*n), change(&judged)));
     }
     let told = samples.told(mean(before), &what);
     let of = samples.name(*first);
     Ok((
-        holds(same),
+        worst(verdicts),
         format!("{told} with {of}; beside it {}", list(because.into_iter())),
     ))
 }
@@ -311,8 +379,8 @@ fn across_classes(claim: &Claim, layer: &str, samples: &Samples<'_>) -> Found {
     };
     let ratio = interval(&least.1, &most.1)?;
     let verdict = match claim {
-        Claim::Alike { within_ratio, .. } => holds(ratio.high <= *within_ratio),
-        Claim::Unlike { beyond_ratio, .. } => holds(ratio.low > *beyond_ratio),
+        Claim::Alike { within_ratio, .. } => bounded(ratio, *within_ratio, false),
+        Claim::Unlike { beyond_ratio, .. } => bounded(ratio, *beyond_ratio, true),
         _ => Answer::NotMeasured,
     };
     Ok((
@@ -347,7 +415,7 @@ fn smaller(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> Found 
     };
     let ratio = interval(&sum(than)?, &sum(of)?)?;
     let because = format!("{} of {}: {}", of.join("+"), than.join("+"), times(ratio));
-    Ok((holds(ratio.high <= *within_ratio), because))
+    Ok((bounded(ratio, *within_ratio, false), because))
 }
 
 /// An arm that was asked for, and what its blocks had, if they had anything.
@@ -403,18 +471,16 @@ fn of_paths(
         } => {
             let what = by(HANDLED);
             let mut because = Vec::new();
-            let mut verdict = Answer::Holds;
+            let mut verdicts = Vec::new();
             let pairs = of(path, levels, &what).into_iter();
             for ((arm, one), (_, other)) in pairs.zip(of(than, levels, &what)) {
                 let ratio = interval(&other?, &one?)?;
-                if ratio.low <= 1.0 {
-                    verdict = Answer::DoesNotHold;
-                }
+                verdicts.push(bounded(ratio, 1.0, true));
                 because.push(format!("{} with {}", times(ratio), arm.name));
             }
             match because.is_empty() {
                 true => Err("no arm is meant".into()),
-                false => Ok((verdict, because.join(", "))),
+                false => Ok((worst(verdicts), because.join(", "))),
             }
         }
         Claim::Pinned {

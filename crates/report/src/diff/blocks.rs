@@ -12,8 +12,7 @@ use netplumb_stats::judge::{Pair, judge};
 
 use super::arms::{ArmPair, Pairs};
 use super::row::{BeforeAfter, Judged, QUANTILES, Row};
-use super::{ClassDiff, Sides, facts, labels, one_sided};
-use crate::acting;
+use super::{ClassDiff, Sides, labels, one_sided};
 use crate::analysis;
 use crate::number::printable;
 use crate::per::Per;
@@ -33,6 +32,8 @@ const ALL_PERCENT: f64 = 99.999;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Family {
     Function,
+    /// Functions with all that they call.
+    Inclusive,
     Stage,
     /// All functions, or the path from its first stage to its last.
     Total,
@@ -76,6 +77,7 @@ pub(super) fn classes(
             let was = of(&before, pair.before).map(|n| &before[n]);
             let is = of(&after, pair.after).map(|n| &after[n]);
             match (was, is) {
+                (Some(was), Some(is)) if was.is_empty() && is.is_empty() => {}
                 (Some(was), Some(is)) => {
                     let number = classes.len();
                     let mut class = class(sides, *pair, label.clone(), was, is);
@@ -109,36 +111,14 @@ fn class(
         (Per::Second(_), Per::Second(_)) if before.sees_all => before.per.word(),
         _ => "call",
     };
-    let (idle, idle_alone) =
-        acting::between((sides.before, arms.before), (sides.after, arms.after));
     let unit = match shape(sides.after) {
         _ if per == SAMPLE => PERCENT.into(),
         Shape::Costs => analysis::quantity(sides.after).unit,
-        Shape::Times | Shape::Rates => "ns".into(),
+        Shape::Times | Shape::Rates | Shape::Counts => "ns".into(),
     };
     ClassDiff {
-        arms,
-        before: before.class,
-        after: after.class,
-        label,
-        root: sides.after.root().map(Into::into),
-        idle,
-        idle_alone,
-        per,
-        unit,
         sampled,
-        total: None,
-        way: None,
-        contexts: Vec::new(),
-        layers: Vec::new(),
-        functions: Vec::new(),
-        stages: Vec::new(),
-        one_side: Vec::new(),
-        small: 0,
-        apart: facts::apart(sides, arms) && facts::drifts(sides),
-        rates: None,
-        counted: None,
-        trees: Vec::new(),
+        ..ClassDiff::empty(sides, arms, [before.class, after.class], label, (per, unit))
     }
 }
 
@@ -248,14 +228,25 @@ fn functions(
             },
         };
         sum(&mut total, &pair);
-        if [a, b].iter().flatten().all(|f| f.small) {
-            class.small += 1;
-            continue;
-        }
         let layer = match b.map(|f| after.layer(f)) {
             Some(layer) => layer,
             None => a.map_or("", |f| before.layer(f)),
         };
+        let found = inclusive(sides_of, [a, b], class);
+        pending.extend(found.map(|pair| Pending {
+            class: number,
+            family: Family::Inclusive,
+            pair,
+            name: key.0.into(),
+            of: layer.into(),
+            quantiles: Default::default(),
+        }));
+        if [a, b].iter().flatten().all(|f| f.small) {
+            // What only calls others has no own cost to rank.
+            let costs = |f: &&Part| f.calls > 0 || f.own_by_block.iter().any(|own| *own > 0.0);
+            class.small += usize::from([a, b].iter().flatten().any(costs));
+            continue;
+        }
         let timed = [a, b].map(|f| f.and_then(|f| f.timed.as_ref()));
         let quantile = |share| timed.map(|f| f.and_then(|f| f.percentile(share)));
         pending.push(Pending {
@@ -285,6 +276,36 @@ fn functions(
     pending
 }
 
+/// A function with all that it calls on both sides, of samples; none where it calls nothing, or is too
+/// small to rank.
+fn inclusive(sides: [&Side<'_>; 2], parts: [Option<&Part>; 2], class: &ClassDiff) -> Option<Pair> {
+    let known = || parts.iter().flatten();
+    let large = |side: &Side<'_>, part: &Part| {
+        let samples = part.inclusive.as_ref().map_or(0, |(_, samples)| *samples);
+        samples >= side.per_by_block.len() as u64
+    };
+    let any_large =
+        (sides.iter().zip(parts)).any(|(side, part)| part.is_some_and(|p| large(side, p)));
+    if !known().any(|part| part.inclusive.is_some()) || !any_large {
+        return None;
+    }
+    // What calls nothing on one side has its own cost there.
+    let costs = [0, 1].map(|n: usize| match parts[n] {
+        Some(part) => match &part.inclusive {
+            Some((costs, _)) => costs.clone(),
+            None => part.own_by_block.clone(),
+        },
+        None => vec![0.0; sides[n].per_by_block.len()],
+    });
+    Some(Pair {
+        before: sides[0].of_costs(&costs[0], class.per),
+        after: sides[1].of_costs(&costs[1], class.per),
+        shared: [0.0; 2],
+        apart: class.apart,
+        counting: counting(sides, [&costs[0], &costs[1]], class.per),
+    })
+}
+
 /// Add blocks to blocks. Errors that all calls share add up.
 fn sum(total: &mut Pair, one: &Pair) {
     for (total, one) in [
@@ -301,13 +322,15 @@ fn sum(total: &mut Pair, one: &Pair) {
     }
 }
 
-/// Functions are judged together, so are stages, and wholes.
+/// Functions are judged together, so are these with all that they call, stages, and wholes.
 fn judge_all(classes: &mut [ClassDiff], pending: Vec<Pending>) {
     let (functions, others): (Vec<_>, Vec<_>) =
         (pending.into_iter()).partition(|p| p.family == Family::Function);
+    let (inclusive, others): (Vec<_>, Vec<_>) =
+        (others.into_iter()).partition(|p| p.family == Family::Inclusive);
     let (stages, wholes): (Vec<_>, Vec<_>) =
         (others.into_iter()).partition(|p| p.family == Family::Stage);
-    for family in [functions, stages, wholes] {
+    for family in [functions, inclusive, stages, wholes] {
         let pairs: Vec<Pair> = family.iter().map(|p| p.pair.clone()).collect();
         for (pending, judged) in family.into_iter().zip(judge(&pairs)) {
             let class = &mut classes[pending.class];
@@ -317,6 +340,7 @@ fn judge_all(classes: &mut [ClassDiff], pending: Vec<Pending>) {
             };
             match pending.family {
                 Family::Function => class.functions.push(row),
+                Family::Inclusive => class.inclusive.push(row),
                 Family::Stage => class.stages.push(row),
                 Family::Way => class.way = Some(row),
                 Family::Total => class.total = Some(row),
@@ -324,9 +348,11 @@ fn judge_all(classes: &mut [ClassDiff], pending: Vec<Pending>) {
         }
     }
     for class in classes {
-        class.functions.sort_by(|a, b| {
-            let size = b.delta().abs().total_cmp(&a.delta().abs());
-            size.then_with(|| a.name.cmp(&b.name))
-        });
+        for rows in [&mut class.functions, &mut class.inclusive] {
+            rows.sort_by(|a, b| {
+                let size = b.delta().abs().total_cmp(&a.delta().abs());
+                size.then_with(|| a.name.cmp(&b.name))
+            });
+        }
     }
 }

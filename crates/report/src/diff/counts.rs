@@ -17,7 +17,6 @@ use super::row::{Change, Counts, Judged, Row, Verdict};
 use super::side::{Index, Side};
 use super::tree::unite;
 use super::{ClassDiff, Counted, Sides, facts, renames, sentence};
-use crate::acting;
 use crate::analysis::{is_class, quantity};
 
 /// Functions that branch on an address, a clock or a random number: their costs were seen to differ
@@ -63,6 +62,7 @@ pub(super) fn classes(
             let before = Side::new(index_before, arms.before, direction);
             let after = Side::new(index_after, arms.after, direction);
             match (before, after) {
+                (Some(before), Some(after)) if before.is_nothing() && after.is_nothing() => {}
                 (Some(before), Some(after)) => {
                     found.push((arms, label.clone(), direction, before, after))
                 }
@@ -259,8 +259,6 @@ fn class(
         &sides.before.arms[arms.before],
         &sides.after.arms[arms.after],
     );
-    let (idle, idle_alone) =
-        acting::between((sides.before, arms.before), (sides.after, arms.after));
     debug_assert_eq!(
         (changes.iter()).fold(total.delta().none(), |sum, (f, _)| sum.plus(&f.own.delta())),
         total.delta(),
@@ -278,27 +276,14 @@ fn class(
             ..Row::new(&joint.name, &joint.layer, judged)
         }
     });
+    let classes = [class(arm.0), class(arm.1)];
+    let of = (arm.1.proto.unit(), quantity(sides.after).unit);
     ClassDiff {
-        arms: *arms,
-        before: class(arm.0),
-        after: class(arm.1),
-        label: label.clone(),
-        root: sides.after.root().map(Into::into),
-        idle,
-        idle_alone,
-        per: arm.1.proto.unit(),
-        unit: quantity(sides.after).unit,
-        sampled: false,
         total: Some(Row::new("all", "", Judged::Exactly(total, whole))),
-        way: None,
         contexts,
         layers,
         functions: rows.collect(),
-        stages: Vec::new(),
-        one_side: Vec::new(),
-        small: 0,
         apart: facts::apart(sides, *arms),
-        rates: None,
         counted: Some(Counted {
             total,
             verdict: whole,
@@ -309,6 +294,7 @@ fn class(
             branches,
         }),
         trees,
+        ..ClassDiff::empty(sides, *arms, classes, label.clone(), of)
     }
 }
 

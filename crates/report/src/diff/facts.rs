@@ -250,7 +250,7 @@ pub(super) fn same_kernel(sides: Sides<'_>, pair: ArmPair) -> bool {
 }
 
 /// Whether all blocks of one arm were measured before any of the other.
-pub(super) fn apart(sides: Sides<'_>, pair: ArmPair) -> bool {
+pub(crate) fn apart(sides: Sides<'_>, pair: ArmPair) -> bool {
     if !std::ptr::eq(sides.before, sides.after) {
         return true;
     }
@@ -266,7 +266,7 @@ pub(super) fn apart(sides: Sides<'_>, pair: ArmPair) -> bool {
 }
 
 /// Whether sides may drift: what a guest executes is the same whenever it runs.
-pub(super) fn drifts(sides: Sides<'_>) -> bool {
+pub(crate) fn drifts(sides: Sides<'_>) -> bool {
     let guest = |r: &Recording| {
         let quantity = quantity(r);
         quantity.is(&SAMPLED) || quantity.is(&DEFERRED)
@@ -313,6 +313,15 @@ pub(super) fn warnings(judge: Judge, sides: Sides<'_>, pairs: &[ArmPair]) -> Vec
         if shape(recording) == Shape::Times && !corrected {
             warnings.push(format!(
                 "{name}: the probes' overhead was not measured, so nothing is corrected"
+            ));
+        }
+        if let Some(root) = recording.root()
+            && shape(recording) == Shape::Costs
+            && recording.costs.iter().all(|c| c.calls == 0 && c.own == 0)
+        {
+            warnings.push(format!(
+                "{name} has no call of {}: what is below it is 0 there",
+                printable(root, 120)
             ));
         }
         let open = recording.blocks.iter().filter(|b| !b.ledger.closes());

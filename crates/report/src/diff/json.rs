@@ -64,6 +64,9 @@ struct SampleOut<'a> {
     unit: &'a str,
     whole: Option<Value>,
     functions: Vec<Value>,
+    /// Of samples: functions with all that they call.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    inclusive: Vec<Value>,
     stages: Vec<Value>,
     too_small_to_rank: usize,
     /// Whether the sides took turns.
@@ -203,6 +206,7 @@ fn sample_out<'a>(diff: &'a Diff<'_>, class: &'a ClassDiff) -> SampleOut<'a> {
         unit: &class.unit,
         whole: table::json(diff, class, class.whole()).pop(),
         functions: table::json(diff, class, &class.functions),
+        inclusive: table::json(diff, class, &class.inclusive),
         stages: table::json(diff, class, &class.stages),
         too_small_to_rank: class.small,
         interleaved: !class.apart,

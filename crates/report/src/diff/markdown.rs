@@ -113,6 +113,13 @@ fn details(diff: &Diff<'_>, class: &ClassDiff, top: usize, out: &mut String) {
             out.push_str(&format!("and {left} more functions\n\n"));
         }
     }
+    if !class.inclusive.is_empty() {
+        let (table, left) = table::inclusive(diff, class, None, top);
+        table.markdown(out);
+        if left > 0 {
+            out.push_str(&format!("and {left} more functions\n\n"));
+        }
+    }
     for text in left_out(class, &|name| code(name, 60)) {
         out.push_str(&format!("{text}\n\n"));
     }

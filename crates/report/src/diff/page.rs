@@ -200,10 +200,12 @@ fn compared(diff: &Diff<'_>, class: &ClassDiff) -> PageTimes {
         .rows()
         .filter_map(|r| Some((r.name.as_str(), r.judged.statistically()?)));
     notes.extend(interval::noise(judged, class.apart));
-    let rows: Vec<&Row> = class.rows().collect();
+    let rows: Vec<&Row> = class.rows().chain(&class.inclusive).collect();
     let table = table::rows(diff, class, ("function", "layer"), &rows);
     let whole = class.way.iter().len() + class.total.iter().len();
+    let own = rows.len() - class.inclusive.len();
     let kind = |n: usize| match n {
+        n if n >= own => "inclusive",
         n if n < whole => "whole",
         n if n < whole + class.stages.len() => "stage",
         _ => "function",

@@ -7,7 +7,6 @@ use netplumb_stats::judge::{Pair, judge};
 use super::arms::{ArmPair, Pairs};
 use super::row::{Judged, Row};
 use super::{ClassDiff, Sides};
-use crate::acting;
 use crate::rates::{self, ArmRates};
 
 /// Pairs of arms of which both have rates.
@@ -42,31 +41,17 @@ pub(super) fn classes(sides: Sides<'_>, paired: &Pairs) -> Vec<ClassDiff> {
             proto: arm.arm.proto,
             direction: Direction::Forward,
         };
-        let (idle, idle_alone) =
-            acting::between((sides.before, arms.before), (sides.after, arms.after));
         ClassDiff {
-            arms: *arms,
-            before: of(was),
-            after: of(is),
             way: Some(Row::new(&name, "", Judged::Statistically(judged))),
-            label: name,
-            idle,
-            root: None,
-            idle_alone,
-            per: "packet",
-            unit: "ns".into(),
-            sampled: false,
-            total: None,
-            contexts: Vec::new(),
-            layers: Vec::new(),
-            functions: Vec::new(),
-            stages: Vec::new(),
-            one_side: Vec::new(),
-            small: 0,
             apart,
             rates: Some([pps(was), pps(is)]),
-            counted: None,
-            trees: Vec::new(),
+            ..ClassDiff::empty(
+                sides,
+                *arms,
+                [of(was), of(is)],
+                name,
+                ("packet", "ns".into()),
+            )
         }
     };
     found.iter().zip(judge(&pairs)).map(class).collect()

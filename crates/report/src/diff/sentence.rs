@@ -260,9 +260,16 @@ fn of_samples(class: &ClassDiff, style: Style) -> String {
                 counted(n, "function"),
                 shares(&changed, style)
             ),
+            0 if class.per != "call" => format!(
+                "{subject}: no {} differs per {}, as far as can be seen",
+                if class.is_events() { "count" } else { "clock" },
+                class.per
+            ),
             0 => format!("{subject}: no function or stage differs per call, as far as can be seen"),
             n => format!(
-                "{subject}: {n} differ per call, most of all {}",
+                "{subject}: {n} differ{} per {}, most of all {}",
+                if n == 1 { "s" } else { "" },
+                class.per,
                 names(&changed, style)
             ),
         };

@@ -88,7 +88,8 @@ impl<'a> Side<'a> {
                 *total = total.saturating_add(cost.own);
             }
         }
-        if totals.values().all(|t| *t == 0) {
+        // Below a function nothing is known to be there; otherwise nothing was measured.
+        if totals.values().all(|t| *t == 0) && recording.root().is_none() {
             return None;
         }
         let total = Spread::of(
@@ -134,6 +135,11 @@ impl<'a> Side<'a> {
             by_block[n] = by_block[n].saturating_add(cost.own);
         }
         Some(side)
+    }
+
+    /// Whether no block of it, counting or not, cost anything.
+    pub(super) fn is_nothing(&self) -> bool {
+        self.total.blocks.iter().all(|block| block.sum == 0)
     }
 
     /// What it cost in all, in the blocks that count.

@@ -69,6 +69,9 @@ pub(super) fn csv(diff: &Diff<'_>, layer: Option<&str>) -> String {
             all.extend(lines(diff, class, "all functions", &class.total));
         }
         all.extend(lines(diff, class, "function", functions));
+        let inclusive = class.inclusive.iter();
+        let inclusive = inclusive.filter(|row| layer.is_none_or(|l| row.of == l));
+        all.extend(lines(diff, class, "inclusive", inclusive));
         all
     });
     let shown = Shown::new(diff, "function", None);
@@ -135,8 +138,27 @@ pub(super) fn functions<'a>(
     }
     let total = class.total.as_ref().filter(|_| layer.is_none());
     all.extend(lines(diff, class, "all functions", total));
-    let shown = Shown::new(diff, "function", Some("layer"));
+    let (noun, of) = diff.noun();
+    let shown = Shown::new(diff, noun, Some(of));
     (Table::new(shown.columns(), all), left)
+}
+
+/// Functions of a class with all that they call, those that differ first; and how many are left out.
+pub(super) fn inclusive<'a>(
+    diff: &'a Diff<'_>,
+    class: &'a ClassDiff,
+    layer: Option<&str>,
+    top: usize,
+) -> (Table<'a, Line<'a>>, usize) {
+    let of_layer = |r: &&Row| layer.is_none_or(|l| r.of == l);
+    let (mut rows, others): (Vec<&Row>, Vec<&Row>) =
+        (class.inclusive.iter().filter(of_layer)).partition(|row| row.judged.differs());
+    rows.extend(others);
+    let top = if top == 0 { rows.len() } else { top };
+    let left = rows.split_off(top.min(rows.len())).len();
+    let shown = Shown::new(diff, "with all it calls", Some("layer"));
+    let lines = lines(diff, class, "inclusive", rows);
+    (Table::new(shown.columns(), lines), left)
 }
 
 /// The columns of functions and, of figures that vary, of stages.

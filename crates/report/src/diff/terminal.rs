@@ -26,7 +26,10 @@ pub fn render(diff: &Diff<'_>, view: &View) -> String {
         let table = mixed::table(class, view.top);
         out.push_str(&table.terminal(Room::of(view.columns, NAME_LETTERS)));
         let shown = if view.top == 0 { usize::MAX } else { view.top };
-        out.push_str(&more(class.functions.len().saturating_sub(shown)));
+        out.push_str(&more(
+            class.functions.len().saturating_sub(shown),
+            "function",
+        ));
     }
     if is_bench(diff) {
         out.push('\n');
@@ -63,10 +66,10 @@ pub(super) fn is_bench(diff: &Diff<'_>) -> bool {
     diff.classes.iter().any(|class| class.rates.is_some())
 }
 
-fn more(functions: usize) -> String {
-    match functions {
+fn more(left: usize, noun: &str) -> String {
+    match left {
         0 => String::new(),
-        n => format!("  and {n} more {}\n", plural(n, "function")),
+        n => format!("  and {n} more {}\n", plural(n, noun)),
     }
 }
 
@@ -152,7 +155,13 @@ fn section(diff: &Diff<'_>, class: &ClassDiff, view: &View) -> String {
         }
         let (table, left) = table::functions(diff, class, layer, view.top);
         out.push_str(&table.terminal(table::room(diff, view)));
-        out.push_str(&more(left));
+        out.push_str(&more(left, diff.noun().0));
+    }
+    if class.inclusive.iter().any(of_layer) {
+        out.push('\n');
+        let (table, left) = table::inclusive(diff, class, layer, view.top);
+        out.push_str(&table.terminal(table::room(diff, view)));
+        out.push_str(&more(left, diff.noun().0));
     }
     for text in left_out(class, &|name| name.into()) {
         line(&mut out, &text, 2);
@@ -205,7 +214,12 @@ pub(super) fn left_out(class: &ClassDiff, name: &dyn Fn(&str) -> String) -> Vec<
         };
         let names = names.join(", ");
         out.push(format!(
-            "timed on one side only, in no figure here: {names}{more}"
+            "{} on one side only, in no figure here: {names}{more}",
+            if class.is_events() {
+                "counted"
+            } else {
+                "timed"
+            }
         ));
     }
     out

@@ -11,13 +11,13 @@ use crate::footer::Note;
 use crate::interval;
 use crate::number::{counted, printable, thousands};
 use crate::shape::{Shape, shape};
-use crate::trust;
+use crate::trust::common::below;
 
 /// The notes of the footer.
 pub(super) fn trust(diff: &Diff<'_>) -> Vec<Note> {
     let mut notes = of_all(diff);
     for (recording, side) in [(diff.sides.before, "before"), (diff.sides.after, "after")] {
-        let note = trust::below(recording);
+        let note = below(recording);
         notes.extend(note.map(|note| Note::new("below", format!("{side}: {}", note.text))));
     }
     notes
@@ -125,9 +125,26 @@ fn of_counts(diff: &Diff<'_>) -> Vec<Note> {
 
 /// The same of blocks that are a sample.
 fn of_samples(diff: &Diff<'_>) -> Vec<Note> {
-    let blocks = |recording: &Recording| recording.blocks.len();
+    // Of the arms that are compared: there may be others.
+    let blocks = |recording: &Recording, arm: fn(&ClassDiff) -> usize| {
+        let is_of = |arm: usize| {
+            recording
+                .blocks
+                .iter()
+                .filter(move |b| b.arm as usize == arm)
+        };
+        let counts: BTreeSet<usize> = (diff.classes.iter())
+            .map(|class| is_of(arm(class)).count())
+            .collect();
+        match (counts.first(), counts.last()) {
+            (Some(least), Some(most)) if least != most => format!("{least} to {most}"),
+            (Some(count), _) => count.to_string(),
+            (None, _) => "none".into(),
+        }
+    };
     let of = match shape(diff.sides.before) {
         Shape::Rates => "arms",
+        Shape::Counts => "events",
         Shape::Costs | Shape::Times => "functions, stages or wholes",
     };
     let corrections = match shape(diff.sides.before) {
@@ -135,7 +152,7 @@ fn of_samples(diff: &Diff<'_>) -> Vec<Note> {
             "; the uncertainty of the corrections is in it where the sides were calibrated apart"
         }
         // Nothing is subtracted from costs and rates.
-        Shape::Costs | Shape::Rates => "",
+        Shape::Costs | Shape::Rates | Shape::Counts => "",
     };
     let sampled = diff.classes.iter().any(|c| c.sampled);
     let (test, over) = match sampled {
@@ -150,9 +167,9 @@ fn of_samples(diff: &Diff<'_>) -> Vec<Note> {
         Note::new(
             "blocks",
             format!(
-                "{} before, {} after; a block is one measurement, however many packets it has",
-                blocks(diff.sides.before),
-                blocks(diff.sides.after)
+                "{} of each arm before, {} after; a block is one measurement, however many packets it has",
+                blocks(diff.sides.before, |class| class.arms.before),
+                blocks(diff.sides.after, |class| class.arms.after)
             ),
         ),
         Note::new(

@@ -17,9 +17,11 @@ use crate::lines;
 use crate::number::{counted, percent, printable};
 use crate::page::{Fact, Page, PageClass, PageFunction, PagePublished, PageTree, SCHEMA};
 use crate::per::Per;
-use crate::sampled::{self, Beside};
+use crate::sampled;
+use crate::shares;
 use crate::summary::{self, label, sent};
 use crate::terminal::bottleneck;
+use crate::together::Together;
 use crate::trust::footer;
 
 /// A symbol of more than this is no name of a function.
@@ -32,13 +34,13 @@ const MOST_SENTENCES: usize = 4;
 /// By arm and direction, and then by context: calls and own instructions of nodes.
 type Costs = HashMap<(usize, Direction), BTreeMap<Context, BTreeMap<NodeId, (u64, u64)>>>;
 
-/// The page of a recording: of those classes of it that are to be shown, and what was sampled of its
-/// guests.
+/// The page of a recording: of those classes of it that are to be shown, and what all quantities say
+/// together.
 pub fn report_page(
     recording: &Recording,
     views: &[ClassView<'_>],
     experiment: Option<&Experiment>,
-    beside: &[Beside<'_>],
+    together: &Together<'_>,
 ) -> Page {
     let costs = costs(recording);
     Page {
@@ -65,7 +67,10 @@ pub fn report_page(
             .iter()
             .map(|view| page_class(view, &costs, experiment))
             .collect(),
-        sampled: sampled::page(beside),
+        sampled: sampled::page(sampled::of_part(recording, &together.sampled)),
+        shares: shares::page(&together.shares),
+        threads: together.threads(recording).map(|threads| threads.page()),
+        events: Vec::new(),
         timed: None,
         bench: None,
     }
@@ -92,7 +97,7 @@ pub(crate) fn functions(recording: &Recording) -> Vec<PageFunction> {
         .collect()
 }
 
-fn title(recording: &Recording, experiment: Option<&Experiment>) -> String {
+pub(crate) fn title(recording: &Recording, experiment: Option<&Experiment>) -> String {
     let name = || {
         let name = recording
             .environment
@@ -172,7 +177,7 @@ fn sentence(view: &ClassView<'_>) -> String {
     text
 }
 
-fn warnings(recording: &Recording) -> Vec<String> {
+pub(crate) fn warnings(recording: &Recording) -> Vec<String> {
     let mut warnings = Vec::new();
     if !recording.complete {
         warnings.push(
@@ -197,7 +202,7 @@ fn warnings(recording: &Recording) -> Vec<String> {
 }
 
 /// Facts, those of arms under their names, and figures of the run.
-fn facts(recording: &Recording) -> Vec<Fact> {
+pub(crate) fn facts(recording: &Recording) -> Vec<Fact> {
     let fact = |key: &str, value: &str| Fact {
         key: printable(key, 80),
         value: printable(value, TEXT_LETTERS),

@@ -8,11 +8,17 @@ use super::*;
 use crate::analysis::classes;
 use crate::page::{Fact, PageCell, PageClass, PageFunction, PageMove, PageTable, PageTree, SCHEMA};
 use crate::tests::recording::{CONTROL, EXPERIMENT, HTML, LONG_LETTERS, small};
+use crate::together::Together;
 
 fn page() -> Page {
     let recording = small();
     let experiment = Experiment::parse(EXPERIMENT).unwrap();
-    report_page(&recording, &classes(&recording), Some(&experiment), &[])
+    report_page(
+        &recording,
+        &classes(&recording),
+        Some(&experiment),
+        &Together::default(),
+    )
 }
 
 /// The data of a page, unpacked as the browser does it.
@@ -42,7 +48,7 @@ fn the_page_of_a_report() {
 fn costs_are_those_of_the_tables() {
     let recording = small();
     let views = classes(&recording);
-    let page = report_page(&recording, &views, None, &[]);
+    let page = report_page(&recording, &views, None, &Together::default());
     assert_eq!(page.classes.len(), views.len());
     for (view, class) in views.iter().zip(&page.classes) {
         assert_eq!(class.packets, view.packets);
@@ -164,7 +170,7 @@ fn only_what_is_shown() {
     let recording = small();
     let mut views = classes(&recording);
     views.retain(|view| view.class.direction == Direction::Tx);
-    let page = report_page(&recording, &views, None, &[]);
+    let page = report_page(&recording, &views, None, &Together::default());
     let classes: Vec<&str> = page.classes.iter().map(|c| c.class.as_str()).collect();
     assert_eq!(classes, ["udp tx", "raw tx"]);
     assert!(page.warnings.iter().any(|w| w.contains("cut short")));

@@ -3,6 +3,7 @@ use netplumb_model::recording::{Arm, Block, Cost, Function, Ledger, LineCost, No
 
 use super::*;
 use crate::analysis::class;
+use crate::together::Together;
 use crate::{callgrind, json};
 
 /// A command, run twice: `main` calls `work`, which calls itself if `recursive`.
@@ -77,7 +78,7 @@ fn recording(recursive: bool) -> Recording {
                 own: self_insns,
             });
         }
-        for (function, source, insns) in [
+        for (function, source, own) in [
             (0, at(0, 11), 6),
             (0, at(0, 12), 4),
             (1, at(0, 4), 7),
@@ -88,7 +89,7 @@ fn recording(recursive: bool) -> Recording {
                 block,
                 function,
                 source,
-                insns,
+                own,
             });
         }
     }
@@ -115,12 +116,32 @@ fn of_a_function() {
             &["3", "are", "of", "no", "line"],
         ]
     );
-    assert!(render(&class, 2, 80).contains("no lines are known"));
+    assert!(render(&class, 2, 80).contains("debug information (-g)"));
     let focus = crate::tree::render_focus(&class, 1, 80);
     assert!(
         focus.starts_with("command run  defined at /src/prog.c:3\n"),
         "{focus}"
     );
+}
+
+/// Check that a function without lines says why: the kernel's, one that only calls, and one whose file
+/// has no debug information.
+#[test]
+fn without_lines() {
+    let mut recording = recording(false);
+    recording.line_costs.clear();
+    recording.functions[1].layer = None;
+    let costs = recording.costs.iter_mut().filter(|c| c.node == 0);
+    costs.for_each(|cost| cost.own = 0);
+    let class = class(&recording, 0, Direction::Run);
+    for (function, why) in [
+        (0, "no cost of its own"),
+        (1, "it is the kernel's code"),
+        (2, "debug information (-g)"),
+    ] {
+        let text = render(&class, function, 80);
+        assert!(text.contains(why), "{text}");
+    }
 }
 
 /// Check that JSON has where a function is defined and what its lines cost, where that
@@ -129,8 +150,13 @@ fn of_a_function() {
 fn in_json() {
     let recording = recording(false);
     let views = [class(&recording, 0, Direction::Run)];
-    let document: serde_json::Value =
-        serde_json::from_str(&json::render(&recording, &views, None, &[])).unwrap();
+    let document: serde_json::Value = serde_json::from_str(&json::render(
+        &recording,
+        &views,
+        None,
+        &Together::default(),
+    ))
+    .unwrap();
     let functions = document["classes"][0]["functions"].as_array().unwrap();
     let of = |name: &str| functions.iter().find(|f| f["name"] == name).unwrap();
     let source = |file: &str, line: u32| serde_json::json!({"file": file, "line": line});

@@ -95,7 +95,7 @@ pub struct PageStage {
 /// A quantity before and after: what is drawn of it beside its row.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PageCompared {
-    /// "whole", "stage" or "function".
+    /// "whole", "stage", "function" or "inclusive": a function with all that it calls.
     pub what: String,
     /// The ratio, and its 95 % interval.
     pub ratio: Option<[f64; 3]>,

@@ -12,11 +12,12 @@ use crate::diff::table::declared;
 use crate::diff::tests::renderings::{any_columns, any_page};
 use crate::page::PageTable;
 use crate::sampled::declared as entries_of_guests;
+use crate::shares;
 use crate::table::reference::{Entry, entries, of_page};
 use crate::times::table as times;
 use crate::times::tests::comparing::diff;
 use crate::times::tests::recording::functions as of_functions;
-use crate::{analysis, functions, layers, rates, summary};
+use crate::{analysis, events, functions, layers, rates, summary, threads};
 
 const HEAD: &str = "# Columns of tables
 
@@ -77,6 +78,18 @@ fn the_reference_of_columns() {
     );
     section(
         &mut out,
+        "Threads",
+        "Where single samples were kept (profiles, imports), by the thread that ran: `--threads`.",
+        &threads::declared(),
+    );
+    section(
+        &mut out,
+        "Shares",
+        "Shares that an experiment asks for, beside published ones. In JSON they are in `shares`.",
+        &shares::declared(),
+    );
+    section(
+        &mut out,
         "Functions: times",
         "Functions by `functions`; percentiles and `mean` are of a call.",
         &entries(&times::functions()),
@@ -86,6 +99,19 @@ fn the_reference_of_columns() {
         "Stages",
         "The stages of a packet's path, by `stages`.",
         &entries(&times::stages()),
+    );
+    let [counts, ratios] = events::declared();
+    section(
+        &mut out,
+        "Events",
+        "Counts of events, by `events`.",
+        &counts,
+    );
+    section(
+        &mut out,
+        "Ratios of events",
+        "One event divided by another: `--ratio`.",
+        &ratios,
     );
     section(
         &mut out,

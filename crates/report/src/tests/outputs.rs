@@ -12,6 +12,7 @@ use super::recording::{HTML, small};
 use super::{check, experiment, view};
 use crate::analysis::{ClassView, classes};
 use crate::profile::{MAX_FRAMES, NAME_LIMIT};
+use crate::together::Together;
 use crate::{callgrind, folded, markdown, pprof, speedscope, svg};
 
 /// Names that mean something in one format or another, beside those of [`small`].
@@ -177,14 +178,20 @@ fn as_they_were() {
     );
     check(
         "outputs/report.md",
-        &markdown::render(&recording, &views, None, &view(100), &[]),
+        &markdown::render(&recording, &views, None, &view(100), &Together::default()),
     );
     let mut of_layer = view(100);
     of_layer.layer = Some("network".into());
     of_layer.top = 3;
     check(
         "outputs/experiment.md",
-        &markdown::render(&recording, &views, Some(&experiment), &of_layer, &[]),
+        &markdown::render(
+            &recording,
+            &views,
+            Some(&experiment),
+            &of_layer,
+            &Together::default(),
+        ),
     );
 }
 
@@ -551,7 +558,13 @@ fn markdown_is_only_words() {
         let views = classes(&recording);
         let mut view = view(100);
         view.top = 0;
-        let text = markdown::render(&recording, &views, Some(&experiment), &view, &[]);
+        let text = markdown::render(
+            &recording,
+            &views,
+            Some(&experiment),
+            &view,
+            &Together::default(),
+        );
         let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH;
         let mut columns = 0;
         let mut cells = 0;
@@ -605,7 +618,7 @@ fn markdown_is_only_words() {
     let many = vec![small(); 1];
     let views = classes(&many[0]);
     let views: Vec<ClassView<'_>> = views.iter().cycle().take(200).cloned().collect();
-    let text = markdown::render(&many[0], &views, None, &view(100), &[]);
+    let text = markdown::render(&many[0], &views, None, &view(100), &Together::default());
     assert!(
         text.contains("Functions are listed for up to 12 classes"),
         "{text}"
@@ -623,7 +636,13 @@ fn nothing_to_write() {
         (0, BTreeMap::new())
     );
     assert!(unzipped(&pprof::render(&recording, &[])).sample.is_empty());
-    markdown::render(&recording, &[], Some(&experiment()), &view(100), &[]);
+    markdown::render(
+        &recording,
+        &[],
+        Some(&experiment()),
+        &view(100),
+        &Together::default(),
+    );
 }
 
 /// Check that 100,000 nodes take about a second in each format, and that neither
@@ -643,7 +662,7 @@ fn large_recordings() {
             ("speedscope", &|| speedscope::render(&views, "", "").len()),
             ("svg", &|| svg::render(&recording, &views, None, None).len()),
             ("markdown", &|| {
-                markdown::render(&recording, &views, None, &view(100), &[]).len()
+                markdown::render(&recording, &views, None, &view(100), &Together::default()).len()
             }),
         ];
         for (name, render) in formats {

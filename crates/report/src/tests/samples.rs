@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use netplumb_model::class::{Context, Direction, Family, Link, Proto, Softirq};
+use netplumb_model::experiment::Experiment;
 use netplumb_model::loss::Loss;
 use netplumb_model::quantity::Item;
 use netplumb_model::recording::{
@@ -15,11 +16,15 @@ use netplumb_testkit::golden;
 
 use super::{assert_tame, view};
 use crate::analysis::classes;
+use crate::claims::Answer;
 use crate::diff::arms::pair;
 use crate::diff::{self, Diff, Sides};
 use crate::page::Page;
 use crate::shape::{Shape, shape, varying};
-use crate::{callgrind, folded, functions, html, json, markdown, pprof, speedscope, svg, terminal};
+use crate::together::Together;
+use crate::{
+    callgrind, claims, folded, functions, html, json, markdown, pprof, speedscope, svg, terminal,
+};
 
 const PERIOD_NS: u64 = 100_000;
 const BLOCKS: u32 = 5;
@@ -217,11 +222,17 @@ fn as_shown() {
         shown.push(text);
     }
     let documents = [
-        ("functions.csv", functions::csv(&all, None)),
-        ("document.json", json::render(&recording, &all, None, &[])),
+        (
+            "functions.csv",
+            functions::csv(&all, None, &Together::default()),
+        ),
+        (
+            "document.json",
+            json::render(&recording, &all, None, &Together::default()),
+        ),
         (
             "report.md",
-            markdown::render(&recording, &all, None, &view(100), &[]),
+            markdown::render(&recording, &all, None, &view(100), &Together::default()),
         ),
         ("callgrind.out", callgrind::render(&recording, &all)),
         ("stacks.folded", folded::render(&all)),
@@ -234,7 +245,7 @@ fn as_shown() {
     }
     check_page(
         "../page-samples.json",
-        &html::report_page(&recording, &all, None, &[]),
+        &html::report_page(&recording, &all, None, &Together::default()),
     );
     assert!(!pprof::render(&recording, &all).is_empty());
     for text in shown {
@@ -242,7 +253,7 @@ fn as_shown() {
             assert!(!text.contains(word), "{word}: {text}");
         }
     }
-    let text = functions::csv(&all, None);
+    let text = functions::csv(&all, None, &Together::default());
     let mut reader = ::csv::Reader::from_reader(text.as_bytes());
     assert!(reader.records().all(|r| r.is_ok()));
 }
@@ -306,6 +317,125 @@ fn planted_changes() {
     assert!(rx.changed().is_empty());
     // One sample in all blocks tells nothing.
     assert_eq!(rx.small, 1);
+}
+
+/// Check that functions are judged with all that they call too: a callee that got slower makes its
+/// callers slower, whose own costs are the same; what calls nothing has no such row.
+#[test]
+fn inclusive_costs_are_judged() {
+    let (before, after) = (samples(), samples_scaled(&[("veth_xmit", 1.6)]));
+    let found = compared(&before, &after);
+    let class = found
+        .classes
+        .iter()
+        .find(|c| c.after.direction == Direction::Tx);
+    let class = class.unwrap();
+    let row = |rows: &[diff::Row], name: &str| rows.iter().find(|r| r.name == name).cloned();
+    for caller in ["udp_sendmsg", "__dev_queue_xmit"] {
+        let own = row(&class.functions, caller).unwrap();
+        assert!(!own.judged.differs(), "{own:?}");
+        let inclusive = row(&class.inclusive, caller).unwrap();
+        assert!(inclusive.judged.is_worse(), "{inclusive:?}");
+        assert!(inclusive.judged.after() > own.judged.after());
+    }
+    let apart = row(&class.inclusive, "kmem_cache_alloc");
+    assert_eq!(apart, None);
+    assert!(row(&class.inclusive, "do_syscall_64").is_some());
+    let text = diff::terminal::render(&found, &view(110));
+    assert!(text.contains("with all it calls"), "{text}");
+    let json: serde_json::Value = serde_json::from_str(&diff::json::render(&found)).unwrap();
+    let inclusive = json["times"][0]["inclusive"].as_array().unwrap();
+    assert!(
+        inclusive.iter().any(|row| row["name"] == "udp_sendmsg"),
+        "{inclusive:?}"
+    );
+    let csv = diff::csv(&found, None);
+    assert!(csv.contains("inclusive"), "{csv}");
+    // The same against itself has no difference.
+    let same = compared(&before, &before);
+    let all = same.classes.iter().flat_map(|c| &c.inclusive);
+    assert!(all.clone().count() > 0 && all.clone().all(|row| !row.judged.differs()));
+}
+
+/// Check that a claim says what a comparison of the same arms does, with what such a run can see; that
+/// what was not seen is not shown, the opposite of what was seen fails; and that claims about
+/// arms that weren't asked for are left out.
+#[test]
+fn claims_agree_with_comparisons() {
+    let mut recording = samples();
+    let after = samples_scaled(&[("veth_xmit", 1.6)]);
+    let blocks = recording.blocks.len() as u32;
+    recording.arms[0].name = "before".into();
+    recording.arms.extend(after.arms);
+    recording.arms[1].name = "after".into();
+    recording
+        .blocks
+        .extend(after.blocks.into_iter().map(|mut block| {
+            block.arm = 1;
+            block
+        }));
+    recording
+        .costs
+        .extend(after.costs.into_iter().map(|mut cost| {
+            cost.block += blocks;
+            cost
+        }));
+    let text = |kind: &str| {
+        format!(
+            "name = \"x\"\nlab = \"netns\"\n[[arm]]\nname = \"before\"\n[[arm]]\nname = \"after\"\n\
+             [[claim]]\nname = \"c\"\nsays = \"?\"\nclasses = [\"udp tx\"]\n{kind}\n"
+        )
+    };
+    let judged = |of: &str, is: &str| {
+        let kind = format!(
+            "kind = \"compare\"\narm = \"after\"\nagainst = \"before\"\nfunction = \"{of}\"\nis = \"{is}\""
+        );
+        let experiment = Experiment::parse(&text(&kind)).unwrap();
+        claims::judge_all(&experiment, &recording, &classes(&recording)).remove(0)
+    };
+    assert_eq!(judged("veth_xmit", "more").verdict, Answer::Holds);
+    assert_eq!(judged("veth_xmit", "less").verdict, Answer::DoesNotHold);
+    assert_eq!(judged("veth_xmit", "same").verdict, Answer::DoesNotHold);
+    let unseen = judged("udp_sendmsg", "less");
+    assert_eq!(unseen.verdict, Answer::NotShown);
+    assert!(
+        unseen.because.contains("no difference seen; one of ")
+            && unseen.because.contains("% would have been"),
+        "{unseen:?}"
+    );
+    assert_eq!(judged("udp_sendmsg", "same").verdict, Answer::Holds);
+    let pairs = crate::diff::arms::Pairs {
+        pairs: vec![crate::diff::arms::ArmPair {
+            before: 0,
+            after: 1,
+        }],
+        ..Default::default()
+    };
+    let sides = Sides {
+        before: &recording,
+        after: &recording,
+        before_name: "a",
+        after_name: "a",
+    };
+    let diff = diff::compare(sides, &pairs, &[Direction::Tx]);
+    for (name, differs) in [("veth_xmit", true), ("udp_sendmsg", false)] {
+        let row = diff.classes[0].functions.iter().find(|r| r.name == name);
+        assert_eq!(row.unwrap().judged.differs(), differs, "{name}");
+    }
+    let kind = "kind = \"compare\"\narm = \"after\"\nagainst = \"before\"\nis = \"more\"";
+    let whole = format!("conclusion = \"{{c}}.\"\n{}", text(kind));
+    let experiment = Experiment::parse(&whole).unwrap();
+    let asked = |directions: &[Direction], arms: &[&str]| {
+        let arms: Vec<String> = arms.iter().map(ToString::to_string).collect();
+        let asked = claims::asked(&experiment, directions, &arms);
+        (asked.claims.len(), asked.conclusion.is_some())
+    };
+    assert_eq!(asked(&[], &[]), (1, true));
+    assert_eq!(asked(&[Direction::Tx], &["before", "after"]), (1, true));
+    assert_eq!(asked(&[], &["before"]), (0, false));
+    assert_eq!(asked(&[Direction::Rx], &[]), (0, false));
+    let later = claims::of_later_part(&experiment, &recording);
+    assert!(later.claims.is_empty() && later.conclusion.is_none());
 }
 
 /// Check that where nobody counted packets shares of all samples are compared, user mode's among them, so
@@ -398,11 +528,11 @@ fn quantities_are_named() {
         let views = classes(&recording);
         let all = view(110);
         let name = format!("({})", of.name);
-        let page: Page = html::report_page(&recording, &views, None, &[]);
+        let page: Page = html::report_page(&recording, &views, None, &Together::default());
         assert!(page.title.ends_with(&name), "{}", page.title);
-        let text = markdown::render(&recording, &views, None, &all, &[]);
+        let text = markdown::render(&recording, &views, None, &all, &Together::default());
         assert!(text.contains(&format!("Instructions {name} per")), "{text}");
-        let text = functions::csv(&views, None);
+        let text = functions::csv(&views, None, &Together::default());
         let mut reader = ::csv::Reader::from_reader(text.as_bytes());
         let at = reader
             .headers()

@@ -19,6 +19,7 @@ use crate::html::{functions, report_page};
 use crate::number::{counted, printable};
 use crate::page::{Page, PageCell, PageClass, PageStage, PageTimedFunction, PageTimes};
 use crate::summary::sent;
+use crate::together::Together;
 
 const NAME_LETTERS: usize = 500;
 /// So wide that no sentence is broken.
@@ -39,7 +40,7 @@ pub fn page(
             .iter()
             .any(|c| (c.arm, c.class.direction) == key)
     });
-    let mut page = report_page(&costs, &stacks, experiment, &[]);
+    let mut page = report_page(&costs, &stacks, experiment, &Together::default());
     page.unit = "ns".into();
     page.functions = functions(recording);
     // What was seen and dropped has tables of its own.

@@ -5,17 +5,17 @@ use std::collections::BTreeMap;
 
 use netplumb_model::class::Direction;
 use netplumb_model::quantity::Declared;
-use netplumb_model::recording::Recording;
+use netplumb_model::recording::{INTO_RUN, MERGED, Recording};
 use netplumb_model::timing::{Calibration, DROPPED, FOLLOWED, Mechanism, PAUSED, SEEN, STAGE_TIME};
 
 use super::analysis::TimedClass;
 use super::{instrument, ns, rounded};
 use crate::acting;
+use crate::drift;
 use crate::footer::Note;
 use crate::number::{self, printable};
 use crate::scalars::{by_label, sum};
-use crate::trust::below;
-use crate::trust::common::{kernel, ledger, lost};
+use crate::trust::common::{CUT_SHORT, below, kernel, ledger, lost};
 
 /// So many names in a line.
 const NAMES: usize = 3;
@@ -65,7 +65,9 @@ pub fn footer(recording: &Recording, classes: &[TimedClass<'_>]) -> Vec<Note> {
             }
             false => "none: no call was missed, no map was full",
         },
+        CUT_SHORT,
     ));
+    notes.extend(drift::notes(recording));
     notes
 }
 
@@ -250,7 +252,7 @@ fn apart(classes: &[TimedClass<'_>]) -> Option<String> {
 
 /// Figures of blocks that no other line is about: their means.
 fn others(recording: &Recording) -> Option<String> {
-    let own = [&FOLLOWED, &SEEN, &DROPPED];
+    let own = [&FOLLOWED, &SEEN, &DROPPED, &MERGED, &INTO_RUN];
     let mut sums: BTreeMap<&str, (f64, f64, &str)> = BTreeMap::new();
     for scalar in recording.scalars.iter().filter(|s| s.block().is_some()) {
         let Some(quantity) = recording.quantities.get(scalar.quantity as usize) else {

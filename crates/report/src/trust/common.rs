@@ -5,10 +5,41 @@ use std::collections::BTreeMap;
 use netplumb_model::recording::{Recording, env};
 
 use crate::footer::Note;
-use crate::number::{counted, printable, thousands};
+use crate::number::{counted, percent, printable, thousands};
+use crate::shape::{Shape, shape};
 
-/// What was lost, or that nothing was; and that the run was cut short, if it was.
-pub(crate) fn lost(recording: &Recording, nothing: &str) -> Vec<Note> {
+/// Letters of a name.
+const NAME_LETTERS: usize = 80;
+
+/// What a run that did not finish lacks.
+pub(crate) const CUT_SHORT: &str =
+    "the run did not finish: the blocks here are complete, others are missing";
+
+/// Of the part below a function: what it is, and how much of all that is.
+pub(crate) fn below(recording: &Recording) -> Option<Note> {
+    let root = printable(recording.root()?, NAME_LETTERS);
+    let quantity = recording.costs.first().map(|c| c.quantity);
+    let totals = recording.blocks.iter().flat_map(|b| &b.totals);
+    let totals = totals.filter(|t| Some(t.quantity) == quantity);
+    // Times of functions are no part of anything that was counted by itself.
+    let totals = totals.filter(|_| shape(recording) == Shape::Costs);
+    let all: u64 = totals.map(|t| t.kernel.saturating_add(t.user)).sum();
+    let part: u64 = recording.costs.iter().map(|c| c.own).sum();
+    let share = match all {
+        0 => String::new(),
+        all => format!(" ({:.2}% of all in the windows)", percent(part, all)),
+    };
+    Some(Note::new(
+        "below",
+        format!(
+            "only {root} and what it calls{share}: its outermost calls from everywhere, including work \
+             for no packet (other), as one tree, which shares refer to"
+        ),
+    ))
+}
+
+/// What was lost, or that nothing was (`nothing`); and that it was cut short, if it was (`cut`).
+pub(crate) fn lost(recording: &Recording, nothing: &str, cut: &str) -> Vec<Note> {
     let mut notes: Vec<Note> = (recording.all_losses())
         .map(|loss| {
             let (cause, meaning) = (printable(&loss.cause, 80), printable(&loss.meaning, 160));
@@ -20,10 +51,7 @@ pub(crate) fn lost(recording: &Recording, nothing: &str) -> Vec<Note> {
         notes.push(Note::new("loss", nothing));
     }
     if !recording.complete {
-        notes.push(Note::warning(
-            "cut short",
-            "the run did not finish: the blocks here are complete, others are missing",
-        ));
+        notes.push(Note::warning("cut short", cut));
     }
     notes
 }

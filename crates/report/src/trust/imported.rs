@@ -1,5 +1,6 @@
 //! The footer under samples that another program took: what they are, and what they lack.
 
+use netplumb_model::class::Direction;
 use netplumb_model::quantity::Quantity;
 use netplumb_model::recording::{Block, Recording, env};
 
@@ -25,22 +26,69 @@ pub(super) fn footer(
         kernel(recording),
         Note::new("samples", samples(recording)),
     ];
+    notes.extend(idle(recording));
+    notes.push(names(recording));
+    notes.extend(stacks(recording));
     let line = recording.environment.get(env::IMPORTED_LINE);
     notes.extend(line.map(|line| Note::new("recorded", printable(line, LINE))));
-    notes.push(Note::new(
-        "blocks",
-        match quantity.unit.as_str() {
-            "ns" => blocks(recording, classes),
-            _ => slices(recording),
-        },
-    ));
+    notes.push(Note::new("blocks", blocks(recording, classes)));
     notes.extend(intervals(classes).map(|text| Note::new("interval", text)));
     notes.push(layers(classes, "cost"));
     notes.extend(lost(
         recording,
         "none: all samples of the file are here, and have names",
+        "the file was not read to its end: later samples are missing",
     ));
     notes
+}
+
+/// What is in no share.
+fn idle(recording: &Recording) -> Option<Note> {
+    let calls = |idle: bool| -> u64 {
+        let costs = recording.costs.iter();
+        let costs = costs.filter(|c| (c.direction == Direction::Other) == idle);
+        costs.map(|c| c.calls).sum()
+    };
+    let (idle, busy) = (calls(true), calls(false));
+    (idle > 0).then(|| {
+        let text = format!(
+            "{} more samples ({:.1}% of all) found CPUs idle: shares are of the time that they were busy",
+            thousands(idle),
+            percent(idle, idle + busy)
+        );
+        Note::new("idle", text)
+    })
+}
+
+/// Where names come from, which may be another machine than the samples.
+fn names(recording: &Recording) -> Note {
+    let fact = |key: &str| recording.environment.get(key);
+    let host = match fact(env::IMPORTED_HOST) {
+        Some(host) => format!("sampled on {}; ", printable(host, NAME)),
+        None => String::new(),
+    };
+    let kernel = match fact(env::IMPORTED_SYMBOLS) {
+        Some(from) => format!("the kernel's by {}", printable(from, LINE)),
+        None => "none of the kernel's, which is another one".into(),
+    };
+    let files = match fact(env::IMPORTED_FILES) {
+        Some(files) => format!("; files of programs: {}", printable(files, LINE)),
+        None => String::new(),
+    };
+    Note::new("names", format!("{host}{kernel}{files}"))
+}
+
+/// That there are no stacks.
+fn stacks(recording: &Recording) -> Option<Note> {
+    let none = recording.environment.get(env::IMPORTED_STACKS);
+    let none = none.is_some_and(|stacks| stacks == "no");
+    none.then(|| {
+        Note::warning(
+            "call graph",
+            "none: samples have no stacks, so inclusive costs are own costs; record with `perf \
+             record -g`",
+        )
+    })
 }
 
 fn clock(recording: &Recording, quantity: &Quantity) -> String {
@@ -55,16 +103,11 @@ fn clock(recording: &Recording, quantity: &Quantity) -> String {
     )
 }
 
-/// How the time was cut, for quantities that are not times.
-fn slices(recording: &Recording) -> String {
-    let ns: f64 = recording.blocks.iter().map(|b| b.duration_ns as f64).sum();
-    let count = recording.blocks.len();
-    format!("{count} of equal time, {:.1} s in all", ns / 1e9)
-}
-
 /// How many there are, and of what.
 fn samples(recording: &Recording) -> String {
-    let samples: u64 = recording.costs.iter().map(|c| c.calls).sum();
+    let busy = recording.costs.iter();
+    let busy = busy.filter(|c| c.direction != Direction::Other);
+    let samples: u64 = busy.map(|c| c.calls).sum();
     let sum = |of: fn(&Block) -> u64| -> u64 { recording.blocks.iter().map(of).sum() };
     let (kernel, user) = (sum(Block::kernel), sum(Block::user));
     format!(

@@ -3,11 +3,11 @@
 use netplumb_model::quantity::Declared;
 use netplumb_model::recording::{Block, Recording};
 use netplumb_model::timing::{
-    CPU_TIME, FREQUENCY, IDLE, LATE, OFF_CPU, ON_TIME, PROGRAMS, REACHED, READER, STACKS_CUT,
-    USER_STACKS, WAITS_BEGUN, WAITS_ENDED, WAITS_OPEN,
+    CPU_TIME, CYCLES, FREQUENCY, IDLE, LATE, LINES, NAMES, OFF_CPU, ON_TIME, PROGRAMS, REACHED,
+    READER, STACKS_CUT, USER_STACKS, WAITS_BEGUN, WAITS_ENDED, WAITS_OPEN,
 };
 
-use super::common::{kernel, lost};
+use super::common::{CUT_SHORT, kernel, lost};
 use super::layers;
 use super::varying::{blocks, intervals};
 use crate::analysis::{ClassView, quantity};
@@ -43,6 +43,7 @@ pub(super) fn footer(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<No
     notes.extend(lost(
         recording,
         "none: every sample has a stack, and there was room for all",
+        CUT_SHORT,
     ));
     notes
 }
@@ -79,10 +80,14 @@ fn sum(recording: &Recording, of: &Declared) -> f64 {
 
 fn clock(recording: &Recording) -> String {
     let event = recording.environment.get("sampled.event");
+    let event = event.map_or("cpu-clock".into(), |event| printable(event, 40));
+    let what = match quantity(recording).is(&CYCLES) {
+        true => "cycles of CPUs that are not halted, which are no time: their rate varies",
+        false => "CPU time",
+    };
     format!(
-        "CPU time of the kernel and of programs, by samples of event {}; a sample stands for the \
-         time since the one before; a function that no sample found is in no table",
-        event.map_or("cpu-clock".into(), |event| printable(event, 40))
+        "{what}, of the kernel and of programs, by samples of event {event}; a sample stands for \
+         what passed since the one before; a function that no sample found is in no table"
     )
 }
 
@@ -90,7 +95,7 @@ fn clock(recording: &Recording) -> String {
 fn samples(recording: &Recording) -> String {
     let cost = |c: &&netplumb_model::recording::Cost| {
         let quantity = recording.quantities.get(c.quantity as usize);
-        quantity.is_some_and(|q| q.is(&CPU_TIME))
+        quantity.is_some_and(|q| q.is(&CPU_TIME) || q.is(&CYCLES))
     };
     let samples: u64 = recording.costs.iter().filter(cost).map(|c| c.calls).sum();
     let mut text = thousands(samples);
@@ -160,20 +165,30 @@ fn stacks(recording: &Recording) -> Option<Note> {
 
 /// What it took.
 fn cost(recording: &Recording) -> Option<String> {
-    let (programs, reader) = (sum(recording, &PROGRAMS), sum(recording, &READER));
+    let of = |of| sum(recording, of);
+    let (programs, reader, names) = (of(&PROGRAMS), of(&READER), of(&NAMES));
     let samples: u64 = recording.costs.iter().map(|c| c.calls).sum();
-    let all = samples as f64 + sum(recording, &IDLE);
+    let all = samples as f64 + of(&IDLE);
     let told = |value: f64| match ns(value) {
         long if long.ends_with('s') => long,
         short => format!("{short} ns"),
     };
     (all > 0.0 && programs + reader > 0.0).then(|| {
-        format!(
+        let mut text = format!(
             "{} of CPU time per sample: {} in the kernel's programs, without the interrupts that \
-             run them, and {} in this process, which reads symbols and files as well",
+             run them, and {} in this process",
             told((programs + reader) / all),
             told(programs / all),
             told(reader / all)
-        )
+        );
+        if names > 0.0 {
+            let apart = format!("; besides, {} to find the names of functions", told(names));
+            text.push_str(&apart);
+            let lines: f64 = recording.scalars_of(&LINES).map(|s| s.value).sum();
+            if lines > 0.0 {
+                text.push_str(&format!(", and {} their source lines", told(lines)));
+            }
+        }
+        text
     })
 }

@@ -6,7 +6,7 @@ use netplumb_model::quantity::{Declared, Quantity, Scalar};
 use netplumb_model::recording::Recording;
 use netplumb_model::timing::{DEFERRED, IN_KERNEL, INTERRUPTS_OFF, SAMPLE_PERIOD, SAMPLE_SEED};
 
-use super::common::{kernel, ledger, lost};
+use super::common::{CUT_SHORT, kernel, ledger, lost};
 use super::layers;
 use super::varying::{apart, intervals};
 use crate::acting;
@@ -47,7 +47,7 @@ pub(super) fn footer(
         true => "none: every sample has a stack in the kernel, or is in user mode",
         false => "none: every sample has a stack",
     };
-    notes.extend(lost(recording, nothing));
+    notes.extend(lost(recording, nothing, CUT_SHORT));
     notes
 }
 

@@ -8,7 +8,7 @@ use netplumb_model::quantity::{Calls, Quantity};
 use netplumb_model::recording::{Block, Recording};
 use netplumb_model::timing::PERIOD;
 
-use super::common::{kernel, ledger, lost};
+use super::common::{CUT_SHORT, kernel, ledger, lost};
 use super::layers;
 use crate::acting;
 use crate::analysis::{ClassView, class};
@@ -16,7 +16,7 @@ use crate::footer::Note;
 use crate::number::{plural, printable, thousands};
 use crate::scalars::of_run;
 use crate::summary::label;
-use crate::times::{ns, ns_range};
+use crate::times::{ns, ns_range, rounded};
 
 /// Notes for under a result. `classes` are those that were shown.
 pub(super) fn footer(
@@ -42,6 +42,7 @@ pub(super) fn footer(
     notes.extend(lost(
         recording,
         "none: every sample has a stack, and there was room for all",
+        CUT_SHORT,
     ));
     notes
 }
@@ -99,8 +100,16 @@ pub(super) fn blocks(recording: &Recording, classes: &[ClassView<'_>]) -> String
             let each = each.map(|(per, sum)| per.each(*sum as f64));
             let low = each.clone().fold(f64::INFINITY, f64::min);
             let high = each.fold(f64::NEG_INFINITY, f64::max);
-            low.is_finite()
-                .then(|| format!("{} {}", label(c), ns_range(low, high)))
+            let range = match c.quantity.unit.as_str() {
+                "ns" => ns_range(low, high),
+                unit => format!(
+                    "{} to {} {}",
+                    rounded(low),
+                    rounded(high),
+                    printable(unit, 40)
+                ),
+            };
+            low.is_finite().then(|| format!("{} {range}", label(c)))
         })
         .collect();
     let mut line = format!("{count} of each class, {seconds:.1} s of windows in all");

@@ -2,14 +2,20 @@
 
 use std::collections::HashMap;
 
-use netplumb_model::class::Proto;
-use netplumb_model::recording::Recording;
+use netplumb_model::class::{Direction, Proto};
+use netplumb_model::recording::{Cost, Recording};
 
 /// The costs of a block add up to its total, by quantity, and their calls to the entries.
 pub(super) fn add_up(recording: &Recording) -> Result<(), String> {
     // No overflow: the sum over all blocks was checked.
     let mut sums: HashMap<(u32, u32), (u64, u64)> = HashMap::new();
-    for cost in &recording.costs {
+    let idles = |cost: &Cost| {
+        let arm = recording.blocks[cost.block as usize].arm;
+        let proto = recording.arms[arm as usize].proto;
+        cost.direction == Direction::Other && proto == Proto::Work
+    };
+    // CPUs that idle do no work, and are in no total of a profile.
+    for cost in recording.costs.iter().filter(|cost| !idles(cost)) {
         let sum = sums.entry((cost.block, cost.quantity)).or_default();
         sum.0 += cost.own;
         sum.1 += cost.calls;
@@ -66,7 +72,7 @@ pub(super) fn lines(recording: &Recording) -> Result<(), String> {
     }
     for (row, cost) in recording.line_costs.iter().enumerate() {
         let of = left.entry((cost.block, cost.function)).or_default();
-        match of.checked_sub(cost.insns) {
+        match of.checked_sub(cost.own) {
             Some(rest) => *of = rest,
             None => {
                 return Err(format!(

@@ -37,6 +37,14 @@ pub(super) fn compare(
         )
         .into());
     }
+    let counts = [sides.before, sides.after].map(|r| shape(r) == Shape::Counts);
+    if counts.contains(&true) && args.page.wanted() {
+        return Err(Usage(
+            "--html is not supported for comparisons of counts; use plumb report --html on each"
+                .into(),
+        )
+        .into());
+    }
     let diff = diff::compare(sides, pairs, &args.direction);
     if diff.one_clock && diff.classes.is_empty() {
         return Err(Usage(nothing(args, sides, &diff)).into());
@@ -71,7 +79,9 @@ pub(super) fn compare(
 fn nothing(args: &DiffArgs, sides: Sides<'_>, diff: &Diff<'_>) -> String {
     let has = |recording: &Recording| {
         let mut classes: Vec<String> = match shape(recording) {
-            Shape::Rates => recording.arms.iter().map(|arm| arm.name.clone()).collect(),
+            Shape::Rates | Shape::Counts => {
+                recording.arms.iter().map(|arm| arm.name.clone()).collect()
+            }
             Shape::Times => (times::classes(recording).iter())
                 .map(|c| c.class.to_string())
                 .collect(),

@@ -6,6 +6,7 @@ use netplumb_model::experiment::Lab;
 use super::PathArgs;
 use crate::args::live::{EXACT, FUNCTIONS, STAGES};
 use crate::exit::{CannotHere, Usage};
+use crate::experiment::NOT_RESUMED;
 
 /// Check the options of a measurement of time.
 ///
@@ -145,7 +146,11 @@ fn of_this_kernel(args: &PathArgs) -> Clashes {
     let guests = "it is for guests: use --lab vm";
     vec![
         ("--kernel", args.knobs.has("kernel").then_some(guests)),
-        ("--mitigations", args.knobs.has("mitigations").then_some(guests)),
+        ("--module", args.knobs.has("module").then_some(guests)),
+        (
+            "--mitigations",
+            args.knobs.has("mitigations").then_some(guests),
+        ),
         ("--cmdline", args.knobs.has("cmdline").then_some(guests)),
         ("--quick", args.options.quick.then_some(guests)),
         ("--cold", args.options.cold.then_some(guests)),
@@ -153,11 +158,25 @@ fn of_this_kernel(args: &PathArgs) -> Clashes {
         ("--seeds", args.options.seeds.is_some().then_some(guests)),
         (
             "--resume",
-            args.options.resume.then_some("only counts of `exact` can be resumed; measure again, into another file with --output"),
+            (args.options.resume && !args.is_long()).then_some(NOT_RESUMED),
         ),
-        ("--with", (!args.command.with_files().is_empty()).then_some(guests)),
-        ("--peer", args.command.peer().is_some().then_some("it is for guests: start the server yourself, or use --lab vm")),
-        ("--stdin", args.command.takes_stdin().then_some("it is for guests: in the labs host and netns a command has standard input anyway")),
+        (
+            "--with",
+            (!args.command.with_files().is_empty()).then_some(guests),
+        ),
+        (
+            "--peer",
+            args.command
+                .peer()
+                .is_some()
+                .then_some("it is for guests: start the server yourself, or use --lab vm"),
+        ),
+        (
+            "--stdin",
+            args.command.takes_stdin().then_some(
+                "it is for guests: in the labs host and netns a command has standard input anyway",
+            ),
+        ),
     ]
 }
 
@@ -181,8 +200,14 @@ fn of_clock(args: &PathArgs) -> Clashes {
             (stages && live.max_functions.is_some()).then_some(selects),
         ),
         (
+            "--one-packet",
+            (live.one_packet && args.is_long()).then_some(
+                "traces of a run of a minute or more would be too many: use a shorter --duration",
+            ),
+        ),
+        (
             "--duration",
-            (live.duration.is_some() && args.packets.is_some()).then_some(
+            (live.duration.is_some() && args.packets.is_some() && !args.is_long()).then_some(
                 "a block ends after a time or a number of packets: give --duration or --packets",
             ),
         ),
@@ -196,7 +221,10 @@ fn of_clock(args: &PathArgs) -> Clashes {
 pub(crate) fn check_exact(args: &PathArgs) -> anyhow::Result<()> {
     let live = &args.live;
     let asked = [
-        ("--duration", live.duration.is_some()),
+        (
+            "--duration",
+            live.duration.is_some() && !args.is_long() && args.blocks.is_none(),
+        ),
         ("--rate", live.rate.is_some()),
         ("--stream", live.stream),
         ("--port", live.port.is_some()),
@@ -214,6 +242,19 @@ pub(crate) fn check_exact(args: &PathArgs) -> anyhow::Result<()> {
         ("--one-packet", live.one_packet),
         ("--watch", live.watch),
     ];
+    let goes_on = live.duration.is_some();
+    let clashes = [
+        ("--blocks", args.blocks.is_some()),
+        ("--cold", args.options.cold),
+        ("--seeds", args.options.seeds.is_some_and(|n| n > 1)),
+    ];
+    if let Some((option, _)) = clashes.iter().find(|(_, given)| goes_on && *given) {
+        return Err(Usage(format!(
+            "{option} can't be used with --duration: guests go on from a saved state until that has \
+             passed"
+        ))
+        .into());
+    }
     match asked.iter().find(|(_, asked)| *asked) {
         Some((option, _)) => Err(Usage(format!(
             "{option} can't be used with instrument `{}`: add --lab netns, --lab host or --clock \

@@ -83,14 +83,13 @@ impl Watcher {
     pub(super) fn block(
         &mut self,
         recording: &Recording,
-        done: u32,
-        all: Option<u32>,
+        progress: Option<netplumb_engine::Progress>,
         teller: &Teller,
     ) {
         match &mut self.mode {
             Mode::Off => {
-                if let Some(all) = all {
-                    teller.tell(netplumb_engine::Progress::Blocks(done.min(all), all));
+                if let Some(progress) = progress {
+                    teller.tell(progress);
                 }
             }
             Mode::Lines { last } => {

@@ -109,6 +109,7 @@ const ALL: &[Lab] = &[Lab::Vm, Lab::Netns, Lab::Host];
 const SINGLE: &[Kind] = &[Kind::Packets];
 const PACKETS: &[Kind] = &[Kind::Packets, Kind::Stream];
 const LINKS: &[Kind] = &[Kind::Packets, Kind::Stream, Kind::Command];
+const COMMAND: &[Kind] = &[Kind::Command];
 const FRAMES: &[Kind] = &[Kind::Frames];
 const LINKS_AND_FRAMES: &[Kind] = &[Kind::Packets, Kind::Stream, Kind::Command, Kind::Frames];
 
@@ -350,13 +351,31 @@ pub const KNOBS: &[Knob] = &[
     },
     Knob {
         key: "module",
+        flag: Flag::Again("module"),
         takes: Takes::Files,
         default: Default::Told("the kernel's"),
         labs: VM,
         workloads: LINKS,
         said: Said::OrOwn("module"),
         turn: 1,
-        help: "file of a module, relative to the experiment's directory, to load instead of the kernel's module of that name; or a module to be built, like `usbnet` or `usbnet+fix.patch`; or a list of these",
+        help: "file of a module, relative to the experiment's directory or the current one, to load instead of the kernel's module of that name; or a module to be built, like `usbnet` or `usbnet+fix.patch`; or a list of these",
+        ..SWITCH
+    },
+    Knob {
+        key: "command",
+        takes: Takes::Text {
+            what: "string",
+            parse: |text| match text.trim() {
+                "" => Err("empty command; leave it out for that of [workload]".into()),
+                line => Ok(line.into()),
+            },
+        },
+        default: Default::Told("that of `[workload]`"),
+        labs: VM,
+        workloads: COMMAND,
+        said: Said::Word,
+        turn: 29,
+        help: "the command of the arm, split into words as by a shell; a program with a `/` is relative to the experiment's directory or the current one",
         ..SWITCH
     },
     Knob {

@@ -8,6 +8,7 @@ use netplumb_model::recording::{
 
 use crate::analysis::classes;
 use crate::claims::{Answer, Judged, judge};
+use crate::together::Together;
 use crate::{conclusions, scan, seeds};
 
 const PACKETS: u64 = 100;
@@ -159,7 +160,12 @@ fn the_figure_of_a_line() {
     let text = "name = \"x\"\n[[claim]]\nkind = \"linear\"\nsays = \"?\"\nclasses = [\"udp tx\"]\n\
                 knob = \"nft.rules\"\nunit = \"rule\"\nfrom = 1\n";
     let experiment = Experiment::parse(text).unwrap();
-    let page = crate::html::report_page(&recording, &classes(&recording), Some(&experiment), &[]);
+    let page = crate::html::report_page(
+        &recording,
+        &classes(&recording),
+        Some(&experiment),
+        &Together::default(),
+    );
     let [figure] = &page.figures[..] else {
         panic!("{:?}", page.figures)
     };
@@ -179,7 +185,12 @@ fn the_figure_of_a_line() {
     assert_eq!(line.name, "udp tx: 4,534 + 69 for each rule");
     assert_eq!(points(line), [(1.0, 4_603.0), (100.0, 11_434.0)]);
     let without = Experiment::parse("name = \"x\"\n").unwrap();
-    let page = crate::html::report_page(&recording, &classes(&recording), Some(&without), &[]);
+    let page = crate::html::report_page(
+        &recording,
+        &classes(&recording),
+        Some(&without),
+        &Together::default(),
+    );
     assert!(page.figures.is_empty());
 }
 

@@ -1,11 +1,14 @@
 //! One side of a comparison by blocks: a class of times, or one of costs that vary.
 
+use std::collections::{BTreeMap, HashMap};
+
 use netplumb_model::class::Class;
 use netplumb_model::quantity::Repeats;
-use netplumb_model::recording::{FunctionId, Recording};
+use netplumb_model::recording::{FunctionId, NodeId, Recording};
 use netplumb_stats::counts::Counting;
 
 use crate::analysis::{self, ClassView};
+use crate::counting::{self, Counts};
 use crate::per::Per;
 use crate::times::analysis::{Stage, TimedClass, TimedFunction, classes};
 
@@ -22,8 +25,8 @@ pub(super) struct Side<'a> {
     pub(super) per: Per,
     pub(super) per_by_block: Vec<Per>,
     pub(super) parts: Vec<Part>,
-    /// What one sample counts for, where costs are samples.
-    pub(super) sample: Option<f64>,
+    /// What one sample counts for, where costs are samples; not known of none.
+    pub(super) sample: Option<Option<f64>>,
     /// All samples of each block, in their unit: of what is no part of the class too.
     pub(super) all_by_block: Vec<f64>,
     pub(super) stages: Vec<Stage>,
@@ -37,6 +40,9 @@ pub(super) struct Part {
     pub(super) function: FunctionId,
     /// Its own cost in each block.
     pub(super) own_by_block: Vec<f64>,
+    /// Of samples, its cost with all that it calls in each block, and how many samples these are; none
+    /// of what calls nothing.
+    pub(super) inclusive: Option<(Vec<f64>, u64)>,
     /// Its calls in each block; none where they can't be counted.
     pub(super) calls_by_block: Vec<u64>,
     /// Half the width of the interval that all blocks share, of its own cost in all.
@@ -49,6 +55,11 @@ pub(super) struct Part {
 }
 
 impl Side<'_> {
+    /// Whether it has costs at all, or times.
+    pub(super) fn is_empty(&self) -> bool {
+        self.parts.is_empty() && self.stages.is_empty()
+    }
+
     pub(super) fn layer(&self, part: &Part) -> &str {
         let layer = &self.recording.functions[part.function as usize].layer;
         layer.as_deref().unwrap_or(analysis::NO_LAYER)
@@ -63,15 +74,22 @@ impl Side<'_> {
             };
         };
         match per {
-            SAMPLE => (part.own_by_block.iter().zip(&self.all_by_block))
-                .map(|(own, all)| 100.0 * own / all.max(1.0))
-                .collect(),
             "call" => (part.own_by_block.iter().zip(&part.calls_by_block))
                 .filter(|(_, calls)| **calls > 0)
                 .map(|(own, calls)| own / *calls as f64)
                 .collect(),
-            _ => (self.per_by_block.iter().zip(&part.own_by_block))
-                .map(|(per, own)| per.each(*own))
+            _ => self.of_costs(&part.own_by_block, per),
+        }
+    }
+
+    /// Costs in each block per packet or run, or as a percentage of samples.
+    pub(super) fn of_costs(&self, costs: &[f64], per: &str) -> Vec<f64> {
+        match per {
+            SAMPLE => (costs.iter().zip(&self.all_by_block))
+                .map(|(cost, all)| 100.0 * cost / all.max(1.0))
+                .collect(),
+            _ => (self.per_by_block.iter().zip(costs))
+                .map(|(per, cost)| per.each(*cost))
                 .collect(),
         }
     }
@@ -80,39 +98,24 @@ impl Side<'_> {
 /// By how much a figure of both sides varies from counting samples alone, if nothing differs. `own` is
 /// the cost in each block. None where it is no number of samples.
 pub(super) fn counting(sides: [&Side<'_>; 2], own: [&[f64]; 2], per: &str) -> Option<Counting> {
-    let weights = [sides[0].sample?, sides[1].sample?];
-    // What each block's cost is divided by.
-    let of = sides.map(|side| match per {
-        SAMPLE => side.all_by_block.clone(),
-        _ => side.per_by_block.iter().map(|per| per.count()).collect(),
-    });
-    let sum = |all: &[f64]| -> f64 { all.iter().sum() };
-    let whole: f64 = of.iter().map(|of| sum(of)).sum();
-    let rate = own.iter().map(|own| sum(own)).sum::<f64>() / whole;
-    let samples: f64 = (own.iter().zip(weights))
-        .map(|(own, weight)| sum(own) / weight)
-        .sum();
-    let blocks = own.iter().map(|own| own.len()).sum::<usize>().max(1);
-    let variance = |side: usize| -> Vec<f64> {
-        let of = of[side].iter().map(|of| of.max(f64::MIN_POSITIVE));
-        of.map(|of| match per {
-            // A share of so many samples (binomial), in percent.
-            SAMPLE => 1e4 * rate * (1.0 - rate).max(0.0) * weights[side] / of,
-            // A number of samples (Poisson), each of a weight.
-            _ => rate * weights[side] / of,
+    let counts = |n: usize| -> Option<Counts> {
+        let side = sides[n];
+        Some(Counts {
+            own: own[n].to_vec(),
+            of: match per {
+                SAMPLE => side.all_by_block.clone(),
+                _ => side.per_by_block.iter().map(|per| per.count()).collect(),
+            },
+            sample: side.sample?,
         })
-        .collect()
     };
-    Some(Counting {
-        variance: [variance(0), variance(1)],
-        samples: samples / blocks as f64,
-    })
+    counting::counting([counts(0)?, counts(1)?], per == SAMPLE)
 }
 
 /// All of a recording that packets had.
 pub(super) fn sides(recording: &Recording) -> Vec<Side<'_>> {
     let timed = classes(recording).into_iter().map(of_times);
-    let costs = analysis::classes(recording).into_iter();
+    let costs = analysis::measured(recording).into_iter();
     let costs = costs.filter(|c| c.quantity.repeats == Repeats::Statistically);
     let all = timed.chain(costs.map(of_costs));
     all.filter(|s| analysis::is_class(recording, s.class.direction))
@@ -131,6 +134,7 @@ fn of_times(class: TimedClass<'_>) -> Side<'_> {
             .map(|f| Part {
                 function: f.function,
                 own_by_block: f.self_by_block.clone(),
+                inclusive: None,
                 calls_by_block: f.calls_by_block.clone(),
                 uncertainty: f.uncertainty_ns,
                 calls: f.times.count,
@@ -145,10 +149,56 @@ fn of_times(class: TimedClass<'_>) -> Side<'_> {
     }
 }
 
+/// Of each function of a class that was sampled: its cost in each block with all that it calls, where
+/// recursion counts once; and how many samples these are.
+fn inclusive(class: &ClassView<'_>) -> HashMap<FunctionId, (Vec<f64>, u64)> {
+    let recording = class.recording;
+    let nodes = &recording.nodes;
+    let outermost: Vec<NodeId> = (class.nodes.keys().copied())
+        .filter(|id| {
+            let function = nodes[*id as usize].function;
+            !analysis::has_ancestor(recording, *id, function)
+        })
+        .collect();
+    let mut all: HashMap<FunctionId, (Vec<f64>, u64)> = HashMap::new();
+    let none = || (vec![0.0; class.blocks.len()], 0);
+    for id in &outermost {
+        let (_, samples) = all.entry(nodes[*id as usize].function).or_insert_with(none);
+        *samples += class.nodes[id].samples_below;
+    }
+    let quantity = recording.costs.first().map(|cost| cost.quantity);
+    let places: HashMap<u32, usize> = class.blocks.iter().copied().zip(0..).collect();
+    let mut by_block: Vec<BTreeMap<NodeId, u64>> = vec![BTreeMap::new(); class.blocks.len()];
+    for cost in &recording.costs {
+        let is_of = cost.direction == class.class.direction && Some(cost.quantity) == quantity;
+        if let Some(place) = places.get(&cost.block).filter(|_| is_of) {
+            *by_block[*place].entry(cost.node).or_default() += cost.own;
+        }
+    }
+    for (place, mut sums) in by_block.into_iter().enumerate() {
+        // A parent's number is below its children's.
+        while let Some((id, sum)) = sums.pop_last() {
+            let node = nodes[id as usize];
+            if let Some(parent) = node.parent {
+                *sums.entry(parent).or_default() += sum;
+            }
+            if outermost.binary_search(&id).is_ok()
+                && let Some((by_block, _)) = all.get_mut(&node.function)
+            {
+                by_block[place] += sum as f64;
+            }
+        }
+    }
+    all
+}
+
 fn of_costs(class: ClassView<'_>) -> Side<'_> {
+    let mut inclusive = match class.is_sampled() {
+        true => inclusive(&class),
+        false => HashMap::new(),
+    };
     let blocks = class.blocks.len() as u64;
     let samples: u64 = class.functions.iter().map(|f| f.calls).sum();
-    let is_counted = class.is_sampled() && samples > 0;
     let whole = |(block, own): (&u32, &u64)| {
         let block = &class.recording.blocks[*block as usize];
         let id = class.recording.costs.first().map(|c| c.quantity);
@@ -157,7 +207,9 @@ fn of_costs(class: ClassView<'_>) -> Side<'_> {
         total.map_or(*own, |t| t.kernel.saturating_add(t.user).max(*own)) as f64
     };
     Side {
-        sample: is_counted.then(|| class.total as f64 / samples as f64),
+        sample: class
+            .is_sampled()
+            .then(|| (samples > 0).then(|| class.total as f64 / samples as f64)),
         all_by_block: class
             .blocks
             .iter()
@@ -172,10 +224,18 @@ fn of_costs(class: ClassView<'_>) -> Side<'_> {
         per_by_block: class.per_by_block(),
         parts: (class.functions.iter())
             .filter_map(|f| {
-                let own = class.spread.get(&f.function)?;
+                let inclusive = inclusive.remove(&f.function);
+                let inclusive = inclusive.filter(|(_, samples)| *samples > f.calls);
+                let own = match class.spread.get(&f.function) {
+                    Some(own) => own.iter().map(|own| *own as f64).collect(),
+                    // It only calls others.
+                    None if inclusive.is_some() => vec![0.0; class.blocks.len()],
+                    None => return None,
+                };
                 Some(Part {
                     function: f.function,
-                    own_by_block: own.iter().map(|own| *own as f64).collect(),
+                    own_by_block: own,
+                    inclusive,
                     calls_by_block: Vec::new(),
                     uncertainty: 0.0,
                     calls: f.calls,

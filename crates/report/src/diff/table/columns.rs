@@ -143,6 +143,7 @@ impl<'a> Shown<'a> {
             .of
             .map(|title| Column::text(title, of).letters(WORD_LETTERS));
         let hint = match self.of {
+            Some("focus") => "the subsystem that it is of",
             Some("kind") => "work: a CPU processes the packet; wait: the packet is queued",
             _ => "the part of the network stack that it is in",
         };
@@ -388,7 +389,13 @@ fn arms<'a>() -> Columns<'a> {
 /// The verdict in words.
 fn verdict<'a>() -> Column<'a, Line<'a>> {
     Column::text("verdict", |l: &Line<'a>| {
-        l.judged().map_or_else(String::new, |j| j.as_str().into())
+        let words = l.judged().map_or("", Judged::as_str);
+        match words {
+            "faster" if l.class.is_events() => "fewer",
+            "slower" if l.class.is_events() => "more",
+            words => words,
+        }
+        .into()
     })
     .hint("whether it differs for certain, and which way")
 }

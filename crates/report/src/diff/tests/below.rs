@@ -8,6 +8,7 @@ use crate::analysis::classes;
 use crate::diff::json;
 use crate::diff::sentence::{Style, sentence, sentence_in};
 use crate::diff::terminal;
+use crate::together::Together;
 use crate::view::View;
 use crate::{folded, functions};
 
@@ -108,7 +109,7 @@ fn a_report() {
         let frame = line.split(';').nth(3).unwrap();
         assert!(frame.starts_with("usbnet_bh"), "{line}");
     }
-    let text = functions::csv(&views, None);
+    let text = functions::csv(&views, None, &Together::default());
     let mut reader = ::csv::Reader::from_reader(text.as_bytes());
     let headers = reader.headers().unwrap().clone();
     let at = |key: &str| headers.iter().position(|h| h == key).unwrap();
@@ -129,4 +130,34 @@ fn a_report() {
         "{text}"
     );
     assert!(text.contains("% of the subtree"), "{text}");
+}
+
+/// Check that of a function which one side no longer calls that side's cost is 0, in sentence, table
+/// and verdict, with a note that says so; and that what neither has is no class.
+#[test]
+fn a_function_that_one_side_lacks() {
+    let (before, after) = (driver(false), driver(true));
+    let parts = [&before, &after].map(|r| r.below("skb_queue_tail"));
+    let found = diff(&parts[0], &parts[1]);
+    let [class] = &found.classes[..] else {
+        panic!("{:?}", found.classes);
+    };
+    assert_eq!(counted(class).total.before.value(), 46.0);
+    assert_eq!(counted(class).total.after.value(), 0.0);
+    assert!(found.unpaired.is_empty(), "{:?}", found.unpaired);
+    assert_eq!(
+        sentence(class),
+        "UDP receive: skb_queue_tail takes 46 fewer instructions per packet (-100.0%): 46 \u{2192} 0, \
+         all of it in skb_queue_tail"
+    );
+    assert!(
+        (found.warnings.iter())
+            .any(|text| text.contains("has no call of skb_queue_tail: what is below it is 0 there")),
+        "{:?}",
+        found.warnings
+    );
+    // The other way round it is new.
+    let found = diff(&parts[1], &parts[0]);
+    assert_eq!(counted(&found.classes[0]).total.before.value(), 0.0);
+    assert!(found.classes[0].functions[0].judged.is_worse());
 }

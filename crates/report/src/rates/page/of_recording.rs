@@ -21,6 +21,7 @@ use crate::page::{
 use crate::rates::columns::share;
 use crate::rates::terminal::footer;
 use crate::rates::{ArmRates, arms, blocks, explain};
+use crate::together::Together;
 
 const TEXT_LETTERS: usize = 600;
 /// Arms that have a sentence each at the top, and losses that are named there.
@@ -54,7 +55,7 @@ pub fn of_recording(recording: &Recording, file: Option<&Experiment>) -> Page {
     };
     let text = |text: &str| printable(&text.trim().replace('\n', " "), TEXT_LETTERS);
     // Facts and warnings are those of any recording.
-    let plain = report_page(recording, &[], None, &[]);
+    let plain = report_page(recording, &[], None, &Together::default());
     let title = match file {
         Some(file) if !file.title.is_empty() => text(&file.title),
         Some(file) => text(&file.name),

@@ -11,7 +11,7 @@ use crate::footer::Note;
 use crate::number::{printable, thousands};
 use crate::rates::{ArmRates, bound_share};
 use crate::scalars::of_run;
-use crate::trust::common::lost;
+use crate::trust::common::{CUT_SHORT, lost};
 
 /// Above this the load of CPUs that have no part in a bench is reported.
 const ELSEWHERE: f64 = 0.05;
@@ -151,7 +151,7 @@ pub(in crate::rates) fn footer(recording: &Recording, arms: &[ArmRates<'_>]) -> 
         );
     }
     if recording.all_losses().next().is_some() || !recording.complete {
-        notes.extend(lost(recording, "none"));
+        notes.extend(lost(recording, "none", CUT_SHORT));
     }
     notes
 }

@@ -10,6 +10,7 @@ use super::{check, slow_queue, view};
 use crate::analysis;
 use crate::page::{PageCell, PageColumn, PageStage};
 use crate::times::{as_costs, classes, csv, json, markdown, openmetrics, page, trace};
+use crate::together::Together;
 
 /// Check what is written for each of them.
 #[test]
@@ -216,7 +217,7 @@ fn units_of_other_formats() {
     assert!(speedscope.contains("\"nanoseconds\""));
     let svg = crate::svg::render(&costs, &stacks, None, None);
     assert!(svg.contains(" ns per packet") && !svg.contains("nstructions"));
-    let page = crate::html::report_page(&costs, &stacks, None, &[]);
+    let page = crate::html::report_page(&costs, &stacks, None, &Together::default());
     let page = serde_json::to_string(&page).unwrap();
     assert!(page.contains(" ns per packet") && !page.contains("instructions per"));
     assert!(!crate::pprof::render(&costs, &stacks).is_empty());

@@ -1,11 +1,16 @@
 //! `plumb profile`: shares that are known, by both ways to find user stacks; time off the CPU; what
-//! ends, what is lost, and what can't be sampled.
+//! is lost; comparisons; what ends, and what can't be sampled.
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "../common/mod.rs"]
 mod common;
+mod compared;
+mod ends;
+mod lines;
 
 use std::process::{Command, Output};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use common::Place;
 use netplumb_model::class::Direction;
@@ -57,13 +62,16 @@ int main(void)
 }
 "#;
 
-fn is_root() -> bool {
+/// Waits until no other of these tests runs, which would take CPU time from this one; none without
+/// root.
+fn turn() -> Option<MutexGuard<'static, ()>> {
+    static TURN: Mutex<()> = Mutex::new(());
     // SAFETY: takes nothing and cannot fail.
     let root = unsafe { libc::geteuid() } == 0;
     if !root {
         common::skip("not root");
     }
-    root
+    root.then(|| TURN.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 fn compile(place: &Place, name: &str, source: &str, words: &[&str]) {
@@ -126,9 +134,9 @@ fn check_share(recording: &Recording, name: &str, expected: f64) {
 /// exit code is told.
 #[test]
 fn known_shares() {
-    if !is_root() {
+    let Some(_turn) = turn() else {
         return;
-    }
+    };
     let place = Place::new();
     with_frame_pointers(&place, "work", WORK);
     let recording = recorded(&place, &["--", "./work", "2"]);
@@ -162,9 +170,9 @@ fn known_shares() {
 /// every wait that began ended or is open.
 #[test]
 fn sleeps() {
-    if !is_root() {
+    let Some(_turn) = turn() else {
         return;
-    }
+    };
     let place = Place::new();
     with_frame_pointers(&place, "sleep", SLEEP);
     let recording = recorded(
@@ -180,14 +188,17 @@ fn sleeps() {
             .find(|f| view.name(f.function) == name);
         found.map_or(0, |f| f.inclusive_insns) as f64 / 1e9
     };
-    // Timers are not early; how late this machine is, nobody knows.
+    // Timers are not early, but a task whose timer ends before its CPU leaves it does not wait, as on
+    // a machine whose CPUs are not always run; how late it is, nobody knows.
     for name in ["nap", "[sleep]"] {
-        assert!((1.0..3.0).contains(&ns(name)), "{name}: {} s", ns(name));
+        assert!((0.75..3.0).contains(&ns(name)), "{name}: {} s", ns(name));
     }
     let sum = |of| recording.scalars_of(of).map(|s| s.value).sum::<f64>();
     let open = recording.scalars_of(&WAITS_OPEN).last().unwrap().value;
     assert_eq!(sum(&WAITS_BEGUN), sum(&WAITS_ENDED) + open);
-    assert!(sum(&WAITS_ENDED) >= 20.0);
+    assert!(sum(&WAITS_ENDED) >= 15.0, "{}", sum(&WAITS_ENDED));
+    let lost: Vec<_> = recording.all_losses().filter(|l| l.count > 0).collect();
+    assert!(lost.is_empty(), "{lost:?}");
     let of_cpu = recording.part(CPU_TIME.instrument);
     let view = class(&of_cpu, 0, Direction::Run);
     assert!(
@@ -197,37 +208,12 @@ fn sleeps() {
     );
 }
 
-/// Check that a process that ends while it is sampled ends the profile, with what there is.
-#[test]
-fn a_process_ends() {
-    if !is_root() {
-        return;
-    }
-    let place = Place::new();
-    with_frame_pointers(&place, "work", WORK);
-    let mut child = place.command(place.path("work")).arg("3").spawn().unwrap();
-    let pid = child.id().to_string();
-    let waiter = std::thread::spawn(move || child.wait());
-    let done = profile(&place, &["--pid", &pid, "--duration", "60s"]);
-    waiter.join().unwrap().unwrap();
-    let said = String::from_utf8_lossy(&done.stderr).into_owned();
-    assert!(done.status.success(), "{said}");
-    assert!(said.contains(&format!("process {pid} has ended")), "{said}");
-    let recording = netplumb_store::read(&place.path("profile.plumb")).unwrap();
-    check_share(&recording, "heavy", 0.75);
-    // It is gone.
-    let done = profile(&place, &["--pid", &pid]);
-    let said = String::from_utf8_lossy(&done.stderr).into_owned();
-    assert_eq!(done.status.code(), Some(2), "{said}");
-    assert!(said.contains("no such process"), "{said}");
-}
-
 /// Check that processes that live for some milliseconds have names.
 #[test]
 fn short_lives() {
-    if !is_root() {
+    let Some(_turn) = turn() else {
         return;
-    }
+    };
     let place = Place::new();
     with_frame_pointers(&place, "work", WORK);
     let line = "for i in $(seq 100); do ./work 0.01; done";
@@ -245,9 +231,9 @@ fn short_lives() {
 /// otherwise.
 #[test]
 fn no_room() {
-    if !is_root() {
+    let Some(_turn) = turn() else {
         return;
-    }
+    };
     let place = Place::new();
     with_frame_pointers(&place, "work", WORK);
     let lost = |recording: &Recording| {
@@ -271,26 +257,4 @@ fn no_room() {
     assert!(lost(&recording) > 100, "{}", lost(&recording));
     let shown = String::from_utf8_lossy(&done.stdout).into_owned();
     assert!(shown.contains("no room for more stacks"), "{shown}");
-}
-
-/// Check that what can't be sampled is an error with a remedy, and that nothing is left behind.
-#[test]
-fn errors() {
-    if !is_root() {
-        return;
-    }
-    let place = Place::new();
-    for (words, code, told) in [
-        (&["--pid", "4194304"][..], 2, "no such process"),
-        (&["--cgroup", "/no/such"], 2, "--cgroup /no/such"),
-        (&["--frequency", "200000"], 2, "--frequency"),
-        (&["--", "./no-such-command"], 2, "no-such-command"),
-        (&["--duration", "0s"], 2, "invalid duration"),
-    ] {
-        let done = profile(&place, words);
-        let said = String::from_utf8_lossy(&done.stderr).into_owned();
-        assert_eq!(done.status.code(), Some(code), "{words:?}: {said}");
-        assert!(said.contains(told), "{words:?}: {said}");
-    }
-    assert!(place.files().is_empty(), "{:?}", place.files());
 }

@@ -1,0 +1,147 @@
+//! `plumb stat`: how often events happen, of all work or of a process, a cgroup or a command.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use netplumb_model::class::Direction;
+use netplumb_model::events::{By, EVENTS as DECLARED, Events, Focus};
+use netplumb_model::experiment::{Blocks, Experiment, Filter, Kind, Lab, Time, Workload};
+
+use crate::args::formats::FormatArgs;
+use crate::args::live::EVENTS;
+use crate::args::page::PageArgs;
+use crate::args::run::RunOptions;
+use crate::args::show::ShowArgs;
+use crate::experiment::{self, How, Shown};
+
+/// Arguments of `plumb stat`.
+#[derive(Debug, Args)]
+pub(crate) struct StatArgs {
+    /// Events, comma-separated: names (page-faults), tracepoints (block:block_rq_issue, block:*), and
+    /// functions called (kprobe:FUNCTION, uprobe:FILE:FUNCTION); `plumb doctor --events` lists what
+    /// there is [default: task-clock, context-switches, page-faults and others]
+    #[arg(value_name = "EVENTS", value_delimiter = ',')]
+    events: Vec<String>,
+    /// Count all that `plumb doctor --events` lists of a subsystem; may be several, comma-separated
+    #[arg(long, value_name = "FOCUS", value_delimiter = ',', value_parser = focuses())]
+    focus: Vec<Focus>,
+    /// Divide one event by another, like page-faults/task-clock; may be given more than once
+    #[arg(long, value_name = "A/B")]
+    ratio: Vec<String>,
+    /// Break counts down by this
+    #[arg(long, value_name = "WHAT", value_parser = breakdowns())]
+    by: Option<By>,
+    /// Only this process, and those that it starts from now on
+    #[arg(long, value_name = "PID", conflicts_with_all = ["cgroup", "command"])]
+    pid: Option<u32>,
+    /// Only tasks in this cgroup (version 2) and in those below it
+    #[arg(long, value_name = "PATH", conflicts_with = "command")]
+    cgroup: Option<PathBuf>,
+    /// How long to count, like 10s [default: until Ctrl-C, or until COMMAND or the process ends]
+    #[arg(long, value_name = "TIME")]
+    duration: Option<Time>,
+    /// Count in windows of this length, like 1s; of a command too, which is one block otherwise
+    #[arg(long, value_name = "TIME")]
+    interval: Option<Time>,
+    /// Run COMMAND this often: each run is a block, and counts get intervals [default: 1]
+    #[arg(long, value_name = "N", requires = "command", conflicts_with_all = ["interval", "duration"], value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    blocks: Option<u32>,
+    /// Print CSV, one row per event
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
+    /// Print JSON, with all that was measured
+    #[arg(long)]
+    json: bool,
+    /// Write Markdown, for a cover letter or a comment
+    #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "-", conflicts_with_all = ["csv", "json"])]
+    markdown: Option<PathBuf>,
+    #[command(flatten)]
+    page: PageArgs,
+    /// Recording to write [default: stat.plumb]; an existing one is renamed to stat.plumb.old
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Don't print progress
+    #[arg(short, long)]
+    quiet: bool,
+    /// Command to run and count, from its exec to its end
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+/// Subsystems, each with its number of events.
+fn focuses() -> impl TypedValueParser<Value = Focus> {
+    let about = |focus: &Focus| {
+        let events = DECLARED.iter().filter(|event| event.focus == *focus);
+        PossibleValue::new(focus.as_str()).help(format!("{} events", events.count()))
+    };
+    let words: Vec<PossibleValue> = Focus::ALL.iter().map(about).collect();
+    PossibleValuesParser::new(words).try_map(|word| word.parse::<Focus>())
+}
+
+/// What counts may be broken down by.
+fn breakdowns() -> impl TypedValueParser<Value = By> {
+    PossibleValuesParser::new(By::WORDS).try_map(|word| word.parse::<By>())
+}
+
+impl StatArgs {
+    /// As an experiment.
+    pub(crate) fn experiment(&self) -> Experiment {
+        Experiment {
+            name: "stat".into(),
+            instruments: Some(vec![EVENTS.into()]),
+            lab: Lab::Host,
+            workload: Workload {
+                command: self.command.clone(),
+                duration: self.duration,
+                window: self.interval,
+                ..Workload::of(Kind::Work)
+            },
+            blocks: Blocks {
+                count: self.blocks,
+                ..Blocks::default()
+            },
+            filter: Filter {
+                pid: self.pid,
+                cgroup: (self.cgroup.as_ref()).map(|path| path.display().to_string()),
+                ..Filter::default()
+            },
+            events: Events {
+                names: self.events.clone(),
+                focus: self.focus.clone(),
+                ratios: self.ratio.clone(),
+                by: self.by,
+            },
+            ..Experiment::default()
+        }
+    }
+}
+
+/// Count and show.
+///
+/// # Errors
+/// It can't be counted here, or the run failed.
+pub(crate) fn run(args: StatArgs, cache: &Path) -> anyhow::Result<ExitCode> {
+    let experiment = args.experiment();
+    // What ratios there are is for the report to know.
+    let text = experiment.to_toml()?;
+    let show = ShowArgs::of_no_functions(args.csv, args.json, FormatArgs::markdown(args.markdown));
+    let directions: [Direction; 0] = [];
+    let how = How {
+        text: &text,
+        folder: Path::new(""),
+        shown: Shown::Report(&show, &directions),
+        page: &args.page,
+        options: RunOptions {
+            output: args.output,
+            quiet: args.quiet,
+            ..RunOptions::plain()
+        },
+        watch: false,
+        stdin: false,
+        yes_change: &[],
+        even_default_route: false,
+    };
+    experiment::run(&experiment, how, cache)
+}

@@ -1,0 +1,42 @@
+//! Prints recordings of counts.
+
+use std::process::ExitCode;
+
+use netplumb_model::experiment::Experiment;
+use netplumb_model::recording::Recording;
+use netplumb_report::events;
+
+use super::print::{columns, print};
+use crate::args::formats::Format;
+use crate::args::show::ShowArgs;
+use crate::exit::Usage;
+use crate::files::Out;
+
+/// Print a recording of counts.
+///
+/// # Errors
+/// It has nothing of what was asked for.
+pub(super) fn show(
+    recording: &Recording,
+    experiment: Option<&Experiment>,
+    args: &ShowArgs,
+) -> anyhow::Result<ExitCode> {
+    args.check_for_counts()?;
+    match args.formats.chosen() {
+        Some((Format::Markdown, out)) => {
+            let text = events::markdown(recording, experiment);
+            Out::of(out)?.write(text.as_bytes())?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        Some(_) => {
+            let why = "counts of events are no profile; use --markdown, --csv or --json";
+            return Err(Usage(why.into()).into());
+        }
+        None => {}
+    }
+    print(&match (args.json, args.csv) {
+        (true, _) => events::json(recording, experiment),
+        (_, true) => events::csv(recording),
+        _ => events::terminal(recording, experiment, columns()),
+    })
+}

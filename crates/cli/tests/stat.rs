@@ -1,0 +1,400 @@
+//! `plumb stat`: counts that are known, beside perf's; scopes; comparisons; what can't be counted.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use common::Place;
+use serde_json::Value;
+
+/// A program that writes so many times, one byte each, calling a function of its own as often, in so
+/// many processes one after the other.
+const WRITES: &str = r#"
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+__attribute__((noinline)) void called(void) { __asm__ volatile(""); }
+int main(int argc, char **argv)
+{
+	int fd = open("/dev/null", O_WRONLY);
+	for (long left = atol(argv[2]); left > 1; left--) {
+		if (fork())
+			return wait(0) < 0;
+	}
+	for (long i = atol(argv[1]); i > 0; i--) {
+		called();
+		if (write(fd, "x", 1) != 1)
+			return 1;
+	}
+	return 0;
+}
+"#;
+
+/// A byte back and forth between two processes, so many times.
+const PING: &str = r#"
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int main(int argc, char **argv)
+{
+	int to[2], from[2];
+	char byte = 0;
+	if (pipe(to) || pipe(from))
+		return 1;
+	long rounds = atol(argv[1]);
+	if (fork() == 0) {
+		for (long i = 0; i < rounds; i++)
+			if (read(to[0], &byte, 1) != 1 || write(from[1], &byte, 1) != 1)
+				_exit(1);
+		_exit(0);
+	}
+	for (long i = 0; i < rounds; i++)
+		if (write(to[1], &byte, 1) != 1 || read(from[0], &byte, 1) != 1)
+			return 1;
+	wait(0);
+	return 0;
+}
+"#;
+
+/// How often the programs write.
+const MANY: u64 = 1_234;
+
+fn as_root() -> bool {
+    // SAFETY: takes nothing and cannot fail.
+    let root = unsafe { libc::geteuid() } == 0;
+    if !root {
+        common::skip("not root");
+    }
+    root
+}
+
+fn compiled(name: &str, source: &str) -> Place {
+    let place = Place::new();
+    place.write("source.c", source);
+    let done = Command::new("cc")
+        .args(["-O1", "-static", "-o"])
+        .arg(place.path(name))
+        .arg(place.path("source.c"))
+        .status()
+        .unwrap();
+    assert!(done.success());
+    place
+}
+
+fn stat(place: &Place, words: &[&str]) -> Output {
+    let mut command = place.command(env!("CARGO_BIN_EXE_plumb"));
+    command.args(["stat", "-q"]).args(words).output().unwrap()
+}
+
+fn json(place: &Place, words: &[&str]) -> Value {
+    let words: Vec<&str> = [&["--json"], words].concat();
+    let done = stat(place, &words);
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(done.status.success(), "{said}");
+    serde_json::from_slice(&done.stdout).unwrap()
+}
+
+/// The count of an event, on all CPUs.
+fn count(document: &Value, name: &str) -> u64 {
+    let rows = document["events"].as_array().unwrap();
+    let row = rows
+        .iter()
+        .find(|r| r["event"] == name && r["cpu"].is_null());
+    row.unwrap_or_else(|| panic!("{name}: {document:#}"))["count"]
+        .as_u64()
+        .unwrap()
+}
+
+/// Counts by `perf stat`; none without perf.
+fn perf(place: &Place, events: &str, words: &[&str]) -> Option<Vec<u64>> {
+    let done = Command::new("perf")
+        .args(["stat", "-x,", "-e", events, "--"])
+        .args(words)
+        .current_dir(place.path("."))
+        .stdout(Stdio::null())
+        .output();
+    let Ok(done) = done else {
+        common::skip("perf is not installed");
+        return None;
+    };
+    let text = String::from_utf8_lossy(&done.stderr).into_owned();
+    let counts = text
+        .lines()
+        .map(|line| line.split(',').next()?.parse().ok());
+    Some(
+        counts
+            .map(|count| count.unwrap_or_else(|| panic!("{text}")))
+            .collect(),
+    )
+}
+
+/// Check that system calls, page faults and calls of a function of a command are counted exactly, in
+/// each of several runs, and that what processes do that it starts is counted with it.
+#[test]
+fn as_root_exact_counts() {
+    if !as_root() {
+        return;
+    }
+    let place = compiled("writes", WRITES);
+    let event = "syscalls:sys_enter_write";
+    let many = MANY.to_string();
+    for (processes, runs) in [("1", 1), ("1", 7), ("3", 2)] {
+        let document = json(
+            &place,
+            &[
+                "syscalls:sys_enter_write,uprobe:./writes:called,sched:sched_process_exec",
+                "--blocks",
+                &runs.to_string(),
+                "--",
+                "./writes",
+                &many,
+                processes,
+            ],
+        );
+        assert_eq!(count(&document, event), runs * MANY);
+        assert_eq!(count(&document, "uprobe:./writes:called"), runs * MANY);
+        // The exec of the command itself is the first event of all.
+        assert_eq!(count(&document, "sched:sched_process_exec"), runs);
+        let writes = document["scalars"].as_array().unwrap().iter();
+        let writes = writes.filter(|s| s["label"] == event).map(|s| &s["value"]);
+        assert!(
+            writes
+                .clone()
+                .all(|value| value.as_f64() == Some(MANY as f64))
+        );
+        assert_eq!(writes.count() as u64, runs);
+    }
+}
+
+/// Check that counts are those of `perf stat`, exactly where nothing varies, and within what does:
+/// switches of tasks that have to take turns on one CPU.
+#[test]
+fn as_root_as_perf_does() {
+    if !as_root() {
+        return;
+    }
+    let place = compiled("writes", WRITES);
+    let events = "syscalls:sys_enter_write,minor-faults,major-faults";
+    // Addresses would be other ones in each run.
+    let words = ["setarch", "-R", "./writes", "1234", "1"];
+    let Some(theirs) = perf(&place, events, &words) else {
+        return;
+    };
+    let ours = json(&place, &[&[events, "--"], &words[..]].concat());
+    let names = ["syscalls:sys_enter_write", "minor-faults", "major-faults"];
+    let ours: Vec<u64> = names.iter().map(|name| count(&ours, name)).collect();
+    assert_eq!(ours[0], MANY);
+    assert_eq!(ours[0], theirs[0]);
+    let apart = ours[1].abs_diff(theirs[1]);
+    assert!(apart <= 2, "{ours:?} {theirs:?}");
+
+    let place = compiled("ping", PING);
+    let words = ["taskset", "-c", "0", "./ping", "1000"];
+    netplumb_testkit::mostly(2, 3, || {
+        let theirs = perf(&place, "context-switches", &words).unwrap()[0];
+        let ours = json(&place, &[&["context-switches", "--"], &words[..]].concat());
+        let ours = count(&ours, "context-switches");
+        let told = format!("{ours}, by perf {theirs}");
+        // What else runs on that CPU interrupts both.
+        match ours.abs_diff(theirs) <= 20 && ours >= 1_990 {
+            true => Ok(told),
+            false => Err(told),
+        }
+    });
+}
+
+/// Check that parts of CPUs add up to the whole, of a command and of all CPUs, and that a ratio is that
+/// of its counts.
+#[test]
+fn as_root_by_cpu() {
+    if !as_root() {
+        return;
+    }
+    let place = compiled("writes", WRITES);
+    let event = "syscalls:sys_enter_write";
+    let words = [
+        event,
+        "--by",
+        "cpu",
+        "--ratio",
+        "syscalls:sys_enter_write/sched:sched_process_fork",
+    ];
+    for rest in [
+        &["--", "./writes", "1234", "2"][..],
+        &["--duration", "300ms"],
+    ] {
+        let document = json(&place, &[&words[..], rest].concat());
+        let rows = document["events"].as_array().unwrap().iter();
+        let parts = rows.filter(|r| r["event"] == event && !r["cpu"].is_null());
+        let sum: u64 = parts.map(|r| r["count"].as_u64().unwrap()).sum();
+        assert_eq!(sum, count(&document, event));
+        if rest[0] == "--" {
+            assert_eq!(sum, MANY);
+            assert_eq!(document["ratios"][0]["value"], 1234.0);
+        }
+    }
+}
+
+/// Check that a process is counted that runs already, until it ends, and a cgroup.
+#[test]
+fn as_root_scopes() {
+    if !as_root() {
+        return;
+    }
+    let place = compiled("writes", WRITES);
+    let mut sleeping = Command::new("sh")
+        .args(["-c", "sleep 1; exec ./writes 1234 1"])
+        .current_dir(place.path("."))
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(200));
+    let document = json(
+        &place,
+        &[
+            "syscalls:sys_enter_write",
+            "--pid",
+            &sleeping.id().to_string(),
+        ],
+    );
+    assert!(sleeping.wait().unwrap().success());
+    assert_eq!(count(&document, "syscalls:sys_enter_write"), MANY);
+    assert!(document["complete"].as_bool().unwrap());
+}
+
+/// Check that a planted change is found, and nothing between two recordings of the same.
+#[test]
+fn as_root_compared() {
+    if !as_root() {
+        return;
+    }
+    let place = compiled("writes", WRITES);
+    for (output, many) in [
+        ("a.plumb", "1000"),
+        ("b.plumb", "1000"),
+        ("c.plumb", "1010"),
+    ] {
+        let words = [
+            "syscalls:sys_enter_write",
+            "--blocks",
+            "6",
+            "-o",
+            output,
+            "--",
+        ];
+        let done = stat(&place, &[&words[..], &["./writes", many, "1"]].concat());
+        assert!(done.status.success());
+    }
+    let verdict = |after: &str| {
+        let mut command = place.command(env!("CARGO_BIN_EXE_plumb"));
+        let done = command
+            .args(["diff", "a.plumb", after, "--csv"])
+            .output()
+            .unwrap();
+        let text = String::from_utf8(done.stdout).unwrap();
+        let row = text.lines().find(|line| line.contains("sys_enter_write"));
+        row.unwrap_or_else(|| panic!("{text}")).to_string()
+    };
+    assert!(verdict("b.plumb").contains("no_difference_seen"));
+    assert!(
+        verdict("c.plumb").contains("slower"),
+        "{}",
+        verdict("c.plumb")
+    );
+}
+
+/// Check that what can't be counted is a row with the reason and the nearest name, that it is an error
+/// if nothing can, with the exit code, and that each error is a line.
+#[test]
+fn what_cannot_be_counted() {
+    let place = Place::new();
+    let done = stat(
+        &place,
+        &[
+            "page-faults:u,page-fualts,kprobe:no_such_function_here",
+            "--",
+            "true",
+        ],
+    );
+    let text = String::from_utf8_lossy(&done.stdout).into_owned();
+    if done.status.success() {
+        assert!(text.contains("did you mean `page-faults`?"), "{text}");
+        assert!(text.contains("not counted"), "{text}");
+    }
+    for (words, code, said) in [
+        (
+            &["page-fualts", "--", "true"][..],
+            2,
+            "did you mean `page-faults`?",
+        ),
+        (&["cycles:q", "--", "true"], 2, "`:u`"),
+        (&["block:", "--", "true"], 2, "SUBSYSTEM:TRACEPOINT"),
+        (&["--ratio", "cycles", "--", "true"], 2, "a ratio like"),
+        (
+            &["uprobe:/bin/sh:no_such_function", "--", "true"],
+            2,
+            "/bin/sh",
+        ),
+        (&["--pid", "4194999"], 2, "no such process"),
+        (&["page-faults:u", "--", "./is-not-there"], 2, "can't start"),
+    ] {
+        let done = stat(&place, words);
+        let text = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert_eq!(done.status.code(), Some(code), "{words:?}: {text}");
+        assert!(text.contains(said), "{words:?}: {text}");
+        assert_eq!(text.lines().count(), 1, "{text}");
+    }
+}
+
+/// Check that the map has every event, with a reason for each that can't be counted.
+#[test]
+fn the_map() {
+    let place = Place::new();
+    let mut command = place.command(env!("CARGO_BIN_EXE_plumb"));
+    let done = command
+        .args(["doctor", "--events", "--json"])
+        .output()
+        .unwrap();
+    let all: Value = serde_json::from_slice(&done.stdout).unwrap();
+    let all = all.as_array().unwrap();
+    assert_eq!(all.len(), netplumb_model::events::EVENTS.len());
+    for event in all {
+        let counted = event["counted"].as_bool().unwrap();
+        assert_eq!(counted, event["why_not"].is_null(), "{event}");
+        assert_eq!(counted, !event["of"].is_null(), "{event}");
+    }
+}
+
+/// Check that packets that plumb sends are counted per packet, exactly: each goes through a driver
+/// once.
+#[test]
+fn as_root_per_packet() {
+    if !as_root() {
+        return;
+    }
+    let place = Place::new();
+    let text = "name = \"counts\"\nlab = \"netns\"\ninstruments = [\"events\"]\n\
+                [events]\nnames = [\"net:net_dev_xmit\", \"net:netif_rx\"]\n\
+                [workload]\npackets = 300\n[blocks]\ncount = 3\n[vary]\nproto = [\"udp\", \"tcp\"]\n";
+    fs::write(place.path("counts.toml"), text).unwrap();
+    let mut command = place.command(env!("CARGO_BIN_EXE_plumb"));
+    let done = command
+        .args(["run", "-q", "counts.toml", "--json"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(done.status.success(), "{said}");
+    let document: Value = serde_json::from_slice(&done.stdout).unwrap();
+    let rows = document["events"].as_array().unwrap();
+    assert_eq!(rows.len(), 4);
+    for row in rows {
+        let each = row["mean"].as_f64().unwrap();
+        // Of TCP the acknowledgement as well.
+        let packets = if row["arm"] == "udp" { 1.0 } else { 2.0 };
+        assert!((packets..packets + 0.05).contains(&each), "{row}");
+    }
+}

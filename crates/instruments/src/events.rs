@@ -1,0 +1,74 @@
+//! The `events` instrument: how often something happened, as the kernel counts it.
+//!
+//! perf's counters (perf_event_open(2)): software events, tracepoints, hardware events and calls of
+//! functions alike. The kernel adds up where an event happens, so none is lost, however many there
+//! are. What is read is never scaled: an event that shared a counter with others has a smaller count,
+//! and how long it was counted stands beside it.
+//!
+//! `resolve.rs` finds out what names mean on this kernel, `counting.rs` counts, `reasons.rs` says why
+//! something can't be counted, and `map.rs` tries all events there are.
+
+mod counting;
+mod map;
+mod reasons;
+mod resolve;
+mod uprobe;
+
+use netplumb_model::capability::Availability;
+use netplumb_model::events;
+use netplumb_model::experiment::Lab;
+use netplumb_model::quantity::Declared;
+use netplumb_model::timing::TimingSpec;
+
+use crate::capability::Tried;
+use crate::instrument::{Instrument, Layers};
+use crate::live::{Live, LiveError};
+pub use map::{Extent, Found, map};
+
+/// The instrument.
+pub const INSTRUMENT: &dyn Instrument = &Declaration;
+
+#[derive(Debug)]
+struct Declaration;
+
+impl Instrument for Declaration {
+    fn about(&self) -> &'static str {
+        "Counts of events: of tasks, memory, block devices, files, packets, functions called"
+    }
+
+    fn quantities(&self) -> &'static [Declared] {
+        const ALL: &[Declared] = &[
+            events::COUNT,
+            events::TIME,
+            events::ENABLED,
+            events::RUNNING,
+        ];
+        ALL
+    }
+
+    fn unavailable(&self, lab: Lab) -> Option<(&'static str, &'static str)> {
+        match lab {
+            Lab::Netns | Lab::Host => None,
+            Lab::Vm => Some((
+                "counters of a guest's kernel are not read",
+                "use `exact`, which has the calls and instructions of all its functions without a probe",
+            )),
+        }
+    }
+
+    fn works(&self, _: Lab, tried: &Tried<'_>) -> Availability {
+        match tried.verdict("perf-software") {
+            Availability::Yes { .. } => Availability::yes("see `plumb doctor --events` for each"),
+            other => other,
+        }
+    }
+
+    fn attach(&self, spec: &TimingSpec, _: &Layers<'_>) -> Result<Box<dyn Live>, LiveError> {
+        let asked = spec.events.clone().unwrap_or_default();
+        Ok(Box::new(counting::Counting::attach(spec, &asked)?))
+    }
+
+    fn is_clock(&self) -> bool {
+        false
+    }
+}

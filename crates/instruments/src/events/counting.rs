@@ -1,0 +1,391 @@
+//! Counts events, window by window.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Instant;
+
+use netplumb_model::events::{By, COUNT, ENABLED, EventsSpec, INSTRUMENT, RUNNING, TIME, Whose};
+use netplumb_model::quantity::{Figure, Item};
+use netplumb_model::timing::{Attached, TimingSpec, Window};
+use netplumb_sys::cpus;
+use netplumb_sys::perf::count::{self, Count, Counter, Target};
+
+use super::reasons;
+use super::resolve::{Resolved, names};
+use crate::live::{Live, LiveError};
+
+/// Reasons in the error that nothing can be counted.
+const MOST_REASONS: usize = 3;
+/// What the footer says of whose events were counted.
+const SCOPE: &str = "events.scope";
+/// The same of functions called, where that is another.
+const PROBES: &str = "events.scope_of_functions";
+
+/// Whose events are counted, as this kernel knows them.
+#[derive(Debug)]
+enum Scope {
+    Cpus,
+    /// Programs that this thread starts.
+    Started,
+    /// This thread.
+    Own,
+    /// The threads that a process has.
+    Threads(Vec<u32>),
+    Cgroup(File),
+}
+
+impl Scope {
+    fn of(spec: &TimingSpec, asked: &EventsSpec) -> Result<Scope, LiveError> {
+        if let Some(pid) = spec.filter.pid {
+            let threads = threads(pid)
+                .map_err(|_| LiveError::Asked(format!("--pid {pid}: no such process")))?;
+            return Ok(Scope::Threads(threads));
+        }
+        if let Some(path) = &asked.cgroup {
+            let directory = File::open(path);
+            return Ok(Scope::Cgroup(
+                directory.map_err(LiveError::system("open the directory of the cgroup"))?,
+            ));
+        }
+        Ok(match asked.whose {
+            Whose::All => Scope::Cpus,
+            Whose::Started => Scope::Started,
+            Whose::Own => Scope::Own,
+        })
+    }
+
+    /// Whether it is of threads, whose counters are inherited by what they start.
+    fn is_of_threads(&self) -> bool {
+        matches!(self, Scope::Started | Scope::Own | Scope::Threads(_))
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            Scope::Cpus => "all CPUs",
+            Scope::Started => "a command, from its exec, and what it starts",
+            Scope::Own => "the threads that send and receive",
+            Scope::Threads(_) => "a process, and what it starts from then on",
+            Scope::Cgroup(_) => "a cgroup",
+        }
+    }
+
+    /// Everything that has to be opened to count an event, with the CPU that it is of; of an event that
+    /// is counted everywhere or nowhere, all CPUs.
+    fn targets(
+        &self,
+        cpus: &[u32],
+        by: Option<By>,
+        everywhere: bool,
+    ) -> Vec<(Option<u32>, Target<'_>)> {
+        let all = || cpus.iter().map(|c| (Some(*c), Target::Cpu(*c))).collect();
+        if everywhere && self.is_of_threads() {
+            return all();
+        }
+        let each = |thread: u32| match by {
+            Some(By::Cpu) => (cpus.iter())
+                .map(|cpu| (Some(*cpu), Target::Thread(thread, Some(*cpu))))
+                .collect(),
+            None => vec![(None, Target::Thread(thread, None))],
+        };
+        match self {
+            Scope::Cpus => all(),
+            Scope::Started | Scope::Own => each(0),
+            Scope::Threads(threads) => threads.iter().flat_map(|thread| each(*thread)).collect(),
+            Scope::Cgroup(directory) => (cpus.iter())
+                .map(|cpu| (Some(*cpu), Target::Cgroup(directory.as_fd(), *cpu)))
+                .collect(),
+        }
+    }
+}
+
+/// The threads of a process.
+fn threads(pid: u32) -> io::Result<Vec<u32>> {
+    let entries = fs::read_dir(format!("/proc/{pid}/task"))?.flatten();
+    let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
+    let threads: Vec<u32> = entries.filter_map(number).collect();
+    match threads.is_empty() {
+        true => Err(io::ErrorKind::NotFound.into()),
+        false => Ok(threads),
+    }
+}
+
+/// An event that is counted.
+#[derive(Debug)]
+struct Event {
+    what: Resolved,
+    counters: Vec<Part>,
+}
+
+/// Its part on one CPU or of one thread.
+#[derive(Debug)]
+struct Part {
+    cpu: Option<u32>,
+    counter: Counter,
+    /// As the window was opened.
+    before: Count,
+}
+
+/// Events that are counted.
+#[derive(Debug)]
+pub(super) struct Counting {
+    scope: Scope,
+    events: Vec<Event>,
+    cpus: Vec<u32>,
+    by: Option<By>,
+    attached: Attached,
+    opened: Instant,
+    /// Whether they are being counted.
+    runs: bool,
+    /// Whether these counters were used for a window that was closed.
+    used: bool,
+}
+
+impl Counting {
+    pub(super) fn attach(spec: &TimingSpec, asked: &EventsSpec) -> Result<Counting, LiveError> {
+        let begun = Instant::now();
+        raise_limit();
+        let scope = Scope::of(spec, asked)?;
+        let cpus: Vec<u32> = cpus::online()
+            .map_err(LiveError::system("read which CPUs are online"))?
+            .into_iter()
+            .collect();
+        let names = names(&asked.names)?;
+        let mut refused = names.refused;
+        let mut all_unknown = names.all_unknown;
+        let mut events = Vec::new();
+        for mut what in names.found {
+            let name = what.name.clone();
+            match open(&mut what, &scope, &cpus, asked.by) {
+                Ok(counters) => events.push(Event { what, counters }),
+                Err(error) => {
+                    // A process may end at any time.
+                    if let (Scope::Threads(_), Some(libc::ESRCH)) = (&scope, error.raw_os_error()) {
+                        let pid = spec.filter.pid.unwrap_or_default();
+                        return Err(LiveError::Asked(format!("--pid {pid}: no such process")));
+                    }
+                    all_unknown = false;
+                    refused.insert(name, reasons::refused(&what.asked, &error));
+                }
+            }
+        }
+        if events.is_empty() {
+            return Err(nothing(&refused, all_unknown));
+        }
+        let mut facts = BTreeMap::from([(SCOPE.to_string(), scope.name().to_string())]);
+        if scope.is_of_threads() && events.iter().any(|event| event.what.is_probe()) {
+            facts.insert(PROBES.into(), "all processes".into());
+        }
+        let attached = Attached {
+            refused,
+            attach_ns: begun.elapsed().as_nanos() as u64,
+            facts,
+            ..Attached::default()
+        };
+        Ok(Counting {
+            scope,
+            events,
+            cpus,
+            by: asked.by,
+            attached,
+            opened: begun,
+            runs: false,
+            used: false,
+        })
+    }
+
+    /// Begin to count, or stop; programs are counted from their exec on.
+    fn switch(&mut self, on: bool) -> io::Result<()> {
+        let one = |part: &Part| match on {
+            true => part.counter.enable(),
+            false => part.counter.disable(),
+        };
+        let own = matches!(self.scope, Scope::Started | Scope::Own);
+        let mut each = self.events.iter().filter(|e| !own || e.what.is_probe());
+        // Of the own thread in one call, of which nothing is counted but its end and its beginning.
+        if let (Scope::Own, false) = (&self.scope, on) {
+            count::disable_own()?;
+        }
+        each.try_for_each(|event| event.counters.iter().try_for_each(one))?;
+        match (&self.scope, on) {
+            (Scope::Own, true) => count::enable_own(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Open counters of threads anew. What they start inherits them, and the kernel may let both
+    /// change contexts as one is switched to the other (`perf_event_context_sched_out()` in
+    /// kernel/events/core.c): then counters end with what was started, and inherit no more.
+    fn reopen(&mut self) -> io::Result<()> {
+        if !std::mem::replace(&mut self.used, false)
+            || !matches!(self.scope, Scope::Started | Scope::Own)
+        {
+            return Ok(());
+        }
+        for event in &mut self.events {
+            // The old ones are closed after that: where nobody has a tracepoint any more, the kernel
+            // waits for all CPUs, and again for the next one to have it.
+            event.counters = open(&mut event.what, &self.scope, &self.cpus, self.by)?;
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self) -> io::Result<()> {
+        for part in self.events.iter_mut().flat_map(|e| &mut e.counters) {
+            part.before = part.counter.read()?;
+        }
+        self.opened = Instant::now();
+        Ok(())
+    }
+
+    /// What was counted since the window was opened, from when on the next one counts.
+    fn read(&mut self) -> io::Result<Window> {
+        let now = Instant::now();
+        let mut figures = Vec::new();
+        for event in &mut self.events {
+            let mut by_cpu: BTreeMap<u32, Count> = BTreeMap::new();
+            let mut all = Count::default();
+            for part in &mut event.counters {
+                let counted = part.counter.read()?;
+                let since = counted.since(part.before);
+                part.before = counted;
+                add(&mut all, since);
+                if let Some(cpu) = part.cpu {
+                    add(by_cpu.entry(cpu).or_default(), since);
+                }
+            }
+            let name = &event.what.name;
+            let of = if event.what.is_time { &TIME } else { &COUNT };
+            let figure = |quantity, value: u64| Figure::new(quantity, value as f64);
+            let whole = || Item::label(name);
+            figures.push(figure(of, all.value).of(whole()));
+            if event.what.is_hardware || all.running_ns < all.enabled_ns {
+                figures.push(figure(&ENABLED, all.enabled_ns).of(whole()));
+                figures.push(figure(&RUNNING, all.running_ns).of(whole()));
+            }
+            if self.by == Some(By::Cpu) {
+                let each = by_cpu.into_iter();
+                figures
+                    .extend(each.map(|(cpu, part)| figure(of, part.value).of(Item::of(cpu, name))));
+            }
+        }
+        let duration_ns = (now - self.opened).as_nanos() as u64;
+        self.opened = now;
+        Ok(Window {
+            duration_ns,
+            figures,
+            ..Window::default()
+        })
+    }
+}
+
+fn add(sum: &mut Count, more: Count) {
+    sum.value = sum.value.saturating_add(more.value);
+    sum.enabled_ns = sum.enabled_ns.saturating_add(more.enabled_ns);
+    sum.running_ns = sum.running_ns.saturating_add(more.running_ns);
+}
+
+/// Open an event for its scope; as one of programs alone where a user may not count the kernel.
+fn open(what: &mut Resolved, scope: &Scope, cpus: &[u32], by: Option<By>) -> io::Result<Vec<Part>> {
+    let everywhere = what.is_probe();
+    let targets = scope.targets(cpus, by, everywhere);
+
+    let started = matches!(scope, Scope::Started) && !everywhere;
+    let all = |what: &Resolved| -> io::Result<Vec<Part>> {
+        let mut parts = Vec::new();
+        for (cpu, target) in &targets {
+            match Counter::open(&mut what.attr(), *target, started) {
+                Ok(counter) => parts.push(Part {
+                    cpu: *cpu,
+                    counter,
+                    before: Count::default(),
+                }),
+                // One of several threads has ended.
+                Err(error) if error.raw_os_error() == Some(libc::ESRCH) && targets.len() > 1 => {}
+                Err(error) => return Err(error),
+            }
+        }
+        match parts.is_empty() {
+            true => Err(io::Error::from_raw_os_error(libc::ESRCH)),
+            false => Ok(parts),
+        }
+    };
+    match all(what) {
+        Err(error)
+            if error.raw_os_error() == Some(libc::EACCES)
+                && matches!(scope, Scope::Started | Scope::Own | Scope::Threads(_))
+                && what.user_only() =>
+        {
+            all(what).map_err(|_| error)
+        }
+        opened => opened,
+    }
+}
+
+/// The error that no event can be counted.
+fn nothing(refused: &BTreeMap<String, String>, all_unknown: bool) -> LiveError {
+    let reasons = refused.iter().take(MOST_REASONS);
+    let reasons: Vec<String> = reasons
+        .map(|(name, why)| format!("{name}: {why}"))
+        .collect();
+    let reasons = reasons.join("; ");
+    match all_unknown {
+        true => LiveError::Asked(reasons),
+        false => LiveError::CannotRun {
+            reason: format!("no event can be counted by `{INSTRUMENT}`"),
+            remedy: reasons,
+        },
+    }
+}
+
+/// Each event takes a descriptor for each CPU or thread.
+fn raise_limit() {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: both calls take a limit that is alive, and only raise what this process may have.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        }
+    }
+}
+
+impl Live for Counting {
+    fn attached(&self) -> &Attached {
+        &self.attached
+    }
+
+    fn open(&mut self) -> Result<(), LiveError> {
+        self.reopen()
+            .map_err(LiveError::system("open the counters"))?;
+        self.begin()
+            .map_err(LiveError::system("read the counters"))?;
+        if !self.runs {
+            let switched = self.switch(true);
+            switched.map_err(LiveError::system("begin to count"))?;
+            self.runs = true;
+        }
+        Ok(())
+    }
+
+    fn turn(&mut self) -> Result<Window, LiveError> {
+        self.read().map_err(LiveError::system("read the counters"))
+    }
+
+    fn stop(&mut self) {
+        if std::mem::replace(&mut self.runs, false) {
+            // What can't be stopped any more is gone.
+            let _ = self.switch(false);
+        }
+    }
+
+    fn close(&mut self) -> Result<Window, LiveError> {
+        self.stop();
+        self.used = true;
+        self.turn()
+    }
+}

@@ -1,0 +1,122 @@
+//! Why an event can't be counted, and what to do about it.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use netplumb_kernel::kallsyms::SymbolTable;
+use netplumb_model::events::{Asked, Source, nearest};
+
+use crate::capability::lockdown;
+
+const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
+const SOURCES: &str = "/sys/bus/event_source/devices";
+
+/// That the list of tracepoints can't be read.
+pub(super) fn no_tracefs(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => "tracefs can't be read by this user: run as root".into(),
+        _ => format!(
+            "tracefs is not mounted ({error}): mount -t tracefs tracefs /sys/kernel/tracing"
+        ),
+    }
+}
+
+/// Why an event could not be opened.
+pub(super) fn refused(asked: &Asked, error: &io::Error) -> String {
+    let code = error.raw_os_error().unwrap_or_default();
+    match (asked, code) {
+        (_, libc::EMFILE | libc::ENFILE) => {
+            "too many events for the limit of open files: count fewer, or raise it (ulimit -n)"
+                .into()
+        }
+        (Asked::Kernel { .. }, libc::EPERM | libc::EACCES) => match locked_down() {
+            Some(mode) => {
+                format!("kernel lockdown ({mode}) forbids kprobes: boot without lockdown")
+            }
+            None => not_permitted(),
+        },
+        (Asked::Kernel { function, .. }, libc::ENOENT | libc::EINVAL | libc::EADDRNOTAVAIL) => {
+            no_function(function)
+        }
+        (_, libc::EPERM | libc::EACCES) => not_permitted(),
+        (Asked::Counter(event, _), _) if event.source.is_hardware() => no_counter(event.source),
+        (Asked::Raw(..), _) => no_counter(Source::Hardware(0)),
+        _ => format!("the kernel refuses it: {error}"),
+    }
+}
+
+fn locked_down() -> Option<String> {
+    lockdown().filter(|mode| mode != "none")
+}
+
+fn not_permitted() -> String {
+    let level = fs::read_to_string(PARANOID).unwrap_or_default();
+    let setting = match level.trim() {
+        "" => String::new(),
+        level => format!(" (kernel.perf_event_paranoid is {level})"),
+    };
+    format!("not permitted{setting}: run as root, or with CAP_PERFMON")
+}
+
+/// That a CPU has no counter for something.
+fn no_counter(source: Source) -> String {
+    let devices = fs::read_dir(SOURCES).into_iter().flatten().flatten();
+    let has_cpu = devices.into_iter().any(|device| {
+        let name = device.file_name().to_string_lossy().into_owned();
+        name.starts_with("cpu") || name.starts_with("armv")
+    });
+    match (has_cpu, source) {
+        (true, Source::Cache(_)) => "this CPU has no counter of it".into(),
+        (true, _) => "this CPU does not count it".into(),
+        (false, _) => {
+            "no counters (PMU); a virtual machine needs a virtual one (QEMU: -cpu host,pmu=on)"
+                .into()
+        }
+    }
+}
+
+/// That a function of the kernel can't be probed.
+fn no_function(function: &str) -> String {
+    let blacklist = fs::read_to_string("/sys/kernel/debug/kprobes/blacklist").unwrap_or_default();
+    let is_it = |line: &str| line.split('\t').nth(1).is_some_and(|name| name == function);
+    if blacklist.lines().any(is_it) {
+        return "the kernel allows no probe in this function".into();
+    }
+    let text = fs::read(Path::new("/proc/kallsyms")).unwrap_or_default();
+    let symbols = SymbolTable::parse(&text).unwrap_or_default();
+    let names = || symbols.symbols().iter().map(|symbol| symbol.name.as_str());
+    if names().any(|name| name == function) {
+        return "it can't be traced: it is marked notrace, or no function".into();
+    }
+    match nearest(function, names()) {
+        Some(meant) => format!("the kernel has no such function; did you mean `{meant}`?"),
+        None => "the kernel has no such function: it may be inlined into its callers".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use netplumb_model::events::{Mode, find};
+
+    use super::*;
+
+    /// Check that each way to be refused names its remedy.
+    #[test]
+    fn remedies() {
+        let of = |asked: &Asked, code| refused(asked, &io::Error::from_raw_os_error(code));
+        let counter = |name| Asked::Counter(find(name).unwrap(), Mode::All);
+        assert!(of(&counter("page-faults"), libc::EACCES).contains("CAP_PERFMON"));
+        assert!(of(&counter("page-faults"), libc::EMFILE).contains("ulimit -n"));
+        let text = of(&counter("cycles"), libc::ENOENT);
+        assert!(text.contains("PMU") || text.contains("CPU"), "{text}");
+        let kernel = Asked::Kernel {
+            function: "tcp_sendmsgg".into(),
+            returns: false,
+        };
+        let text = of(&kernel, libc::ENOENT);
+        assert!(text.contains("no such function"), "{text}");
+        let error = io::Error::from_raw_os_error(libc::ENODEV);
+        assert!(no_tracefs(&error).contains("mount -t tracefs"));
+    }
+}

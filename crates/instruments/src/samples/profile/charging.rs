@@ -1,0 +1,185 @@
+//! What samples of a window are charged to.
+
+use std::collections::HashMap;
+
+use netplumb_model::class::{Context, Direction};
+use netplumb_model::quantity::Declared;
+use netplumb_model::recording::THREAD_MODULE;
+use netplumb_model::samples::Sample;
+use netplumb_model::timing::{Costs, Met};
+
+use super::super::UNKNOWN;
+use super::super::arrived::Who;
+use super::super::layout::{Known, REASON_BLOCKED, REASON_IO, REASON_PREEMPTED, REASON_SLEEP};
+use super::super::tree::{Functions, Sum, Tree, nameless};
+use super::lines::Leaves;
+use super::stacks::{Found, Named, Places, Stacks};
+
+/// How functions are called that run programs at a tracepoint.
+const TRACEPOINTS: &[&str] = &["bpf_prog_", "bpf_trace_run", "__bpf_trace_", "__traceiter_"];
+
+/// Charges samples to where they were.
+#[derive(Debug, Default)]
+pub(super) struct Charging {
+    tree: Tree,
+    /// Samples of each stack, by its hash, if they are all alike; without time, CPU and thread.
+    pub(super) charged: HashMap<u64, Sample>,
+    /// Where samples of user code were.
+    pub(super) leaves: Leaves,
+    kernel_ns: u64,
+    user_ns: u64,
+    pub(super) taken: u64,
+    pub(super) idle: u64,
+    pub(super) user_stacks: u64,
+    pub(super) cut: u64,
+    pub(super) stackless: u64,
+    pub(super) unknown: u64,
+}
+
+impl Charging {
+    /// Charge samples of a stack, some of them with a user stack that was unwound.
+    pub(super) fn add(
+        &mut self,
+        found: &Found,
+        known: &Known,
+        unwound: &HashMap<Named, Places>,
+        functions: &mut Functions,
+    ) {
+        let (place, stack, context) = (&found.place, &found.kernel, found.context);
+        let (own, own_cut) = &found.user;
+        if place.who == Who::Idle && context == Context::Task {
+            self.idle += known.count;
+            return;
+        }
+        self.taken += known.count;
+        match place.user {
+            true => self.user_ns += known.ns,
+            false => self.kernel_ns += known.ns,
+        }
+        let root = functions.number(root(&place.name));
+        let mut left = known.count;
+        let mut alike = None;
+        let mut charge = |user: &[u32], cut: bool, places: &Places, samples: u64, ns: u64| {
+            if samples == 0 {
+                return;
+            }
+            if let Some(function) = user.first().filter(|_| place.user) {
+                self.leaves.add(*function, places, samples, ns);
+            }
+            if !user.is_empty() {
+                self.user_stacks += samples;
+                self.cut += if cut { samples } else { 0 };
+            }
+            let mut node = self.tree.node(None, root);
+            for function in user.iter().rev().chain(stack.iter().rev()) {
+                node = self.tree.node(Some(node), *function);
+            }
+            if stack.is_empty() && user.is_empty() {
+                self.stackless += samples;
+                let function = functions.number(nameless(UNKNOWN));
+                node = self.tree.node(Some(node), function);
+            }
+            let sum = Sum { samples, ns };
+            self.tree.charge((Direction::Run, context, node), sum);
+            alike = Some(node).filter(|_| samples == known.count);
+        };
+        let mut left_ns = known.ns;
+        for ((user, cut), places) in unwound {
+            let samples = places.values().sum::<u64>().min(left);
+            // The last takes what division leaves.
+            let ns = match samples == left {
+                true => left_ns,
+                false => known.ns / known.count * samples,
+            };
+            charge(user, *cut, places, samples, ns);
+            left -= samples;
+            left_ns -= ns;
+        }
+        let alone = Places::from([(found.leaf(), left)]);
+        charge(own, *own_cut, &alone, left, left_ns);
+        let weight = known.ns / known.count;
+        if let Some(node) = alike.filter(|_| known.ns == weight * known.count) {
+            let sample = Sample {
+                time_ns: 0,
+                weight,
+                node,
+                thread: 0,
+                cpu: 0,
+                direction: Direction::Run,
+                context,
+            };
+            self.charged.insert(place.hash, sample);
+        }
+    }
+
+    /// Charge waits of a stack, to why and for whom.
+    pub(super) fn add_wait(
+        &mut self,
+        stacks: &mut Stacks,
+        (stack, waker, reason): (u64, u64, u32),
+        (samples, ns): (u64, u64),
+    ) {
+        let (all, functions) = stacks.parts();
+        let Some(found) = all.get(&stack) else {
+            self.unknown += samples;
+            return;
+        };
+        self.kernel_ns += ns;
+        let root = functions.number(root(&found.place.name));
+        let mut node = self.tree.node(None, root);
+        let (user, _) = &found.user;
+        let of_kernel = without_tracepoint(functions, &found.kernel);
+        for function in user.iter().rev().chain(of_kernel.iter().rev()) {
+            node = self.tree.node(Some(node), *function);
+        }
+        let waker = all.get(&waker).map(|found| match found.context {
+            Context::Task | Context::OtherTask => found.place.name.clone(),
+            other => other.to_string(),
+        });
+        let reason = match reason as usize {
+            REASON_PREEMPTED => "[preempted]",
+            REASON_SLEEP => "[sleep]",
+            REASON_IO => "[I/O]",
+            REASON_BLOCKED => "[blocked]",
+            _ => UNKNOWN,
+        };
+        let leaves = std::iter::once(reason.to_string())
+            .chain(waker.map(|waker| format!("[woken by {waker}]")));
+        for leaf in leaves {
+            node = self
+                .tree
+                .node(Some(node), functions.number(nameless(&leaf)));
+        }
+        let sum = Sum { samples, ns };
+        let to = (Direction::Run, Context::Task, node);
+        self.tree.charge(to, sum);
+    }
+
+    pub(super) fn costs(self, functions: &Functions, quantity: &Declared) -> Costs {
+        let sums = (self.kernel_ns, self.user_ns);
+        self.tree.costs(functions, quantity, sums)
+    }
+}
+
+/// What stands for a thread: its name.
+fn root(name: &str) -> Met {
+    Met {
+        name: match name {
+            "" => "[idle]".into(),
+            name => name.into(),
+        },
+        module: Some(THREAD_MODULE.into()),
+        user: true,
+        ..Met::default()
+    }
+}
+
+/// The frames of a stack that was taken at a tracepoint, without those of the tracepoint.
+fn without_tracepoint<'a>(functions: &Functions, stack: &'a [u32]) -> &'a [u32] {
+    let of_tracepoint = |at: &u32| {
+        let name = functions.name(*at);
+        TRACEPOINTS.iter().any(|begins| name.starts_with(begins))
+    };
+    let first = stack.iter().position(|at| !of_tracepoint(at));
+    &stack[first.unwrap_or(0)..]
+}

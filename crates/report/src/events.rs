@@ -1,0 +1,214 @@
+//! Counts of events: as tables for terminals, CSV, JSON, Markdown and the page.
+
+mod columns;
+mod rows;
+
+use netplumb_model::class::Proto;
+use netplumb_model::events::INSTRUMENT;
+use netplumb_model::experiment::Experiment;
+use netplumb_model::recording::{Arm, Recording};
+use serde::Serialize;
+
+use crate::footer::{self, Note};
+use crate::html::{facts, title, warnings};
+use crate::json::{Common, pretty};
+use crate::number::{counted, printable, thousands};
+use crate::page::{Page, PageTable, SCHEMA};
+use crate::summary::sent;
+use crate::table::{Room, Table, Value};
+use crate::text::{continued, prose};
+use crate::trust::common::{CUT_SHORT, kernel, ledger, lost};
+#[cfg(test)]
+pub(crate) use columns::declared;
+use columns::with_unit;
+pub(crate) use rows::{Counted, counted as counts};
+use rows::{Divided, Row, divided, rows};
+
+/// Letters of an event's name.
+const NAME_LETTERS: usize = 48;
+/// Letters of an arm's name in a heading.
+const ARM_LETTERS: usize = 200;
+
+fn table(recording: &Recording) -> Table<'_, Row<'_>> {
+    let rows = rows(recording);
+    Table::new(columns::counts(&rows), rows)
+}
+
+fn ratios<'r>(
+    recording: &'r Recording,
+    experiment: Option<&Experiment>,
+) -> Option<Table<'r, Divided>> {
+    let ratios = &experiment?.events.ratios;
+    let rows = divided(recording, ratios);
+    (!rows.is_empty()).then(|| Table::new(columns::ratios(&rows), rows))
+}
+
+/// What was counted, in a line for each arm.
+fn heading(recording: &Recording) -> Vec<String> {
+    let line = |(number, arm): (usize, &Arm)| {
+        let blocks = (recording.blocks.iter())
+            .filter(|b| b.arm as usize == number && b.instrument == INSTRUMENT);
+        let duration_ns: f64 = blocks.clone().map(|b| b.duration_ns as f64).sum();
+        let (what, noun) = match arm.proto {
+            Proto::Command => (printable(&arm.name, ARM_LETTERS), "run"),
+            Proto::Work => (printable(&arm.name, ARM_LETTERS), "window"),
+            _ => (
+                format!("{}: {}", printable(&arm.name, 80), sent(arm)),
+                "block",
+            ),
+        };
+        let blocks = counted(blocks.count(), noun);
+        format!("Events of {what}, {blocks}, {}", with_unit(duration_ns))
+    };
+    recording.arms.iter().enumerate().map(line).collect()
+}
+
+/// For a terminal.
+pub fn terminal(recording: &Recording, experiment: Option<&Experiment>, columns: usize) -> String {
+    let mut out = String::new();
+    for line in heading(recording) {
+        out.push_str(&line);
+        out.push('\n');
+    }
+    out.push('\n');
+    let room = Room::of(columns, NAME_LETTERS);
+    out.push_str(&table(recording).terminal(room));
+    if columns < columns::WIDE {
+        // Where the table has no room for them.
+        for (name, why) in recording.unwatched.get(INSTRUMENT).into_iter().flatten() {
+            let (name, why) = (printable(name, NAME_LETTERS), printable(why, ARM_LETTERS));
+            out.push_str(&continued(&format!("   {name}: {why}"), 5, columns));
+            out.push('\n');
+        }
+    }
+    if let Some(ratios) = ratios(recording, experiment) {
+        out.push('\n');
+        out.push_str(&ratios.terminal(Room::of(columns, NAME_LETTERS)));
+    }
+    out.push('\n');
+    out.push_str(&footer::terminal(&trust(recording), columns));
+    out
+}
+
+/// As CSV (RFC 4180), a line for each event.
+pub fn csv(recording: &Recording) -> String {
+    table(recording).csv()
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    #[serde(flatten)]
+    common: Common<'a>,
+    arms: &'a [Arm],
+    events: Vec<Value>,
+    ratios: Vec<Value>,
+}
+
+/// As JSON. docs/reference/json.md describes it for users.
+pub fn json(recording: &Recording, experiment: Option<&Experiment>) -> String {
+    let ratios = ratios(recording, experiment);
+    pretty(&Document {
+        common: Common::new(recording, experiment, Vec::new(), trust(recording)),
+        arms: &recording.arms,
+        events: table(recording).json(),
+        ratios: ratios.map_or_else(Vec::new, |ratios| ratios.json()),
+    })
+}
+
+/// As GitHub-flavoured Markdown.
+pub fn markdown(recording: &Recording, experiment: Option<&Experiment>) -> String {
+    let mut out = String::from("# Counts of events\n\n");
+    for line in heading(recording) {
+        out.push_str(&format!("{}\n\n", prose(&line, ARM_LETTERS * 2)));
+    }
+    table(recording).markdown(&mut out);
+    if let Some(ratios) = ratios(recording, experiment) {
+        ratios.markdown(&mut out);
+    }
+    out.push_str("## How it was measured\n\n");
+    out.push_str(&footer::markdown(&trust(recording)));
+    out
+}
+
+/// The page.
+pub fn page(recording: &Recording, experiment: Option<&Experiment>) -> Page {
+    let headline = heading(recording);
+    let mut events: Vec<PageTable> = vec![table(recording).page("Events")];
+    events.extend(ratios(recording, experiment).map(|ratios| ratios.page("Ratios")));
+    Page {
+        schema: SCHEMA,
+        title: title(recording, experiment),
+        headline,
+        warnings: warnings(recording),
+        facts: facts(recording),
+        trust: trust(recording),
+        events,
+        ..Page::default()
+    }
+}
+
+/// What the counts are, and how far to trust them.
+fn trust(recording: &Recording) -> Vec<Note> {
+    let fact = |key: &str| recording.environment.get(key).map(|v| printable(v, 120));
+    let scope = fact("events.scope").map_or_else(String::new, |scope| format!(", of {scope}"));
+    let mut notes = vec![
+        Note::new(
+            "counted",
+            format!(
+                "by the kernel, where events happen{scope}: none is lost, however many there are, and no count \
+                 is scaled"
+            ),
+        ),
+        kernel(recording),
+    ];
+    if let Some(scope) = fact("events.scope_of_functions") {
+        let text = format!("calls of functions are counted in {scope}, whatever else is not");
+        notes.push(Note::new("functions", text));
+    }
+    if recording.blocks.iter().any(|b| b.ledger.offered > 0) {
+        notes.push(ledger(recording));
+    }
+    let shared = rows(recording).iter().filter(|row| row.is_shared()).count();
+    if shared > 0 {
+        notes.push(Note::warning(
+            "shared",
+            format!(
+                "{} counted part of the time, for want of counters: compare none of these with others; count \
+                 fewer at once",
+                match shared {
+                    1 => "1 event was".into(),
+                    n => format!("{} events were", thousands(n as u64)),
+                }
+            ),
+        ));
+    }
+    let missing = recording
+        .unwatched
+        .get(INSTRUMENT)
+        .map_or(0, |all| all.len());
+    if missing > 0 {
+        notes.push(Note::warning(
+            "missing",
+            format!(
+                "{} not counted, each for the reason beside it; plumb doctor --events shows what this machine \
+                 counts",
+                match missing {
+                    1 => "1 event was".into(),
+                    n => format!("{} events were", thousands(n as u64)),
+                }
+            ),
+        ));
+    }
+    if rows(recording).iter().any(Row::has_interval) {
+        notes.push(Note::new(
+            "interval",
+            "95%, of the mean over blocks (Student's)",
+        ));
+    }
+    let losses = lost(recording, "none", CUT_SHORT);
+    notes.extend(losses.into_iter().filter(|note| note.warning));
+    notes
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,258 @@
+//! The columns of counts and ratios, each declared once.
+
+use netplumb_model::events::find;
+use netplumb_stats::welch::Mean;
+
+use super::rows::{Divided, Row, unit};
+#[cfg(test)]
+use crate::table::reference::{Entry, entries};
+use crate::table::{Column, Value};
+use crate::times::{ns, rounded};
+
+/// Letters of what is said of an event.
+const NOTE_LETTERS: usize = 200;
+/// From here on there is room for what an event is.
+pub(super) const WIDE: usize = 90;
+
+/// A figure in the unit of its event.
+fn figure(value: f64, is_time: bool) -> Value {
+    match is_time {
+        true => Value::Told(with_unit(value), Some(value)),
+        false => Value::Told(rounded(value), Some(value)),
+    }
+}
+
+/// Nanoseconds with their unit.
+pub(super) fn with_unit(value: f64) -> String {
+    match ns(value) {
+        long if long.ends_with('s') => long,
+        short => format!("{short} ns"),
+    }
+}
+
+fn ends(mean: &Mean, told: impl Fn(f64) -> String) -> Value {
+    match (mean.low, mean.high) {
+        (Some(low), Some(high)) => {
+            Value::Told(format!("{} to {}", told(low), told(high)), Some(low))
+        }
+        _ => Value::Missing,
+    }
+}
+
+fn number(value: Option<f64>) -> Value {
+    value.map_or(Value::Missing, Value::Number)
+}
+
+/// The columns of some rows.
+pub(super) fn counts<'r>(rows: &[Row<'r>]) -> Vec<Column<'r, Row<'r>>> {
+    let first = rows.iter().find(|row| row.counted.is_some());
+    let arms = rows.iter().filter(|row| row.counted.is_some());
+    let several = arms
+        .clone()
+        .any(|row| Some(row.arm) != first.map(|r| r.arm));
+    let by_cpu = (rows.iter()).any(|row| row.counted.as_ref().is_some_and(|c| c.cpu.is_some()));
+    let intervals = rows.iter().any(Row::has_interval);
+    let shared = rows.iter().any(|row| row.share().is_some());
+    let per = first.and_then(Row::per).unwrap_or("second");
+    of(per, several, by_cpu, intervals, shared)
+}
+
+fn of<'r>(
+    per: &'static str,
+    several: bool,
+    by_cpu: bool,
+    intervals: bool,
+    shared: bool,
+) -> Vec<Column<'r, Row<'r>>> {
+    let mut columns = Vec::new();
+    let arm = Column::text("arm", |row: &Row<'r>| row.arm.into())
+        .hint("one combination of settings")
+        .key("arm");
+    columns.push(match several {
+        true => arm.people(0).page("arm"),
+        false => arm,
+    });
+    columns.push(
+        Column::code("event", |row: &Row<'r>| Value::Name(row.name.into(), None))
+            .hint("its name")
+            .key("event")
+            .people(1)
+            .page("event"),
+    );
+    let cpu = |row: &Row<'r>| match row.counted.as_ref().and_then(|c| c.cpu) {
+        Some(cpu) => Value::Told(cpu.to_string(), Some(f64::from(cpu))),
+        None => Value::Told("all".into(), None),
+    };
+    if by_cpu {
+        columns.push(
+            Column::figure("CPU", cpu)
+                .hint("where it happened; all of them together")
+                .people(2)
+                .page("cpu"),
+        );
+    }
+    columns.extend([
+        Column::machine(|row: &Row<'r>| {
+            let cpu = row.counted.as_ref().and_then(|c| c.cpu);
+            cpu.map_or(Value::Missing, |cpu| Value::Count(cpu.into()))
+        })
+        .key("cpu"),
+        Column::machine(|row: &Row<'r>| Value::Text(super::rows::focus(row.name).into()))
+            .key("focus"),
+        Column::machine(|row: &Row<'r>| Value::Text(unit(row.is_time()).into())).key("unit"),
+        Column::figure("count", |row: &Row<'r>| match &row.counted {
+            Some(counted) if counted.is_time => figure(counted.total(), true),
+            Some(counted) => Value::Count(counted.total() as u64),
+            None => Value::Told("not counted".into(), None),
+        })
+        .hint("how often it happened in all blocks; of a clock, its time")
+        .people(3)
+        .page("count"),
+        Column::machine(|row: &Row<'r>| match &row.counted {
+            Some(counted) => Value::Count(counted.total() as u64),
+            None => Value::Missing,
+        })
+        .key("count"),
+        Column::machine(|row: &Row<'r>| Value::words(row.per())).key("per"),
+        Column::machine(|row: &Row<'r>| number(row.mean().map(|mean| mean.value))).key("mean"),
+        Column::machine(|row: &Row<'r>| number(row.mean().and_then(|mean| mean.low)))
+            .key("mean_low"),
+        Column::machine(|row: &Row<'r>| number(row.mean().and_then(|mean| mean.high)))
+            .key("mean_high"),
+    ]);
+    // Of one run it is the count itself.
+    if intervals || per != "run" {
+        columns.push(
+            Column::figure(format!("per {per}"), |row: &Row<'r>| match row.mean() {
+                Some(mean) => figure(mean.value, row.is_time()),
+                None => Value::Missing,
+            })
+            .hint("the mean over blocks, per run, packet or second")
+            .people(4)
+            .page("mean"),
+        );
+    }
+    if intervals {
+        columns.push(
+            Column::figure("95% interval", |row: &Row<'r>| match row.mean() {
+                Some(mean) if row.is_time() => ends(&mean, with_unit),
+                Some(mean) => ends(&mean, rounded),
+                None => Value::Missing,
+            })
+            .hint("of that mean, by how much blocks differ")
+            .people(5)
+            .page("interval"),
+        );
+    }
+    let rate = Column::figure("per second", |row: &Row<'r>| match row.per_second() {
+        Some(rate) if row.is_time() => {
+            let cpus = rate / 1e9;
+            Value::Told(format!("{cpus:.3} CPUs"), Some(rate))
+        }
+        Some(rate) => figure(rate, false),
+        None => Value::Missing,
+    })
+    .hint("by the length of the blocks; of a clock, CPUs that are busy");
+    if per != "second" {
+        columns.push(rate.people(6).page("rate"));
+    }
+    columns.push(Column::machine(|row: &Row<'r>| number(row.per_second())).key("per_second"));
+    for (key, end) in [("enabled_ns", 0), ("running_ns", 1)] {
+        let time = move |row: &Row<'r>| {
+            let times = row.counted.as_ref().and_then(|c| c.counted_ns);
+            times.map_or(Value::Missing, |times| Value::Count(times[end] as u64))
+        };
+        columns.push(Column::machine(time).key(key));
+    }
+    if shared {
+        columns.push(
+            Column::figure("counted", |row: &Row<'r>| {
+                row.share().map_or(Value::Missing, Value::Share)
+            })
+            .hint("the part of the time in which it was counted; counts are not scaled to the rest")
+            .people(7)
+            .page("counted"),
+        );
+    }
+    let note = |row: &Row<'r>| match (row.why, find(row.name)) {
+        (Some(why), _) => why.to_string(),
+        (None, _) if row.is_shared() => "counted part of the time, and not scaled".into(),
+        (None, Some(event)) => event.about.into(),
+        (None, None) => match row.name.strip_suffix(":u").and_then(find) {
+            Some(event) => format!("{}, in user mode", event.about),
+            None => String::new(),
+        },
+    };
+    columns.extend([
+        Column::text("note", note)
+            .hint("what it is, or why it was not counted")
+            .letters(NOTE_LETTERS)
+            .people(8)
+            .from(WIDE)
+            .page("note"),
+        Column::machine(|row: &Row<'r>| Value::words(row.why)).key("not_counted"),
+    ]);
+    columns
+}
+
+/// The columns of ratios.
+pub(super) fn ratios<'r>(rows: &[Divided]) -> Vec<Column<'r, Divided>> {
+    let several = rows.iter().any(|row| row.arm != rows[0].arm);
+    of_ratios(several)
+}
+
+fn of_ratios<'r>(several: bool) -> Vec<Column<'r, Divided>> {
+    let arm = Column::text("arm", |row: &Divided| row.arm.clone())
+        .hint("one combination of settings")
+        .key("arm");
+    let told = |value: f64, unit: &str| match unit {
+        "ns" => with_unit(value),
+        "/s" => format!("{}/s", rounded(value)),
+        _ => match value.abs() {
+            small if small < 10.0 => format!("{value:.4}"),
+            _ => rounded(value),
+        },
+    };
+    let mean =
+        |of: fn(&Mean) -> Option<f64>| move |row: &Divided| number(row.mean.as_ref().and_then(of));
+    vec![
+        match several {
+            true => arm.people(0).page("arm"),
+            false => arm,
+        },
+        Column::code("ratio", |row: &Divided| {
+            Value::Name(row.ratio.clone(), None)
+        })
+        .hint("one event divided by another")
+        .key("ratio")
+        .people(1)
+        .page("ratio"),
+        Column::machine(|row: &Divided| Value::Text(row.unit.into())).key("unit"),
+        Column::figure("value", move |row: &Divided| match &row.mean {
+            Some(mean) => Value::Told(told(mean.value, row.unit), Some(mean.value)),
+            None => Value::Missing,
+        })
+        .hint("of the sums over all blocks; a clock below is in seconds")
+        .people(2)
+        .page("value"),
+        Column::figure("95% interval", move |row: &Divided| match &row.mean {
+            Some(mean) => ends(mean, |value| told(value, row.unit)),
+            None => Value::Missing,
+        })
+        .hint("by how much blocks differ")
+        .people(3)
+        .page("interval"),
+        Column::machine(mean(|mean| Some(mean.value))).key("value"),
+        Column::machine(mean(|mean| mean.low)).key("low"),
+        Column::machine(mean(|mean| mean.high)).key("high"),
+    ]
+}
+
+/// The columns, for their reference.
+#[cfg(test)]
+pub(crate) fn declared() -> [Vec<Entry>; 2] {
+    [
+        entries(&of("packet", true, true, true, true)),
+        entries(&of_ratios(true)),
+    ]
+}

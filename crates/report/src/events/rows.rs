@@ -1,0 +1,293 @@
+//! What was counted, by event.
+
+use std::collections::BTreeMap;
+
+use netplumb_model::events::{self, COUNT, ENABLED, INSTRUMENT, RUNNING, Ratio, TIME, find};
+use netplumb_model::quantity::Declared;
+use netplumb_model::recording::Recording;
+use netplumb_stats::welch::{Mean, mean};
+
+use crate::per::{Per, offered};
+
+/// Nanoseconds of a second.
+const SECOND: f64 = 1e9;
+/// What was counted for less of the time shared its counter; the rest is rounding.
+const WHOLE: f64 = 0.9999;
+
+/// An event of an arm, in all its blocks.
+#[derive(Debug, Clone)]
+pub(crate) struct Counted<'a> {
+    /// Index of the arm.
+    pub(crate) arm: usize,
+    /// The event.
+    pub(crate) name: &'a str,
+    /// The CPU, of a part.
+    pub(crate) cpu: Option<u32>,
+    /// Whether it is a time.
+    pub(crate) is_time: bool,
+    /// In each block.
+    pub(crate) values: Vec<f64>,
+    /// What each block is shared by.
+    pub(crate) per: Vec<Per>,
+    /// What all are shared by.
+    pub(crate) per_all: Per,
+    /// The length of all blocks.
+    pub(crate) seconds: f64,
+    /// How long it was to be counted, and how long it was.
+    pub(crate) counted_ns: Option<[f64; 2]>,
+}
+
+impl Counted<'_> {
+    /// In all blocks.
+    pub(crate) fn total(&self) -> f64 {
+        self.values.iter().sum()
+    }
+
+    /// In each block per run, packet or second.
+    pub(crate) fn each(&self) -> Vec<f64> {
+        let both = self.values.iter().zip(&self.per);
+        both.map(|(value, per)| per.each(*value)).collect()
+    }
+
+    /// The part of the time in which it was counted, where that is known.
+    pub(crate) fn share(&self) -> Option<f64> {
+        let [enabled, running] = self.counted_ns?;
+        (enabled > 0.0).then(|| running / enabled)
+    }
+
+    /// Whether it was not counted all the time.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.share().is_some_and(|share| share < WHOLE)
+    }
+
+    /// What it is of: a subsystem that has a name, or that of the tracepoint.
+    pub(crate) fn focus(&self) -> &str {
+        focus(self.name)
+    }
+}
+
+/// What an event is of.
+pub(crate) fn focus(name: &str) -> &str {
+    let base = name.strip_suffix(":u").unwrap_or(name);
+    match (find(name).or(find(base)), name.split_once(':')) {
+        (Some(event), _) => event.focus.as_str(),
+        (None, Some(("kprobe" | "kretprobe" | "uprobe" | "uretprobe", _))) => "function",
+        (None, Some((subsystem, _))) => subsystem,
+        (None, None) => "",
+    }
+}
+
+/// All that was counted, by arm and then in the order in which it was asked for.
+pub(crate) fn counted(recording: &Recording) -> Vec<Counted<'_>> {
+    let blocks = |arm: usize| -> Vec<u32> {
+        let all = (0..).zip(&recording.blocks);
+        all.filter(|(_, b)| b.arm as usize == arm && b.instrument == INSTRUMENT)
+            .map(|(number, _)| number)
+            .collect()
+    };
+    let by_arm: Vec<Vec<u32>> = (0..recording.arms.len()).map(blocks).collect();
+    // Where each block is: its arm, and its place among the arm's.
+    let mut places: BTreeMap<u32, (usize, usize)> = BTreeMap::new();
+    for (arm, blocks) in by_arm.iter().enumerate() {
+        places.extend(blocks.iter().enumerate().map(|(at, b)| (*b, (arm, at))));
+    }
+    let mut all: Vec<Counted<'_>> = Vec::new();
+    let mut known: BTreeMap<(usize, &str, Option<u32>), usize> = BTreeMap::new();
+    for (of, is_time) in [(&COUNT, false), (&TIME, true)] {
+        for scalar in recording.scalars_of(of) {
+            let place = scalar.block().and_then(|block| places.get(&block));
+            let (Some(&(arm, at)), Some(name)) = (place, scalar.item.label.as_deref()) else {
+                continue;
+            };
+            let key = (arm, name, scalar.item.number);
+            let index = *known.entry(key).or_insert_with(|| {
+                let proto = recording.arms[arm].proto;
+                let of =
+                    |blocks: &[u32]| Per::of(recording, proto, blocks, offered(recording, blocks));
+                let blocks = &by_arm[arm];
+                let seconds = blocks.iter().map(|b| &recording.blocks[*b as usize]);
+                all.push(Counted {
+                    arm,
+                    name,
+                    cpu: scalar.item.number,
+                    is_time,
+                    values: vec![0.0; blocks.len()],
+                    per: blocks.iter().map(|block| of(&[*block])).collect(),
+                    per_all: of(blocks),
+                    seconds: seconds.map(|b| b.duration_ns as f64 / SECOND).sum(),
+                    counted_ns: None,
+                });
+                all.len() - 1
+            });
+            all[index].values[at] += scalar.value;
+        }
+    }
+    let mut add = |of: &Declared, end: usize| {
+        for scalar in recording.scalars_of(of) {
+            let place = scalar.block().and_then(|block| places.get(&block));
+            if let (Some(&(arm, _)), Some(name)) = (place, scalar.item.label.as_deref())
+                && let Some(&index) = known.get(&(arm, name, None))
+            {
+                let sums: &mut Counted<'_> = &mut all[index];
+                sums.counted_ns.get_or_insert_default()[end] += scalar.value;
+            }
+        }
+    };
+    add(&ENABLED, 0);
+    add(&RUNNING, 1);
+    // Times come after counts in a recording; here all are as they were asked for.
+    let mut order: BTreeMap<&str, usize> = BTreeMap::new();
+    for (at, scalar) in recording.scalars.iter().enumerate() {
+        if let Some(name) = scalar.item.label.as_deref() {
+            order.entry(name).or_insert(at);
+        }
+    }
+    all.sort_by_key(|c| (c.arm, order.get(c.name).copied(), c.cpu));
+    all
+}
+
+/// A row of the table.
+#[derive(Debug, Clone)]
+pub(super) struct Row<'a> {
+    /// Its arm; empty of what was not counted in any.
+    pub(super) arm: &'a str,
+    pub(super) name: &'a str,
+    pub(super) counted: Option<Counted<'a>>,
+    /// Why it was not.
+    pub(super) why: Option<&'a str>,
+}
+
+impl Row<'_> {
+    /// The mean over blocks, per run, packet or second.
+    pub(super) fn mean(&self) -> Option<Mean> {
+        let counted = self.counted.as_ref()?;
+        let of_blocks = Mean::of(&counted.each())?;
+        // Blocks need not be of one length.
+        Some(Mean {
+            value: counted.per_all.each(counted.total()),
+            ..of_blocks
+        })
+    }
+
+    pub(super) fn has_interval(&self) -> bool {
+        self.mean().is_some_and(|mean| mean.low.is_some())
+    }
+
+    /// The part of the time in which it was counted, where that is known.
+    pub(super) fn share(&self) -> Option<f64> {
+        self.counted.as_ref()?.share()
+    }
+
+    /// Whether it was not counted all the time.
+    pub(super) fn is_shared(&self) -> bool {
+        self.counted.as_ref().is_some_and(Counted::is_shared)
+    }
+
+    /// In a second.
+    pub(super) fn per_second(&self) -> Option<f64> {
+        let counted = self.counted.as_ref()?;
+        (counted.seconds > 0.0).then(|| counted.total() / counted.seconds)
+    }
+
+    pub(super) fn per(&self) -> Option<&'static str> {
+        Some(self.counted.as_ref()?.per_all.word())
+    }
+
+    pub(super) fn is_time(&self) -> bool {
+        self.counted.as_ref().is_some_and(|c| c.is_time)
+    }
+}
+
+/// All rows: what was counted, and then what was not.
+pub(super) fn rows(recording: &Recording) -> Vec<Row<'_>> {
+    // Of what never happened, no CPU has a part.
+    let counted = counted(recording).into_iter();
+    let counted = counted.filter(|c| c.cpu.is_none() || c.total() > 0.0);
+    let mut rows: Vec<Row<'_>> = counted
+        .map(|counted| Row {
+            arm: &recording.arms[counted.arm].name,
+            name: counted.name,
+            counted: Some(counted),
+            why: None,
+        })
+        .collect();
+    let unwatched = recording.unwatched.get(INSTRUMENT).into_iter().flatten();
+    rows.extend(unwatched.map(|(name, why)| Row {
+        arm: "",
+        name,
+        counted: None,
+        why: Some(why),
+    }));
+    rows
+}
+
+/// A ratio of two events in an arm.
+#[derive(Debug, Clone)]
+pub(super) struct Divided {
+    pub(super) arm: String,
+    pub(super) ratio: String,
+    /// What it is in.
+    pub(super) unit: &'static str,
+    /// None where one of both was not counted, or the lower one never happened.
+    pub(super) mean: Option<Mean>,
+}
+
+/// Ratios that were asked for. A time below is in seconds, one above in nanoseconds.
+pub(super) fn divided(recording: &Recording, ratios: &[String]) -> Vec<Divided> {
+    let all = counted(recording);
+    let ratios = ratios.iter().filter_map(|text| Ratio::parse(text).ok());
+    let ratios: Vec<Ratio> = ratios.collect();
+    let mut rows = Vec::new();
+    for (number, arm) in recording.arms.iter().enumerate() {
+        let of = |name: &str| {
+            // What programs alone may count has the mode in its name.
+            let user = format!("{name}:u");
+            let is = |c: &&Counted<'_>| c.name == name || c.name == user;
+            all.iter()
+                .find(|c| c.arm == number && c.cpu.is_none() && is(c))
+        };
+        for ratio in &ratios {
+            let both = of(&ratio.over).zip(of(&ratio.under));
+            let is_time = |name: &str| find(name).is_some_and(|e| e.source.is_time());
+            let unit = match (is_time(&ratio.over), is_time(&ratio.under)) {
+                (true, false) => "ns",
+                (false, true) => "/s",
+                _ => "",
+            };
+            let mean = both.and_then(|(over, under)| {
+                let scale = if unit == "/s" { SECOND } else { 1.0 };
+                ratio_of(&over.values, &under.values, scale)
+            });
+            rows.push(Divided {
+                arm: arm.name.clone(),
+                ratio: ratio.to_string(),
+                unit,
+                mean,
+            });
+        }
+    }
+    rows
+}
+
+/// The ratio of two sums over the same blocks, with its interval: by how much each block is off from
+/// it, as for any ratio estimate (Cochran, "Sampling Techniques", chapter 6).
+fn ratio_of(over: &[f64], under: &[f64], scale: f64) -> Option<Mean> {
+    let below = mean(under);
+    if below <= 0.0 {
+        return None;
+    }
+    let ratio = mean(over) / below;
+    let each = over.iter().zip(under);
+    let each: Vec<f64> = each
+        .map(|(a, b)| (ratio + (a - ratio * b) / below) * scale)
+        .collect();
+    Mean::of(&each)
+}
+
+/// The unit of an event's count.
+pub(super) fn unit(is_time: bool) -> &'static str {
+    match is_time {
+        true => events::TIME.unit,
+        false => events::COUNT.unit,
+    }
+}

@@ -1,0 +1,200 @@
+//! Tests of counts, of made-up recordings.
+
+use std::collections::BTreeMap;
+
+use netplumb_model::class::{Family, Link, Proto};
+use netplumb_model::events::{COUNT, ENABLED, Events, RUNNING, TIME};
+use netplumb_model::experiment::Experiment;
+use netplumb_model::quantity::{Item, Of};
+use netplumb_model::recording::{Arm, Block, Ledger, Recording, env};
+
+use super::*;
+use crate::diff::arms::pair;
+use crate::diff::{self, Sides};
+use crate::shape::{Shape, shape};
+use crate::view::View;
+
+fn golden(name: &str, text: &str) {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/events");
+    netplumb_testkit::golden(&std::path::Path::new(folder).join(name), text);
+}
+
+/// Runs of a command: so many writes in each, and some page faults more or less.
+fn recording(writes: u64, runs: u32) -> Recording {
+    let mut recording = Recording {
+        complete: true,
+        ..Recording::default()
+    };
+    for (key, value) in [
+        (env::CLOCK, "events"),
+        (env::LAB, "host"),
+        (env::KERNEL, "6.1.0-42-amd64"),
+        (env::NAME, "stat"),
+        (
+            "events.scope",
+            "a command, from its exec, and what it starts",
+        ),
+    ] {
+        recording.environment.insert(key.into(), value.into());
+    }
+    recording.arms.push(Arm {
+        name: "./w\u{1b}[31m 1000".into(),
+        proto: Proto::Command,
+        family: Family::V4,
+        link: Link::Any,
+        forward: false,
+        size_bytes: 0,
+        knobs: BTreeMap::new(),
+        made: None,
+    });
+    for run in 0..runs {
+        recording.blocks.push(Block {
+            arm: 0,
+            instrument: INSTRUMENT.into(),
+            index: run,
+            ledger: Ledger::default(),
+            totals: Vec::new(),
+            entered: 0,
+            returned: 0,
+            duration_ns: 2_000_000 + u64::from(run % 3) * 1_000,
+        });
+        let mut add = |of, item: Item, value: u64| {
+            recording.add(Of::Block(run), of, item, value as f64);
+        };
+        let faults = 26 + u64::from(run * 5 % 3);
+        for (name, value, of) in [
+            ("page-faults", faults, &COUNT),
+            (
+                "task-clock",
+                700_000 + u64::from(run * 7 % 5) * 9_000,
+                &TIME,
+            ),
+            ("syscalls:sys_enter_write", writes, &COUNT),
+            ("cycles", 1_000_000, &COUNT),
+        ] {
+            add(of, Item::label(name), value);
+        }
+        add(&COUNT, Item::of(0, "page-faults"), faults - 6);
+        add(&COUNT, Item::of(1, "page-faults"), 6);
+        add(&ENABLED, Item::label("cycles"), 700_000);
+        add(&RUNNING, Item::label("cycles"), 280_000);
+    }
+    let unwatched = recording.unwatched.entry(INSTRUMENT.into()).or_default();
+    unwatched.insert("instructions".into(), "no counters (PMU)".into());
+    unwatched.insert(
+        "page-fualts".into(),
+        "no such event; did you mean `page-faults`?".into(),
+    );
+    recording
+}
+
+fn asked() -> Experiment {
+    Experiment {
+        events: Events {
+            ratios: vec![
+                "page-faults/task-clock".into(),
+                "task-clock/page-faults".into(),
+                "cycles/instructions".into(),
+            ],
+            ..Events::default()
+        },
+        ..Experiment::default()
+    }
+}
+
+/// Check what counts look like in every output: with intervals, parts of CPUs, ratios, an event that
+/// shared its counter, and what was not counted, with the reason.
+#[test]
+fn outputs() {
+    let recording = recording(1_000, 5);
+    let experiment = asked();
+    assert_eq!(shape(&recording), Shape::Counts);
+    let text = terminal(&recording, Some(&experiment), 130);
+    assert!(!text.contains('\u{1b}'), "{text}");
+    golden("wide.txt", &text);
+    golden("narrow.txt", &terminal(&recording, None, 80));
+    golden("counts.csv", &csv(&recording));
+    golden("document.json", &json(&recording, Some(&experiment)));
+    golden("report.md", &markdown(&recording, Some(&experiment)));
+    let page = page(&recording, Some(&experiment));
+    assert_eq!(page.events.len(), 2);
+    let cells: Vec<&str> = page.events[0].rows[0]
+        .iter()
+        .map(|c| c.text.as_str())
+        .collect();
+    assert!(
+        cells.contains(&"page-faults") && cells.contains(&"135"),
+        "{cells:?}"
+    );
+}
+
+/// Check that of a single run the count is what it is, without an interval.
+#[test]
+fn one_run() {
+    let text = terminal(&recording(1_000, 1), None, 100);
+    assert!(
+        !text.contains("interval") && !text.contains("per run"),
+        "{text}"
+    );
+    assert!(text.contains("1,000"), "{text}");
+}
+
+/// Check that a count is never scaled to the time in which it was not counted, and says so.
+#[test]
+fn shared_counters() {
+    let recording = recording(1_000, 2);
+    let rows = rows(&recording);
+    let cycles = rows.iter().find(|row| row.name == "cycles").unwrap();
+    assert_eq!(cycles.counted.as_ref().unwrap().total(), 2_000_000.0);
+    assert_eq!(cycles.share(), Some(0.4));
+    assert!(trust(&recording).iter().any(|note| note.topic == "shared"));
+}
+
+/// Check that a ratio is that of the sums, in seconds where a clock is below, and none where one of
+/// both was not counted.
+#[test]
+fn ratios_of_sums() {
+    let recording = recording(1_000, 4);
+    let all = divided(&recording, &asked().events.ratios);
+    let mean = |n: usize| all[n].mean.as_ref().map(|mean| mean.value);
+    let faults = [26, 28, 27, 26].iter().sum::<u64>() as f64;
+    let clock = [0_u64, 2, 4, 1]
+        .iter()
+        .map(|n| 700_000 + n * 9_000)
+        .sum::<u64>() as f64;
+    assert!((mean(0).unwrap() / (faults / clock * 1e9) - 1.0).abs() < 1e-9);
+    assert!((mean(1).unwrap() / (clock / faults) - 1.0).abs() < 1e-9);
+    assert!(mean(2).is_none());
+    let interval = all[0].mean.as_ref().unwrap();
+    assert!(interval.low.unwrap() < interval.value && interval.value < interval.high.unwrap());
+}
+
+fn compared(writes: [u64; 2]) -> String {
+    let [before, after] = writes.map(|writes| recording(writes, 5));
+    let sides = Sides {
+        before: &before,
+        after: &after,
+        before_name: "before",
+        after_name: "after",
+    };
+    let pairs = pair((&before.arms, vec![0]), (&after.arms, vec![0]));
+    diff::terminal::render(&diff::compare(sides, &pairs, &[]), &View::default())
+}
+
+/// Check that a change of one event is found, and that of two recordings of the same nothing differs.
+#[test]
+fn comparisons() {
+    let text = compared([1_000, 1_010]);
+    golden("diff.txt", &text);
+    let row = text
+        .lines()
+        .find(|line| line.contains("sys_enter_write"))
+        .unwrap();
+    assert!(text.contains("more") && row.contains("write"), "{text}");
+    let same = compared([1_000, 1_000]);
+    assert!(same.contains("no count differs per run"), "{same}");
+    assert!(
+        !same.contains(" more\n") && !same.contains(" fewer\n"),
+        "{same}"
+    );
+}
