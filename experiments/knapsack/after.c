@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
+// SPDX-License-Identifier: GPL-2.0-or-later
 #include "knapsack.h"
 
 int get_cond_maxprice(const int *packed, int weight, const struct item *item)

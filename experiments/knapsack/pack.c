@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
+// SPDX-License-Identifier: GPL-2.0-or-later
 /* A knapsack: which of 940 items to pack, for the highest price. */
 #include <stdio.h>
 #include "knapsack.h"

@@ -249,3 +249,26 @@ fn of_the_command_line() {
         "{refused:#?}"
     );
 }
+
+/// Check that a module that is given with a command is loaded where that runs, and that without it is an
+/// arm of its own.
+#[test]
+fn loaded_for_a_command() {
+    let place = Place::new();
+    if kernel(&place, "usbnet").is_none() {
+        return;
+    }
+    let mut command = place.plumb("path -q -o work.plumb --module tried.ko");
+    command.args(["--module", "", "--", "cat", "/proc/modules"]);
+    let ran = common::Running::start(&mut command).finish();
+    ran.code(0);
+    let loaded = ran.stdout.lines().filter(|l| l.starts_with("usbnet "));
+    // O, from outside of the kernel's tree; E, without its signature.
+    assert_eq!(
+        loaded.filter(|l| l.ends_with("(OE)")).count(),
+        1,
+        "{ran:#?}"
+    );
+    let recording = place.recording("work.plumb");
+    assert_eq!(recording.arms.len(), 2);
+}

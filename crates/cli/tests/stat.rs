@@ -182,16 +182,24 @@ fn as_root_as_perf_does() {
     let events = "syscalls:sys_enter_write,minor-faults,major-faults";
     // Addresses would be other ones in each run.
     let words = ["setarch", "-R", "./writes", "1234", "1"];
-    let Some(theirs) = perf(&place, events, &words) else {
+    // The first run brings the program's pages into memory, so it has other faults than those after it.
+    if perf(&place, events, &words).is_none() {
         return;
-    };
-    let ours = json(&place, &[&[events, "--"], &words[..]].concat());
-    let names = ["syscalls:sys_enter_write", "minor-faults", "major-faults"];
-    let ours: Vec<u64> = names.iter().map(|name| count(&ours, name)).collect();
-    assert_eq!(ours[0], MANY);
-    assert_eq!(ours[0], theirs[0]);
-    let apart = ours[1].abs_diff(theirs[1]);
-    assert!(apart <= 2, "{ours:?} {theirs:?}");
+    }
+    netplumb_testkit::mostly(2, 3, || {
+        let theirs = perf(&place, events, &words).unwrap();
+        let ours = json(&place, &[&[events, "--"], &words[..]].concat());
+        let names = events.split(',');
+        let ours: Vec<u64> = names.map(|name| count(&ours, name)).collect();
+        assert_eq!(ours[0], MANY);
+        assert_eq!(ours[0], theirs[0]);
+        let told = format!("{ours:?}, by perf {theirs:?}");
+        // Which of a file's pages one fault maps depends on what else uses memory.
+        match ours[1].abs_diff(theirs[1]) <= 2 && ours[2].abs_diff(theirs[2]) <= 2 {
+            true => Ok(told),
+            false => Err(told),
+        }
+    });
 
     let place = compiled("ping", PING);
     let words = ["taskset", "-c", "0", "./ping", "1000"];

@@ -63,8 +63,16 @@ fn why_none(recording: &Recording, function: FunctionId, own: u64) -> &'static s
     }
 }
 
+/// Whether another function of the name ran in a class: that of another program or module.
+fn namesake_ran(class: &ClassView<'_>, function: FunctionId) -> bool {
+    let name = |id: FunctionId| &class.recording.functions[id as usize].name;
+    let mut ran = class.functions.iter();
+    ran.any(|f| f.function != function && name(f.function) == name(function))
+}
+
 /// What the lines of a function cost in a class, as text: in the order of the file, or
-/// of the largest where there are many.
+/// of the largest where there are many. Nothing if another function of its name ran instead, which has
+/// a text of its own.
 pub fn render(class: &ClassView<'_>, function: FunctionId, columns: usize) -> String {
     let recording = class.recording;
     let name = printable(class.name(function), 60);
@@ -74,6 +82,9 @@ pub fn render(class: &ClassView<'_>, function: FunctionId, columns: usize) -> St
     }
     out.push('\n');
     let Some(own) = class.functions.iter().find(|f| f.function == function) else {
+        if namesake_ran(class, function) {
+            return String::new();
+        }
         out.push_str("  it did not run\n");
         return out;
     };
