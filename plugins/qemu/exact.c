@@ -339,8 +339,6 @@ static void put_block(const struct block *block,
 		size_t size = qemu_plugin_insn_size(insn);
 
 		bytes[i] = (uint8_t)size;
-		if (user)
-			continue;
 		memcpy(bytes + len, qemu_plugin_insn_data(insn), size);
 		len += size;
 	}

@@ -11,7 +11,7 @@
 #ifndef NETPLUMB_EXACT_H
 #define NETPLUMB_EXACT_H
 
-#define EXACT_STREAM_VERSION 2
+#define EXACT_STREAM_VERSION 3
 
 enum exact_record {
 	/* p: EXACT_STREAM_VERSION. First word of the stream. */
@@ -44,10 +44,10 @@ enum exact_record {
 	EXACT_LOSS = 8,
 	/*
 	 * Code of a block of user mode, like EXACT_BLOCK, but with two words of
-	 * a hash of its page before the sizes, and without the code itself. The
-	 * hash is of the 4 KiB page of the first instruction, 512 little-endian
-	 * words w: h = (h ^ w) * EXACT_HASH_FACTOR, h ^= h >> 32, from 0. Zero:
-	 * the page could not be read.
+	 * a hash of its page before the sizes. The hash is of the 4 KiB page of
+	 * the first instruction, 512 little-endian words w: h = (h ^ w) *
+	 * EXACT_HASH_FACTOR, h ^= h >> 32, from 0. Zero: the page could not be
+	 * read.
 	 */
 	EXACT_USER_BLOCK = 9,
 	/* Watched code stored to this address, encoded as in EXACT_CALL. */

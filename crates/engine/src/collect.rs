@@ -6,11 +6,12 @@
 use std::collections::{BTreeMap, HashMap};
 
 use netplumb_instruments::exact::{
-    FIRST_USER_SYMBOL, Sampling, Symbol, TreeNode, UNKNOWN, UserSymbol, Window,
+    FIRST_USER_SYMBOL, RanInsn, Sampling, Symbol, TreeNode, UNKNOWN, UserSymbol, Window,
 };
 use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::layers::{APPLICATION, LayerRules};
 use netplumb_model::class::{Context, Direction};
+use netplumb_model::code::{FunctionCode, Instruction};
 use netplumb_model::quantity::{Item, Of};
 use netplumb_model::recording::{
     Block, Cost, Function, FunctionId, Ledger, Node, NodeId, Recording, Total,
@@ -21,6 +22,7 @@ use netplumb_model::timing::{
     USER_MODE,
 };
 
+use crate::debug_info::Lookup;
 use crate::index::{Index, add_costs, known};
 
 /// The name of code that no symbol covers.
@@ -152,6 +154,39 @@ impl Translation {
 }
 
 impl Translation {
+    /// Add the instructions that an arm executed, those of functions with costs.
+    pub(crate) fn add_code(
+        &self,
+        recording: &mut Recording,
+        arm: u32,
+        executed: &Executed<'_>,
+        insns: &[RanInsn],
+        sources: &Lookup,
+    ) {
+        for insns in insns.chunk_by(|a, b| a.symbol == b.symbol) {
+            let Some(symbol) = insns.first().map(|insn| insn.symbol) else {
+                continue;
+            };
+            let (Some(function), Some(address)) = (self.function(symbol), executed.begin(symbol))
+            else {
+                continue;
+            };
+            let image = executed.image(symbol);
+            let insns = insns.iter().filter_map(|insn| {
+                let offset = insn.address.checked_sub(address)?;
+                let source = image.and_then(|image| sources.get(&(image, insn.address)));
+                let insn = Instruction::new(offset.try_into().ok()?, &insn.code, insn.times)?;
+                Some(insn.at(source.copied()))
+            });
+            recording.code.push(FunctionCode {
+                arm,
+                function,
+                address,
+                insns: insns.collect(),
+            });
+        }
+    }
+
     /// Add the samples of a window: one block, however many seeds there are. Its calls are the
     /// samples of all of them, its costs the mean over seeds.
     pub(crate) fn add_samples(
@@ -326,6 +361,26 @@ pub(crate) fn kernel_function(
 }
 
 impl Executed<'_> {
+    /// The file of a function of user code.
+    fn image(&self, symbol: Symbol) -> Option<u32> {
+        let user = symbol.checked_sub(FIRST_USER_SYMBOL)?;
+        self.user.get(user as usize)?.image
+    }
+
+    /// Where a function begins; none of code that no symbol covers.
+    fn begin(&self, symbol: Symbol) -> Option<u64> {
+        if symbol == UNKNOWN {
+            return None;
+        }
+        match symbol.checked_sub(FIRST_USER_SYMBOL) {
+            Some(user) => {
+                let symbol = self.user.get(user as usize)?;
+                (symbol.size_bytes > 0).then_some(symbol.address)
+            }
+            None => Some(self.symbols.symbols().get(symbol as usize)?.addr),
+        }
+    }
+
     /// The function of a symbol.
     fn function(&self, layers: &LayerRules, symbol: Symbol) -> Function {
         user_function(self.user, symbol)

@@ -14,6 +14,7 @@ use netplumb_model::recording::{FunctionId, LineCost, Recording, SourceFileId, S
 use netplumb_model::timing::INSTRUCTIONS;
 
 use crate::collect::Translation;
+use crate::source_text;
 
 /// Maximum time to look up lines: those of a browser take a few seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -62,7 +63,7 @@ pub(crate) struct Ran<'a> {
 
 /// Add source lines of the executed code to a recording, where debug information has them: where
 /// functions are defined, and the cost of each line. `paths` has the indices of images in the
-/// bundle.
+/// bundle. Returns the lines of instructions.
 pub(crate) fn add_lines(
     recording: &mut Recording,
     translation: &Translation,
@@ -70,7 +71,7 @@ pub(crate) fn add_lines(
     bundle: &Bundle,
     paths: &[PathBuf],
     cancel: &AtomicBool,
-) {
+) -> Lookup {
     let until = Instant::now() + PATIENCE;
     let go_on = || Instant::now() < until && !cancel.load(Ordering::Relaxed);
     // Of the arms before, too.
@@ -120,6 +121,8 @@ pub(crate) fn add_lines(
     if let Some(loss) = exact::loss_of(&failed) {
         recording.add_loss(INSTRUCTIONS.instrument, loss);
     }
+    source_text::embed(recording);
+    sources.code
 }
 
 /// Addresses to look up in a file, and what they belong to.
@@ -165,14 +168,16 @@ impl Asked {
     }
 }
 
+/// Source lines of code, by image and address in it, with the file ids of a recording.
+pub(crate) type Lookup = HashMap<(u32, u64), SourceLine>;
+
 /// Source lines, with the file ids of the recording.
 #[derive(Default)]
 struct Sources {
     files: Vec<String>,
     numbers: HashMap<String, SourceFileId>,
     functions: Vec<(Symbol, SourceLine)>,
-    /// By image and address.
-    code: HashMap<(u32, u64), SourceLine>,
+    code: Lookup,
 }
 
 impl Sources {

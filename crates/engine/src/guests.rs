@@ -22,6 +22,7 @@ use netplumb_model::recording::{Arm, Block, Recording, env};
 use netplumb_model::timing::{INSTRUCTIONS, QEMU_PEAK, SAMPLED, TimingSpec};
 
 use crate::collect::{Executed, Translation};
+use crate::debug_info::Lookup;
 use crate::error::EngineError;
 use crate::extras;
 use crate::gather::Gatherer;
@@ -569,6 +570,10 @@ impl Guests<'_, '_, '_> {
                 if run.exact {
                     translation.add_block(recording, arm, number, &window, ledger);
                 }
+            }
+            if run.exact {
+                let (insns, none) = (&measured.instructions, Lookup::default());
+                translation.add_code(recording, arm, &executed, insns, &none);
             }
             extras::idle(recording, turn.arm, Load::OneAtATime, extras::GUEST_CPUS);
         }

@@ -25,6 +25,7 @@ mod scan;
 mod schedule;
 pub mod second_opinion;
 mod site;
+mod source_text;
 mod symbols;
 
 pub use command::{CommandArm, CommandRun, run_command};

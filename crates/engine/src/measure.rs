@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread;
 
 use netplumb_instruments::exact::{
-    self, Accountant, Losses, Sampling, StreamError, StreamReader, TreeNode, Window,
+    self, Accountant, Losses, RanInsn, Sampling, StreamError, StreamReader, TreeNode, Window,
 };
 use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::path_rules::PathRules;
@@ -31,6 +31,8 @@ pub(crate) struct Measured {
     /// The symbols of the tree, if the origin has none.
     pub(crate) symbols: OnceLock<SymbolTable>,
     pub(crate) losses: Losses,
+    /// Instructions that were executed in blocks; of an arm that is measured in rounds, none.
+    pub(crate) instructions: Vec<RanInsn>,
     /// Facts of the guest, if the origin has none.
     pub(crate) facts: BTreeMap<String, String>,
     /// The guest's notes on the arm's knobs.
@@ -45,6 +47,7 @@ pub(crate) struct Told {
     pub(crate) windows: Vec<Window>,
     pub(crate) nodes: Vec<TreeNode>,
     pub(crate) losses: Losses,
+    pub(crate) instructions: Vec<RanInsn>,
     pub(crate) error: Option<StreamError>,
 }
 
@@ -152,6 +155,7 @@ fn try_measure(
     measured.notes = notes;
     measured.qemu_peak_bytes = peak;
     measured.losses = told.losses;
+    measured.instructions = told.instructions;
     measured.nodes = told.nodes;
     let (got, wanted) = (told.windows.len(), ledgers.len());
     let mut ledgers = ledgers.into_iter();
@@ -338,6 +342,7 @@ pub(crate) fn follow(
     }
     told.nodes = accountant.tree().nodes().to_vec();
     told.losses = accountant.losses();
+    told.instructions = accountant.instructions();
     told
 }
 

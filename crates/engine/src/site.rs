@@ -271,6 +271,10 @@ pub(crate) fn take_up(
         };
     }
     retain!(costs, spans, hops, line_costs);
+    // They are of all blocks of an arm.
+    recording
+        .code
+        .retain(|code| is_done(code.arm, INSTRUCTIONS.instrument));
     // Remove notes and figures of the arms that are run again; for an arm that is run again by some
     // instruments, those of these instruments.
     let any = |arm: u32| names.iter().any(|name| is_done(arm, name));

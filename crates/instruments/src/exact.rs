@@ -23,7 +23,7 @@ pub use crate::image::{
     Image, ImageError, ImageFunction, Images, Line, Lines, LinesError, build_id, debug_file,
     debug_link, debug_link_checksum, has_lines, lines, loss_of, page_hash, readable,
 };
-pub use account::{Accountant, Losses};
+pub use account::{Accountant, Losses, RanInsn};
 pub use interrupts::Change;
 pub use plugin::{PLUGIN, describe_refusal, qemu_args};
 pub use sample::Sampling;

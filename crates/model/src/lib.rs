@@ -5,6 +5,7 @@ pub mod bench;
 pub mod capability;
 pub mod chain;
 pub mod class;
+pub mod code;
 pub mod events;
 pub mod experiment;
 pub mod loss;

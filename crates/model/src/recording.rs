@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bench::Hop;
 use crate::class::{Family, Link, Proto};
+use crate::code::FunctionCode;
 use crate::loss::Loss;
 use crate::quantity::{Declared, Figure, Item, Of, Quantity, QuantityId, Scalar};
 use crate::samples::{MAX_SAMPLES, Samples, Thread};
@@ -46,6 +47,8 @@ pub struct Recording {
     pub functions: Vec<Function>,
     /// Source files, with the paths that the compiler was given, each once.
     pub source_files: Vec<String>,
+    /// The text of source files, of those that were found where it was recorded.
+    pub source_texts: BTreeMap<SourceFileId, String>,
     /// The calling-context tree; a parent comes before its children.
     pub nodes: Vec<Node>,
     /// Costs by node, block, direction and context.
@@ -70,6 +73,8 @@ pub struct Recording {
     pub steps: Vec<Step>,
     /// Costs of source lines of user code, where lines are known.
     pub line_costs: Vec<LineCost>,
+    /// Instructions of functions, where they were counted, in the order of arms.
+    pub code: Vec<FunctionCode>,
     /// Everything that was lost, missed or could not be attributed, by instrument (empty in old
     /// recordings, which don't have it).
     pub losses: BTreeMap<String, Vec<Loss>>,

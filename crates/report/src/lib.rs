@@ -2,6 +2,7 @@
 
 mod acting;
 pub mod analysis;
+pub mod asm;
 pub mod callgrind;
 pub mod capability;
 pub mod claims;

@@ -6,12 +6,15 @@ use netplumb_model::class::Direction;
 use netplumb_model::recording::{APPLICATION, FunctionId, Recording, SourceLine};
 
 use crate::analysis::ClassView;
+use crate::asm::text_of;
 use crate::number::printable;
 use crate::summary::label;
 use crate::table::{Column, Room, Table, Value};
 
 /// Letters of a path: longer ones are cut.
 pub(crate) const PATH_LETTERS: usize = 1_000;
+/// Letters of a line of source.
+const TEXT_LETTERS: usize = 120;
 /// Lines of a function that are shown at first sight.
 const SHOWN: usize = 40;
 
@@ -54,7 +57,8 @@ fn why_none(recording: &Recording, function: FunctionId, own: u64) -> &'static s
     match own {
         0 => "it has no cost of its own, only what it calls has",
         _ if !of_program && function.address != 0 => {
-            "no lines are known: it is the kernel's code, whose debug information is not read"
+            "no lines are known: it is the kernel's code, whose debug information is not read; --asm \
+             shows its instructions"
         }
         _ => {
             "no lines are known: they are those of programs' code, where the file, or the debug file \
@@ -72,8 +76,8 @@ fn namesake_ran(class: &ClassView<'_>, function: FunctionId) -> bool {
 
 /// What the lines of a function cost in a class, as text: in the order of the file, or
 /// of the largest where there are many. Nothing if another function of its name ran instead, which has
-/// a text of its own.
-pub fn render(class: &ClassView<'_>, function: FunctionId, columns: usize) -> String {
+/// a text of its own. With the text of lines if `source`, as far as the recording has it.
+pub fn render(class: &ClassView<'_>, function: FunctionId, columns: usize, source: bool) -> String {
     let recording = class.recording;
     let name = printable(class.name(function), 60);
     let mut out = format!("{}  {name}", label(class));
@@ -110,7 +114,7 @@ pub fn render(class: &ClassView<'_>, function: FunctionId, columns: usize) -> St
         lines.sort_unstable();
     }
     let home = recording.functions[function as usize].source;
-    let all = vec![
+    let mut all = vec![
         Column::text("line", |(source, _): &(SourceLine, u64)| match home {
             // Of its own file a number says it.
             Some(home) if home.file == source.file => source.line.to_string(),
@@ -124,6 +128,12 @@ pub fn render(class: &ClassView<'_>, function: FunctionId, columns: usize) -> St
         })
         .people(2),
     ];
+    if source {
+        let text = Column::text("text", |(source, _): &(SourceLine, u64)| {
+            text_of(recording, *source).unwrap_or_default().to_string()
+        });
+        all.push(text.letters(TEXT_LETTERS).people(0));
+    }
     out.push_str(&Table::new(all, lines).terminal(Room::of(columns, 0)));
     if left_out > 0 {
         out.push_str(&format!(

@@ -121,6 +121,26 @@ fn ids(recording: &Recording) -> Result<(), String> {
             }
         }
     }
+    if let Some(file) = recording.source_texts.keys().find(|id| !fits(**id, files)) {
+        return Err(missing("source_text", *file as usize, "source file", *file));
+    }
+    for (row, code) in recording.code.iter().enumerate() {
+        let mut sources = code.insns.iter().filter_map(|insn| insn.source);
+        let wrong = sources.find(|source| !fits(source.file, files));
+        for (what, id, len) in [
+            ("arm", code.arm, recording.arms.len()),
+            ("function", code.function, recording.functions.len()),
+            (
+                "source file",
+                wrong.map_or(0, |source| source.file),
+                files.max(1),
+            ),
+        ] {
+            if !fits(id, len) {
+                return Err(missing("code", row, what, id));
+            }
+        }
+    }
     Ok(())
 }
 
@@ -232,6 +252,8 @@ fn totals(recording: &Recording) -> Result<(), String> {
         "insns",
         recording.line_costs.iter().map(|c| c.own),
     )?;
+    let insns = recording.code.iter().flat_map(|code| &code.insns);
+    fits("code", "times", insns.map(|insn| insn.times))?;
     let times = || recording.spans.iter().map(|span| &span.times);
     let passed_over = recording.stages().map(|(_, stage)| stage.passed_over);
     let counts = times().map(|t| t.count).chain(passed_over);

@@ -6,6 +6,7 @@
 //! `complete` says so.
 
 mod check;
+mod code;
 mod error;
 mod lock;
 mod old;

@@ -16,7 +16,7 @@ use crate::error::{damaged, reading};
 use crate::row::{
     Wrong, count, each, get, known, name, name_if_any, numbered, of, rows, text, text_if_any, word,
 };
-use crate::{StoreError, VERSION, check, old, open, samples, span};
+use crate::{StoreError, VERSION, check, code, old, open, samples, span};
 
 /// Read a recording.
 ///
@@ -118,6 +118,11 @@ fn load(c: &Connection, now: bool) -> Result<Recording, Wrong> {
             let untried = rows(c, "untried", "setting, reason", "setting", pair)?;
             recording.untried = untried.into_iter().collect();
             span::spans(c, &mut recording)?;
+            code::load(c, &mut recording)?;
+            let texts = rows(c, "source_text", "file, text", "file", |r| {
+                Ok((get(r, 0)?, text(r, 1)?))
+            })?;
+            recording.source_texts = texts.into_iter().collect();
         }
         false => {
             old::costs(c, &mut recording)?;

@@ -20,7 +20,7 @@ use crate::row::{Wrong, count, each, get, name, numbered};
 /// Samples of a chunk.
 const CHUNK: usize = 1 << 16;
 /// Most bytes of a number in LEB128.
-const NUMBER_BYTES: usize = 10;
+pub(crate) const NUMBER_BYTES: usize = 10;
 /// Directions by their numbers in files: new ones are added at the end.
 const DIRECTIONS: [Direction; 8] = [
     Direction::Tx,
@@ -230,12 +230,8 @@ fn pack(samples: &[Sample]) -> std::io::Result<Vec<u8>> {
     let mut columns: [Vec<u8>; COLUMNS] = Default::default();
     let mut previous_ns = samples.first().map_or(0, |first| first.time_ns);
     for sample in samples {
-        for (column, mut number) in columns.iter_mut().zip(numbers(sample, previous_ns)) {
-            while number >= 0x80 {
-                column.push(number as u8 | 0x80);
-                number >>= 7;
-            }
-            column.push(number as u8);
+        for (column, number) in columns.iter_mut().zip(numbers(sample, previous_ns)) {
+            put_number(column, number);
         }
         previous_ns = sample.time_ns;
     }
@@ -273,8 +269,17 @@ fn unpack(packed: &[u8], count: usize, begin_ns: u64) -> Option<Vec<Sample>> {
         .collect()
 }
 
+/// Append a number in LEB128.
+pub(crate) fn put_number(to: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        to.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    to.push(number as u8);
+}
+
 /// Take a number in LEB128.
-fn number(from: &mut &[u8]) -> Option<u64> {
+pub(crate) fn number(from: &mut &[u8]) -> Option<u64> {
     let mut number = 0_u64;
     for shift in (0..u64::BITS).step_by(7) {
         let (&byte, rest) = from.split_first()?;

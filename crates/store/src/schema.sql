@@ -117,6 +117,12 @@ CREATE TABLE source_file (
   path TEXT NOT NULL                 -- as the compiler was told it
 ) STRICT;
 
+-- Of those that were found where the recording was made.
+CREATE TABLE source_text (
+  file INTEGER NOT NULL PRIMARY KEY REFERENCES source_file(id),
+  text TEXT NOT NULL
+) STRICT;
+
 CREATE TABLE function (
   id         INTEGER NOT NULL PRIMARY KEY,
   name       TEXT NOT NULL,
@@ -173,6 +179,15 @@ CREATE TABLE line_cost (
   insns    INTEGER NOT NULL,
   PRIMARY KEY (block, function, file, line)
 ) STRICT, WITHOUT ROWID;
+
+-- Instructions that an arm executed, and how often, packed.
+CREATE TABLE code (
+  id        INTEGER NOT NULL PRIMARY KEY,
+  arm       INTEGER NOT NULL REFERENCES arm(id),
+  functions INTEGER NOT NULL,        -- so many are in it
+  insns     INTEGER NOT NULL,
+  columns   BLOB NOT NULL            -- see the reference
+) STRICT;
 
 -- What an instrument lost, missed or could not attribute.
 CREATE TABLE loss (

@@ -4,6 +4,7 @@ use std::fs;
 use netplumb_model::bench::Hop;
 use netplumb_model::bench::quantities::GOAL_LOWER;
 use netplumb_model::class::{Context, Direction, Family, Link, Proto, Softirq};
+use netplumb_model::code::{FunctionCode, Instruction};
 use netplumb_model::loss::Loss;
 use netplumb_model::quantity::{Item, Of, Quantity};
 use netplumb_model::recording::*;
@@ -67,6 +68,13 @@ fn small() -> Recording {
             },
         ],
         source_files: vec!["/src/ask.c".into(), "/src/ask.h".into()],
+        code: vec![FunctionCode {
+            arm: 0,
+            function: 0,
+            address: 7,
+            insns: vec![Instruction::new(3, &[0x90], 5).unwrap()],
+        }],
+        source_texts: [(0, "int x;\n".to_string())].into(),
         line_costs: vec![LineCost {
             block: 0,
             function: 0,
@@ -121,6 +129,8 @@ fn round_trip() {
     growing.blocks.clear();
     growing.costs.clear();
     growing.line_costs.clear();
+    growing.code.clear();
+    growing.source_texts.clear();
     growing.nodes.pop();
     growing.complete = false;
     // Where functions are defined may be found out last.

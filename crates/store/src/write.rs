@@ -8,7 +8,7 @@ use rusqlite::{Connection, OpenFlags, Transaction, params};
 
 use crate::error::writing;
 use crate::read::{DIAGNOSIS, FACT, FAILED, INERT, IRREGULAR};
-use crate::{APPLICATION_ID, Output, SCHEMA, StoreError, VERSION, samples, span};
+use crate::{APPLICATION_ID, Output, SCHEMA, StoreError, VERSION, code, samples, span};
 
 /// Writes what is new in a recording.
 #[derive(Debug)]
@@ -28,11 +28,13 @@ struct Written {
     /// first that differs.
     blocks: Vec<Block>,
     source_files: usize,
+    source_texts: usize,
     /// Where functions are defined, which may be found out later.
     functions: Vec<Option<SourceLine>>,
     nodes: usize,
     costs: usize,
     line_costs: usize,
+    code: usize,
     hops: usize,
     spans: span::Written,
     samples: samples::Written,
@@ -110,10 +112,12 @@ impl Written {
             arms: recording.arms.len(),
             blocks: recording.blocks.clone(),
             source_files: recording.source_files.len(),
+            source_texts: recording.source_texts.len(),
             functions: recording.functions.iter().map(|f| f.source).collect(),
             nodes: recording.nodes.len(),
             costs: recording.costs.len(),
             line_costs: recording.line_costs.len(),
+            code: recording.code.len(),
             hops: recording.hops.len(),
             spans: span::Written::of(recording),
             samples: samples::Written::of(recording),
@@ -271,6 +275,12 @@ fn add(to: &Transaction<'_>, recording: &Recording, before: &Written) -> rusqlit
     for (id, path) in files.skip(before.source_files) {
         put.execute(params![id, path])?;
     }
+    if recording.source_texts.len() > before.source_texts {
+        let mut put = to.prepare("INSERT OR IGNORE INTO source_text VALUES (?, ?)")?;
+        for (file, text) in &recording.source_texts {
+            put.execute(params![file, text])?;
+        }
+    }
     let mut put = to.prepare("INSERT INTO function VALUES (?, ?, ?, ?, ?, ?, ?, ?)")?;
     for (id, function) in recording
         .functions
@@ -334,6 +344,7 @@ fn add(to: &Transaction<'_>, recording: &Recording, before: &Written) -> rusqlit
             cost.own as i64
         ])?;
     }
+    code::add(to, recording, before.code)?;
     scalars(to, recording)?;
     hops(to, recording, before.hops)?;
     span::add(to, recording, before.spans)?;

@@ -27,6 +27,12 @@ pub(crate) struct ShowArgs {
     /// Show the cost of each source line of FUNCTION, a function of the measured program
     #[arg(long, value_name = "FUNCTION", conflicts_with = "focus")]
     pub(crate) lines: Option<String>,
+    /// With --lines: show the function's instructions, how often each was executed, and its jumps
+    #[arg(long, requires = "lines")]
+    pub(crate) asm: bool,
+    /// With --lines: show the text of source lines
+    #[arg(long, requires = "lines")]
+    pub(crate) source: bool,
     /// Print CSV, one row per function; of a bench, one per block
     #[arg(long, conflicts_with_all = ["json", "tree", "focus", "lines"])]
     pub(crate) csv: bool,
@@ -54,6 +60,8 @@ impl ShowArgs {
             threads: false,
             focus: None,
             lines: None,
+            asm: false,
+            source: false,
             csv,
             json,
             all: false,

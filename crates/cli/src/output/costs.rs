@@ -9,8 +9,8 @@ use netplumb_report::analysis::{ClassView, classes};
 use netplumb_report::together::Together;
 use netplumb_report::view::View;
 use netplumb_report::{
-    claims, conclusions, diff, figures, footer, functions, json, lines, printable, scan, seeds,
-    summary, terminal, tree, trust,
+    asm, claims, conclusions, diff, figures, footer, functions, json, lines, printable, scan,
+    seeds, summary, terminal, tree, trust,
 };
 
 use super::formats::{self, Shown};
@@ -70,7 +70,15 @@ pub(super) fn show(
         })?
     } else if let Some(name) = &args.lines {
         around(recording, &views, name, |class, function| {
-            lines::render(class, function, columns)
+            let first = views.iter().find(|view| view.arm == class.arm);
+            match args.asm {
+                false => lines::render(class, function, columns, args.source),
+                // Instructions are those of all classes of an arm.
+                true if first.is_some_and(|first| first.class == class.class) => {
+                    asm::render(class, function, args.source)
+                }
+                true => String::new(),
+            }
         })?
     } else {
         tables(recording, &views, &view, experiment, &spread)

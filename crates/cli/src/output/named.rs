@@ -66,8 +66,11 @@ pub(super) fn around(
     let mut out = String::new();
     for function in named(recording, name)? {
         for class in views {
-            out.push_str(&render(class, function));
-            out.push('\n');
+            let text = render(class, function);
+            if !text.is_empty() {
+                out.push_str(&text);
+                out.push('\n');
+            }
         }
     }
     Ok(out)

@@ -8,7 +8,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 
 use netplumb_instruments::exact::{
-    Accountant, Images, Losses, Sampling, StreamError, StreamReader, TreeNode, UserCode,
+    Accountant, Images, Losses, RanInsn, Sampling, StreamError, StreamReader, TreeNode, UserCode,
     UserSymbol, Window,
 };
 use netplumb_kernel::kallsyms::SymbolTable;
@@ -152,7 +152,7 @@ pub(super) fn measure(
                 code: &told.code,
                 windows,
             };
-            debug_info::add_lines(
+            let sources = debug_info::add_lines(
                 recording,
                 &translation,
                 &ran,
@@ -160,6 +160,8 @@ pub(super) fn measure(
                 &paths,
                 &options.cancel,
             );
+            let (arm, insns) = (one.at as u32, &told.instructions);
+            translation.add_code(recording, arm, &executed, insns, &sources);
         }
     }
     for instrument in &counted {
@@ -212,6 +214,7 @@ struct Told {
     /// The blocks of code that windows refer to.
     code: BTreeMap<u32, UserCode>,
     losses: Losses,
+    instructions: Vec<RanInsn>,
     error: Option<StreamError>,
 }
 
@@ -250,6 +253,7 @@ fn follow(
     told.nodes = accountant.tree().nodes().to_vec();
     told.user_symbols = accountant.user_symbols().to_vec();
     told.losses = accountant.losses();
+    told.instructions = accountant.instructions();
     told
 }
 

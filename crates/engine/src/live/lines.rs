@@ -8,6 +8,7 @@ use netplumb_model::quantity::Of;
 use netplumb_model::recording::{FunctionId, LineCost, Recording, SourceFileId, SourceLine};
 
 use crate::index::Index;
+use crate::source_text;
 
 /// Add the lines of all blocks, which were measured in as many windows; the last one may be of two.
 pub(super) fn add(recording: &mut Recording, index: &Index, by: &str, found: &SourceLines) {
@@ -65,6 +66,7 @@ pub(super) fn add(recording: &mut Recording, index: &Index, by: &str, found: &So
                 own,
             }),
         );
+    source_text::embed(recording);
 }
 
 #[cfg(test)]

@@ -17,10 +17,14 @@ use super::tree::{Symbol, Tree, UNKNOWN};
 use super::user::{Birth, Part, User, UserSymbol};
 use super::window::{OpenWindow, Window};
 use crate::image::Images;
+use instructions::Cut;
 
 mod charge;
+mod instructions;
 mod stack;
 mod user;
+
+pub use instructions::RanInsn;
 
 /// Deeper than any kernel stack of 16 KiB can be.
 const MAX_DEPTH: usize = 4096;
@@ -94,6 +98,8 @@ pub struct Accountant<'a> {
     /// Number of the open window, or of the next; frames remember it.
     window_number: u32,
     losses: Losses,
+    /// Blocks that ran less or more far than they are long.
+    cut: Cut,
     /// The last block ended in a call or return without an address.
     unaddressed: bool,
     /// Where a command is measured.
@@ -129,6 +135,7 @@ impl<'a> Accountant<'a> {
             completed: Vec::new(),
             window_number: 1,
             losses: Losses::default(),
+            cut: Cut::default(),
             unaddressed: false,
             user: None,
             sampler: None,
@@ -179,13 +186,14 @@ impl<'a> Accountant<'a> {
                 address,
                 kind,
                 sizes,
+                code,
                 changes,
             } => {
                 let index = id as usize;
                 if self.blocks.len() <= index {
                     self.blocks.resize(index + 1, None);
                 }
-                let block = Block::new(self.symbols, address, kind, &sizes, changes);
+                let block = Block::new(self.symbols, address, kind, (&sizes, &code), changes);
                 self.blocks[index] = Some(block);
             }
             Record::UserBlock {
@@ -193,6 +201,7 @@ impl<'a> Accountant<'a> {
                 address,
                 kind,
                 sizes,
+                code,
                 page,
             } => {
                 let Some(user) = &mut self.user else {
@@ -202,7 +211,8 @@ impl<'a> Accountant<'a> {
                 if self.blocks.len() <= index {
                     self.blocks.resize(index + 1, None);
                 }
-                self.blocks[index] = Some(Block::of_user(user, address, kind, &sizes, page));
+                let text = (&*sizes, &*code);
+                self.blocks[index] = Some(Block::of_user(user, address, kind, text, page));
             }
             Record::Store(address) => self.store(address),
             Record::Exec(id) => {
@@ -306,6 +316,7 @@ impl<'a> Accountant<'a> {
             return;
         }
         self.enter_block(&block, &running);
+        self.count_run(&mut block, &running);
         // The very block that begins the switch may end on the other stack.
         if let Some(sp) = running.call.or(running.ret)
             && self.switching

@@ -34,8 +34,31 @@ pub(super) struct Block {
     pub(super) nowhere: bool,
     /// The image whose program begins here.
     pub(super) starts: Option<u32>,
+    /// Whole runs of it in all windows.
+    pub(super) runs: u64,
+    /// Its instructions.
+    pub(super) text: Box<Text>,
     /// Of user code that is in a file.
     pub(super) code: Option<Box<Code>>,
+}
+
+/// The instructions of a block.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Text {
+    sizes: Box<[u8]>,
+    code: Box<[u8]>,
+}
+
+impl Text {
+    /// The machine code of each.
+    fn insns(&self) -> impl Iterator<Item = &[u8]> {
+        let mut rest = &*self.code;
+        self.sizes.iter().map(move |size| {
+            let (insn, after) = rest.split_at(rest.len().min(usize::from(*size)));
+            rest = after;
+            insn
+        })
+    }
 }
 
 /// Where a block of user code is from, and how often it ran in the window.
@@ -44,8 +67,6 @@ pub(super) struct Code {
     pub(super) image: u32,
     /// The address of its first instruction in the file.
     pub(super) address: u64,
-    /// The sizes of its instructions.
-    sizes: Box<[u8]>,
     /// Whole runs of it.
     pub(super) times: u64,
 }
@@ -56,11 +77,11 @@ impl Block {
         user: &mut User,
         address: u64,
         kind: Kind,
-        sizes: &[u8],
+        text: (&[u8], &[u8]),
         page: u64,
     ) -> Block {
         let starts = user.starts(address, page);
-        let mut block = Block::cut(address, kind, sizes, |at| {
+        let mut block = Block::cut(address, kind, text, |at| {
             let found = user.find(address, page, at);
             (found.symbol, found.start, found.end)
         });
@@ -72,7 +93,6 @@ impl Block {
             Box::new(Code {
                 image: place.image,
                 address: address.wrapping_sub(place.bias),
-                sizes: sizes.into(),
                 times: 0,
             })
         });
@@ -82,19 +102,24 @@ impl Block {
     /// Address in its file and symbol of each instruction, of user code that has one.
     pub(super) fn user_code(&self) -> Option<UserCode> {
         let code = self.code.as_ref()?;
-        let mut at = code.address;
-        let addresses = code.sizes.iter().map(|size| {
-            let this = at;
-            at = at.wrapping_add(u64::from(*size));
-            this
-        });
+        let insns = self.insns(code.address);
+        Some(UserCode {
+            image: code.image,
+            insns: insns.map(|(at, symbol, _)| (at, symbol)).collect(),
+        })
+    }
+
+    /// Address, symbol and machine code of each instruction, if the first is at `address`.
+    pub(super) fn insns(&self, address: u64) -> impl Iterator<Item = (u64, Symbol, &[u8])> {
         let symbols = self
             .segments
             .iter()
             .flat_map(|s| std::iter::repeat_n(s.symbol, s.insns as usize));
-        Some(UserCode {
-            image: code.image,
-            insns: addresses.zip(symbols).collect(),
+        let mut at = address;
+        self.text.insns().zip(symbols).map(move |(code, symbol)| {
+            let this = at;
+            at = at.wrapping_add(code.len() as u64);
+            (this, symbol, code)
         })
     }
 
@@ -103,7 +128,7 @@ impl Block {
         symbols: &SymbolTable,
         address: u64,
         kind: Kind,
-        sizes: &[u8],
+        text: (&[u8], &[u8]),
         changes: Vec<(u16, Change)>,
     ) -> Block {
         let find = |at| match symbols.lookup_index(at) {
@@ -115,16 +140,16 @@ impl Block {
         };
         Block {
             changes: changes.into(),
-            ..Block::cut(address, kind, sizes, find)
+            ..Block::cut(address, kind, text, find)
         }
     }
 
     /// Cut at the borders of functions, which `find` tells by an address: symbol,
-    /// start and end.
+    /// start and end. The text is the sizes of instructions, and their code.
     fn cut(
         address: u64,
         kind: Kind,
-        sizes: &[u8],
+        (sizes, code): (&[u8], &[u8]),
         mut find: impl FnMut(u64) -> (Symbol, u64, u64),
     ) -> Block {
         let mut segments: Vec<Segment> = Vec::with_capacity(1);
@@ -159,6 +184,11 @@ impl Block {
             user: false,
             nowhere: false,
             starts: None,
+            runs: 0,
+            text: Box::new(Text {
+                sizes: sizes.into(),
+                code: code.into(),
+            }),
             code: None,
         }
     }

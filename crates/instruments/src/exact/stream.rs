@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use super::interrupts::Change;
 
 /// EXACT_STREAM_VERSION.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// A block has at most 512 instructions of 15 bytes, and a size byte each.
 const MAX_BLOCK_WORDS: usize = 512 * 16 / 4;
 /// EXACT_USER_HALF: an address is below the kernel's half.
@@ -87,6 +87,8 @@ pub enum Record {
         kind: Kind,
         /// Size of each instruction, bytes.
         sizes: Vec<u8>,
+        /// The instructions, one after the other.
+        code: Vec<u8>,
         /// Those that change whether interrupts come, by their numbers.
         changes: Vec<(u16, Change)>,
     },
@@ -100,6 +102,8 @@ pub enum Record {
         kind: Kind,
         /// Size of each instruction, bytes.
         sizes: Vec<u8>,
+        /// The instructions, one after the other.
+        code: Vec<u8>,
         /// Hash of the page that it begins in ([`crate::image::page_hash`]); 0 if
         /// that could not be read.
         page: u64,
@@ -282,15 +286,24 @@ impl<R: Read> StreamReader<R> {
                 "a block of {count} instructions"
             )));
         }
-        let code = bytes.split_off(count);
-        self.blocks += 1;
+        let mut code = bytes.split_off(count);
         let sizes = bytes;
+        let length: usize = sizes.iter().copied().map(usize::from).sum();
+        if code.len() < length {
+            return Err(StreamError::Damaged(format!(
+                "a block of {length} bytes with {} of them",
+                code.len()
+            )));
+        }
+        code.truncate(length);
+        self.blocks += 1;
         Ok(if user {
             Record::UserBlock {
                 id,
                 address,
                 kind,
                 sizes,
+                code,
                 page,
             }
         } else {
@@ -300,6 +313,7 @@ impl<R: Read> StreamReader<R> {
                 kind,
                 changes: changes(&sizes, &code),
                 sizes,
+                code,
             }
         })
     }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use super::{Block, Recording, env};
 use crate::quantity::{Of, Quantity, QuantityId, Scalar};
+use crate::timing::INSTRUCTIONS;
 
 impl Recording {
     /// The parts that there are, each a recording of its own: one for each instrument, of the
@@ -90,6 +91,9 @@ impl Recording {
         if named.is_none() {
             take!(line_costs);
         }
+        if instrument == INSTRUCTIONS.instrument {
+            part.code.clone_from(&self.code);
+        }
         for notes in part.notes.values_mut() {
             notes.failed.retain(|by, _| by == instrument);
         }
@@ -133,6 +137,7 @@ impl Recording {
             notes: self.notes.clone(),
             functions: self.functions.clone(),
             source_files: self.source_files.clone(),
+            source_texts: self.source_texts.clone(),
             nodes: self.nodes.clone(),
             threads: self.threads.clone(),
             attachments: self.attachments.clone(),

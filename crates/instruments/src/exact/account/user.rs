@@ -207,6 +207,7 @@ impl Accountant<'_> {
                 }
                 _ => code.times += 1,
             }
+            self.count_run(block, running);
         }
         // Between the marker and its program a command is the agent's code.
         let begun = self.current.thread.as_ref().is_some_and(|t| t.named);

@@ -174,6 +174,7 @@ impl<'a> Machine<'a> {
                 address: mapped,
                 kind,
                 sizes: vec![INSN_BYTES as u8; insns as usize],
+                code: vec![0x90; (u64::from(insns) * INSN_BYTES) as usize],
                 page: if address < 0x2000 { 1 + file } else { 0 },
             });
         }
@@ -274,6 +275,7 @@ impl<'a> Machine<'a> {
                 address,
                 kind,
                 sizes: vec![INSN_BYTES as u8; insns as usize],
+                code: vec![0x90; (u64::from(insns) * INSN_BYTES) as usize],
                 changes: changes.to_vec(),
             });
         }

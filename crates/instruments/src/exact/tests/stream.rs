@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use super::super::stream::Kind;
 use super::super::{Change, Mark, Record, StreamError, StreamReader};
 
-const HELLO: u32 = 0x8100_0002;
+const HELLO: u32 = 0x8100_0003;
 
 fn bytes(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|w| w.to_le_bytes()).collect()
@@ -55,6 +55,7 @@ fn everything() -> (Vec<u32>, Vec<Record>) {
             address: 0xffff_ffff_8100_0010,
             kind,
             sizes: vec![1, 2, 3],
+            code: vec![0x90, 0x66, 0x90, 0x0f, 0x1f, 0x00],
             changes: Vec::new(),
         });
     }
@@ -82,9 +83,9 @@ fn everything() -> (Vec<u32>, Vec<Record>) {
     }
     words.extend([0x8800_0001, 9]);
     records.push(Record::Loss(9));
-    // User code: no code, but a hash of its page.
+    // User code: with a hash of its page.
     words.extend([
-        0x8900_0007,
+        0x8900_0009,
         5,
         0x5555_1000,
         0x5555,
@@ -92,12 +93,13 @@ fn everything() -> (Vec<u32>, Vec<Record>) {
         0x89ab,
         0x4567,
     ]);
-    words.push(u32::from_le_bytes([4, 5, 0, 0]));
+    words.extend([[4, 5, 1, 2], [3, 4, 5, 6], [7, 8, 9, 0]].map(u32::from_le_bytes));
     records.push(Record::UserBlock {
         id: 5,
         address: 0x5555_5555_1000,
         kind: Kind::Call,
         sizes: vec![4, 5],
+        code: vec![1, 2, 3, 4, 5, 6, 7, 8, 9],
         page: 0x4567_0000_89ab,
     });
     words.extend([5, 0x8401_7fff, 0xffff_e000]);
@@ -189,7 +191,7 @@ fn cut_at_every_byte() {
 /// Check that a stream of another version is refused, and says which.
 #[test]
 fn wrong_version() {
-    assert_eq!(damage(&[0x8100_0001]), "its version is 1, not 2");
+    assert_eq!(damage(&[0x8100_0001]), "its version is 1, not 3");
 }
 
 /// Check that what does not greet is not ours, whatever it begins with: a record,
