@@ -30,8 +30,17 @@ fn why_none(class: &ClassView<'_>) -> &'static str {
     }
 }
 
+/// Whether another function of the name has instructions in the arm of a class: that of another program
+/// or module.
+fn namesake(class: &ClassView<'_>, function: FunctionId) -> bool {
+    let name = |id: FunctionId| &class.recording.functions[id as usize].name;
+    let mut of_arm = (class.recording.code.iter()).filter(|code| code.arm as usize == class.arm);
+    of_arm.any(|code| code.function != function && name(code.function) == name(function))
+}
+
 /// The instructions of a function in the arm of a class, as text: those of all its packets, whatever
-/// their direction. With their source text if `source`.
+/// their direction. With their source text if `source`. Nothing if another function of its name was
+/// executed instead, which has a text of its own.
 pub fn render(class: &ClassView<'_>, function: FunctionId, source: bool) -> String {
     let recording = class.recording;
     let mut out = String::new();
@@ -57,7 +66,7 @@ pub fn render(class: &ClassView<'_>, function: FunctionId, source: bool) -> Stri
         ));
         listing(&mut out, class, code, all, source);
     }
-    if !found {
+    if !found && !namesake(class, function) {
         out.push_str(&format!(
             "{}  {name}\n  {}\n",
             printable(arm, 60),
@@ -136,8 +145,7 @@ fn of_source(recording: &Recording, line: Option<SourceLine>) -> String {
         return "\n  (no line)\n".into();
     };
     let text = text_of(recording, line).map_or(String::new(), |text| {
-        let text = printable(&text.replace('\t', "    "), LINE_LETTERS);
-        format!("  {text}")
+        format!("  {}", printable(&text, LINE_LETTERS))
     });
     let place = place(recording, line);
     let short = place
@@ -147,9 +155,10 @@ fn of_source(recording: &Recording, line: Option<SourceLine>) -> String {
 }
 
 /// The text of a source line, if it is in the recording.
-pub(crate) fn text_of(recording: &Recording, line: SourceLine) -> Option<&str> {
+pub(crate) fn text_of(recording: &Recording, line: SourceLine) -> Option<String> {
     let text = recording.source_texts.get(&line.file)?;
-    text.lines().nth((line.line as usize).checked_sub(1)?)
+    let line = text.lines().nth((line.line as usize).checked_sub(1)?)?;
+    Some(line.replace('\t', "    "))
 }
 
 fn decoded<'a>(recording: &Recording, code: &'a FunctionCode) -> Vec<Row<'a>> {

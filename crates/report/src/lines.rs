@@ -130,9 +130,9 @@ pub fn render(class: &ClassView<'_>, function: FunctionId, columns: usize, sourc
     ];
     if source {
         let text = Column::text("text", |(source, _): &(SourceLine, u64)| {
-            text_of(recording, *source).unwrap_or_default().to_string()
+            text_of(recording, *source).unwrap_or_default()
         });
-        all.push(text.letters(TEXT_LETTERS).people(0));
+        all.push(text.letters(TEXT_LETTERS).people(3));
     }
     out.push_str(&Table::new(all, lines).terminal(Room::of(columns, 0)));
     if left_out > 0 {
