@@ -8,9 +8,11 @@
 mod check;
 mod error;
 mod lock;
+mod nodes;
 mod old;
 mod open;
 mod output;
+mod packed;
 mod read;
 mod row;
 mod samples;
