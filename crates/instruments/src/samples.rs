@@ -14,6 +14,7 @@
 mod arrived;
 mod event;
 mod files;
+mod jit;
 mod kernel;
 mod late;
 mod layout;

@@ -275,7 +275,8 @@ fn class_of<'a>(
         .count();
     let mut by_block: BTreeMap<u32, u64> = blocks.iter().map(|b| (*b, 0)).collect();
     let mut contexts = BTreeMap::new();
-    let mut nodes: BTreeMap<NodeId, NodeView> = BTreeMap::new();
+    // By id: a recording of samples may have very many.
+    let mut nodes: Vec<Option<NodeView>> = vec![None; recording.nodes.len()];
     let mut total = 0;
     let number = costs.first().map(|c| c.quantity);
     let quantity = quantity_of(recording, number);
@@ -297,36 +298,36 @@ fn class_of<'a>(
         }
         *contexts.entry(cost.context).or_default() += cost.own;
         total += cost.own;
-        let node = nodes.entry(cost.node).or_default();
+        let node = nodes[cost.node as usize].get_or_insert_default();
         node.calls += cost.calls;
         node.self_insns += cost.own;
         // Ancestors without a cost of their own still have one of their subtree. Those
         // of a node that is there are there too.
         let mut above = recording.nodes[cost.node as usize].parent;
         while let Some(id) = above {
-            if nodes.contains_key(&id) {
+            if nodes[id as usize].is_some() {
                 break;
             }
-            nodes.insert(id, NodeView::default());
+            nodes[id as usize] = Some(NodeView::default());
             above = recording.nodes[id as usize].parent;
         }
     }
     // A parent's id is below its children's.
-    let ids: Vec<NodeId> = nodes.keys().rev().copied().collect();
-    for id in ids {
-        let inclusive = nodes[&id].inclusive_insns + nodes[&id].self_insns;
-        let samples = nodes[&id].samples_below + nodes[&id].calls;
-        if let Some(node) = nodes.get_mut(&id) {
-            node.inclusive_insns = inclusive;
-            node.samples_below = samples;
-        }
-        if let Some(parent) = recording.nodes[id as usize].parent
-            && let Some(node) = nodes.get_mut(&parent)
-        {
+    for id in (0..nodes.len()).rev() {
+        let Some(node) = &mut nodes[id] else {
+            continue;
+        };
+        node.inclusive_insns += node.self_insns;
+        node.samples_below += node.calls;
+        let (inclusive, samples) = (node.inclusive_insns, node.samples_below);
+        let parent = recording.nodes[id].parent;
+        if let Some(node) = parent.and_then(|parent| nodes[parent as usize].as_mut()) {
             node.inclusive_insns += inclusive;
             node.samples_below += samples;
         }
     }
+    let nodes = (0..).zip(nodes);
+    let nodes: BTreeMap<NodeId, NodeView> = nodes.filter_map(|(id, of)| Some((id, of?))).collect();
     let (functions, layers) = sums(recording, &nodes);
     ClassView {
         recording,

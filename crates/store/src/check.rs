@@ -72,24 +72,21 @@ fn ids(recording: &Recording) -> Result<(), String> {
     let mut all: u64 = 0;
     for (row, node) in recording.nodes.iter().enumerate() {
         if !fits(node.function, recording.functions.len()) {
-            return Err(missing("node", row, "function", node.function));
+            let id = node.function;
+            return Err(format!("node {row}: dangling reference to function {id}"));
         }
         let depth = match node.parent {
             None => 0,
             Some(parent) => match depths.get(parent as usize) {
                 Some(above) => above + 1,
                 None => {
-                    return Err(format!(
-                        "table node, row {row}: parent {parent} does not precede it"
-                    ));
+                    return Err(format!("node {row}: parent {parent} does not precede it"));
                 }
             },
         };
         all += u64::from(depth);
         if depth > MAX_DEPTH || all > MAX_DEPTHS {
-            return Err(format!(
-                "table node, row {row}: the tree is deeper than any stack"
-            ));
+            return Err(format!("node {row}: the tree is deeper than any stack"));
         }
         depths.push(depth);
     }

@@ -5,17 +5,12 @@
 //! offset, how often it was executed, its length, and 0 or its source line, as the file's number from 1
 //! and the line; then the machine code of all.
 
-use std::io::{Read, Write};
-
-use flate2::Compression;
-use flate2::read::ZlibDecoder;
-use flate2::write::ZlibEncoder;
 use netplumb_model::code::{FunctionCode, Instruction, MAX_INSN_BYTES};
 use netplumb_model::recording::{Recording, SourceLine};
 use rusqlite::{Connection, Transaction, params};
 
+use crate::packed::{NUMBER_BYTES, number, put_number, unzlib, zlib};
 use crate::row::{Wrong, count, each, get};
-use crate::samples::{NUMBER_BYTES, number, put_number};
 
 /// Most instructions of a recording.
 const MAX_INSNS: u64 = 1 << 24;
@@ -33,7 +28,7 @@ pub(crate) fn add(
     for of_arm in new.chunk_by(|a, b| a.arm == b.arm) {
         let arm = of_arm.first().map(|first| first.arm);
         let insns: usize = of_arm.iter().map(|code| code.insns.len()).sum();
-        let packed = pack(of_arm).map_err(|e| rusqlite::Error::ToSqlConversionFailure(e.into()))?;
+        let packed = pack(of_arm)?;
         put.execute(params![arm, of_arm.len() as i64, insns as i64, packed])?;
     }
     Ok(())
@@ -59,10 +54,9 @@ pub(crate) fn load(c: &Connection, recording: &mut Recording) -> Result<(), Wron
     })
 }
 
-fn pack(all: &[FunctionCode]) -> std::io::Result<Vec<u8>> {
-    let mut columns: [Vec<u8>; 5] = Default::default();
-    let [functions, offsets, times, sizes, code] = &mut columns;
-    let mut sources = Vec::new();
+fn pack(all: &[FunctionCode]) -> rusqlite::Result<Vec<u8>> {
+    let mut columns: [Vec<u8>; 6] = Default::default();
+    let [functions, offsets, times, sizes, sources, code] = &mut columns;
     for one in all {
         for number in [u64::from(one.function), one.address, one.insns.len() as u64] {
             put_number(functions, number);
@@ -76,26 +70,19 @@ fn pack(all: &[FunctionCode]) -> std::io::Result<Vec<u8>> {
             code.extend(insn.code());
             match insn.source {
                 Some(source) => {
-                    put_number(&mut sources, u64::from(source.file) + 1);
-                    put_number(&mut sources, u64::from(source.line));
+                    put_number(sources, u64::from(source.file) + 1);
+                    put_number(sources, u64::from(source.line));
                 }
-                None => put_number(&mut sources, 0),
+                None => put_number(sources, 0),
             }
         }
     }
-    let mut encoder = ZlibEncoder::new(Vec::new(), Compression::default());
-    for column in [functions, offsets, times, sizes, &mut sources, code] {
-        encoder.write_all(column)?;
-    }
-    encoder.finish()
+    zlib(&columns)
 }
 
 /// As many functions and instructions as there are said to be, and nothing else.
 fn unpack(packed: &[u8], arm: u32, functions: u64, insns: u64) -> Option<Vec<FunctionCode>> {
-    let mut bytes = Vec::new();
-    let decoder = ZlibDecoder::new(packed);
-    let most = (functions + insns) * MAX_BYTES;
-    decoder.take(most + 1).read_to_end(&mut bytes).ok()?;
+    let bytes = unzlib(packed, (functions + insns) * MAX_BYTES)?;
     let rest = &mut bytes.as_slice();
     let mut heads = Vec::new();
     let mut left = insns;
@@ -191,9 +178,7 @@ mod tests {
                 put_number(&mut bytes, *number);
             }
             bytes.extend(code);
-            let mut encoder = ZlibEncoder::new(Vec::new(), Compression::default());
-            encoder.write_all(&bytes).unwrap();
-            encoder.finish().unwrap()
+            zlib(&[bytes]).unwrap()
         };
         let two = |offset, times, size, code: &[u8]| {
             let numbers = [0, 0, 2, 0, offset, 1, times, 1, size, 0, 0];

@@ -7,8 +7,8 @@ use netplumb_model::experiment::current;
 use netplumb_model::loss::Loss;
 use netplumb_model::quantity::{Item, Of, Quantity, Scalar};
 use netplumb_model::recording::{
-    Arm, Block, BlockHop, Cost, Function, Ledger, LineCost, Made, MadeBy, Node, Recording,
-    SourceLine, Total,
+    Arm, Block, BlockHop, Cost, Function, Ledger, LineCost, Made, MadeBy, Recording, SourceLine,
+    Total,
 };
 use rusqlite::Connection;
 
@@ -16,7 +16,7 @@ use crate::error::{damaged, reading};
 use crate::row::{
     Wrong, count, each, get, known, name, name_if_any, numbered, of, rows, text, text_if_any, word,
 };
-use crate::{StoreError, VERSION, check, code, old, open, samples, span};
+use crate::{StoreError, VERSION, check, code, nodes, old, open, samples, span};
 
 /// Read a recording.
 ///
@@ -100,13 +100,10 @@ fn load(c: &Connection, now: bool) -> Result<Recording, Wrong> {
             source: file.zip(line).map(|(file, line)| SourceLine { file, line }),
         })
     })?;
-    recording.nodes = numbered(c, "node", "parent, function, tail", |r| {
-        Ok(Node {
-            parent: get(r, 1)?,
-            function: get(r, 2)?,
-            tail: get(r, 3)?,
-        })
-    })?;
+    recording.nodes = match now {
+        true => nodes::load(c)?,
+        false => nodes::old(c)?,
+    };
     match now {
         true => {
             costs(c, &mut recording)?;

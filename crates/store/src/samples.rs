@@ -1,26 +1,19 @@
 //! Samples with their times, packed in chunks: a few bytes for each.
 //!
-//! A chunk is a zlib stream of columns, one after the other, of numbers in LEB128. Costs of a block
-//! and quantity that has samples are their sums, and are not stored: there may be as many as samples.
+//! Costs of a block and quantity that has samples are their sums, and are not stored: there may be as
+//! many as samples.
 
 use std::collections::BTreeSet;
-use std::io::{Read, Write};
 
-use flate2::Compression;
-use flate2::read::ZlibDecoder;
-use flate2::write::ZlibEncoder;
 use netplumb_model::class::{Context, Direction, Softirq};
 use netplumb_model::quantity::QuantityId;
 use netplumb_model::recording::Recording;
 use netplumb_model::samples::{MAX_SAMPLES, Sample, Samples, Thread};
 use rusqlite::{Connection, Transaction, params};
 
+use crate::packed::{self, CHUNK};
 use crate::row::{Wrong, count, each, get, name, numbered};
 
-/// Samples of a chunk.
-const CHUNK: usize = 1 << 16;
-/// Most bytes of a number in LEB128.
-pub(crate) const NUMBER_BYTES: usize = 10;
 /// Directions by their numbers in files: new ones are added at the end.
 const DIRECTIONS: [Direction; 8] = [
     Direction::Tx,
@@ -34,6 +27,8 @@ const DIRECTIONS: [Direction; 8] = [
 ];
 /// Columns of a chunk: [`numbers`].
 const COLUMNS: usize = 7;
+/// What errors name them.
+const SAMPLES: &str = "samples";
 
 /// The number of elements of each list that are in the file.
 #[derive(Debug, Default, Clone, Copy)]
@@ -80,14 +75,13 @@ pub(crate) fn add(
         let all: Vec<Sample> = samples.iter().collect();
         for (chunk, of) in all.chunks(CHUNK).enumerate() {
             let begin_ns = of.first().map_or(0, |first| first.time_ns);
-            let packed = pack(of).map_err(|e| rusqlite::Error::ToSqlConversionFailure(e.into()))?;
             put.execute(params![
                 samples.block,
                 samples.quantity,
                 chunk as i64,
                 of.len() as i64,
                 begin_ns as i64,
-                packed
+                pack(of)?
             ])?;
         }
     }
@@ -117,25 +111,18 @@ pub(crate) fn load(c: &Connection, recording: &mut Recording) -> Result<(), Wron
             keep(recording, of, &mut all);
             of = key;
         }
-        let (chunk, count, begin_ns) = (count(r, 2)?, count(r, 3)?, count(r, 4)?);
+        let (chunk, begin_ns) = (count(r, 2)?, count(r, 4)?);
         if chunk != (all.len() / CHUNK) as u64 || !all.len().is_multiple_of(CHUNK) {
             return wrong(format!("chunk {chunk} does not follow a complete one"));
         }
-        let Some(count) = usize::try_from(count)
-            .ok()
-            .filter(|n| (1..=CHUNK).contains(n))
-        else {
-            return wrong(format!("{count} samples, expected 1 to {CHUNK}"));
-        };
-        number += count;
+        let rows = packed::chunk(r, (3, 5), SAMPLES)?;
+        number += rows.len();
         if number > MAX_SAMPLES {
             return wrong(format!("more than {MAX_SAMPLES} samples"));
         }
-        let packed = r.get_ref(5)?;
-        let packed = packed.as_blob().map_err(|e| Wrong::Found(e.to_string()))?;
         let before = all.last().map_or(0, |last: &Sample| last.time_ns);
-        let Some(chunk) = unpack(packed, count, begin_ns) else {
-            return wrong(format!("no {count} samples in it"));
+        let Some(chunk) = unpack(&rows, begin_ns) else {
+            return wrong(format!("no {} {SAMPLES} in it", rows.len()));
         };
         if begin_ns < before {
             return wrong(format!(
@@ -226,75 +213,24 @@ fn sample(of: [u64; COLUMNS], previous_ns: u64) -> Option<Sample> {
 }
 
 /// Pack samples of a chunk.
-fn pack(samples: &[Sample]) -> std::io::Result<Vec<u8>> {
-    let mut columns: [Vec<u8>; COLUMNS] = Default::default();
+fn pack(samples: &[Sample]) -> rusqlite::Result<Vec<u8>> {
     let mut previous_ns = samples.first().map_or(0, |first| first.time_ns);
-    for sample in samples {
-        for (column, number) in columns.iter_mut().zip(numbers(sample, previous_ns)) {
-            put_number(column, number);
-        }
+    packed::pack(samples.iter().map(|sample| {
+        let numbers = numbers(sample, previous_ns);
         previous_ns = sample.time_ns;
-    }
-    let mut encoder = ZlibEncoder::new(Vec::new(), Compression::default());
-    for column in &columns {
-        encoder.write_all(column)?;
-    }
-    encoder.finish()
+        numbers
+    }))
 }
 
-/// The samples of a chunk: as many as it is said to have, and nothing else.
-fn unpack(packed: &[u8], count: usize, begin_ns: u64) -> Option<Vec<Sample>> {
-    let most = count * COLUMNS * NUMBER_BYTES;
-    let mut bytes = Vec::new();
-    let decoder = ZlibDecoder::new(packed);
-    decoder.take(most as u64 + 1).read_to_end(&mut bytes).ok()?;
-    let mut rest = bytes.as_slice();
-    let mut columns: [Vec<u64>; COLUMNS] = Default::default();
-    for column in &mut columns {
-        column.reserve_exact(count);
-        for _ in 0..count {
-            column.push(number(&mut rest)?);
-        }
-    }
-    if !rest.is_empty() {
-        return None;
-    }
+/// The samples of a chunk.
+fn unpack(rows: &[[u64; COLUMNS]], begin_ns: u64) -> Option<Vec<Sample>> {
     let mut previous_ns = begin_ns;
-    (0..count)
-        .map(|row| {
-            let sample = sample(columns.each_ref().map(|column| column[row]), previous_ns)?;
-            previous_ns = sample.time_ns;
-            Some(sample)
-        })
-        .collect()
-}
-
-/// Append a number in LEB128.
-pub(crate) fn put_number(to: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        to.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    to.push(number as u8);
-}
-
-/// Take a number in LEB128.
-pub(crate) fn number(from: &mut &[u8]) -> Option<u64> {
-    let mut number = 0_u64;
-    for shift in (0..u64::BITS).step_by(7) {
-        let (&byte, rest) = from.split_first()?;
-        *from = rest;
-        let bits = u64::from(byte & 0x7f);
-        // The tenth byte has a single bit.
-        if bits << shift >> shift != bits {
-            return None;
-        }
-        number |= bits << shift;
-        if byte < 0x80 {
-            return Some(number);
-        }
-    }
-    None
+    let each = rows.iter().map(|row| {
+        let sample = sample(*row, previous_ns)?;
+        previous_ns = sample.time_ns;
+        Some(sample)
+    });
+    each.collect()
 }
 
 #[cfg(test)]
@@ -319,15 +255,12 @@ mod tests {
                     direction: *direction,
                     context,
                 };
-                let packed = pack(&[one]).unwrap();
-                assert_eq!(unpack(&packed, 1, 7), Some(vec![one]));
-                assert_eq!(unpack(&packed, 2, 7), None);
+                let rows = packed::unpack(&pack(&[one]).unwrap(), 1).unwrap();
+                assert_eq!(unpack(&rows, 7), Some(vec![one]));
             }
         }
         for wrong in [[0, 0, 8, 0, 0, 0, 0], [0, 0, 0, 13, 0, 0, 0]] {
             assert_eq!(sample(wrong, 0), None);
         }
-        assert_eq!(number(&mut &[0xff; 10][..]), None);
-        assert_eq!(number(&mut &[0x80; 3][..]), None);
     }
 }

@@ -134,11 +134,20 @@ CREATE TABLE function (
   line       INTEGER
 ) STRICT;
 
+-- Nodes that costs or spans refer to, with all above them. Those that only samples are of may be
+-- in node_chunk instead.
 CREATE TABLE node (
   id       INTEGER NOT NULL PRIMARY KEY,
   parent   INTEGER REFERENCES node(id),  -- NULL where a context begins
   function INTEGER NOT NULL REFERENCES function(id),
   tail     INTEGER NOT NULL          -- 1 if it was jumped to, not called
+) STRICT;
+
+-- Other nodes, packed.
+CREATE TABLE node_chunk (
+  first   INTEGER NOT NULL PRIMARY KEY,  -- the first one's id
+  count   INTEGER NOT NULL,          -- of nodes
+  columns BLOB NOT NULL              -- see the reference
 ) STRICT;
 
 CREATE TABLE cost (

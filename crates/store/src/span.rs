@@ -3,6 +3,7 @@
 use netplumb_model::recording::{Attachment, Recording};
 use netplumb_model::span::{Buckets, Call, Span, SpanOf, Stage, Times};
 use netplumb_model::timing::{Calibration, Step};
+use netplumb_model::tree::NodeId;
 use rusqlite::{Connection, Row, Transaction, params};
 
 use crate::row::{Wrong, count, each, finite, get, known, name, numbered, of, rows, word};
@@ -37,6 +38,12 @@ impl Written {
         from.execute("DELETE FROM span WHERE id >= ?", first)?;
         Ok(())
     }
+}
+
+/// The nodes that new spans refer to.
+pub(crate) fn nodes(recording: &Recording, before: Written) -> impl Iterator<Item = NodeId> + '_ {
+    let new = recording.spans.iter().skip(before.spans);
+    new.filter_map(|span| span.call().map(|call| call.node))
 }
 
 /// Write what is new. Everything that it refers to was written before.

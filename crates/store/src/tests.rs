@@ -8,13 +8,12 @@ use netplumb_model::code::{FunctionCode, Instruction};
 use netplumb_model::loss::Loss;
 use netplumb_model::quantity::{Item, Of, Quantity};
 use netplumb_model::recording::*;
-use netplumb_model::samples::{Sample, Samples, Thread};
 use netplumb_model::span::{BUCKETS, Call, Span, SpanOf, Stage, StageKind, Times};
-use netplumb_model::timing::{
-    ATTACH, BUSY, CPU_TIME, Calibration, INSTRUCTIONS, Mechanism, SEEN, Step,
-};
+use netplumb_model::timing::{ATTACH, BUSY, Calibration, INSTRUCTIONS, Mechanism, SEEN, Step};
 
 use super::*;
+
+mod packed;
 
 fn small() -> Recording {
     Recording {
@@ -429,108 +428,6 @@ fn times_round_trip() {
     let found = read(&path).unwrap();
     let corrected_ns = found.spans[0].call().unwrap().corrected_ns;
     assert!(corrected_ns.is_nan() && found.scalars[1].value.is_nan());
-}
-
-/// A recording of `many` samples with times, in two blocks: the first has a few.
-fn sampled(many: u64) -> Recording {
-    let mut recording = small();
-    recording.line_costs.clear();
-    recording.costs.clear();
-    recording.quantities = vec![Quantity::from(&CPU_TIME)];
-    recording.arms[0].proto = Proto::Command;
-    recording.threads = [(0, "swapper/1"), (42, "a'b")]
-        .map(|(tid, name)| Thread {
-            pid: tid,
-            tid,
-            name: name.into(),
-        })
-        .into();
-    recording.blocks.push(recording.blocks[0].clone());
-    for (block, count) in (0..).zip([3, many]) {
-        let samples = (0..count).map(|n| Sample {
-            time_ns: u64::from(block) << 40 | (n * 50_021),
-            weight: 50_000,
-            node: (n % 2) as u32,
-            thread: (n % 2) as u32,
-            cpu: (n % 3) as u32,
-            direction: Direction::Run,
-            context: match n % 3 {
-                0 => Context::Task,
-                1 => Context::Hardirq,
-                _ => Context::Softirq(Softirq::Rcu),
-            },
-        });
-        recording.add_samples(Samples::new(block, 0, samples));
-        let total = &mut recording.blocks[block as usize].totals[0];
-        (total.kernel, total.user) = (count * 50_000, 0);
-    }
-    recording
-}
-
-/// Check that samples read back with their times, and the costs that they add up to, though no row
-/// has these; that they take a few bytes each; and that a file that has been changed is refused.
-#[test]
-fn samples_round_trip() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.plumb");
-    let whole = sampled(200_000);
-    let mut writer = Writer::create(&path).unwrap();
-    writer.save(&whole).unwrap();
-    drop(writer);
-    assert_eq!(read(&path).unwrap(), whole);
-    let bytes = fs::metadata(&path).unwrap().len();
-    assert!(bytes < 700_000, "{bytes} bytes");
-    let connection = rusqlite::Connection::open(&path).unwrap();
-    let rows = |table: &str| -> i64 {
-        let sql = format!("SELECT count(*) FROM {table}");
-        connection.query_row(&sql, [], |r| r.get(0)).unwrap()
-    };
-    assert_eq!((rows("cost"), rows("sample")), (0, 5));
-    for (change, why) in [
-        ("DELETE FROM sample WHERE chunk = 0", "does not follow"),
-        ("UPDATE sample SET count = count - 1", "no 2 samples"),
-        ("UPDATE sample SET count = 1 << 40", "expected 1 to 65536"),
-        ("UPDATE sample SET columns = x'00'", "no 3 samples"),
-        ("UPDATE sample SET begin_ns = 0", "before the last chunk"),
-        (
-            "UPDATE sample SET begin_ns = 9223372036854775807",
-            "samples in it",
-        ),
-        ("DELETE FROM thread WHERE id = 1", "reference to thread 1"),
-        ("DELETE FROM sample WHERE block = 0", "add up to 0"),
-        (
-            "INSERT INTO cost VALUES (1, 0, 'run', 'task', 0, 1, 1)",
-            "both costs and samples",
-        ),
-    ] {
-        let copy = folder.path().join("changed.plumb");
-        fs::copy(&path, &copy).unwrap();
-        let changed = rusqlite::Connection::open(&copy).unwrap();
-        changed.pragma_update(None, "foreign_keys", false).unwrap();
-        changed.execute_batch(change).unwrap();
-        drop(changed);
-        let error = read(&copy).unwrap_err().to_string();
-        assert!(error.contains(why), "{change}: {error}");
-    }
-}
-
-/// Check that a writer adds the samples of later blocks.
-#[test]
-fn samples_in_pieces() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.plumb");
-    let whole = sampled(10);
-    let mut part = whole.clone();
-    part.blocks.pop();
-    part.samples.pop();
-    part.costs.retain(|cost| cost.block == 0);
-    part.threads.pop();
-    part.threads.push(whole.threads[1].clone());
-    let mut writer = Writer::create(&path).unwrap();
-    writer.save(&part).unwrap();
-    assert_eq!(read(&path).unwrap(), part);
-    writer.save(&whole).unwrap();
-    assert_eq!(read(&path).unwrap(), whole);
 }
 
 /// Check the views of times, and that their buckets are those of the model.

@@ -8,7 +8,7 @@ use rusqlite::{Connection, OpenFlags, Transaction, params};
 
 use crate::error::writing;
 use crate::read::{DIAGNOSIS, FACT, FAILED, INERT, IRREGULAR};
-use crate::{APPLICATION_ID, Output, SCHEMA, StoreError, VERSION, code, samples, span};
+use crate::{APPLICATION_ID, Output, SCHEMA, StoreError, VERSION, code, nodes, samples, span};
 
 /// Writes what is new in a recording.
 #[derive(Debug)]
@@ -314,16 +314,14 @@ fn add(to: &Transaction<'_>, recording: &Recording, before: &Written) -> rusqlit
             ])?;
         }
     }
-    let mut put = to.prepare("INSERT INTO node VALUES (?, ?, ?, ?)")?;
-    for (id, node) in recording.nodes.iter().enumerate().skip(before.nodes) {
-        put.execute(params![id, node.parent, node.function, node.tail])?;
-    }
-    let mut put = to.prepare("INSERT INTO cost VALUES (?, ?, ?, ?, ?, ?, ?)")?;
     let summed = samples::summed(recording);
-    for cost in recording.costs.iter().skip(before.costs) {
-        if summed.contains(&(cost.block, cost.quantity)) {
-            continue;
-        }
+    let costs = recording.costs.iter().skip(before.costs);
+    let costs = costs.filter(|cost| !summed.contains(&(cost.block, cost.quantity)));
+    let referred = costs.clone().map(|cost| cost.node);
+    let referred = referred.chain(span::nodes(recording, before.spans));
+    nodes::add(to, &recording.nodes, before.nodes, referred)?;
+    let mut put = to.prepare("INSERT INTO cost VALUES (?, ?, ?, ?, ?, ?, ?)")?;
+    for cost in costs {
         put.execute(params![
             cost.block,
             cost.quantity,

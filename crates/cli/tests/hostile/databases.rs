@@ -8,7 +8,7 @@ use super::common::Place;
 use super::{FORMATS, bounded, made, plumb};
 
 /// The tables of a recording.
-const TABLES: [&str; 26] = [
+const TABLES: [&str; 27] = [
     "arm",
     "arm_note",
     "attachment",
@@ -24,6 +24,7 @@ const TABLES: [&str; 26] = [
     "line_cost",
     "loss",
     "node",
+    "node_chunk",
     "quantity",
     "recording",
     "scalar",
@@ -44,7 +45,8 @@ const ENDLESS: &str = "WITH RECURSIVE c(id) AS (SELECT 0 UNION ALL SELECT id + 1
     'tx' AS direction, 'task' AS context, 0 AS node, 0 AS quantity, 1 AS calls, 1 AS own, \
     1 AS kernel, 0 AS user, 1 AS count, 'failed' AS kind, 't' AS text, \
     0 AS place, 1 AS entered, 1 AS \"left\", 'r' AS reason, 's' AS setting, \
-    'm' AS meaning, NULL AS parent, 0 AS function, 0 AS tail, 'p' AS path FROM c";
+    'm' AS meaning, NULL AS parent, 0 AS function, 0 AS tail, 'p' AS path, id AS first, \
+    x'00' AS columns FROM c";
 
 /// What else is done, and whether the recording can be read all the same.
 const OTHERS: &[(&str, bool)] = &[

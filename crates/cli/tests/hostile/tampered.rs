@@ -46,21 +46,21 @@ const OF_INSTRUCTIONS: &[(&str, &[&str])] = &[
     ),
     (
         "UPDATE node SET parent = id WHERE id = 1",
-        &["table node, row 1", "parent 1"],
+        &["node 1", "parent 1"],
     ),
     (
         "UPDATE node SET parent = id + 1 WHERE id = 1",
-        &["table node, row 1", "does not precede it"],
+        &["node 1", "does not precede it"],
     ),
     (
         "UPDATE node SET function = 99999 WHERE id = 1",
-        &["table node, row 1", "function 99999"],
+        &["node 1", "function 99999"],
     ),
     (
         "DELETE FROM node WHERE id = 1",
         &["table node, row 1", "id 2"],
     ),
-    ("DELETE FROM function", &["table node, row 0", "function"]),
+    ("DELETE FROM function", &["node 0", "function"]),
     (
         "UPDATE function SET id = id + 100000 WHERE id > 1",
         &["table function, row 2", "id 100002"],

@@ -1,5 +1,5 @@
 //! `plumb profile`: shares that are known, by both ways to find user stacks; time off the CPU; what
-//! is lost; comparisons; what ends, and what can't be sampled.
+//! is lost; names of code made at run time; comparisons; what ends, and what can't be sampled.
 
 #![allow(clippy::unwrap_used)]
 
@@ -8,6 +8,7 @@ mod common;
 mod compared;
 mod ends;
 mod lines;
+mod made;
 
 use std::process::{Command, Output};
 use std::sync::{Mutex, MutexGuard, PoisonError};

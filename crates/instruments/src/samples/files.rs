@@ -11,6 +11,7 @@ use netplumb_model::timing::Met;
 use rustc_hash::FxHashSet;
 
 use super::UNKNOWN;
+use super::jit::Made;
 use super::tables::Unwinding;
 use crate::exact::NO_FILE;
 use crate::image::{self, Finder, Lines, LinesError};
@@ -21,6 +22,21 @@ const MAX_FILE_BYTES: u64 = 512 << 20;
 const MAX_HELD: usize = 512;
 /// The name of the kernel's code for user mode.
 const VDSO: &str = "[vdso]";
+/// The name of memory without a file.
+const ANON: &str = "[anon]";
+/// What stands for the file of code that has a name from who made it at run time.
+const JIT: &str = "[JIT]";
+/// Names of memory that code is made in: of perf's records, and of /proc/PID/maps.
+const MADE: &[&str] = &[
+    "//anon",
+    "[anon",
+    "[heap]",
+    "[stack",
+    "/dev/zero",
+    "/anon_hugepage",
+    "/memfd:",
+    "/SYSV",
+];
 
 /// A file, by its number.
 pub(super) type FileId = u32;
@@ -32,6 +48,8 @@ struct Known {
     name: String,
     path: String,
     inode: u64,
+    /// Of memory without a file, what its process says of it.
+    made: Option<Made>,
     /// As it was when it was first seen; none if it can't be opened.
     opened: Option<Option<Rc<File>>>,
     /// What finds its functions, made when the first is needed; none if it has none.
@@ -80,31 +98,60 @@ impl Files {
         let bare = path
             .trim_end_matches(" (deleted)")
             .trim_end_matches("//deleted");
-        let name = match bare {
-            "//anon" | "" => "[anon]",
-            bare => bare.rsplit('/').next().unwrap_or(bare),
-        };
-        self.all.push(Known {
-            name: name.to_string(),
-            path: bare.to_string(),
-            inode,
-            opened: None,
-            finder: None,
-            unwinding: None,
-            functions: BTreeMap::new(),
-            nameless: FxHashSet::default(),
-        });
+        let name = bare.rsplit('/').next().unwrap_or(bare);
+        self.all.push(Known::new(name, bare, inode));
         self.numbers.insert(key, number);
         number
+    }
+
+    /// The number of memory without a file, which a process may have made code in since a time.
+    pub(super) fn made(&mut self, pid: u32, since_ns: u64) -> FileId {
+        // No file has this path.
+        let file = self.number(&format!("//made by {pid}"), since_ns);
+        if let Some(known) = self.all.get_mut(file as usize)
+            && known.made.is_none()
+        {
+            known.name = ANON.into();
+            known.made = Some(Made::by(pid));
+        }
+        file
+    }
+
+    /// The same of a process that has the mappings of another one.
+    pub(super) fn made_again(&mut self, file: FileId, pid: u32, since_ns: u64) -> FileId {
+        let known = self.all.get(file as usize);
+        match known.is_some_and(|known| known.made.is_some()) {
+            true => self.made(pid, since_ns),
+            false => file,
+        }
+    }
+
+    /// Code that processes made: lines about it that were not understood, and files of such lines that
+    /// were not read, since this was asked last.
+    pub(super) fn lost_names(&mut self) -> (u64, u64) {
+        let lost = self.all.iter_mut().filter_map(|known| known.made.as_mut());
+        lost.map(Made::lost)
+            .fold((0, 0), |(lines, files), (more, unread)| {
+                (lines + more, files + u64::from(unread))
+            })
+    }
+
+    /// Whether a place has no name, and may have one later.
+    pub(super) fn is_pending(&self, at: Within) -> bool {
+        let known = self.all.get(at.file as usize);
+        let made = known.and_then(|known| known.made.as_ref());
+        made.is_some_and(|made| made.is_pending(at.offset))
     }
 
     /// Open a file, if that is not done yet: it or its process may be gone when it is read.
     pub(super) fn hold(&mut self, file: FileId, pid: u32) {
         let held = self.held;
-        if let Some(known) = self.all.get_mut(file as usize)
-            && known.opened.is_none()
-            && held < MAX_HELD
-        {
+        let Some(known) = self.all.get_mut(file as usize).filter(|_| held < MAX_HELD) else {
+            return;
+        };
+        if let Some(made) = &mut known.made {
+            self.held += usize::from(made.hold());
+        } else if known.opened.is_none() {
             let opened = open(&known.path, known.inode, pid);
             self.held += usize::from(opened.is_some());
             known.opened = Some(opened.map(Rc::new));
@@ -114,7 +161,7 @@ impl Files {
     /// What stacks of a file's code are unwound by.
     pub(super) fn unwinding(&mut self, file: FileId, pid: u32) -> Option<Rc<Unwinding>> {
         self.hold(file, pid);
-        let known = self.all.get_mut(file as usize)?;
+        let known = (self.all.get_mut(file as usize)).filter(|known| known.made.is_none())?;
         if known.unwinding.is_none() {
             let read = match known.path.as_str() {
                 VDSO => vdso().and_then(|bytes| Unwinding::read(Cursor::new(bytes), true)),
@@ -180,9 +227,17 @@ impl Files {
         let Some(known) = self.all.get(at.file as usize) else {
             return unknown(None);
         };
-        match known.function(at.offset) {
-            Some(met) => met.clone(),
-            None => unknown(Some(&known.name)),
+        let made = known.made.as_ref().and_then(|made| made.name(at.offset));
+        match (made, known.function(at.offset)) {
+            // Wherever it is: it is made again where it was found to be needed often.
+            (Some(name), _) => Met {
+                name: name.into(),
+                module: Some(JIT.into()),
+                user: true,
+                ..Met::default()
+            },
+            (None, Some(met)) => met.clone(),
+            (None, None) => unknown(Some(&known.name)),
         }
     }
 }
@@ -197,7 +252,26 @@ pub(super) fn unknown(file: Option<&str>) -> Met {
     }
 }
 
+/// Whether a mapping is of memory that code is made in, by its name.
+pub(super) fn is_made(path: &str) -> bool {
+    path.is_empty() || MADE.iter().any(|begins| path.starts_with(begins))
+}
+
 impl Known {
+    fn new(name: &str, path: &str, inode: u64) -> Known {
+        Known {
+            name: name.to_string(),
+            path: path.to_string(),
+            inode,
+            made: None,
+            opened: None,
+            finder: None,
+            unwinding: None,
+            functions: BTreeMap::new(),
+            nameless: FxHashSet::default(),
+        }
+    }
+
     /// The file, as it was when it was first seen.
     fn open(&self) -> Option<Rc<File>> {
         match &self.opened {
@@ -218,6 +292,11 @@ impl Known {
 
     /// Find the functions at some offsets.
     fn find(&mut self, mut offsets: Vec<u64>) {
+        if let Some(made) = &mut self.made {
+            made.hold();
+            made.find(offsets);
+            return;
+        }
         offsets.sort_unstable();
         offsets.dedup();
         offsets.retain(|at| !self.nameless.contains(at) && self.function(*at).is_none());
@@ -342,7 +421,7 @@ mod tests {
                 .iter()
                 .any(|f| f.name.contains("clock_gettime"))
         );
-        let file = files.number("//anon", 0);
+        let file = files.made(1, 0);
         let anon = found(&mut files, file);
         assert_eq!(anon.module.as_deref(), Some("[anon]"));
     }

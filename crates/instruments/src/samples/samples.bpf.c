@@ -103,18 +103,47 @@ static __always_inline void mix_name(__u64 *hash, __u64 *check,
 	mix(hash, check, words[1]);
 }
 
+/* Namespaces of pids in each other that are looked at: the kernel has 32. */
+#define PIDNS_LEVELS 8
+
+/* The number of a task in our namespace, 0 if it has none there. */
+static __always_inline __u32 number_of(struct task_struct *task)
+{
+	struct pid *pid = BPF_CORE_READ(task, thread_pid);
+	__u32 last = BPF_CORE_READ(pid, level), level;
+	struct pid_namespace *ns;
+	const void *each = (const void *)pid +
+			   bpf_core_field_offset(struct pid, numbers);
+	struct upid *at;
+
+	for (level = 0; level < PIDNS_LEVELS && level <= last; level++) {
+		at = (void *)each + level * bpf_core_type_size(struct upid);
+		ns = BPF_CORE_READ(at, ns);
+		if (BPF_CORE_READ(ns, ns.inum) == config.pidns_inode)
+			return BPF_CORE_READ(at, nr);
+	}
+	return 0;
+}
+
 /* What the current task is called by those who ask. */
 static __always_inline void name_task(struct bpf_pidns_info *ids)
 {
 	__u64 own = bpf_get_current_pid_tgid();
+	struct task_struct *task;
 
 	ids->tgid = SAMPLES_IDLE;
 	ids->pid = 0;
+	/* The helper knows tasks of our namespace, not those of others in it. */
 	if (own &&
 	    bpf_get_ns_current_pid_tgid(config.pidns_dev, config.pidns_inode,
 					ids, sizeof(*ids))) {
-		ids->tgid = SAMPLES_FOREIGN;
-		ids->pid = own;
+		task = (void *)bpf_get_current_task();
+		ids->pid = number_of(task);
+		ids->tgid = number_of(BPF_CORE_READ(task, group_leader));
+		if (!ids->tgid) {
+			ids->tgid = SAMPLES_FOREIGN;
+			ids->pid = own;
+		}
 	}
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 
 use netplumb_sys::perf::changes::{Change, Mapped};
 
-use super::files::{FileId, Files, Within};
+use super::files::{FileId, Files, Within, is_made};
 
 /// Address spaces of processes that have ended, which samples may still be of.
 const MAX_ENDED: usize = 4_096;
@@ -17,6 +17,23 @@ pub(super) struct Mapping {
     pub(super) end: u64,
     pub(super) offset: u64,
     pub(super) file: FileId,
+}
+
+impl Mapping {
+    /// Of a process that began its program at a time.
+    fn new(mapped: &Mapped, since_ns: u64, files: &mut Files) -> Mapping {
+        let (file, offset) = match is_made(&mapped.path) {
+            // What code is there is said by addresses.
+            true => (files.made(mapped.pid, since_ns), mapped.start),
+            false => (files.number(&mapped.path, mapped.inode), mapped.offset),
+        };
+        Mapping {
+            start: mapped.start,
+            end: mapped.end,
+            offset,
+            file,
+        }
+    }
 }
 
 /// What a process has mapped since it began its program.
@@ -52,7 +69,7 @@ impl Spaces {
             let Ok(maps) = fs::read_to_string(format!("/proc/{pid}/maps")) else {
                 continue;
             };
-            let mappings = maps.lines().filter_map(|line| mapping(line, files));
+            let mappings = maps.lines().filter_map(|line| mapping(line, pid, files));
             let space = Space {
                 since_ns: 0,
                 mappings: mappings.collect(),
@@ -74,7 +91,10 @@ impl Spaces {
             }
             Change::Forked { pid, parent } => {
                 let last = self.all.get(&parent).and_then(|spaces| spaces.last());
-                let own = last.cloned().unwrap_or_default();
+                let mut own = last.cloned().unwrap_or_default();
+                for mapping in &mut own.mappings {
+                    mapping.file = files.made_again(mapping.file, pid, time_ns);
+                }
                 // An earlier process of this number is another one.
                 self.all.insert(pid, vec![own]);
                 self.ended.retain(|ended| *ended != pid);
@@ -92,18 +112,12 @@ impl Spaces {
     }
 
     fn map(&mut self, mapped: &Mapped, files: &mut Files) {
-        let file = files.number(&mapped.path, mapped.inode);
         let spaces = self.all.entry(mapped.pid).or_default();
         if spaces.is_empty() {
             spaces.push(Space::default());
         }
         if let Some(space) = spaces.last_mut() {
-            let new = Mapping {
-                start: mapped.start,
-                end: mapped.end,
-                offset: mapped.offset,
-                file,
-            };
+            let new = Mapping::new(mapped, space.since_ns, files);
             let over = |old: &Mapping| old.start >= new.start && old.end <= new.end;
             space.mappings.retain(|old| !over(old));
             space.mappings.push(new);
@@ -139,7 +153,7 @@ impl Spaces {
 }
 
 /// A line of /proc/PID/maps, if it is of code.
-fn mapping(line: &str, files: &mut Files) -> Option<Mapping> {
+fn mapping(line: &str, pid: u32, files: &mut Files) -> Option<Mapping> {
     let mut words = line.splitn(6, ' ');
     let (start, end) = words.next()?.split_once('-')?;
     let hex = |word: &str| u64::from_str_radix(word, 16).ok();
@@ -149,14 +163,15 @@ fn mapping(line: &str, files: &mut Files) -> Option<Mapping> {
     }
     let offset = hex(words.next()?)?;
     let _device = words.next()?;
-    let inode = words.next()?.parse().ok()?;
-    let path = words.next().unwrap_or_default().trim();
-    Some(Mapping {
+    let mapped = Mapped {
+        pid,
         start,
         end,
         offset,
-        file: files.number(path, inode),
-    })
+        inode: words.next()?.parse().ok()?,
+        path: words.next().unwrap_or_default().trim().into(),
+    };
+    Some(Mapping::new(&mapped, 0, files))
 }
 
 #[cfg(test)]
@@ -204,20 +219,47 @@ mod tests {
         assert_eq!(spaces.place(2, 9, 0x5008).map(|at| at.file), Some(old));
     }
 
+    /// Check that code which a process made is told apart by process and program, and is known by its
+    /// address.
+    #[test]
+    fn made() {
+        let mut files = Files::default();
+        let mut spaces = Spaces::default();
+        let mut follow = |time, change| spaces.follow(time, change, &mut files);
+        for (pid, path) in [
+            (1, "//anon"),
+            (2, "/memfd:doublemapper (deleted)"),
+            (3, "/x"),
+        ] {
+            follow(1, mapped(pid, 0x5000, path));
+        }
+        follow(2, Change::Forked { pid: 4, parent: 1 });
+        follow(3, Change::Forked { pid: 5, parent: 3 });
+        let at = |spaces: &Spaces, pid| spaces.place(pid, 9, 0x5008).unwrap();
+        let places = [1, 2, 4].map(|pid| at(&spaces, pid));
+        assert!(places.iter().all(|at| at.offset == 0x5008), "{places:?}");
+        let [one, two, forked] = places.map(|at| at.file);
+        assert!(one != two && one != forked && two != forked);
+        assert_eq!(at(&spaces, 3), at(&spaces, 5));
+        spaces.follow(5, Change::Began { pid: 1 }, &mut files);
+        spaces.follow(6, mapped(1, 0x5000, "//anon"), &mut files);
+        assert_ne!(at(&spaces, 1).file, one);
+    }
+
     /// Check that of lines of /proc/PID/maps those of code are read, with or without a file.
     #[test]
     fn lines() {
         let mut files = Files::default();
         let line = "7f00-7f80 r-xp 00001000 fe:01 77                         /lib/a b.so";
-        let read = mapping(line, &mut files).unwrap();
+        let read = mapping(line, 7, &mut files).unwrap();
         assert_eq!(
             (read.start, read.end, read.offset),
             (0x7f00, 0x7f80, 0x1000)
         );
         assert_eq!(read.file, files.number("/lib/a b.so", 77));
-        assert_eq!(mapping(&line.replace("r-x", "r--"), &mut files), None);
-        let anon = mapping("1000-2000 rwxp 00000000 00:00 0", &mut files).unwrap();
-        assert_eq!(anon.file, files.number("", 0));
-        assert_eq!(mapping("", &mut files), None);
+        assert_eq!(mapping(&line.replace("r-x", "r--"), 7, &mut files), None);
+        let anon = mapping("1000-2000 rwxp 00000000 00:00 0", 7, &mut files).unwrap();
+        assert_eq!((anon.file, anon.offset), (files.made(7, 0), 0x1000));
+        assert_eq!(mapping("", 7, &mut files), None);
     }
 }

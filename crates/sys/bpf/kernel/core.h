@@ -11,4 +11,9 @@
 
 #define CO_RE __attribute__((preserve_access_index))
 
+/* What namespaces of all kinds have. */
+struct ns_common {
+	unsigned int inum;
+} CO_RE;
+
 #endif

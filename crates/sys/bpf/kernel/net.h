@@ -7,10 +7,6 @@
 
 #define IFNAMSIZ 16
 
-struct ns_common {
-	unsigned int inum;
-} CO_RE;
-
 struct net {
 	struct ns_common ns;
 } CO_RE;

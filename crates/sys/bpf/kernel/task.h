@@ -15,11 +15,29 @@ struct signal_struct {
 	struct task_threads live;
 } CO_RE;
 
+struct pid_namespace {
+	struct ns_common ns;
+} CO_RE;
+
+/* The number of a task in a namespace. */
+struct upid {
+	int nr;
+	struct pid_namespace *ns;
+} CO_RE;
+
+/* In all that it is in, the first first. */
+struct pid {
+	unsigned int level;
+	struct upid numbers[1];
+} CO_RE;
+
 struct task_struct {
 	void *stack;
 	unsigned int flags;
 	int pid;
 	int tgid;
+	struct task_struct *group_leader;
+	struct pid *thread_pid;
 	struct signal_struct *signal;
 	/* It waits for a disk or the like. */
 	unsigned int in_iowait : 1;

@@ -176,9 +176,12 @@ impl Stacks {
             let met = |at: &Option<usize>| self.functions.number(kernel::met(symbols, *at));
             found.kernel = stack.iter().map(met).collect();
             found.user = named(&self.files, &mut self.functions, &found.within, false);
-            found.named = true;
-            // What they are made of is not needed any more.
-            (found.place.kernel, found.place.frames) = Default::default();
+            let mut within = found.within.iter().flatten();
+            found.named = !within.any(|at| self.files.is_pending(*at));
+            if found.named {
+                // What they are made of is not needed any more.
+                (found.place.kernel, found.place.frames) = Default::default();
+            }
         }
         let mut counted: HashMap<u64, HashMap<Named, Places>> = HashMap::new();
         for (hash, stacks) in unwound {

@@ -177,6 +177,7 @@ impl Profile {
             &self.counts,
             [&charging, &waiting],
             std::mem::take(&mut self.stacks.spaces.lost),
+            self.stacks.files.lost_names(),
         );
         let mut of_cpu = charging.costs(self.stacks.functions(), self.event.quantity());
         (of_cpu.samples, of_cpu.threads) = (timed.samples, timed.threads);
@@ -208,6 +209,7 @@ fn lost(
     before: &Counts,
     [charging, waiting]: [&Charging; 2],
     changes: u64,
+    (lines, files): (u64, u64),
 ) -> Vec<Loss> {
     let since = |of: fn(&Counts) -> u64| of(counts) - of(before);
     live::losses([
@@ -265,6 +267,16 @@ fn lost(
             "changes of processes that were not told",
             changes,
             "code that was mapped then may have no name",
+        ),
+        (
+            "lines of perf-PID.map files that are not understood",
+            lines,
+            "code that they name may be [unknown]",
+        ),
+        (
+            "perf-PID.map files of other users, or too large",
+            files,
+            "code that they name may be [unknown]",
         ),
     ])
 }

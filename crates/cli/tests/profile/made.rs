@@ -1,0 +1,118 @@
+//! Names of code that programs make at run time, and of programs that see other files.
+
+use std::fs;
+
+use super::*;
+
+/// A program that copies a function to where it may write, twice, and works for some seconds, three
+/// times as long in the one as in the other; it tells names of both to perf, of one only as it works.
+const MADE: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+#define BYTES 256
+typedef void (*code)(unsigned long);
+__attribute__((noinline)) void work(unsigned long n)
+{ for (volatile unsigned long i = 0; i < n; i++); }
+static double now(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec + t.tv_nsec / 1e9;
+}
+static FILE *names;
+static void tell(code at, const char *name)
+{
+	fprintf(names, "%lx %x %s\n", (unsigned long)at, BYTES, name);
+	fflush(names);
+}
+int main(int argc, char **argv)
+{
+	double begun = now(), told = 0;
+	char path[64];
+	char *made = mmap(0, 2 * BYTES, PROT_READ | PROT_WRITE | PROT_EXEC,
+			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	code heavy = (code)made, light = (code)(made + BYTES);
+	memcpy(made, work, BYTES);
+	memcpy(made + BYTES, work, BYTES);
+	__builtin___clear_cache(made, made + 2 * BYTES);
+	snprintf(path, sizeof(path), "/tmp/perf-%d.map", getpid());
+	names = fopen(path, "w");
+	if (!names)
+		return 1;
+	fprintf(names, "what is this\n");
+	tell(heavy, "JS:*heavy /x.js:1:1");
+	do {
+		heavy(30000);
+		light(10000);
+		if (!told && now() > begun + 0.3) {
+			told = 1;
+			tell(light, "JS:*light /x.js:2:1");
+		}
+	} while (now() < begun + atof(argv[1]));
+	if (argc > 2)
+		unlink(path);
+	return 0;
+}
+"#;
+
+fn not_understood(recording: &Recording) -> u64 {
+    let lost = recording.all_losses();
+    let lines = lost.filter(|loss| loss.cause.contains("not understood"));
+    lines.map(|loss| loss.count).sum()
+}
+
+/// Check that code made at run time has the names that its program tells perf, those told late too,
+/// though the program is gone and has removed them.
+#[test]
+fn told_names() {
+    let Some(_turn) = turn() else {
+        return;
+    };
+    let place = Place::new();
+    with_frame_pointers(&place, "made", MADE);
+    let recording = recorded(&place, &["--", "./made", "2", "unlink"]);
+    check_share(&recording, "JS:*heavy /x.js:1:1", 0.75);
+    // Samples from before it had a name may be without.
+    let (light, _) = share(&recording, "JS:*light /x.js:2:1");
+    assert!((0.15..0.3).contains(&light), "{light}");
+    let jit = recording
+        .functions
+        .iter()
+        .filter(|f| f.name.starts_with("JS:"));
+    let modules: Vec<_> = jit.map(|f| f.module.as_deref()).collect();
+    assert_eq!(modules, [Some("[JIT]"); 2]);
+    assert_eq!(not_understood(&recording), 1);
+}
+
+/// Check that programs which see other files, under numbers of their own, have the names of their
+/// own functions and of code that they make: with another root, and on an overlay.
+#[test]
+fn in_containers() {
+    let Some(_turn) = turn() else {
+        return;
+    };
+    let place = Place::new();
+    for directory in ["root/tmp", "upper", "merged", "disk"] {
+        fs::create_dir_all(place.path(directory)).unwrap();
+    }
+    with_frame_pointers(&place, "root/made", MADE);
+    with_frame_pointers(&place, "root/work", WORK);
+    let own = ["--mount", "--pid", "--fork", "sh", "-ec"];
+    let overlay = "mount -t tmpfs none disk; mkdir disk/upper disk/work; mount -t overlay none \
+                   -o lowerdir=root,upperdir=disk/upper,workdir=disk/work merged;";
+    for mount in ["mount --bind root merged;", overlay] {
+        for (program, function) in [("/work 2", "heavy"), ("/made 2", "JS:*heavy /x.js:1:1")] {
+            let script = format!("{mount} exec chroot merged {program}");
+            let words = ["--", "unshare"]
+                .into_iter()
+                .chain(own)
+                .chain([script.as_str()]);
+            let recording = recorded(&place, &words.collect::<Vec<_>>());
+            check_share(&recording, function, 0.75);
+        }
+    }
+}
