@@ -15,7 +15,12 @@ use crate::Cli;
 use markdown::calls;
 
 /// Flags of other programs in sentences.
-const FOREIGN: &[&str] = &["--separate-recs"];
+const FOREIGN: &[&str] = &[
+    "--children",
+    "--interpreted-frames-native-stack",
+    "--perf-basic-prof",
+    "--separate-recs",
+];
 
 /// The parser's error for a command line, if any.
 fn refused(words: &[String]) -> Option<clap::Error> {

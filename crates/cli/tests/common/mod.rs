@@ -363,7 +363,8 @@ pub(crate) fn poorer_cache(modules: &[&str]) -> TempDir {
     cache
 }
 
-fn copy_folder(from: &Path, to: &Path) {
+/// Copy a folder and all in it.
+pub(crate) fn copy_folder(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap().flatten() {
         let target = to.join(entry.file_name());

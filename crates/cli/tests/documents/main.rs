@@ -32,6 +32,7 @@ documents! {
     experiments = "docs/guide/experiments.md",
     ci = "docs/guide/ci.md",
     bench = "docs/guide/bench.md",
+    knapsack = "docs/guide/knapsack.md",
 }
 
 /// Check that every document with a command and its output is among those that are run.

@@ -44,9 +44,12 @@ pub(crate) fn check(name: &str) {
     let place = Place::new();
     fs::create_dir(place.path("bin")).unwrap();
     symlink(env!("CARGO_BIN_EXE_plumb"), place.path("bin/plumb")).unwrap();
-    for shared in ["experiments", "docs"] {
-        symlink(repository().join(shared), place.path(shared)).unwrap();
-    }
+    symlink(repository().join("docs"), place.path("docs")).unwrap();
+    // Programs are built in it.
+    common::copy_folder(
+        &repository().join("experiments"),
+        &place.path("experiments"),
+    );
     let mut wrong = Vec::new();
     let mut text = document.text.clone();
     // From the end, since a new output moves what is below it.
