@@ -112,8 +112,8 @@ static __always_inline __u32 number_of(struct task_struct *task)
 	struct pid *pid = BPF_CORE_READ(task, thread_pid);
 	__u32 last = BPF_CORE_READ(pid, level), level;
 	struct pid_namespace *ns;
-	const void *each = (const void *)pid +
-			   bpf_core_field_offset(struct pid, numbers);
+	const void *each =
+		(const void *)pid + bpf_core_field_offset(struct pid, numbers);
 	struct upid *at;
 
 	for (level = 0; level < PIDNS_LEVELS && level <= last; level++) {
