@@ -15,7 +15,9 @@
 //! and Smyth, Ann. Appl. Stat. 10 (2016)). None is taken to vary by less than counting does.
 //!
 //! Drift between runs that were not interleaved is estimated from how much the first half of each
-//! run differs from its second, beyond what counting explains.
+//! run differs from its second, beyond what its blocks differ by anyway: noise that comes and goes from
+//! block to block makes as much of halves as of blocks, a walk makes more. Functions whose blocks vary
+//! alike are taken to drift alike, so those that are steady are not judged by those that are not.
 
 use crate::drift::{prior, within};
 use crate::welch::mean;
@@ -97,33 +99,51 @@ struct Estimate {
 /// The variances of some quantities, estimated together. None where a side has fewer than two blocks,
 /// or nothing was counted.
 pub(crate) fn variances(all: &[Option<Counted<'_>>]) -> Vec<Option<Variance>> {
-    let of = |estimate: fn(&Counted<'_>) -> Option<Estimate>| -> Vec<Option<(f64, Estimate)>> {
-        let one = |c: &Option<Counted<'_>>| {
-            let counted = c.as_ref()?;
-            Some((counted.counting.samples, estimate(counted)?))
-        };
-        all.iter().map(one).collect()
+    let of_blocks = |c: &Option<Counted<'_>>| {
+        let counted = c.as_ref()?;
+        let samples = counted.counting.samples;
+        Some(Row {
+            samples,
+            by: samples,
+            own: spread(counted)?,
+        })
     };
-    let own = (of(spread), of(halves));
-    let spread = pooled(&own.0, 0.0);
-    let halves = pooled(&own.1, SURE);
+    let blocks: Vec<Option<Row>> = all.iter().map(of_blocks).collect();
+    let spread = pooled(&blocks, 0.0);
+    let of_halves = |(c, spread): (&Option<Counted<'_>>, &Option<Estimate>)| {
+        let counted = c.as_ref()?;
+        Some(Row {
+            samples: counted.counting.samples,
+            by: (spread.as_ref()?.ratio - 1.0).max(0.0),
+            own: halves(counted)?,
+        })
+    };
+    let of_halves: Vec<Option<Row>> = all.iter().zip(&spread).map(of_halves).collect();
+    let halves = pooled(&of_halves, SURE);
     let one = |n: usize| {
         let counted = all[n].as_ref()?;
         let counting = [0, 1].map(|side| counted.of_mean(side));
-        let each = counted.drift_of_counting() / (counting[0] + counting[1]);
+        let walk = counted.walk();
         let of_spread = |e: Estimate| Factor {
             value: e.ratio.max(1.0),
             freedom: e.freedom,
         };
-        let of_halves = |e: Estimate| Factor {
-            value: 1.0 + (e.ratio - 1.0).max(0.0) * each,
-            freedom: e.freedom,
-        };
         let by_spread = of_spread(spread[n]?);
-        let by_halves = halves[n].map(of_halves);
+        let by_halves = halves[n].map(|e| Factor {
+            value: walk.of_mean(by_spread.value, e.ratio),
+            freedom: e.freedom,
+        });
         let drifts = by_halves.filter(|halves| halves.value > by_spread.value);
-        let alone = own.0[n].map(|(_, e)| (of_spread(e), OWN));
-        let halves = own.1[n].map(|(_, e)| (of_halves(e), OWN_HALVES));
+        let alone = blocks[n].as_ref().map(|row| (of_spread(row.own), OWN));
+        let halves = of_halves[n].as_ref().map(|row| {
+            // Blocks that vary by more than halves do are no drift.
+            let spread = by_spread.value.min(row.own.ratio.max(1.0));
+            let factor = Factor {
+                value: walk.of_mean(spread, row.own.ratio),
+                freedom: row.own.freedom,
+            };
+            (factor, OWN_HALVES)
+        });
         Some(Variance {
             counting,
             moderated: drifts.unwrap_or(by_spread),
@@ -140,16 +160,42 @@ impl Counted<'_> {
         mean(&self.counting.variance[side]) / blocks
     }
 
-    /// What [`halves`] makes, on average, of blocks that vary by counting alone: as the square of the
-    /// standard error of the difference of a walk's means.
-    fn drift_of_counting(&self) -> f64 {
-        let of = |side: usize| {
-            let blocks = self.sides[side].len();
-            let half = Half::of(blocks);
-            let between = 2.0 * mean(&self.counting.variance[side]) / half.width as f64;
-            between * half.of_mean(blocks)
-        };
-        of(0) + of(1)
+    /// What a walk makes of these runs, on average.
+    fn walk(&self) -> Walk {
+        let blocks = self.sides.map(<[f64]>::len);
+        let weights = [0, 1].map(|side| self.of_mean(side));
+        let sum = (weights[0] + weights[1]).max(f64::MIN_POSITIVE);
+        let halves = blocks.map(|n| Half::of(n).of_walk());
+        let means = blocks.map(|n| n as f64 * (within(n as f64) + 0.5));
+        Walk {
+            spread: (blocks[0] + blocks[1] + 2) as f64 / 12.0,
+            halves: (halves[0] + halves[1]) / 2.0,
+            mean: (means[0] * weights[0] + means[1] * weights[1]) / sum,
+        }
+    }
+}
+
+/// A random walk from block to block, each step with the variance that counting makes of a block: by how
+/// much it raises each of these, as a multiple of what counting makes of it.
+#[derive(Debug, Clone, Copy)]
+struct Walk {
+    /// The variance of blocks about their side's mean.
+    spread: f64,
+    /// The square of the difference of halves.
+    halves: f64,
+    /// That of the difference of two runs' means, with the step between them.
+    mean: f64,
+}
+
+impl Walk {
+    /// The factor of the difference of means, of a spread and of halves that are made of noise
+    /// and of a walk.
+    fn of_mean(&self, spread: f64, halves: f64) -> f64 {
+        // At least three blocks tell them apart.
+        let apart = (self.halves - self.spread).max(0.1);
+        let steps = (halves - spread.max(1.0)).max(0.0) / apart;
+        let noise = (spread.max(1.0) - 1.0 - steps * self.spread).max(0.0);
+        1.0 + noise + steps * self.mean
     }
 }
 
@@ -190,11 +236,11 @@ impl Half {
         }
     }
 
-    /// The variance of a run's mean, and of half the step to the next run, over that of the
-    /// difference of its halves; of a random walk.
-    fn of_mean(&self, blocks: usize) -> f64 {
+    /// The variance of the difference of halves, of a random walk whose steps have that of a block, over
+    /// that of blocks without a walk.
+    fn of_walk(&self) -> f64 {
         let steps = 2.0 * within(self.width as f64) + 1.0 + self.gap as f64;
-        (within(blocks as f64) + 0.5) / steps
+        steps * self.width as f64 / 2.0
     }
 }
 
@@ -225,21 +271,28 @@ fn halves(counted: &Counted<'_>) -> Option<Estimate> {
     })
 }
 
-/// Moderate estimates towards what they have in common, each with its number of samples. `sure` is how
-/// many standard errors are added to the common one.
-fn pooled(rows: &[Option<(f64, Estimate)>], sure: f64) -> Vec<Option<Estimate>> {
-    let known: Vec<(f64, Estimate)> = rows
-        .iter()
-        .flatten()
-        .filter(|(samples, e)| *samples >= MIN_SAMPLES && e.ratio > 0.0 && e.ratio.is_finite())
-        .copied()
-        .collect();
+/// An estimate, and what it may depend on.
+#[derive(Debug, Clone, Copy)]
+struct Row {
+    samples: f64,
+    /// It grows with this.
+    by: f64,
+    own: Estimate,
+}
+
+/// Moderate estimates towards what they have in common. `sure` is how many standard errors are added to
+/// that.
+fn pooled(rows: &[Option<Row>], sure: f64) -> Vec<Option<Estimate>> {
+    let is_known =
+        |row: &&Row| row.samples >= MIN_SAMPLES && row.own.ratio > 0.0 && row.own.ratio.is_finite();
+    let known = rows.iter().flatten().filter(is_known);
+    let known: Vec<(f64, Estimate)> = known.map(|row| (row.by, row.own)).collect();
     if known.len() < MIN_FUNCTIONS {
-        return rows.iter().map(|row| row.map(|(_, own)| own)).collect();
+        return rows.iter().map(|row| row.map(|row| row.own)).collect();
     }
     let model = Model::of(&known);
     let relative: Vec<(f64, f64)> = (known.iter())
-        .map(|(samples, e)| (e.ratio / model.at(*samples), e.freedom))
+        .map(|(by, e)| (e.ratio / model.at(*by), e.freedom))
         .collect();
     let (level, freedom) = prior(&relative, 1.0);
     // Of the mean of that many estimates.
@@ -247,8 +300,9 @@ fn pooled(rows: &[Option<(f64, Estimate)>], sure: f64) -> Vec<Option<Estimate>> 
     let level = level.max(1.0) * (1.0 + sure * (2.0 / of_all).sqrt());
     rows.iter()
         .map(|row| {
-            let (samples, own) = row.as_ref()?;
-            let common = level * model.at(*samples);
+            let Row { by, own, .. } = row.as_ref()?;
+            let common = level * model.at(*by);
+            // As far from what is common as chance alone makes few.
             if own.ratio / common > far(own.freedom) {
                 return Some(*own);
             }
@@ -269,7 +323,8 @@ fn far(freedom: f64) -> f64 {
     (1.0 - part + Normal::standard().inverse_cdf(1.0 - OUTLIER) * part.sqrt()).powi(3)
 }
 
-/// A dispersion by the number of samples: `constant + slope * samples`.
+/// An estimate by what it grows with: `constant + slope * by`. A dispersion by the number of samples, and
+/// that of halves by how much blocks are dispersed.
 #[derive(Debug, Clone, Copy)]
 struct Model {
     constant: f64,
@@ -277,8 +332,8 @@ struct Model {
 }
 
 impl Model {
-    fn at(&self, samples: f64) -> f64 {
-        self.constant + self.slope * samples
+    fn at(&self, by: f64) -> f64 {
+        self.constant + self.slope * by
     }
 
     /// By least squares, weighted as estimates of variances are: by the inverse square of what they
@@ -290,15 +345,15 @@ impl Model {
         };
         for _ in 0..ROUNDS {
             let (mut w, mut wx, mut wy, mut wxx, mut wxy) = (0.0, 0.0, 0.0, 0.0, 0.0);
-            for (samples, e) in known {
-                let weight = e.freedom / model.at(*samples).powi(2);
+            for (by, e) in known {
+                let weight = e.freedom / model.at(*by).powi(2);
                 // One that is far off is not to drag all others along.
-                let y = e.ratio.min(model.at(*samples) * far(e.freedom));
+                let y = e.ratio.min(model.at(*by) * far(e.freedom));
                 w += weight;
-                wx += weight * samples;
+                wx += weight * by;
                 wy += weight * y;
-                wxx += weight * samples * samples;
-                wxy += weight * samples * y;
+                wxx += weight * by * by;
+                wxy += weight * by * y;
             }
             let divisor = w * wxx - wx * wx;
             let slope = match divisor > 1e-12 * w * wxx {

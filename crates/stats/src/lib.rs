@@ -16,6 +16,8 @@ pub mod trend;
 pub mod welch;
 
 #[cfg(test)]
+mod profiled;
+#[cfg(test)]
 mod sampled;
 #[cfg(test)]
 mod simulated;
