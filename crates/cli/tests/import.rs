@@ -333,6 +333,106 @@ fn many_samples() {
     }
 }
 
+/// Check that 600,000 samples in a program with very many symbols take at most 100 MB: what was not
+/// sampled is not kept, and names are kept once.
+#[test]
+fn many_symbols() {
+    const SYMBOLS: u64 = 400_000;
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let path = at.join("large");
+    fs::write(&path, large(SYMBOLS)).unwrap();
+    let mut made = Made::many(600_000, 100, 5_000);
+    made.machine = Some((std::env::consts::ARCH, "6.1.0"));
+    made.map(
+        7,
+        USER,
+        (0x10_0000, CODE_BYTES * SYMBOLS, 0),
+        path.to_str().unwrap(),
+    );
+    // Every place of some functions, and some of others.
+    for n in 0..40_000_u64 {
+        let place = n % 20 + (n / 20) * 97 % SYMBOLS * CODE_BYTES;
+        made.sample_of(7, 0, (made.now_ns + n, 100), &[IN_USER, 0x10_0000 + place]);
+    }
+    fs::write(at.join("l.data"), made.file()).unwrap();
+    let child = Command::new(env!("CARGO_BIN_EXE_plumb"))
+        .args(["import", "l.data", "-o", "l.plumb"])
+        .current_dir(at)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (said, peak_bytes) = waited(child);
+    assert!(said.contains("imported 640,000 samples"), "{said}");
+    assert!(peak_bytes < 100_000_000, "{peak_bytes} bytes");
+    let folded = plumb(at, &["report", "l.plumb", "--clock", "samples", "--csv"]);
+    let csv = text(&folded.stdout);
+    assert!(
+        csv.lines()
+            .filter(|line| line.contains("a_function_"))
+            .count()
+            > 1_000
+    );
+}
+
+/// Bytes of code that each function of [`large`] has.
+const CODE_BYTES: u64 = 32;
+
+/// An ELF file of this architecture with many functions, whose names are long (elf.h).
+fn large(functions: u64) -> Vec<u8> {
+    const HEADER: u64 = 64 + 56;
+    let own = fs::read(std::env::current_exe().unwrap()).unwrap();
+    let mut names = vec![0_u8];
+    let mut symbols = vec![0_u8; 24];
+    for n in 0..functions {
+        symbols.extend((names.len() as u32).to_le_bytes());
+        // STB_GLOBAL and STT_FUNC, in section 1.
+        symbols.extend([0x12, 0, 1, 0]);
+        symbols.extend((n * CODE_BYTES).to_le_bytes());
+        symbols.extend(CODE_BYTES.to_le_bytes());
+        names.extend(format!("a_function_{n:0120}\0").bytes());
+    }
+    let code_bytes = functions * CODE_BYTES;
+    let symbols_at = HEADER;
+    let names_at = symbols_at + symbols.len() as u64;
+    let sections_at = (names_at + names.len() as u64).next_multiple_of(8);
+    let mut file = own[..20].to_vec();
+    file.extend(1_u32.to_le_bytes());
+    for word in [0, 64, sections_at] {
+        file.extend(word.to_le_bytes());
+    }
+    file.extend([0; 4]);
+    for half in [64_u16, 56, 1, 64, 4, 0] {
+        file.extend(half.to_le_bytes());
+    }
+    // Code is mapped from the beginning of the file, whatever is there: PT_LOAD, PF_R and PF_X.
+    file.extend([1_u32, 5].iter().flat_map(|word| word.to_le_bytes()));
+    for word in [0, 0, 0, code_bytes, code_bytes, 4096] {
+        file.extend(u64::to_le_bytes(word));
+    }
+    file.extend(symbols);
+    file.extend(names);
+    file.resize(sections_at as usize, 0);
+    // SHT_PROGBITS with SHF_ALLOC and SHF_EXECINSTR, SHT_SYMTAB and SHT_STRTAB.
+    let names_bytes = sections_at - names_at;
+    for (kind, flags, at, bytes, link, each) in [
+        (0_u32, 0_u64, 0, 0, 0_u32, 0),
+        (1, 6, 0, code_bytes, 0, 0),
+        (2, 0, symbols_at, names_at - symbols_at, 3, 24),
+        (3, 0, names_at, names_bytes, 0, 0),
+    ] {
+        file.extend([0, kind].iter().flat_map(|word| word.to_le_bytes()));
+        for word in [flags, 0, at, bytes] {
+            file.extend(u64::to_le_bytes(word));
+        }
+        file.extend([link, 1].iter().flat_map(|word| word.to_le_bytes()));
+        for word in [8, each] {
+            file.extend(u64::to_le_bytes(word));
+        }
+    }
+    file
+}
+
 /// What a process writes to its standard error, and the most memory that it has: of its own, for what
 /// `wait4` says has the memory of the process that started it, too.
 fn waited(mut child: std::process::Child) -> (String, u64) {
@@ -481,6 +581,79 @@ fn other_machine() {
         .find(|loss| loss.count == 41)
         .unwrap();
     assert!(loss.meaning.contains("use --kallsyms"));
+}
+
+/// Check that of another architecture the command says so in a line, with the remedy, and so does the
+/// report; and that neither this machine's files nor those of another architecture give names.
+#[test]
+fn another_architecture() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    options(at);
+    let own = std::env::current_exe().unwrap();
+    let own = own.to_str().unwrap();
+    let import = |arch: &'static str, symfs: bool| {
+        let mut made = samples();
+        made.machine = Some((arch, "6.1.0"));
+        made.map(7, USER, (0x50_0000, 0x1_0000, own_code(own)), own);
+        for n in 0..50 {
+            made.sample(0, 3_000 + n, 100, &[IN_USER, 0x50_0100 + n * 64]);
+        }
+        fs::write(at.join("a.data"), made.file()).unwrap();
+        let mut words = vec!["import", "a.data"];
+        if symfs {
+            words.extend(["--symfs", "/"]);
+        }
+        let ran = plumb(at, &words);
+        assert!(ran.status.success(), "{}", text(&ran.stderr));
+        let csv = text(&plumb(at, &["report", "a.plumb", "--clock", "samples", "--csv"]).stdout);
+        // What is in this very file: by name, or by address.
+        let base = own.rsplit('/').next().unwrap();
+        let of_own = csv.lines().filter(|line| line.contains(base));
+        let (bare, named): (Vec<&str>, Vec<&str>) = of_own.partition(|line| line.contains("[0x"));
+        let report = text(&plumb(at, &["report", "a.plumb"]).stdout);
+        let report: Vec<&str> = report.split_whitespace().collect();
+        (text(&ran.stderr), report.join(" "), named.len(), bare.len())
+    };
+    let here = std::env::consts::ARCH;
+    let other = if here == "aarch64" {
+        "x86_64"
+    } else {
+        "aarch64"
+    };
+    let (said, report, named, _) = import(here, false);
+    assert!(!said.contains("this machine is"), "{said}");
+    assert!(!report.contains("imported on"), "{report}");
+    assert!(named > 0, "{report}");
+    for symfs in [false, true] {
+        let (said, report, named, bare) = import(other, symfs);
+        let line = said
+            .lines()
+            .find(|line| line.contains("this machine is"))
+            .unwrap();
+        let begin = format!("plumb: a.data: sampled on {other}, and this machine is {here}: ");
+        assert!(line.starts_with(&begin), "{line}");
+        assert!(
+            line.contains("--kallsyms FILE") && line.contains("--symfs DIR"),
+            "{line}"
+        );
+        assert!(
+            report.contains(&format!("{other}, imported on {here}")),
+            "{report}"
+        );
+        assert!(named == 0 && bare > 0, "{named} names, {bare} addresses");
+    }
+}
+
+/// Where the code of an ELF file begins in it.
+fn own_code(path: &str) -> u64 {
+    let bytes = fs::read(path).unwrap();
+    let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+    let half = |at: usize| u16::from_le_bytes(bytes[at..at + 2].try_into().unwrap());
+    // Of its program headers (elf.h), the executable one that is loaded.
+    let headers = (0..half(56)).map(|n| word(32) as usize + usize::from(n) * 56);
+    let code = headers.filter(|at| bytes[*at] == 1 && bytes[at + 4] & 1 == 1);
+    code.map(|at| word(at + 8)).next().unwrap()
 }
 
 /// Check that what is no perf.data file, or has no samples, is refused in one line that says what
