@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "import/elf.rs"]
+mod elf;
 #[path = "import/made.rs"]
 mod made;
 
@@ -11,6 +13,7 @@ use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use elf::{CODE_BYTES, large, own_code};
 use made::{IN_KERNEL, IN_USER, KALLSYMS, LATER, Made, TEXT, USER};
 use netplumb_import::{Options, perf_data};
 use netplumb_model::class::{Context, Softirq};
@@ -375,64 +378,6 @@ fn many_symbols() {
     );
 }
 
-/// Bytes of code that each function of [`large`] has.
-const CODE_BYTES: u64 = 32;
-
-/// An ELF file of this architecture with many functions, whose names are long (elf.h).
-fn large(functions: u64) -> Vec<u8> {
-    const HEADER: u64 = 64 + 56;
-    let own = fs::read(std::env::current_exe().unwrap()).unwrap();
-    let mut names = vec![0_u8];
-    let mut symbols = vec![0_u8; 24];
-    for n in 0..functions {
-        symbols.extend((names.len() as u32).to_le_bytes());
-        // STB_GLOBAL and STT_FUNC, in section 1.
-        symbols.extend([0x12, 0, 1, 0]);
-        symbols.extend((n * CODE_BYTES).to_le_bytes());
-        symbols.extend(CODE_BYTES.to_le_bytes());
-        names.extend(format!("a_function_{n:0120}\0").bytes());
-    }
-    let code_bytes = functions * CODE_BYTES;
-    let symbols_at = HEADER;
-    let names_at = symbols_at + symbols.len() as u64;
-    let sections_at = (names_at + names.len() as u64).next_multiple_of(8);
-    let mut file = own[..20].to_vec();
-    file.extend(1_u32.to_le_bytes());
-    for word in [0, 64, sections_at] {
-        file.extend(word.to_le_bytes());
-    }
-    file.extend([0; 4]);
-    for half in [64_u16, 56, 1, 64, 4, 0] {
-        file.extend(half.to_le_bytes());
-    }
-    // Code is mapped from the beginning of the file, whatever is there: PT_LOAD, PF_R and PF_X.
-    file.extend([1_u32, 5].iter().flat_map(|word| word.to_le_bytes()));
-    for word in [0, 0, 0, code_bytes, code_bytes, 4096] {
-        file.extend(u64::to_le_bytes(word));
-    }
-    file.extend(symbols);
-    file.extend(names);
-    file.resize(sections_at as usize, 0);
-    // SHT_PROGBITS with SHF_ALLOC and SHF_EXECINSTR, SHT_SYMTAB and SHT_STRTAB.
-    let names_bytes = sections_at - names_at;
-    for (kind, flags, at, bytes, link, each) in [
-        (0_u32, 0_u64, 0, 0, 0_u32, 0),
-        (1, 6, 0, code_bytes, 0, 0),
-        (2, 0, symbols_at, names_at - symbols_at, 3, 24),
-        (3, 0, names_at, names_bytes, 0, 0),
-    ] {
-        file.extend([0, kind].iter().flat_map(|word| word.to_le_bytes()));
-        for word in [flags, 0, at, bytes] {
-            file.extend(u64::to_le_bytes(word));
-        }
-        file.extend([link, 1].iter().flat_map(|word| word.to_le_bytes()));
-        for word in [8, each] {
-            file.extend(u64::to_le_bytes(word));
-        }
-    }
-    file
-}
-
 /// What a process writes to its standard error, and the most memory that it has: of its own, for what
 /// `wait4` says has the memory of the process that started it, too.
 fn waited(mut child: std::process::Child) -> (String, u64) {
@@ -485,7 +430,9 @@ fn what_is_missing() {
         "{said}"
     );
     assert!(
-        said.contains("names the kernel's by kallsyms; files of programs: 0 found"),
+        said.contains(
+            "names sampled on x86_64; the kernel's by kallsyms; files of programs: 0 found"
+        ),
         "{said}"
     );
     let mut made = Made::new();
@@ -643,17 +590,6 @@ fn another_architecture() {
         );
         assert!(named == 0 && bare > 0, "{named} names, {bare} addresses");
     }
-}
-
-/// Where the code of an ELF file begins in it.
-fn own_code(path: &str) -> u64 {
-    let bytes = fs::read(path).unwrap();
-    let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
-    let half = |at: usize| u16::from_le_bytes(bytes[at..at + 2].try_into().unwrap());
-    // Of its program headers (elf.h), the executable one that is loaded.
-    let headers = (0..half(56)).map(|n| word(32) as usize + usize::from(n) * 56);
-    let code = headers.filter(|at| bytes[*at] == 1 && bytes[at + 4] & 1 == 1);
-    code.map(|at| word(at + 8)).next().unwrap()
 }
 
 /// Check that what is no perf.data file, or has no samples, is refused in one line that says what
