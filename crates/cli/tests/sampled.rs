@@ -352,7 +352,11 @@ const PERIODS: u32 = 8;
 const SHORTEST_NS: f64 = 16_000.0;
 
 fn periods() -> Vec<u64> {
-    let is_prime = |n: &u64| (2..).take_while(|k| k * k <= *n).all(|k| n % k != 0);
+    let is_prime = |n: &u64| {
+        (2..)
+            .take_while(|k| k * k <= *n)
+            .all(|k| !n.is_multiple_of(k))
+    };
     let from = |k: u32| (SHORTEST_NS * 2_f64.powf(f64::from(k) / 2.0)) as u64;
     let next = |k: u32| (from(k)..).find(is_prime).unwrap();
     (0..PERIODS).map(next).collect()

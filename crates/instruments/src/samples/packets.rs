@@ -1,6 +1,7 @@
 //! Samples of CPUs that handle packets: whose work each is.
 
 use std::collections::{BTreeMap, HashMap};
+use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use netplumb_kernel::kallsyms::SymbolTable;
@@ -10,6 +11,7 @@ use netplumb_model::quantity::Figure;
 use netplumb_model::timing::{
     Attached, CPU_TIME, Costs, NAMES, PERIOD, PROGRAMS, READER, Roles, TAKEN, TimingSpec, Window,
 };
+use netplumb_sys::bpf::raw;
 use netplumb_sys::cpus;
 
 use super::UNKNOWN;
@@ -45,6 +47,8 @@ pub(super) struct Sampling {
     closed: Option<Instant>,
     run_ns: u64,
     counts: Counts,
+    /// While it is there, the kernel counts how long programs run.
+    _counting: Option<OwnedFd>,
 }
 
 impl Sampling {
@@ -84,6 +88,7 @@ impl Sampling {
             kernel: Kernel::default(),
             opened: begun,
             closed: None,
+            _counting: raw::count_run_times().ok(),
         })
     }
 }

@@ -516,7 +516,7 @@ fn shares_below_a_function() {
     assert!(found.unpaired.is_empty(), "{:?}", found.unpaired);
     assert_eq!(found.classes.len(), 1);
     let class = &found.classes[0];
-    let judged = |row: &Row| row.judged.statistically().unwrap().clone();
+    let judged = |row: &Row| *row.judged.statistically().unwrap();
     let sum = |of: fn(&netplumb_stats::judge::Judged) -> f64| -> f64 {
         class.functions.iter().map(|row| of(&judged(row))).sum()
     };
@@ -544,6 +544,7 @@ fn shares_below_a_function() {
     assert_eq!(changed[0].name, "ip_finish_output2");
     let text = diff::terminal::render(&found, &view(140));
     assert!(text.contains("of all samples"), "{text}");
+    assert!(text.contains("of the samples below the function"), "{text}");
     assert!(!text.contains("only in"), "{text}");
 }
 
