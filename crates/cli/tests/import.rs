@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "import/elf.rs"]
+mod elf;
 #[path = "import/made.rs"]
 mod made;
 
@@ -11,6 +13,7 @@ use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use elf::{CODE_BYTES, large, own_code};
 use made::{IN_KERNEL, IN_USER, KALLSYMS, LATER, Made, TEXT, USER};
 use netplumb_import::{Options, perf_data};
 use netplumb_model::class::{Context, Softirq};
@@ -333,6 +336,48 @@ fn many_samples() {
     }
 }
 
+/// Check that 600,000 samples in a program with very many symbols take at most 100 MB: what was not
+/// sampled is not kept, and names are kept once.
+#[test]
+fn many_symbols() {
+    const SYMBOLS: u64 = 400_000;
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let path = at.join("large");
+    fs::write(&path, large(SYMBOLS)).unwrap();
+    let mut made = Made::many(600_000, 100, 5_000);
+    made.machine = Some((std::env::consts::ARCH, "6.1.0"));
+    made.map(
+        7,
+        USER,
+        (0x10_0000, CODE_BYTES * SYMBOLS, 0),
+        path.to_str().unwrap(),
+    );
+    // Every place of some functions, and some of others.
+    for n in 0..40_000_u64 {
+        let place = n % 20 + (n / 20) * 97 % SYMBOLS * CODE_BYTES;
+        made.sample_of(7, 0, (made.now_ns + n, 100), &[IN_USER, 0x10_0000 + place]);
+    }
+    fs::write(at.join("l.data"), made.file()).unwrap();
+    let child = Command::new(env!("CARGO_BIN_EXE_plumb"))
+        .args(["import", "l.data", "-o", "l.plumb"])
+        .current_dir(at)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (said, peak_bytes) = waited(child);
+    assert!(said.contains("imported 640,000 samples"), "{said}");
+    assert!(peak_bytes < 100_000_000, "{peak_bytes} bytes");
+    let folded = plumb(at, &["report", "l.plumb", "--clock", "samples", "--csv"]);
+    let csv = text(&folded.stdout);
+    assert!(
+        csv.lines()
+            .filter(|line| line.contains("a_function_"))
+            .count()
+            > 1_000
+    );
+}
+
 /// What a process writes to its standard error, and the most memory that it has: of its own, for what
 /// `wait4` says has the memory of the process that started it, too.
 fn waited(mut child: std::process::Child) -> (String, u64) {
@@ -385,7 +430,9 @@ fn what_is_missing() {
         "{said}"
     );
     assert!(
-        said.contains("names the kernel's by kallsyms; files of programs: 0 found"),
+        said.contains(
+            "names sampled on x86_64; the kernel's by kallsyms; files of programs: 0 found"
+        ),
         "{said}"
     );
     let mut made = Made::new();
@@ -481,6 +528,68 @@ fn other_machine() {
         .find(|loss| loss.count == 41)
         .unwrap();
     assert!(loss.meaning.contains("use --kallsyms"));
+}
+
+/// Check that of another architecture the command says so in a line, with the remedy, and so does the
+/// report; and that neither this machine's files nor those of another architecture give names.
+#[test]
+fn another_architecture() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    options(at);
+    let own = std::env::current_exe().unwrap();
+    let own = own.to_str().unwrap();
+    let import = |arch: &'static str, symfs: bool| {
+        let mut made = samples();
+        made.machine = Some((arch, "6.1.0"));
+        made.map(7, USER, (0x50_0000, 0x1_0000, own_code(own)), own);
+        for n in 0..50 {
+            made.sample(0, 3_000 + n, 100, &[IN_USER, 0x50_0100 + n * 64]);
+        }
+        fs::write(at.join("a.data"), made.file()).unwrap();
+        let mut words = vec!["import", "a.data"];
+        if symfs {
+            words.extend(["--symfs", "/"]);
+        }
+        let ran = plumb(at, &words);
+        assert!(ran.status.success(), "{}", text(&ran.stderr));
+        let csv = text(&plumb(at, &["report", "a.plumb", "--clock", "samples", "--csv"]).stdout);
+        // What is in this very file: by name, or by address.
+        let base = own.rsplit('/').next().unwrap();
+        let of_own = csv.lines().filter(|line| line.contains(base));
+        let (bare, named): (Vec<&str>, Vec<&str>) = of_own.partition(|line| line.contains("[0x"));
+        let report = text(&plumb(at, &["report", "a.plumb"]).stdout);
+        let report: Vec<&str> = report.split_whitespace().collect();
+        (text(&ran.stderr), report.join(" "), named.len(), bare.len())
+    };
+    let here = std::env::consts::ARCH;
+    let other = if here == "aarch64" {
+        "x86_64"
+    } else {
+        "aarch64"
+    };
+    let (said, report, named, _) = import(here, false);
+    assert!(!said.contains("this machine is"), "{said}");
+    assert!(!report.contains("imported on"), "{report}");
+    assert!(named > 0, "{report}");
+    for symfs in [false, true] {
+        let (said, report, named, bare) = import(other, symfs);
+        let line = said
+            .lines()
+            .find(|line| line.contains("this machine is"))
+            .unwrap();
+        let begin = format!("plumb: a.data: sampled on {other}, and this machine is {here}: ");
+        assert!(line.starts_with(&begin), "{line}");
+        assert!(
+            line.contains("--kallsyms FILE") && line.contains("--symfs DIR"),
+            "{line}"
+        );
+        assert!(
+            report.contains(&format!("{other}, imported on {here}")),
+            "{report}"
+        );
+        assert!(named == 0 && bare > 0, "{named} names, {bare} addresses");
+    }
 }
 
 /// Check that what is no perf.data file, or has no samples, is refused in one line that says what

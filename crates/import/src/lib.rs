@@ -11,7 +11,6 @@ mod events;
 mod facts;
 mod frames;
 mod gather;
-mod mapped;
 mod names;
 mod records;
 mod slices;
@@ -24,7 +23,7 @@ use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use netplumb_model::loss::Loss;
-use netplumb_model::recording::Recording;
+use netplumb_model::recording::{Recording, env};
 
 /// What to import, and what to find names by.
 #[derive(Debug, Clone)]
@@ -97,6 +96,20 @@ pub enum ImportError {
 pub fn damage(recording: &Recording) -> impl Iterator<Item = &Loss> {
     let causes = [slices::CUT, slices::STOPPED, slices::INVALID];
     (recording.all_losses()).filter(move |loss| causes.contains(&&*loss.cause))
+}
+
+/// What follows if the samples are of another architecture than this machine's, whose name is as the
+/// file has it.
+pub fn foreign(recording: &Recording) -> Option<String> {
+    let arch = recording.environment.get(env::IMPORTED_ARCH)?;
+    let here = recording.environment.get(env::IMPORTED_ON)?;
+    (arch != here).then(|| {
+        format!(
+            "sampled on {arch}, and this machine is {here}: symbols and files of this machine are not used, but \
+             for files with the same build ID; names are found by --kallsyms FILE (a copy of \
+             /proc/kallsyms of that machine) and --symfs DIR (its files)"
+        )
+    })
 }
 
 /// The samples of a perf.data file, as a recording.

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
-use netplumb_instruments::image::{Image, build_id, debug_file, readable};
+use netplumb_instruments::image::{Finder, readable};
 use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::layers::{APPLICATION, LayerRules};
 use netplumb_model::recording::{Function, FunctionId, THREAD_MODULE};
@@ -12,7 +13,6 @@ use rustc_hash::FxHashMap;
 
 use crate::frames::Place;
 use crate::gather::Gathered;
-use crate::mapped::Mapped;
 use crate::{ImportError, Options};
 
 /// Code that has no name, not even its address.
@@ -218,7 +218,7 @@ enum Key {
     Thread(u32),
     Kernel(usize),
     Made(u64),
-    File(u32, usize),
+    File(u32, u64),
     Address(Option<String>, u64),
     Unknown(Option<String>),
     Elsewhere,
@@ -336,23 +336,26 @@ impl Naming {
             "//anon" | "" => "[anon]",
             bare => base_name(bare),
         };
-        let image = self.image(all, options, bare, name);
+        // All at once: each time takes a pass over the symbols.
+        let functions = self.finder(all, options, bare).map(|finder| {
+            let addresses = places.iter().map(|(_, offset)| finder.address_of(*offset));
+            let addresses: Vec<Option<u64>> = addresses.collect();
+            let known: Vec<u64> = addresses.iter().flatten().copied().collect();
+            let mut found = finder.find_all(&known).into_iter();
+            let each = addresses.into_iter();
+            each.map(|at| at.and_then(|_| found.next().flatten()))
+                .collect::<Vec<_>>()
+        });
+        let mut functions = functions.unwrap_or_default().into_iter();
         for (number, offset) in places {
-            let at = image.as_ref().and_then(|image| {
-                let address = image.address_of(*offset)?;
-                Some((image, image.function(address)?))
-            });
-            self.named.of[*number] = match at {
-                Some((image, index)) => self.function(Key::File(file, index), || {
-                    let function = &image.functions[index];
-                    Function {
-                        name: readable(&function.name),
-                        module: Some(name.into()),
-                        layer: Some(APPLICATION.into()),
-                        address: function.start,
-                        size_bytes: function.end - function.start,
-                        source: None,
-                    }
+            self.named.of[*number] = match functions.next().flatten() {
+                Some(function) => self.function(Key::File(file, function.start), || Function {
+                    name: readable(&function.name),
+                    module: Some(name.into()),
+                    layer: Some(APPLICATION.into()),
+                    address: function.start,
+                    size_bytes: function.end - function.start,
+                    source: None,
                 }),
                 None => {
                     self.named.nameless[*number] = true;
@@ -362,14 +365,8 @@ impl Naming {
         }
     }
 
-    /// A file that was mapped, if it is there and the same.
-    fn image(
-        &mut self,
-        all: &Gathered,
-        options: &Options,
-        path: &str,
-        name: &str,
-    ) -> Option<Image> {
+    /// The functions of a file that was mapped, if it is there and the same.
+    fn finder(&mut self, all: &Gathered, options: &Options, path: &str) -> Option<Finder> {
         if !path.starts_with('/') || path.starts_with("//") {
             return None;
         }
@@ -384,27 +381,21 @@ impl Naming {
             Some(cache.join(".build-id").join(folder).join(rest).join("elf"))
         });
         candidates.extend(cached);
-        let is_here = options.symfs.is_some() || all.facts.arch() == Some(std::env::consts::ARCH);
+        let arch = all.facts.arch();
+        let is_here = options.symfs.is_some() || arch == Some(std::env::consts::ARCH);
         let mut changed = false;
         for candidate in &candidates {
-            let Ok(file) = Mapped::open(candidate, MAX_FILE_BYTES) else {
+            let Some(finder) = opened(candidate) else {
                 continue;
             };
-            let bytes = file.bytes();
-            let same = id.zip(build_id(bytes)).map(|(id, found)| found == *id);
+            let same = id.zip(finder.build_id()).map(|(id, found)| found == id);
             // Without build IDs, it may be of another machine.
-            if !same.unwrap_or(is_here) {
-                changed = true;
-                continue;
+            let is_here = is_here && arch.is_none_or(|arch| finder.is_of(arch));
+            if same.unwrap_or(is_here) {
+                self.named.found += 1;
+                return Some(finder);
             }
-            let debug = debug_file(Some(candidate), bytes);
-            match Image::read(name, bytes, debug.as_deref()) {
-                Ok(image) => {
-                    self.named.found += 1;
-                    return Some(image);
-                }
-                Err(_) => continue,
-            }
+            changed = true;
         }
         match changed {
             true => self.named.changed += 1,
@@ -412,6 +403,16 @@ impl Naming {
         }
         None
     }
+}
+
+/// A file to find functions in; none of pipes, devices and what is too large.
+fn opened(path: &Path) -> Option<Finder> {
+    // Opening a pipe would wait for its other end.
+    let known = fs::metadata(path).ok()?;
+    if !known.is_file() || known.len() > MAX_FILE_BYTES {
+        return None;
+    }
+    Finder::of_file(&Rc::new(fs::File::open(path).ok()?), path)
 }
 
 fn base_name(path: &str) -> &str {

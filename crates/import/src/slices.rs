@@ -18,7 +18,6 @@ use crate::names::{Named, Symbols, names};
 use crate::{ImportError, Options};
 
 /// Keys of the environment.
-const ARCH: &str = "imported.arch";
 const CPU: &str = "imported.cpu";
 /// What a damaged file lacks, as losses of the recording.
 pub(crate) const CUT: &str = "end of the file missing";
@@ -282,7 +281,8 @@ fn environment(recording: &mut Recording, all: &Gathered, named: &Named, name: &
         (env::IMPORTED, Some(perf)),
         (env::IMPORTED_LINE, text(facts.command_line())),
         (env::IMPORTED_HOST, text(facts.host())),
-        (ARCH, text(facts.arch())),
+        (env::IMPORTED_ARCH, text(facts.arch())),
+        (env::IMPORTED_ON, Some(std::env::consts::ARCH.into())),
         (CPU, text(facts.cpu())),
         (env::IMPORTED_SYMBOLS, named.kernel.clone()),
         (env::IMPORTED_FILES, Some(files(named))),

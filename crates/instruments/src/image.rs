@@ -13,7 +13,7 @@ mod names;
 
 pub use debug::debug_file;
 pub use elf::{ImageError, build_id};
-pub(crate) use find::Finder;
+pub use find::{Finder, Found};
 pub use lines::{
     Line, Lines, LinesError, debug_link, debug_link_checksum, has_lines, lines, loss_of,
 };

@@ -29,11 +29,11 @@ mod unwind;
 
 use netplumb_model::capability::Availability;
 use netplumb_model::experiment::Lab;
-use netplumb_model::quantity::{Declared, Kind};
+use netplumb_model::quantity::Declared;
 use netplumb_model::timing::{
     CPU_TIME, CYCLES, DEFERRED, FREQUENCY, IDLE, IN_KERNEL, INTERRUPTS_OFF, LATE, NAMES, OFF_CPU,
     ON_TIME, PERIOD, PROGRAMS, REACHED, READER, SAMPLE_PERIOD, SAMPLE_SEED, SAMPLED, STACKS_CUT,
-    TimingSpec, USER_STACKS, WAITS_BEGUN, WAITS_ENDED, WAITS_OPEN,
+    TAKEN, TimingSpec, USER_STACKS, WAITS_BEGUN, WAITS_ENDED, WAITS_OPEN,
 };
 
 use crate::capability::Tried;
@@ -45,8 +45,6 @@ pub use owner::context;
 const SAMPLES: &str = CPU_TIME.instrument;
 /// The name of code that no symbol covers.
 const UNKNOWN: &str = "[unknown]";
-/// Samples that were taken.
-const TAKEN: Declared = Declared::new(SAMPLES, "samples", "samples", Kind::Count);
 
 /// The instrument.
 pub const INSTRUMENT: &dyn Instrument = &Declaration;

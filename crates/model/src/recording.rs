@@ -146,6 +146,10 @@ pub mod env {
     pub const IMPORTED_LINE: &str = "imported.command_line";
     /// The machine that was measured.
     pub const IMPORTED_HOST: &str = "imported.host";
+    /// Its architecture, as `uname -m` has it.
+    pub const IMPORTED_ARCH: &str = "imported.arch";
+    /// That of the machine that imported it.
+    pub const IMPORTED_ON: &str = "imported.on";
     /// Where names of the kernel's functions are from.
     pub const IMPORTED_SYMBOLS: &str = "imported.kernel_symbols";
     /// How many files of programs were there to find names in, in words.

@@ -405,6 +405,8 @@ pub const FREQUENCY: Declared = Declared::new("samples", "frequency", "samples/s
 pub const REACHED: Declared = Declared::new("samples", "reached", "samples/s", Kind::Rate);
 /// Samples of idle CPUs, which are in no cost.
 pub const IDLE: Declared = Declared::new("samples", "idle", "samples", Kind::Count);
+/// Samples that were taken, but those of idle CPUs in profiles.
+pub const TAKEN: Declared = Declared::new("samples", "samples", "samples", Kind::Count);
 /// Samples with a stack of user code.
 pub const USER_STACKS: Declared = Declared::new("samples", "user stacks", "samples", Kind::Count);
 /// Of these, those whose stack ends before a function that a thread begins with.

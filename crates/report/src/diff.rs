@@ -257,6 +257,7 @@ impl ClassDiff {
     /// What its figures are: "ns per packet", "percent of samples".
     pub(crate) fn of(&self) -> String {
         match self.is_share() {
+            true if self.root.is_some() => format!("{} of the subtree's samples", self.unit),
             true => format!("{} of samples", self.unit),
             false => format!("{} per {}", printable(&self.unit, 40), self.per),
         }

@@ -3,6 +3,8 @@
 mod columns;
 mod rows;
 
+use std::iter;
+
 use netplumb_model::class::Proto;
 use netplumb_model::events::INSTRUMENT;
 use netplumb_model::experiment::Experiment;
@@ -166,7 +168,7 @@ fn trust(recording: &Recording) -> Vec<Note> {
         notes.push(Note::new("functions", text));
     }
     if recording.blocks.iter().any(|b| b.ledger.offered > 0) {
-        notes.push(ledger(recording));
+        notes.push(ledger(recording, iter::empty()));
     }
     let shared = rows(recording).iter().filter(|row| row.is_shared()).count();
     if shared > 0 {

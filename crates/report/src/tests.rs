@@ -322,6 +322,44 @@ fn what_is_apart_is_per_packet_of_its_arm() {
     assert!(text.contains("per packet: other-task 5\n"), "{text}");
 }
 
+/// Check that the ledger is that of the arms that are shown, with their drops and no others'.
+#[test]
+fn the_ledger_is_of_what_is_shown() {
+    let mut recording = small();
+    let [one, other] = [0, 1].map(|arm| {
+        let mut sum = 0;
+        for block in recording.blocks.iter_mut().filter(|b| b.arm == arm) {
+            let cause = format!("cause {arm}");
+            block.ledger.dropped = [(cause, block.ledger.offered - block.ledger.delivered)].into();
+            sum += block.ledger.offered;
+        }
+        sum
+    });
+    let views = classes(&recording);
+    let of = |arm: usize| -> Vec<ClassView<'_>> {
+        views.iter().filter(|v| v.arm == arm).cloned().collect()
+    };
+    for (arm, offered) in [(0, one), (1, other)] {
+        let notes = trust::footer(&recording, &of(arm));
+        let note = notes.iter().find(|note| note.topic == "packets").unwrap();
+        assert!(
+            note.text.starts_with(&format!("{offered} offered")),
+            "{}",
+            note.text
+        );
+        assert!(
+            note.text.contains(&format!("(cause {arm})")),
+            "{}",
+            note.text
+        );
+        assert!(
+            !note.text.contains(&format!("(cause {})", 1 - arm)),
+            "{}",
+            note.text
+        );
+    }
+}
+
 /// Check that quick runs, several kernels and mitigations by arm are told.
 #[test]
 fn footer_of_arms_that_differ() {

@@ -1,6 +1,7 @@
 //! The trust footer: what the figures are, under which conditions, and what is
 //! missing from them.
 
+mod blind;
 pub(crate) mod common;
 mod imported;
 mod profiled;
@@ -13,7 +14,7 @@ use netplumb_model::class::Proto;
 use netplumb_model::recording::{Recording, env};
 use netplumb_model::timing::{DEFERRED, FREQUENCY, SAMPLED};
 
-use common::{CUT_SHORT, below, ledger, levels, lost};
+use common::{CUT_SHORT, below, blocks_of, ledger, levels, lost};
 
 use crate::acting;
 use crate::analysis::{ClassView, NO_LAYER, other_work};
@@ -73,13 +74,14 @@ fn of_costs(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<Note> {
         fact(env::REP)
     );
     let clock = format!("{whose}{exact}; not time: no caches, no branch prediction, no contention");
+    let arms = || classes.iter().map(|class| class.arm);
     let mut notes = vec![
         Note::new("clock", clock),
         Note::new("kernel", kernel),
         Note::new("machine", machine),
         match commands(recording) {
-            true => Note::new("runs", thousands(recording.blocks.len() as u64)),
-            false => ledger(recording),
+            true => Note::new("runs", thousands(blocks_of(recording, arms()).len() as u64)),
+            false => ledger(recording, arms()),
         },
         blocks(classes),
         layers(classes, "instructions"),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use netplumb_import::{ImportError, Options, damage, perf_data, perf_data_of};
+use netplumb_import::{ImportError, Options, damage, foreign, perf_data, perf_data_of};
 use netplumb_model::loss::Loss;
 use netplumb_model::recording::{Recording, env};
 use netplumb_model::samples::Samples;
@@ -80,6 +80,9 @@ pub(crate) fn run(args: &ImportArgs) -> anyhow::Result<ExitCode> {
     }
     let writer = Writer::begin(output, &recording)?;
     eprintln!("{}", summary(&recording, &path));
+    if let Some(why) = foreign(&recording) {
+        eprintln!("plumb: {}: {}", args.file.display(), printable(&why, 500));
+    }
     for loss in damage(&recording) {
         eprintln!("plumb: {}: {}", args.file.display(), said(loss));
     }

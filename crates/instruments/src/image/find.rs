@@ -12,7 +12,10 @@ use std::path::Path;
 use std::rc::Rc;
 
 use gimli::{BaseAddresses, EhFrame, EhFrameHdr, EndianSlice, ParsedEhFrameHdr, UnwindSection};
-use object::elf::{SHT_DYNSYM, SHT_SYMTAB, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE, Sym64};
+use object::elf::{
+    EM_AARCH64, EM_LOONGARCH, EM_PPC64, EM_RISCV, EM_X86_64, Machine, SHT_DYNSYM, SHT_SYMTAB,
+    STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE, Sym64,
+};
 use object::read::elf::{FileHeader, SectionHeader, Sym, SymbolTable};
 use object::read::{ReadCache, ReadCacheOps};
 use object::{LittleEndian, Object, ObjectSection, ReadRef};
@@ -34,28 +37,31 @@ enum Content {
 
 /// Finds functions of an ELF file.
 #[derive(Debug)]
-pub(crate) struct Finder {
+pub struct Finder {
     content: Content,
     /// Its symbols, if they are in another file.
     debug: Option<File>,
     /// Those that it carries in a section.
     carried: Option<Vec<u8>>,
     segments: Vec<Segment>,
+    id: Option<String>,
+    machine: Machine,
 }
 
 impl Finder {
-    /// Of an open file, which was at `path`.
-    pub(crate) fn of_file(file: &Rc<File>, path: &Path) -> Option<Finder> {
+    /// Of an open file, which was at `path`; none of what is no ELF file of 64 bits.
+    pub fn of_file(file: &Rc<File>, path: &Path) -> Option<Finder> {
         let cache = ReadCache::new(&**file);
         let elf = parse(&cache)?;
         let debug = debug_path(Some(path), elf::id_of(&elf), || link_of(&elf));
         let debug = debug.and_then(|path| File::open(path).ok());
-        let (carried, segments) = (elf::debugdata(&elf), elf::segments(&elf));
         Some(Finder {
             content: Content::File(Rc::clone(file)),
             debug,
-            carried,
-            segments,
+            carried: elf::debugdata(&elf),
+            segments: elf::segments(&elf),
+            id: elf::id_of(&elf),
+            machine: elf.elf_header().e_machine(LittleEndian),
         })
     }
 
@@ -63,16 +69,38 @@ impl Finder {
     pub(crate) fn of_bytes(bytes: Vec<u8>) -> Option<Finder> {
         let elf = Elf::parse(&bytes[..]).ok()?;
         let (carried, segments) = (elf::debugdata(&elf), elf::segments(&elf));
+        let (id, machine) = (elf::id_of(&elf), elf.elf_header().e_machine(LittleEndian));
         Some(Finder {
             content: Content::Bytes(bytes),
             debug: None,
             carried,
             segments,
+            id,
+            machine,
         })
     }
 
+    /// Its build ID, in hexadecimal.
+    pub fn build_id(&self) -> Option<&str> {
+        self.id.as_deref()
+    }
+
+    /// Whether it has code of an architecture, by the name that `uname -m` has for it. Architectures
+    /// without a name here may have any file.
+    pub fn is_of(&self, architecture: &str) -> bool {
+        let machine = match architecture {
+            "x86_64" => EM_X86_64,
+            "aarch64" => EM_AARCH64,
+            "riscv64" => EM_RISCV,
+            "ppc64le" => EM_PPC64,
+            "loongarch64" => EM_LOONGARCH,
+            _ => return true,
+        };
+        self.machine == machine
+    }
+
     /// The address of what is at an offset of the file, if code is there.
-    pub(crate) fn address_of(&self, offset: u64) -> Option<u64> {
+    pub fn address_of(&self, offset: u64) -> Option<u64> {
         address_of(&self.segments, offset)
     }
 
@@ -106,6 +134,12 @@ impl Finder {
 
     /// The functions at some addresses, in their order; none where no function is known.
     pub(crate) fn functions(&self, addresses: &[u64]) -> Vec<Option<ImageFunction>> {
+        let found = self.find_all(addresses).into_iter();
+        found.map(|found| found.map(ImageFunction::from)).collect()
+    }
+
+    /// The same, of very many addresses: those of one function share its name.
+    pub fn find_all(&self, addresses: &[u64]) -> Vec<Option<Found>> {
         let mut asked = addresses.to_vec();
         asked.sort_unstable();
         asked.dedup();
@@ -132,7 +166,7 @@ impl Finder {
         &self,
         cache: &ReadCache<R>,
         asked: &[u64],
-    ) -> Option<Vec<Option<ImageFunction>>> {
+    ) -> Option<Vec<Option<Found>>> {
         let elf = parse(cache)?;
         let code = elf::code(&elf);
         let mut symbols = Symbols::new(asked, &code);
@@ -180,14 +214,14 @@ impl Finder {
             };
             if let Some((start, end, name)) = stub {
                 let (start, end) = (*start, *end);
-                return Some(Extent { start, end }.called(name));
+                return Some(Extent { start, end }.called(&Rc::from(name.as_str())));
             }
             let frame = frames(address).filter(|frame| frame.start >= before)?;
             let frame = Extent {
                 end: frame.end.min(after),
                 ..frame
             };
-            Some(frame.called(&format!("[{:#x}]", frame.start)))
+            Some(frame.called(&format!("[{:#x}]", frame.start).into()))
         });
         Some(found.collect())
     }
@@ -214,6 +248,27 @@ fn in_stubs<'data, R: ReadRef<'data>>(elf: &Elf<'data, R>, address: u64) -> bool
     })
 }
 
+/// A function at an address of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// Its first byte.
+    pub start: u64,
+    /// The byte after its last.
+    pub end: u64,
+    /// Its symbol, as the file has it.
+    pub name: Rc<str>,
+}
+
+impl From<Found> for ImageFunction {
+    fn from(found: Found) -> ImageFunction {
+        ImageFunction {
+            start: found.start,
+            end: found.end,
+            name: found.name.as_ref().into(),
+        }
+    }
+}
+
 /// From where to where a function is.
 #[derive(Debug, Clone, Copy)]
 struct Extent {
@@ -226,11 +281,11 @@ impl Extent {
         (self.start..self.end).contains(&address)
     }
 
-    fn called(self, name: &str) -> ImageFunction {
-        ImageFunction {
+    fn called(self, name: &Rc<str>) -> Found {
+        Found {
             start: self.start,
             end: self.end,
-            name: name.to_string(),
+            name: Rc::clone(name),
         }
     }
 }
@@ -260,7 +315,7 @@ struct Last {
     /// The greatest of them: aliases may differ.
     size_bytes: u64,
     /// The plainest that was read.
-    name: Option<String>,
+    name: Option<Rc<str>>,
     /// Those of the table at hand whose names are not read yet.
     unread: Vec<usize>,
 }
@@ -312,13 +367,16 @@ impl<'a> Symbols<'a> {
         let name = |index: &usize| {
             let symbol: &Sym64<LittleEndian> = table.symbols().get(*index)?;
             let name = std::str::from_utf8(symbol.name(endian, strings).ok()?).ok()?;
-            (!name.is_empty() && !name.starts_with('$')).then(|| name.to_string())
+            (!name.is_empty() && !name.starts_with('$')).then(|| Rc::from(name))
         };
         for of in [&mut self.functions, &mut self.places] {
             for last in of.last.iter_mut().flatten() {
                 let names = std::mem::take(&mut last.unread);
                 let names = names.iter().filter_map(name).chain(last.name.take());
-                last.name = names.min_by(|a, b| (plainness(a), a).cmp(&(plainness(b), b)));
+                last.name = names.min_by(|a, b| {
+                    let key = |name: &Rc<str>| (plainness(name), Rc::clone(name));
+                    key(a).cmp(&key(b))
+                });
             }
         }
     }
@@ -382,9 +440,9 @@ impl Nearest {
         at: usize,
         code: &[(u64, u64)],
         frames: &mut dyn FnMut(u64) -> Option<Extent>,
-    ) -> Option<(Extent, &str)> {
+    ) -> Option<(Extent, &Rc<str>)> {
         let last = self.last.get(at)?.as_ref()?;
-        let name = last.name.as_deref()?;
+        let name = last.name.as_ref()?;
         let start = last.start;
         let section = code.iter().find(|(from, to)| (*from..*to).contains(&start));
         // Without a size it goes on to the next, whatever that is.

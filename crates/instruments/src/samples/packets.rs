@@ -1,15 +1,20 @@
 //! Samples of CPUs that handle packets: whose work each is.
 
 use std::collections::{BTreeMap, HashMap};
+use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::path_rules::PathRules;
 use netplumb_model::class::Direction;
 use netplumb_model::quantity::Figure;
-use netplumb_model::timing::{Attached, CPU_TIME, Costs, PERIOD, Roles, TimingSpec, Window};
+use netplumb_model::timing::{
+    Attached, CPU_TIME, Costs, NAMES, PERIOD, PROGRAMS, READER, Roles, TAKEN, TimingSpec, Window,
+};
+use netplumb_sys::bpf::raw;
 use netplumb_sys::cpus;
 
+use super::UNKNOWN;
 use super::arrived::Place;
 use super::event::Event;
 use super::kernel::{self, Kernel};
@@ -17,8 +22,8 @@ use super::layout::{Config, Counts, Known};
 use super::owner::Tasks;
 use super::sampler::{Sampler, Setup};
 use super::tree::{Functions, Sum, Tree, nameless};
-use super::{TAKEN, UNKNOWN};
 use crate::live::{self, Live, LiveError};
+use crate::own::process_ns;
 
 /// Time between samples of a CPU, with no other period that it could beat with.
 const PERIOD_NS: u64 = 499_979;
@@ -42,6 +47,8 @@ pub(super) struct Sampling {
     closed: Option<Instant>,
     run_ns: u64,
     counts: Counts,
+    /// While it is there, the kernel counts how long programs run.
+    _counting: Option<OwnedFd>,
 }
 
 impl Sampling {
@@ -81,6 +88,7 @@ impl Sampling {
             kernel: Kernel::default(),
             opened: begun,
             closed: None,
+            _counting: raw::count_run_times().ok(),
         })
     }
 }
@@ -119,8 +127,12 @@ impl Live for Sampling {
     fn close(&mut self) -> Result<Window, LiveError> {
         self.stop();
         let closed = self.closed.unwrap_or_else(Instant::now);
+        // The window is closed: what this process does until it ends is for its samples.
+        let reading_ns = process_ns();
         let seen = seen(&mut self.sampler)?;
+        let naming_ns = process_ns();
         let symbols = (self.kernel).symbols(seen.iter().flat_map(|(place, _)| &place.kernel))?;
+        let named_ns = process_ns();
         // While those that it has started run yet.
         let tasks = Tasks::now(&self.roles, &self.rules);
         let mut charging = Charging::default();
@@ -142,10 +154,18 @@ impl Live for Sampling {
                 "their time is in [unknown]",
             ),
         ];
+        let programs_ns = (self.sampler.totals().run_ns).saturating_sub(self.run_ns);
+        let names_ns = named_ns.saturating_sub(naming_ns);
+        let reader_ns = process_ns().saturating_sub(reading_ns + names_ns);
         Ok(Window {
             duration_ns: (closed - self.opened).as_nanos() as u64,
-            own_cpu_ns: (self.sampler.totals().run_ns).saturating_sub(self.run_ns),
-            figures: vec![Figure::new(&TAKEN, taken as f64)],
+            own_cpu_ns: programs_ns,
+            figures: vec![
+                Figure::new(&TAKEN, taken as f64),
+                Figure::new(&PROGRAMS, programs_ns as f64),
+                Figure::new(&READER, reader_ns as f64),
+                Figure::new(&NAMES, names_ns as f64),
+            ],
             costs: vec![charging.costs()],
             losses: live::losses(losses),
             ..Window::default()

@@ -78,6 +78,9 @@ pub(super) fn classes(
             let is = of(&after, pair.after).map(|n| &after[n]);
             match (was, is) {
                 (Some(was), Some(is)) if was.is_empty() && is.is_empty() => {}
+                (Some(was), Some(is)) if was.is_nothing() && is.is_nothing() => {}
+                // Nothing below a function is what the other side has, too.
+                (Some(side), None) | (None, Some(side)) if side.is_nothing() => {}
                 (Some(was), Some(is)) => {
                     let number = classes.len();
                     let mut class = class(sides, *pair, label.clone(), was, is);
@@ -259,6 +262,16 @@ fn functions(
         });
     }
     total.counting = counting(sides_of, [&whole[0], &whole[1]], class.per);
+    if class.per == SAMPLE && class.root.is_some() {
+        // What is below the function is a part of all, and its functions are parts of that.
+        let all = sides_of.map(|side| Side {
+            all_by_block: side.whole_by_block.clone(),
+            ..side.clone()
+        });
+        total.before = all[0].of_costs(&whole[0], class.per);
+        total.after = all[1].of_costs(&whole[1], class.per);
+        total.counting = counting([&all[0], &all[1]], [&whole[0], &whole[1]], class.per);
+    }
     // All samples are 100 %: there is nothing to compare.
     let is_all = |share: &f64| class.per == SAMPLE && *share > ALL_PERCENT;
     let all = total.before.iter().chain(&total.after).all(is_all);
@@ -297,9 +310,15 @@ fn inclusive(sides: [&Side<'_>; 2], parts: [Option<&Part>; 2], class: &ClassDiff
         },
         None => vec![0.0; sides[n].per_by_block.len()],
     });
+    let [before, after] = [0, 1].map(|n: usize| sides[n].of_costs(&costs[n], class.per));
+    // The function that is the root of it all.
+    let is_all = |share: &f64| class.per == SAMPLE && *share > ALL_PERCENT;
+    if class.root.is_some() && before.iter().chain(&after).all(is_all) {
+        return None;
+    }
     Some(Pair {
-        before: sides[0].of_costs(&costs[0], class.per),
-        after: sides[1].of_costs(&costs[1], class.per),
+        before,
+        after,
         shared: [0.0; 2],
         apart: class.apart,
         counting: counting(sides, [&costs[0], &costs[1]], class.per),

@@ -62,7 +62,8 @@ impl<'a> Index<'a> {
 
 impl<'a> Side<'a> {
     /// None where nothing of it was measured, or no packet was sent. Of samples without packets, a
-    /// hundredth of all of a block takes the place of a packet: figures are percentages.
+    /// hundredth of all of a block, or of what is below the function, takes the place of a packet: figures
+    /// are percentages.
     pub(super) fn new(index: &Index<'a>, arm: usize, direction: Direction) -> Option<Self> {
         let recording = index.recording;
         let costs = index.costs.get(&(arm, direction))?;
@@ -73,9 +74,20 @@ impl<'a> Side<'a> {
             let sampled = quantity.is_some_and(|q| q.calls == Calls::Samples);
             sampled && offered(recording, &blocks) == 0
         });
-        let hundredth = |b: &u32| {
-            let total = recording.blocks[*b as usize].total();
-            total.kernel.saturating_add(total.user) / 100
+        let mut below: BTreeMap<u32, u64> = BTreeMap::new();
+        if by_share && recording.root().is_some() {
+            for cost in costs {
+                let sum = below.entry(cost.block).or_default();
+                *sum = sum.saturating_add(cost.own);
+            }
+        }
+        let hundredth = |b: &u32| match recording.root() {
+            // Shares are of what is below the function.
+            Some(_) => below.get(b).copied().unwrap_or_default() / 100,
+            None => {
+                let total = recording.blocks[*b as usize].total();
+                total.kernel.saturating_add(total.user) / 100
+            }
         };
         let offered = |b: &u32| match by_share {
             true => hundredth(b),

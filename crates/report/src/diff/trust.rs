@@ -200,11 +200,15 @@ fn of_samples(diff: &Diff<'_>) -> Vec<Note> {
         notes.extend(noise.map(|text| Note::new("noise", text)));
     }
     if diff.classes.iter().any(ClassDiff::is_share) {
-        notes.push(Note::new(
-            "shares",
-            "of all samples in a block's window, since nobody counted packets: neither its length nor \
-             how busy the machine was is in them; what takes less makes the shares of others larger",
-        ));
+        let of = match diff.sides.after.root() {
+            Some(_) => "the samples below the function",
+            None => "all samples",
+        };
+        let text = format!(
+            "of {of} in a block's window, since nobody counted packets: neither its length nor \
+             how busy the machine was is in them; what takes less makes the shares of others larger"
+        );
+        notes.push(Note::new("shares", text));
     }
     if sampled && !facts::drifts(diff.sides) {
         notes.push(Note::new(

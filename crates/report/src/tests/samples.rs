@@ -18,7 +18,7 @@ use super::{assert_tame, view};
 use crate::analysis::classes;
 use crate::claims::Answer;
 use crate::diff::arms::pair;
-use crate::diff::{self, Diff, Sides};
+use crate::diff::{self, Diff, Row, Sides};
 use crate::page::Page;
 use crate::shape::{Shape, shape, varying};
 use crate::together::Together;
@@ -496,6 +496,56 @@ fn shares_are_compared() {
         text.contains("before_percent") && text.contains(",sample,"),
         "{text}"
     );
+}
+
+/// Check that below a function shares are of its subtree, and the one figure of the class is the
+/// subtree's share of all samples; and that what has nothing there on one side, and is not known on the
+/// other, is not told of.
+#[test]
+fn shares_below_a_function() {
+    let (one, mut other) = (of_others(), samples_scaled(&[("ip_finish_output2", 1.5)]));
+    for block in &mut other.blocks {
+        block.ledger = Ledger::default();
+    }
+    // As of a command: nothing else was sampled.
+    other
+        .costs
+        .retain(|cost| cost.direction != Direction::Other);
+    let parts = [&one, &other].map(|r| r.below("ip_send_skb"));
+    let found = compared(&parts[0], &parts[1]);
+    assert!(found.unpaired.is_empty(), "{:?}", found.unpaired);
+    assert_eq!(found.classes.len(), 1);
+    let class = &found.classes[0];
+    let judged = |row: &Row| *row.judged.statistically().unwrap();
+    let sum = |of: fn(&netplumb_stats::judge::Judged) -> f64| -> f64 {
+        class.functions.iter().map(|row| of(&judged(row))).sum()
+    };
+    assert!(
+        (sum(|j| j.before) - 100.0).abs() < 0.5,
+        "{}",
+        sum(|j| j.before)
+    );
+    assert!(
+        (sum(|j| j.after) - 100.0).abs() < 0.5,
+        "{}",
+        sum(|j| j.after)
+    );
+    let whole = judged(class.whole().unwrap());
+    let own: u64 = parts[0].costs.iter().map(|cost| cost.own).sum();
+    let all: u64 = one.blocks.iter().map(|b| b.kernel() + b.user()).sum();
+    let share = 100.0 * own as f64 / all as f64;
+    assert!((whole.before - share).abs() < 0.1, "{whole:?}, {share}");
+    assert!(
+        whole.after > whole.before && whole.after < 90.0,
+        "{whole:?}"
+    );
+    assert!(class.inclusive.iter().all(|row| row.name != "ip_send_skb"));
+    let changed = class.changed();
+    assert_eq!(changed[0].name, "ip_finish_output2");
+    let text = diff::terminal::render(&found, &view(140));
+    assert!(text.contains("of all samples"), "{text}");
+    assert!(text.contains("of the samples below the function"), "{text}");
+    assert!(!text.contains("only in"), "{text}");
 }
 
 /// Check that samples of guests are not told to drift, since guests execute the same at any time.

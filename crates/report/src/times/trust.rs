@@ -40,7 +40,7 @@ pub fn footer(recording: &Recording, classes: &[TimedClass<'_>]) -> Vec<Note> {
     notes.extend(probes(recording));
     notes.extend(correction(classes).map(|text| Note::new("corrected", text)));
     if recording.blocks.iter().any(|b| b.ledger.offered > 0) {
-        notes.push(ledger(recording));
+        notes.push(ledger(recording, classes.iter().map(|class| class.arm)));
     }
     notes.extend(of_others(recording).map(|text| Note::new("packets", text)));
     notes.extend(followed(recording).map(|text| Note::new("followed", text)));

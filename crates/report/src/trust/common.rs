@@ -1,8 +1,8 @@
 //! Notes that every footer has: the kernel, the packets, and what was lost.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use netplumb_model::recording::{Recording, env};
+use netplumb_model::recording::{Block, Recording, env};
 
 use crate::footer::Note;
 use crate::number::{counted, percent, printable, thousands};
@@ -80,21 +80,25 @@ pub(crate) fn kernel(recording: &Recording) -> Note {
     Note::new("kernel", format!("{text}; lab {lab}"))
 }
 
-/// What became of the packets.
-pub(crate) fn ledger(recording: &Recording) -> Note {
-    let offered: u64 = recording.blocks.iter().map(|b| b.ledger.offered).sum();
-    let delivered: u64 = recording.blocks.iter().map(|b| b.ledger.delivered).sum();
+/// The blocks of these arms; of all arms if there are none.
+pub(crate) fn blocks_of(recording: &Recording, arms: impl Iterator<Item = usize>) -> Vec<&Block> {
+    let arms: BTreeSet<usize> = arms.collect();
+    let shown = |block: &&Block| arms.is_empty() || arms.contains(&(block.arm as usize));
+    recording.blocks.iter().filter(shown).collect()
+}
+
+/// What became of the packets of these arms; of all arms if there are none.
+pub(crate) fn ledger(recording: &Recording, arms: impl Iterator<Item = usize>) -> Note {
+    let blocks = blocks_of(recording, arms);
+    let offered: u64 = blocks.iter().map(|b| b.ledger.offered).sum();
+    let delivered: u64 = blocks.iter().map(|b| b.ledger.delivered).sum();
     let mut dropped: BTreeMap<&str, u64> = BTreeMap::new();
-    for block in &recording.blocks {
+    for block in &blocks {
         for (cause, packets) in &block.ledger.dropped {
             *dropped.entry(cause).or_default() += packets;
         }
     }
-    let invalid = recording
-        .blocks
-        .iter()
-        .filter(|b| !b.ledger.closes())
-        .count();
+    let invalid = blocks.iter().filter(|b| !b.ledger.closes()).count();
     let mut line = format!(
         "{} offered, {} delivered",
         thousands(offered),
@@ -110,7 +114,7 @@ pub(crate) fn ledger(recording: &Recording) -> Note {
     if invalid > 0 {
         line.push_str(&format!(
             "; INVALID: in {invalid} of {} packets are missing without a cause",
-            counted(recording.blocks.len(), "block")
+            counted(blocks.len(), "block")
         ));
     }
     Note {

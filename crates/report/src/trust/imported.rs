@@ -28,6 +28,7 @@ pub(super) fn footer(
     ];
     notes.extend(idle(recording));
     notes.push(names(recording));
+    notes.extend(foreign(recording));
     notes.extend(stacks(recording));
     let line = recording.environment.get(env::IMPORTED_LINE);
     notes.extend(line.map(|line| Note::new("recorded", printable(line, LINE))));
@@ -60,12 +61,34 @@ fn idle(recording: &Recording) -> Option<Note> {
     })
 }
 
+/// That samples are of another architecture than the machine that imported them.
+fn foreign(recording: &Recording) -> Option<Note> {
+    let fact = |key: &str| {
+        recording
+            .environment
+            .get(key)
+            .map(|text| printable(text, NAME))
+    };
+    let (arch, on) = (fact(env::IMPORTED_ARCH)?, fact(env::IMPORTED_ON)?);
+    (arch != on).then(|| {
+        let text = format!(
+            "{arch}, imported on {on}: names are only of files that --kallsyms and --symfs gave, or with \
+             the same build ID"
+        );
+        Note::warning("machine", text)
+    })
+}
+
 /// Where names come from, which may be another machine than the samples.
 fn names(recording: &Recording) -> Note {
     let fact = |key: &str| recording.environment.get(key);
-    let host = match fact(env::IMPORTED_HOST) {
-        Some(host) => format!("sampled on {}; ", printable(host, NAME)),
-        None => String::new(),
+    let known = [env::IMPORTED_HOST, env::IMPORTED_ARCH].map(fact);
+    let known: Vec<String> = (known.into_iter().flatten())
+        .map(|text| printable(text, NAME))
+        .collect();
+    let host = match known.is_empty() {
+        false => format!("sampled on {}; ", known.join(", ")),
+        true => String::new(),
     };
     let kernel = match fact(env::IMPORTED_SYMBOLS) {
         Some(from) => format!("the kernel's by {}", printable(from, LINE)),

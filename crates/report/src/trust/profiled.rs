@@ -4,9 +4,10 @@ use netplumb_model::quantity::Declared;
 use netplumb_model::recording::{Block, Recording};
 use netplumb_model::timing::{
     CPU_TIME, CYCLES, FREQUENCY, IDLE, LATE, LINES, NAMES, OFF_CPU, ON_TIME, PROGRAMS, REACHED,
-    READER, STACKS_CUT, USER_STACKS, WAITS_BEGUN, WAITS_ENDED, WAITS_OPEN,
+    READER, STACKS_CUT, TAKEN, USER_STACKS, WAITS_BEGUN, WAITS_ENDED, WAITS_OPEN,
 };
 
+use super::blind;
 use super::common::{CUT_SHORT, kernel, lost};
 use super::layers;
 use super::varying::{blocks, intervals};
@@ -16,6 +17,8 @@ use crate::number::{printable, thousands};
 use crate::scalars::of_run;
 use crate::times::ns;
 
+/// How user stacks are followed, if nothing else was asked for.
+const BY_FRAMES: &str = "frame pointers";
 /// From this share on, user stacks are said to be cut.
 const MUCH_CUT: f64 = 0.05;
 
@@ -123,7 +126,8 @@ fn samples(recording: &Recording) -> String {
     text
 }
 
-/// The share that the clock does not see as it was.
+/// The share that the clock does not see as it was: at least what came late, at most that and what is
+/// where interrupts are enabled.
 fn late(recording: &Recording) -> Option<Note> {
     let (timed, late) = (sum(recording, &ON_TIME), sum(recording, &LATE));
     (timed > 0.0).then(|| {
@@ -131,8 +135,11 @@ fn late(recording: &Recording) -> Option<Note> {
             "irqs off",
             format!(
                 "{:.1}% of the samples came more than 10 us late: interrupts were off until then, \
-                 or this CPU did not run; their time belongs to code before that which they found",
-                late * 100.0 / timed
+                 or this CPU did not run; their time belongs to code before that which they found. \
+                 Shorter sections are not in that: {}",
+                late * 100.0 / timed,
+                blind::charged(recording)
+                    .unwrap_or_else(|| "how many samples they have is not known".into())
             ),
         )
     })
@@ -144,7 +151,7 @@ fn stacks(recording: &Recording) -> Option<Note> {
     let how = recording.environment.get("sampled.user_stacks");
     let how = match how.map(String::as_str) {
         Some("dwarf") => "unwind tables",
-        _ => "frame pointers",
+        _ => BY_FRAMES,
     };
     let share = cut / all.max(1.0);
     (all > 0.0).then(|| {
@@ -155,8 +162,16 @@ fn stacks(recording: &Recording) -> Option<Note> {
         match share > MUCH_CUT {
             true => Note::warning(
                 "stacks",
-                text + "; their callers are missing, or wrong (code without frame pointers, or \
-                        made at run time)",
+                match how {
+                    BY_FRAMES => {
+                        text + "; their callers are missing, or wrong (code without frame pointers, or \
+                                made at run time): --user-stacks dwarf follows the former"
+                    }
+                    _ => {
+                        text + "; their callers are missing (files without unwind tables, stacks \
+                                larger than what is copied, or code made at run time)"
+                    }
+                },
             ),
             false => Note::new("stacks", text),
         }
@@ -164,11 +179,10 @@ fn stacks(recording: &Recording) -> Option<Note> {
 }
 
 /// What it took.
-fn cost(recording: &Recording) -> Option<String> {
+pub(super) fn cost(recording: &Recording) -> Option<String> {
     let of = |of| sum(recording, of);
     let (programs, reader, names) = (of(&PROGRAMS), of(&READER), of(&NAMES));
-    let samples: u64 = recording.costs.iter().map(|c| c.calls).sum();
-    let all = samples as f64 + of(&IDLE);
+    let all = of(&TAKEN) + of(&IDLE);
     let told = |value: f64| match ns(value) {
         long if long.ends_with('s') => long,
         short => format!("{short} ns"),

@@ -37,7 +37,7 @@ pub(super) fn footer(
     notes.extend(interrupts(recording, classes));
     notes.push(Note::new("samples", samples(recording)));
     if recording.blocks.iter().any(|b| b.ledger.offered > 0) {
-        notes.push(ledger(recording));
+        notes.push(ledger(recording, classes.iter().map(|class| class.arm)));
     }
     notes.extend(intervals(classes).map(|text| Note::new("interval", text)));
     notes.push(layers(classes, "cost"));

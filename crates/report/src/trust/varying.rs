@@ -8,8 +8,9 @@ use netplumb_model::quantity::{Calls, Quantity};
 use netplumb_model::recording::{Block, Recording};
 use netplumb_model::timing::PERIOD;
 
+use super::blind;
 use super::common::{CUT_SHORT, kernel, ledger, lost};
-use super::layers;
+use super::{layers, profiled};
 use crate::acting;
 use crate::analysis::{ClassView, class};
 use crate::footer::Note;
@@ -30,9 +31,12 @@ pub(super) fn footer(
     ];
     if quantity.calls == Calls::Samples {
         notes.push(Note::new("samples", samples(recording)));
+        let blind = blind::charged(recording);
+        notes.extend(blind.map(|text| Note::new("irqs off", TIMER.to_string() + &text)));
+        notes.extend(profiled::cost(recording).map(|text| Note::new("cost", text)));
     }
     if recording.blocks.iter().any(|b| b.ledger.offered > 0) {
-        notes.push(ledger(recording));
+        notes.push(ledger(recording, classes.iter().map(|class| class.arm)));
     }
     notes.push(Note::new("blocks", blocks(recording, classes)));
     notes.extend(intervals(classes).map(|text| Note::new("interval", text)));
@@ -46,6 +50,9 @@ pub(super) fn footer(
     ));
     notes
 }
+
+/// What is wrong with a timer.
+const TIMER: &str = "a timer samples code that runs with interrupts off where they are on again: ";
 
 fn clock(recording: &Recording, quantity: &Quantity) -> String {
     if quantity.calls == Calls::Entries {

@@ -7,11 +7,10 @@ use netplumb_model::loss::Loss;
 use netplumb_model::quantity::Figure;
 use netplumb_model::samples::{Sample, Thread};
 use netplumb_model::timing::{
-    IDLE, LATE, NAMES, OFF_CPU, ON_TIME, PROGRAMS, REACHED, READER, STACKS_CUT, USER_STACKS,
+    IDLE, LATE, NAMES, OFF_CPU, ON_TIME, PROGRAMS, REACHED, READER, STACKS_CUT, TAKEN, USER_STACKS,
     WAITS_BEGUN, WAITS_ENDED, WAITS_OPEN, Window,
 };
 
-use super::super::TAKEN;
 use super::super::arrived::Who;
 use super::super::late::late;
 use super::super::layout::{Counts, Known, Time};

@@ -27,8 +27,11 @@ pub(super) struct Side<'a> {
     pub(super) parts: Vec<Part>,
     /// What one sample counts for, where costs are samples; not known of none.
     pub(super) sample: Option<Option<f64>>,
-    /// All samples of each block, in their unit: of what is no part of the class too.
+    /// What shares are of in each block, in the unit of costs: all samples, of what is no part of the class
+    /// too; below a function, those of the class there.
     pub(super) all_by_block: Vec<f64>,
+    /// All samples of each block, also below a function.
+    pub(super) whole_by_block: Vec<f64>,
     pub(super) stages: Vec<Stage>,
     /// Whether what is not among its functions cost nothing, watched or not.
     pub(super) sees_all: bool,
@@ -55,6 +58,12 @@ pub(super) struct Part {
 }
 
 impl Side<'_> {
+    /// Whether it is known to have nothing below a function.
+    pub(super) fn is_nothing(&self) -> bool {
+        let costs = |part: &Part| part.own_by_block.iter().any(|own| *own > 0.0);
+        self.recording.root().is_some() && self.stages.is_empty() && !self.parts.iter().any(costs)
+    }
+
     /// Whether it has costs at all, or times.
     pub(super) fn is_empty(&self) -> bool {
         self.parts.is_empty() && self.stages.is_empty()
@@ -144,6 +153,7 @@ fn of_times(class: TimedClass<'_>) -> Side<'_> {
             .collect(),
         sample: None,
         all_by_block: Vec::new(),
+        whole_by_block: Vec::new(),
         stages: class.stages,
         sees_all: false,
     }
@@ -206,16 +216,18 @@ fn of_costs(class: ClassView<'_>) -> Side<'_> {
         // Never less than its part.
         total.map_or(*own, |t| t.kernel.saturating_add(t.user).max(*own)) as f64
     };
+    let whole_by_block: Vec<f64> = (class.blocks.iter().zip(&class.by_block))
+        .map(whole)
+        .collect();
     Side {
         sample: class
             .is_sampled()
             .then(|| (samples > 0).then(|| class.total as f64 / samples as f64)),
-        all_by_block: class
-            .blocks
-            .iter()
-            .zip(&class.by_block)
-            .map(whole)
-            .collect(),
+        all_by_block: match class.recording.root() {
+            Some(_) => class.by_block.iter().map(|own| *own as f64).collect(),
+            None => whole_by_block.clone(),
+        },
+        whole_by_block,
         recording: class.recording,
         arm: class.arm,
         class: class.class,

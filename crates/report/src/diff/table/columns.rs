@@ -103,6 +103,9 @@ impl<'a> Shown<'a> {
         }
         let is_code = !matches!(self.title, "stage" | "layer");
         let name = Column::code(self.title, move |l: &Line<'a>| match (&l.of, l.kind) {
+            (_, "all functions") if l.class.is_share() && l.class.root.is_some() => {
+                Value::Sum("of all samples")
+            }
             (_, "all functions") => Value::Sum("all"),
             (Of::Rest(what, _), _) => Value::Text(what.clone()),
             (Of::Row(row) | Of::Context(row, ..), "function" | "arm") if is_code => {
