@@ -96,7 +96,12 @@ fn where_frames_of_a_device_go() {
             "{words} --link cdc-ncm --per-transfer 1,8 -o ncm.plumb"
         ))
         .code(0);
-    for file in ["one.plumb", "more.plumb", "ncm.plumb"] {
+    place
+        .run(&format!(
+            "{words} --link cdc-ncm --rx-fault bad-size -o refused.plumb"
+        ))
+        .code(0);
+    for file in ["one.plumb", "more.plumb", "ncm.plumb", "refused.plumb"] {
         let recording = place.recording(file);
         for (n, block) in recording.blocks.iter().enumerate() {
             let arm = &recording.arms[block.arm as usize];

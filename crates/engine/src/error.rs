@@ -1,6 +1,7 @@
 //! Errors of experiments.
 
 use std::io;
+use std::path::PathBuf;
 
 use netplumb_instruments::exact::{self, StreamError};
 use netplumb_kernel::kallsyms::KallsymsError;
@@ -8,6 +9,7 @@ use netplumb_kernel::modules::ModuleError;
 use netplumb_lab::bundle::BundleError;
 use netplumb_lab::vm::kernels::KernelStoreError;
 use netplumb_lab::vm::process::VmError;
+use netplumb_model::message::NotLoaded;
 
 /// An error that ended an experiment.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +40,23 @@ pub enum EngineError {
     /// The command's files.
     #[error(transparent)]
     Bundle(#[from] BundleError),
+    /// A module of the user's does not load.
+    #[error(
+        "{} does not load in the guest: {}{}; {}",
+        path.display(),
+        refused.why,
+        match &refused.kernel[..] {
+            [] => String::new(),
+            lines => format!("; its kernel says: {}", lines.join("; ")),
+        },
+        refused.remedy
+    )]
+    NotLoaded {
+        /// Its file.
+        path: PathBuf,
+        /// Why, and what to try.
+        refused: Box<NotLoaded>,
+    },
     /// QEMU refused to load the plugin.
     #[error("{0}")]
     Plugin(String),

@@ -2,12 +2,14 @@
 //! its arms.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use netplumb_kernel::config::{ConfigValue, KernelConfig};
 use netplumb_kernel::modules::{ModuleError, ModuleTree};
+use netplumb_kernel::signature;
 use netplumb_lab::vm::files::{self, FilesError};
 use netplumb_lab::vm::kernels::KernelEntry;
+use netplumb_lab::vm::process::VmError;
 use netplumb_model::class::Direction;
 use netplumb_model::experiment::Load;
 use netplumb_model::experiment::acting::{self, Scene};
@@ -35,6 +37,36 @@ pub(crate) fn module_tree(
         own.push(name);
     }
     Ok((tree, own))
+}
+
+/// The files of the user's modules, by their names.
+pub(crate) fn own_files(
+    kernel: &KernelEntry,
+    guest: &GuestPlan,
+) -> Result<BTreeMap<String, PathBuf>, EngineError> {
+    if guest.own_modules.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let (tree, own) = module_tree(kernel, guest)?;
+    let files = own.into_iter().filter_map(|name| {
+        let path = tree.find(&name)?.path;
+        Some((name, path))
+    });
+    Ok(files.collect())
+}
+
+/// An error of a guest's boot; that of a module which the user gave has its file.
+pub(crate) fn of_boot(error: VmError, own: &BTreeMap<String, PathBuf>) -> EngineError {
+    match error {
+        VmError::NotLoaded(refused) => match own.get(&refused.module) {
+            Some(path) => EngineError::NotLoaded {
+                path: path.clone(),
+                refused,
+            },
+            None => VmError::NotLoaded(refused).into(),
+        },
+        error => EngineError::of_start(error),
+    }
 }
 
 /// Modules to load in addition to those of the machine.
@@ -99,12 +131,18 @@ fn qdiscs<'g>(
 /// modules.
 fn in_config(kernel: &KernelEntry, module: &str) -> bool {
     let option = format!("NET_{}", module.to_ascii_uppercase());
-    let config = kernel
-        .config()
-        .and_then(|path| std::fs::read_to_string(path).ok());
-    config
-        .and_then(|text| KernelConfig::parse(&text).ok())
-        .is_some_and(|config| matches!(config.get(&option), Some(ConfigValue::Yes)))
+    config_of(kernel).is_some_and(|config| matches!(config.get(&option), Some(ConfigValue::Yes)))
+}
+
+fn config_of(kernel: &KernelEntry) -> Option<KernelConfig> {
+    let text = std::fs::read_to_string(kernel.config()?).ok()?;
+    KernelConfig::parse(&text).ok()
+}
+
+/// Whether a kernel with this command line may refuse modules without a signature; unknown without its
+/// configuration.
+pub(crate) fn insists_on_signatures(kernel: &KernelEntry, cmdline: &str) -> bool {
+    config_of(kernel).is_none_or(|config| signature::is_forced(&config, cmdline))
 }
 
 /// Initramfs archives of programs, appended to that of init and modules, each under the key of its

@@ -3,13 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use netplumb_kernel::config::KernelConfig;
 use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::modules::ModuleError;
+use netplumb_kernel::signature;
 use netplumb_lab::channel;
 use netplumb_lab::vm::initramfs::{self, Module};
 use netplumb_lab::vm::kernels::KernelEntry;
@@ -46,6 +47,8 @@ pub(crate) struct Origin {
     pub(crate) symbols: Option<Symbols>,
     pub(crate) facts: BTreeMap<String, String>,
     from: From,
+    /// The user's modules, by their names.
+    own: BTreeMap<String, PathBuf>,
     /// The plan to prepare for.
     plan: RunPlan,
 }
@@ -101,7 +104,8 @@ impl Origin {
         let limit = options.timeout;
         let mut guest = Guest::start(&self.machine, from, requests, extra, limit, cancel)
             .map_err(EngineError::of_start)?;
-        guest.wait_ready(limit).map_err(EngineError::of_start)?;
+        let ready = guest.wait_ready(limit);
+        ready.map_err(|error| extras::of_boot(error, &self.own))?;
         if !matches!(self.from, From::Prepared(_)) {
             prepare(&mut guest, options)?;
         }
@@ -151,14 +155,21 @@ impl Boot<'_> {
         let mut more = extras::modules(self.guest, self.kernel, &tree)?;
         more.extend(own.iter().map(String::as_str));
         let needed = tree.resolve(&[machine.link_modules(), more.clone()].concat())?;
+        // A module that was built here has no signature, and checking one takes time and memory: then
+        // nothing after that is where, and when, it is in a guest with the kernel's own.
+        let signed = extras::insists_on_signatures(self.kernel, &machine.kernel_cmdline());
         // Without a driver for the agent's port, the guest uses the serial port.
         let modules = tree
             .resolve(&[machine.modules(), more].concat())
             .unwrap_or_else(|_| needed.clone())
             .into_iter()
             .map(|m| {
+                let bytes = m.read()?;
                 Ok(Module {
-                    bytes: m.read()?,
+                    bytes: match signed {
+                        true => bytes,
+                        false => signature::unsigned(&bytes).to_vec(),
+                    },
                     required: m.required && needed.contains(&m),
                     name: m.name,
                 })
@@ -226,22 +237,24 @@ impl Boot<'_> {
     ) -> Result<Origin, EngineError> {
         let machine = self.machine();
         let plan = preparation(plan);
+        let own = extras::own_files(self.kernel, self.guest)?;
         let of = |state: &Saved| {
             let symbols = Symbols::begin(Arc::clone(&state.symbols), &self.kernel.release);
             (Some(symbols), state.facts.clone())
         };
-        let root = |machine: Machine, plan| -> Result<Origin, EngineError> {
+        let root = |machine: Machine, own, plan| -> Result<Origin, EngineError> {
             let initramfs = self.initramfs(&machine)?;
             Ok(Origin {
                 machine,
                 symbols: None,
                 facts: self.host_facts()?,
                 from: From::Root(initramfs),
+                own,
                 plan,
             })
         };
         if self.options.cold {
-            return root(machine, plan);
+            return root(machine, own, plan);
         }
         let states = SavedStates::new(&self.options.cache);
         let base = self.key(&machine)?;
@@ -256,12 +269,13 @@ impl Boot<'_> {
                 symbols,
                 facts,
                 from: From::Prepared(state),
+                own,
                 plan,
             });
         }
         let booted = match states.open(&base) {
             Some(state) => state,
-            None => match self.boot(&machine, tell)? {
+            None => match self.boot(&machine, &own, tell)? {
                 Some(state) => self.keep(&states, &base, state, tell),
                 None => {
                     tell(Progress::Note(
@@ -269,7 +283,7 @@ impl Boot<'_> {
                          CONFIG_X86_IOPL_IOPERM); booting for each arm"
                             .into(),
                     ));
-                    return root(machine, plan);
+                    return root(machine, own, plan);
                 }
             },
         };
@@ -279,6 +293,7 @@ impl Boot<'_> {
             symbols,
             facts,
             from: From::Booted(booted),
+            own,
             plan,
         };
         if origin.machine.can_be_saved_whole() {
@@ -321,6 +336,7 @@ impl Boot<'_> {
     fn boot(
         &self,
         machine: &Machine,
+        own: &BTreeMap<String, PathBuf>,
         tell: &dyn Fn(Progress),
     ) -> Result<Option<Saved>, EngineError> {
         tell(Progress::Booting {
@@ -342,7 +358,8 @@ impl Boot<'_> {
         let cancel = self.options.cancel.clone();
         let extra = Extra::default();
         let mut guest = Guest::start(machine, from, [&asked[..], &[]], extra, limit, cancel)?;
-        guest.wait_ready(limit)?;
+        let ready = guest.wait_ready(limit);
+        ready.map_err(|error| extras::of_boot(error, own))?;
         if !guest.rests() {
             return Ok(None);
         }

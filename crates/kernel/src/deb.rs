@@ -14,9 +14,11 @@ use archive::{Deb, Entry, for_each_entry};
 mod archive;
 mod error;
 mod files;
+mod sparse;
 
 pub use error::DebError;
-pub use files::{Unpacked, files, tar_files};
+pub use files::{Unpacked, files};
+pub use sparse::SparseTar;
 
 /// What a package says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]

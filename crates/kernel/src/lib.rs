@@ -10,5 +10,6 @@ pub mod layers;
 pub mod modinfo;
 pub mod modules;
 pub mod path_rules;
+pub mod signature;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -89,10 +89,10 @@ fn wanted_text(wanted_by: &[String]) -> String {
 }
 
 fn near_text(near: &[String]) -> String {
-    if near.is_empty() {
-        "; is it built for this kernel?".to_owned()
-    } else {
-        format!("; similar names are {}", near.join(", "))
+    match near {
+        [] => "; is it built for this kernel?".to_owned(),
+        [one] => format!("; a similar name is {one}"),
+        several => format!("; similar names are {}", several.join(", ")),
     }
 }
 
@@ -206,8 +206,41 @@ impl ModuleTree {
                 }
             )));
         }
+        let of_kernel = self.flags_beside(&name)?;
+        let flags: Vec<&str> = vermagic.split_whitespace().skip(1).collect();
+        if let Some(of_kernel) = of_kernel.filter(|of_kernel| *of_kernel != flags) {
+            let as_text = |flags: &[String]| match flags {
+                [] => "(none)".to_owned(),
+                flags => flags.join(" "),
+            };
+            let flags: Vec<String> = flags.into_iter().map(str::to_owned).collect();
+            return Err(refuse(format!(
+                "it is built for another configuration of {release}: its flags are `{}`, those \
+                 of the kernel's modules `{}`; build it with the headers of exactly this kernel \
+                 (`plumb module build`)",
+                as_text(&flags),
+                as_text(&of_kernel)
+            )));
+        }
         self.files.insert(name.clone(), path.to_owned());
         Ok(name)
+    }
+
+    /// What `vermagic=` of the kernel's own modules has behind the release: of the module of that
+    /// name, or of any. The kernel compares it whole, or with versions of symbols this part of it
+    /// (`check_modinfo`, `same_magic`). None if there is no module with it.
+    fn flags_beside(&self, name: &str) -> Result<Option<Vec<String>>, ModuleError> {
+        let Some(file) = self
+            .find(name)
+            .or_else(|| self.find(self.files.keys().next()?))
+        else {
+            return Ok(None);
+        };
+        let vermagic = file.info()?.vermagic;
+        Ok(vermagic.map(|text| {
+            let words = text.split_whitespace().skip(1);
+            words.map(str::to_owned).collect()
+        }))
     }
 
     /// The directory.

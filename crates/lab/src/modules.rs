@@ -7,7 +7,8 @@
 //! ```text
 //! sources/HASH/headers/usr/src/...   the packages of headers, and kbuild's programs
 //!              source.tar.xz         the kernel's source, as the package has it
-//!              folders/linux-*/...   the folders of it that were needed so far
+//!              source.list           where each of its files is in it
+//!              trees/...             what of it was needed so far, by folders of modules
 //!              built/...             modules that experiments had built
 //! ```
 //!
@@ -19,6 +20,7 @@ mod error;
 mod headers;
 mod kept;
 mod make;
+mod needs;
 mod place;
 mod program;
 mod source;
@@ -69,6 +71,8 @@ pub struct BuiltModule {
     pub changed: Option<Difference>,
     /// The files of source that the changes changed.
     pub files: Vec<String>,
+    /// Where the module's source is kept, unmodified.
+    pub source: PathBuf,
     /// The compiler, as it names itself.
     pub compiler: String,
     /// The one that the kernel was built by, if its configuration says.
@@ -159,6 +163,7 @@ impl ModuleBuilder {
             unmodified,
             changed,
             files: built.files,
+            source: folder.join(&place.folder),
             compiler: maker.compiler().to_owned(),
             compiler_of_kernel: make::compiler_of(kernel),
             has_btf: built.has_btf,
@@ -214,7 +219,13 @@ pub fn write_module(target: &Path, elf: &[u8]) -> Result<(), ModuleBuildError> {
         Some(folder) if folder != Path::new("") => folder,
         _ => Path::new("."),
     };
-    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(&failed)?;
+    // The error of a temporary file has its own name, of which no one knows.
+    let made = tempfile::NamedTempFile::new_in(folder);
+    let mut file = made.map_err(|error| match fs::metadata(folder) {
+        Ok(metadata) if metadata.is_dir() => failed(error.kind().into()),
+        Ok(_) => failed(io::ErrorKind::NotADirectory.into()),
+        Err(reason) => failed(reason),
+    })?;
     file.write_all(elf).map_err(&failed)?;
     let mode = Permissions::from_mode(0o644);
     file.as_file().set_permissions(mode).map_err(&failed)?;

@@ -160,10 +160,25 @@ pub enum Reply {
     BenchCannot(String),
     /// Where packets of a bench went.
     Diagnosis(String),
+    /// A module does not load: instead of [`Reply::Hello`].
+    NotLoaded(Box<NotLoaded>),
     /// The request was carried out.
     Done,
     /// The request failed: why, in a sentence.
     Failed(String),
+}
+
+/// A module that the guest's kernel does not load.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotLoaded {
+    /// Its name.
+    pub module: String,
+    /// Why, in words.
+    pub why: String,
+    /// What to try, if the module is the user's.
+    pub remedy: String,
+    /// What the kernel printed about it.
+    pub kernel: Vec<String>,
 }
 
 /// A sysctl of a scan.

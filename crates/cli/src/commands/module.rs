@@ -102,6 +102,8 @@ fn describe(built: &BuiltModule, release: &str, out: &mut dyn Write) -> anyhow::
     {
         writeln!(out, "kernel's    {}", printable(of_kernel, 120))?;
     }
+    let source = built.source.display().to_string();
+    writeln!(out, "source      {}", printable_lines(&source))?;
     if built.unmodified.is_empty() {
         writeln!(out, "unmodified  the same code as the kernel's own module")?;
     } else {

@@ -38,9 +38,10 @@ pub(super) fn unknown(recordings: &[&Recording], name: &str) -> anyhow::Error {
     near.sort_unstable();
     near.dedup();
     let near = near.iter().take(NEAR).map(|(_, n)| printable(n, 80));
-    let similar = match near.collect::<Vec<_>>().join(", ") {
-        none if none.is_empty() => "there is no call graph".into(),
-        names => format!("similar names are {names}"),
+    let similar = match &near.collect::<Vec<_>>()[..] {
+        [] => "there is no call graph".into(),
+        [one] => format!("a similar name is {one}"),
+        several => format!("similar names are {}", several.join(", ")),
     };
     let place = match recordings.len() {
         1 => "the recording",

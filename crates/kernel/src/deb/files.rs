@@ -1,13 +1,12 @@
-//! The files of a package, or of an archive within one, that are asked for.
+//! The files of a package that are asked for.
 
 use std::fs::{self, File};
-use std::io::{BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, symlink};
 use std::path::{Component, Path, PathBuf};
 
 use super::DebError;
 use super::archive::{Deb, Entry, UNPACKED_MAX_BYTES, for_each_entry};
-use crate::compression::{self, Compression};
 
 /// How much was unpacked.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -33,28 +32,6 @@ pub fn files(
 ) -> Result<Unpacked, DebError> {
     let mut deb = Deb::open(path)?;
     let data = deb.member("data.tar")?;
-    unpack(path, data, into, wanted, cancelled)
-}
-
-/// The same of a `.tar.xz`, such as the kernel's source in `linux-source-*`.
-///
-/// # Errors
-/// As for [`files`].
-pub fn tar_files(
-    path: &Path,
-    into: &Path,
-    wanted: &dyn Fn(&Path) -> bool,
-    cancelled: &dyn Fn() -> bool,
-) -> Result<Unpacked, DebError> {
-    let file = File::open(path).map_err(|source| DebError::Read {
-        path: path.to_owned(),
-        source,
-    })?;
-    let source = BufReader::with_capacity(1 << 18, file);
-    let data = compression::whole(Compression::Xz, source).map_err(|source| DebError::Unpack {
-        path: path.to_owned(),
-        source,
-    })?;
     unpack(path, data, into, wanted, cancelled)
 }
 

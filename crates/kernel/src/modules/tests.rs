@@ -85,7 +85,7 @@ fn missing_module() {
 
     let error = tree.resolve(&["usb_net"]).unwrap_err();
     assert!(
-        error.to_string().contains("similar names are usbnet"),
+        error.to_string().contains("a similar name is usbnet"),
         "{error}"
     );
 }
@@ -190,8 +190,8 @@ fn no_folder() {
 #[test]
 fn replaced_by_a_file() {
     let folder = tree(&[
-        ("veth.ko", "vermagic=6.1.0 SMP\0"),
-        ("mii.ko", "depends=\0"),
+        ("veth.ko", "vermagic=6.1.0 SMP mod_unload\0"),
+        ("mii.ko", "vermagic=6.1.0 SMP mod_unload\0depends=\0"),
     ]);
     fs::write(folder.path().join("modules.builtin"), "kernel/lo.ko\n").unwrap();
     let own = tempfile::tempdir().unwrap();
@@ -210,6 +210,12 @@ fn replaced_by_a_file() {
     let mut refused = |path: &Path| tree.replace(path, "6.1.0").unwrap_err().to_string();
     let other = file("mii.ko", "vermagic=6.2.0 SMP\0");
     assert!(refused(&other).contains("built for kernel 6.2.0, not 6.1.0"));
+    let preempt = file("mii.ko", "vermagic=6.1.0 SMP preempt mod_unload\0");
+    let why = refused(&preempt);
+    assert!(
+        why.contains("`SMP preempt mod_unload`") && why.contains("`SMP mod_unload`"),
+        "{why}"
+    );
     let built_in = file("lo.ko", "vermagic=6.1.0\0");
     assert!(refused(&built_in).contains("built into"));
     let text = own.path().join("text.ko");

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use super::error::{ModuleBuildError, read_failed, write_failed};
 use super::headers::Headers;
 use super::place::Place;
-use super::program::{run, run_well};
+use super::program::run;
 use crate::child;
 
 /// The largest patch that is read.
@@ -32,6 +32,10 @@ pub(super) struct Work<'a> {
     pub(super) place: &'a Place,
     /// The kernel's release.
     pub(super) release: &'a str,
+    /// The version of Linux that it is made from, if its package says.
+    pub(super) upstream: Option<&'a str>,
+    /// Where the source is kept, unmodified.
+    pub(super) source: &'a Path,
     pub(super) cancel: &'a AtomicBool,
 }
 
@@ -142,6 +146,8 @@ fn patch(
             path: path.to_owned(),
             release: work.release.to_owned(),
             output: why_not(&finished.output),
+            upstream: work.upstream.map(str::to_owned),
+            source_folder: work.source.to_owned(),
         });
     }
     for file in &files {
@@ -275,7 +281,13 @@ fn cocci(path: &Path, work: &Work<'_>) -> Result<Vec<PathBuf>, ModuleBuildError>
         .arg(&absolute)
         .args(&files)
         .current_dir(&folder);
-    run_well("spatch", command, work.cancel)?;
+    let finished = run("spatch", command, work.cancel)?;
+    if !finished.status.success() {
+        return Err(ModuleBuildError::Cocci {
+            path: path.to_owned(),
+            output: refusal(&finished.output),
+        });
+    }
     let mut changed = Vec::new();
     for (file, before) in files.iter().zip(before) {
         if fs::read(folder.join(file)).map_err(read_failed(file))? != before {
@@ -293,6 +305,46 @@ fn cocci(path: &Path, work: &Work<'_>) -> Result<Vec<PathBuf>, ModuleBuildError>
         });
     }
     Ok(changed)
+}
+
+/// Why spatch failed: line and column of a semantic patch that it can't parse, or its first line
+/// that says something.
+fn refusal(output: &str) -> String {
+    let said = |line: &&str| {
+        let line = line.trim();
+        !line.is_empty()
+            && ![
+                "init_defs_builtins:",
+                "warning:",
+                "HANDLING:",
+                "whole content",
+            ]
+            .iter()
+            .any(|noise| line.starts_with(noise))
+    };
+    let mut lines = output.lines().filter(said);
+    let place = output.lines().find_map(|line| {
+        let (_, rest) = line.split_once("File \"")?;
+        let (_, place) = rest.split_once("\", ")?;
+        let place = place.split(", charpos").next()?;
+        Some(place.trim_end_matches(':'))
+    });
+    let near = output.lines().find_map(|line| {
+        let near = line.trim().strip_prefix("around = ")?;
+        Some(near.trim_end_matches(','))
+    });
+    match (place, near) {
+        (Some(place), Some(near)) => format!("{place}: syntax error at {near}"),
+        (Some(place), None) => format!("{place}: syntax error"),
+        _ => match lines.next() {
+            // spatch shows its own lexer's tokens behind that.
+            Some(line) if line.starts_with("unexpected code before the first rule") => {
+                "it has no rule; expected one that begins with `@@`".to_owned()
+            }
+            Some(line) => line.trim().to_owned(),
+            None => "it printed nothing".to_owned(),
+        },
+    }
 }
 
 /// The C files that a module is made of, by its folder's Makefile: `x-y := a.o b.o` or

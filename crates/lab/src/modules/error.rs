@@ -91,10 +91,22 @@ pub enum ModuleBuildError {
         output: String,
     },
     /// The unmodified source, or the changed one, does not compile.
-    #[error("{what} does not build:\n{output}")]
+    #[error(
+        "the {} source of {module} does not build:\n{output}{}",
+        if *changed { "changed" } else { "unmodified" },
+        // The distribution built it, so that something is missing here.
+        if *changed {
+            ""
+        } else {
+            "\nif a file is missing, the module needs more than its folder and what that includes: \
+             build it in the kernel's whole source, and give the file (`plumb path --module ./FILE.ko`)"
+        }
+    )]
     Build {
-        /// The unmodified or the changed source of a module.
-        what: String,
+        /// The module.
+        module: String,
+        /// Whether it is the changed source.
+        changed: bool,
         /// What the compiler said.
         output: String,
     },
@@ -139,13 +151,33 @@ pub enum ModuleBuildError {
         folder: String,
     },
     /// A patch does not apply.
-    #[error("{} does not apply to the source of {release}: {output}", path.display())]
+    #[error(
+        "{} does not apply to the source of {release}: {output}; rebase it on {}, which is in {}",
+        path.display(),
+        match upstream {
+            Some(version) => format!("Linux {version}"),
+            None => "that source".to_owned(),
+        },
+        source_folder.display()
+    )]
     DoesNotApply {
         /// The patch.
         path: PathBuf,
         /// The kernel's release.
         release: String,
         /// What patch said.
+        output: String,
+        /// The version of Linux that the kernel is made from, if its package says.
+        upstream: Option<String>,
+        /// Where its source is kept, unmodified.
+        source_folder: PathBuf,
+    },
+    /// spatch does not take a semantic patch, or failed with it.
+    #[error("spatch can't apply {}: {output}", path.display())]
+    Cocci {
+        /// The semantic patch.
+        path: PathBuf,
+        /// Where and what, by spatch.
         output: String,
     },
     /// A semantic patch changed nothing.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::write_failed;
 use super::{BuildProgress, Change, ModuleBuildError, ModuleBuilder, ModuleRequest};
-use super::{change, check_target, write_module};
+use super::{change, check_target, make, write_module};
 use crate::vm::kernels::KernelEntry;
 use crate::vm::saved::Key;
 
@@ -26,6 +26,20 @@ pub struct KeptModule {
     pub unmodified_is_the_same: bool,
 }
 
+/// What a build depends on, apart from the kernel.
+fn key(name: &str, patches: &[String], tools: &[String]) -> String {
+    let mut key = Key::default();
+    key.add("version", env!("CARGO_PKG_VERSION").as_bytes());
+    key.add("module", name.as_bytes());
+    for patch in patches {
+        key.add("patch", patch.as_bytes());
+    }
+    for tool in tools {
+        key.add("tool", tool.as_bytes());
+    }
+    key.finish()
+}
+
 impl ModuleBuilder {
     /// Build a module of a kernel, unless it was built before of the same patches. These may change C
     /// files only: building then runs no program that they name.
@@ -39,17 +53,16 @@ impl ModuleBuilder {
         patches: &[&Path],
         progress: &mut dyn FnMut(BuildProgress),
     ) -> Result<KeptModule, ModuleBuildError> {
-        let mut key = Key::default();
         let mut title = name.to_owned();
-        key.add("version", env!("CARGO_PKG_VERSION").as_bytes());
-        key.add("module", name.as_bytes());
+        let mut texts = Vec::new();
         for patch in patches {
-            key.add("patch", change::of_c_files(patch)?.as_bytes());
+            texts.push(change::of_c_files(patch)?);
             let name = patch.file_name().unwrap_or_default();
             title = format!("{title}+{}", name.to_string_lossy());
         }
+        let tools = make::tools(kernel, &self.cancel)?;
         let folder = self.folder.join(&kernel.hash).join("built");
-        let folder = folder.join(key.finish());
+        let folder = folder.join(key(name, &texts, &tools));
         let path = folder.join(title + ".ko");
         let differs = folder.join(DIFFERS);
         if !path.is_file() {
@@ -71,5 +84,24 @@ impl ModuleBuilder {
             unmodified_is_the_same: !differs.exists(),
             path,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that a module is built again after an upgrade of the compiler, once pahole is there, and of
+    /// another patch; and not otherwise.
+    #[test]
+    fn keys() {
+        let of = |patch: &str, tools: [&str; 2]| {
+            key("usbnet", &[patch.to_owned()], &tools.map(str::to_owned))
+        };
+        let one = of("-a\n+b\n", ["gcc-12 12.2.0-14", ""]);
+        assert_eq!(one, of("-a\n+b\n", ["gcc-12 12.2.0-14", ""]));
+        assert_ne!(one, of("-a\n+b\n", ["gcc-12 12.2.0-14+deb12u1", ""]));
+        assert_ne!(one, of("-a\n+b\n", ["gcc-12 12.2.0-14", "v1.24"]));
+        assert_ne!(one, of("-a\n+c\n", ["gcc-12 12.2.0-14", ""]));
     }
 }

@@ -11,9 +11,10 @@ use netplumb_kernel::config::{ConfigValue, KernelConfig};
 use super::change::{self, Change, Work};
 use super::error::{ModuleBuildError, read_failed, write_failed};
 use super::headers::Headers;
+use super::needs;
 use super::place::Place;
 use super::program::{run, run_well};
-use super::source::Source;
+use super::source::{self, Source};
 use crate::child;
 use crate::vm::kernels::KernelEntry;
 use crate::vm::kernels::stage::Stage;
@@ -83,6 +84,29 @@ fn program_of(compiler: &str) -> String {
     program.to_owned()
 }
 
+/// What a build's code depends on besides its source: the compiler, and what makes BTF, as they name
+/// themselves.
+pub(super) fn tools(
+    kernel: &KernelEntry,
+    cancel: &AtomicBool,
+) -> Result<[String; 2], ModuleBuildError> {
+    let compiler = program_of(&compiler_of(kernel).unwrap_or_default());
+    let named = |program: &str| match is_installed(program) {
+        true => version(program, cancel),
+        false => Ok(String::new()),
+    };
+    Ok([named(&compiler)?, named(BTF_PROGRAM)?])
+}
+
+/// How a program names itself and its version.
+fn version(program: &str, cancel: &AtomicBool) -> Result<String, ModuleBuildError> {
+    let mut command = child::command(program);
+    command.arg("--version");
+    let finished = run(program, command, cancel)?;
+    let first = finished.output.lines().next();
+    Ok(first.unwrap_or_default().to_owned())
+}
+
 fn need(program: &str, package: &str) -> Result<(), ModuleBuildError> {
     match is_installed(program) {
         true => Ok(()),
@@ -128,15 +152,7 @@ impl<'a> Maker<'a> {
         program: &str,
         cancel: &'a AtomicBool,
     ) -> Result<Self, ModuleBuildError> {
-        let mut command = child::command(program);
-        command.arg("--version");
-        let finished = run(program, command, cancel)?;
-        let compiler = finished
-            .output
-            .lines()
-            .next()
-            .unwrap_or_default()
-            .to_owned();
+        let compiler = version(program, cancel)?;
         Ok(Maker {
             source,
             place,
@@ -158,9 +174,7 @@ impl<'a> Maker<'a> {
         let path = fs::canonicalize(&self.source.store).map_err(read_failed(&self.source.store))?;
         let top = path.join(top.strip_prefix(&self.source.store).unwrap_or(&top));
         let work = top.join("source");
-        let of_module = work.join(&self.place.folder);
-        copy(&self.folder.join(&self.place.folder), &of_module)?;
-        self.source.copy_headers(self.place, self.folder, &work)?;
+        self.source.copy(self.place, self.folder, &work)?;
         let mut headers = Headers::new(self.source, &top.join("kbuild"))?;
         let files = change::apply(
             changes,
@@ -168,6 +182,8 @@ impl<'a> Maker<'a> {
                 top: &work,
                 place: self.place,
                 release: &self.kernel.release,
+                upstream: source::upstream_of(self.kernel),
+                source: self.folder,
                 cancel: self.cancel,
             },
             &mut headers,
@@ -176,6 +192,7 @@ impl<'a> Maker<'a> {
         let target = format!("{}.ko", self.place.stem);
         // The names of the folders here would be in the module.
         let prefix = format!("{}/=", work.display());
+        let flags = self.flags(&work, &made)?;
         let mut command = child::command("make");
         command
             .arg("-C")
@@ -186,7 +203,7 @@ impl<'a> Maker<'a> {
             ))
             .arg(format!("M={}", made.display()))
             .arg(format!(
-                "KCFLAGS=-fmacro-prefix-map={prefix} -fdebug-prefix-map={prefix}"
+                "KCFLAGS=-fmacro-prefix-map={prefix} -fdebug-prefix-map={prefix}{flags}"
             ))
             .arg(&target);
         if self.compiler.contains(CLANG) {
@@ -200,13 +217,9 @@ impl<'a> Maker<'a> {
         let finished = run("make", command, self.cancel)?;
         let module = made.join(&target);
         if !finished.status.success() || !module.is_file() {
-            let state = if changes.is_empty() {
-                "unmodified"
-            } else {
-                "changed"
-            };
             return Err(ModuleBuildError::Build {
-                what: format!("the {state} source of {}", self.place.name),
+                module: self.place.name.clone(),
+                changed: !changes.is_empty(),
                 output: what_failed(&finished.output, &work),
             });
         }
@@ -224,6 +237,24 @@ impl<'a> Maker<'a> {
 }
 
 impl Maker<'_> {
+    /// Folders to search for headers, as the compiler takes them. Makefiles name them from the top of the
+    /// source, which for kbuild is that of the headers (`-I$(srctree)/$(src)/..`).
+    fn flags(&self, work: &Path, of_module: &Path) -> Result<String, ModuleBuildError> {
+        // From here, tracepoints include their own header again (`TRACE_INCLUDE_PATH`).
+        let tracing = work.join(needs::TRACING);
+        fs::create_dir_all(&tracing).map_err(write_failed(&tracing))?;
+        let makefile = needs::makefile(of_module);
+        let searched = needs::searched(&makefile, &self.place.folder);
+        let there = searched.iter().filter_map(|folder| {
+            let mut places = [work, self.folder].into_iter().map(|top| top.join(folder));
+            places.find(|folder| folder.is_dir())
+        });
+        let folders = there.chain([tracing]);
+        Ok(folders
+            .map(|folder| format!(" -I{}", folder.display()))
+            .collect())
+    }
+
     /// Give a module type information (BTF), from its debugging information, if the program for
     /// it is there. The kernel's own build does it as well, with programs that packages of
     /// headers lack.
@@ -240,37 +271,6 @@ impl Maker<'_> {
         // A module without it is as good otherwise, and it is said which has none.
         run(BTF_PROGRAM, command, self.cancel).map(drop)
     }
-}
-
-/// Copy a folder, without what a build has left in it.
-fn copy(from: &Path, into: &Path) -> Result<(), ModuleBuildError> {
-    fs::create_dir_all(into).map_err(write_failed(into))?;
-    for entry in fs::read_dir(from).map_err(read_failed(from))? {
-        let entry = entry.map_err(read_failed(from))?;
-        let (path, target) = (entry.path(), into.join(entry.file_name()));
-        let kind = entry.file_type().map_err(read_failed(&path))?;
-        if !is_source(&path) {
-            continue;
-        }
-        if kind.is_dir() {
-            copy(&path, &target)?;
-        } else if kind.is_file() {
-            fs::copy(&path, &target).map_err(write_failed(&target))?;
-        }
-    }
-    Ok(())
-}
-
-fn is_source(path: &Path) -> bool {
-    let hidden = path
-        .file_name()
-        .is_some_and(|name| name.to_string_lossy().starts_with('.'));
-    let made = path.extension().is_some_and(|ending| {
-        ["o", "ko", "mod", "a", "order", "symvers"]
-            .iter()
-            .any(|made| *made == ending)
-    });
-    !hidden && !made
 }
 
 /// The lines of a build's output that say why it failed, with paths as in the source.

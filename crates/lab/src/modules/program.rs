@@ -37,8 +37,8 @@ pub(super) fn run_well(
         output: finished
             .output
             .lines()
-            .last()
-            .unwrap_or_default()
+            .rfind(|line| !line.trim().is_empty())
+            .unwrap_or("it printed nothing")
             .to_owned(),
     })
 }

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use netplumb_kernel::deb;
+use netplumb_kernel::deb::{self, SparseTar};
 
 use super::error::{ModuleBuildError, read_failed, write_failed};
+use super::needs;
 use super::place::Place;
 use crate::vm::kernels::stage::Stage;
 use crate::vm::kernels::{KernelEntry, Progress, apt};
@@ -16,6 +17,8 @@ use crate::vm::kernels::{KernelEntry, Progress, apt};
 const HEADERS: &str = "usr/src";
 /// The kernel's source, as the package has it.
 const ARCHIVE: &str = "source.tar.xz";
+/// Where each file is in it.
+const LIST: &str = "source.list";
 /// Headers may include others, which may include others.
 const ROUNDS_MAX: usize = 4;
 
@@ -33,8 +36,8 @@ pub(super) struct Source {
 
 #[derive(Debug)]
 enum Kept {
-    /// In an archive, with the folders that were unpacked.
-    Archive { archive: PathBuf, folders: PathBuf },
+    /// In an archive, with what of it was unpacked, a tree for each folder of modules.
+    Archive { archive: PathBuf, trees: PathBuf },
     /// In a directory.
     Tree(PathBuf),
 }
@@ -57,11 +60,7 @@ impl Source {
                 headers: tree,
             });
         }
-        let version = kernel
-            .sources
-            .iter()
-            .find_map(|from| from.package_version.as_deref());
-        let Some(version) = version else {
+        let Some(version) = version_of(kernel) else {
             return Err(ModuleBuildError::NoSource {
                 release: kernel.release.clone(),
                 added_from: kernel.source().to_owned(),
@@ -81,20 +80,25 @@ impl Source {
             store: store.to_owned(),
             kept: Kept::Archive {
                 archive: folder.join(ARCHIVE),
-                folders: folder.join("folders"),
+                trees: folder.join("trees"),
             },
         })
     }
 
-    /// Copy the headers that a module's folder includes from elsewhere in the source.
-    pub(super) fn copy_headers(
+    /// Copy the module's folder, with what it includes from elsewhere in the source.
+    pub(super) fn copy(
         &self,
         place: &Place,
         from: &Path,
         into: &Path,
     ) -> Result<(), ModuleBuildError> {
+        if let Kept::Archive { .. } = self.kept {
+            // There is no more in it.
+            return copy(from, into);
+        }
+        copy(&from.join(&place.folder), &into.join(&place.folder))?;
         for _ in 0..ROUNDS_MAX {
-            let missing = missing_headers(into, &place.folder)?;
+            let missing = needs::missing_headers(into, &place.folder)?;
             let there = missing.iter().filter(|name| from.join(name).is_file());
             let mut copied = 0;
             for name in there {
@@ -112,55 +116,107 @@ impl Source {
         Ok(())
     }
 
-    /// The module's folder in the source, with what it includes by a path from there: the
-    /// folder returned holds it under its path.
+    /// What of the source is kept, to read: of an archive what was unpacked for the module.
+    /// The folder returned holds the module's folder under its path.
     pub(super) fn folder(
         &mut self,
         place: &Place,
         cancel: &AtomicBool,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<PathBuf, ModuleBuildError> {
-        let (archive, folders) = match &self.kept {
+        let (archive, trees) = match &self.kept {
             Kept::Tree(tree) => {
                 return match tree.join(&place.folder).is_dir() {
                     true => Ok(tree.clone()),
                     false => Err(no_folder(tree, place)),
                 };
             }
-            Kept::Archive { archive, folders } => (archive, folders),
+            Kept::Archive { archive, trees } => (archive, trees),
         };
-        let kept = folders.join(place.folder.to_string_lossy().replace('/', "-"));
+        let kept = trees.join(place.folder.to_string_lossy().replace('/', "-"));
         if kept.is_dir() {
             return Ok(kept);
         }
         progress(Progress::Unpacking);
+        let cancelled = || cancel.load(Ordering::Relaxed);
+        let tar = SparseTar::open(archive, &archive.with_file_name(LIST), &cancelled)?;
+        let names: BTreeSet<&Path> = tar.names().collect();
         let stage = Stage::new(&self.store)?;
-        let into = stage.entry();
-        let mut missing = BTreeSet::new();
-        for round in 0..ROUNDS_MAX {
-            let wanted = |name: &Path| {
-                let inner = without_first(name);
-                match round {
-                    0 => inner.starts_with(&place.folder),
-                    _ => missing.contains(inner) && !into.join(name).exists(),
-                }
-            };
-            deb::tar_files(archive, &into, &wanted, &|| cancel.load(Ordering::Relaxed))?;
-            let before = missing;
-            missing = missing_headers(&only_folder(&into)?, &place.folder)?;
-            // Some are not in the source, since they are made while it is built.
-            if missing == before {
-                break;
-            }
-        }
-        let top = only_folder(&into)?;
-        if !top.join(&place.folder).is_dir() {
+        let top = stage.entry();
+        fs::create_dir_all(&top).map_err(write_failed(&top))?;
+        let own = |name: &Path| name.parent() == Some(place.folder.as_path());
+        tar.unpack(&top, &own, &cancelled)?;
+        let folder = top.join(&place.folder);
+        if !folder.is_dir() {
             return Err(no_folder(archive, place));
         }
-        fs::create_dir_all(folders).map_err(write_failed(folders))?;
+        // Folders of others are below some, such as drivers/net.
+        let makefile = needs::makefile(&folder);
+        let below: BTreeSet<&str> = names
+            .iter()
+            .filter_map(|name| {
+                let mut parts = name.strip_prefix(&place.folder).ok()?.components();
+                let (folder, _) = (parts.next()?, parts.next()?);
+                folder.as_os_str().to_str()
+            })
+            .collect();
+        let below = below.into_iter();
+        let mentioned: Vec<PathBuf> = below
+            .filter(|name| needs::mentions(&makefile, name))
+            .map(|name| place.folder.join(name))
+            .collect();
+        let mut searched = needs::searched(&makefile, &place.folder);
+        searched.retain(|folder| *folder != place.folder);
+        let more = |name: &Path| {
+            let is_header = name.extension().is_some_and(|ending| ending == "h");
+            let is_in = |folder: &PathBuf| name.starts_with(folder);
+            !own(name) && (mentioned.iter().any(is_in) || is_header && searched.iter().any(is_in))
+        };
+        tar.unpack(&top, &more, &cancelled)?;
+        for _ in 0..ROUNDS_MAX {
+            let mut missing = needs::missing_headers(&top, &place.folder)?;
+            // Some are not in the source, since they are made while it is built.
+            missing.retain(|name| names.contains(name.as_path()));
+            if missing.is_empty() {
+                break;
+            }
+            tar.unpack(&top, &|name| missing.contains(name), &cancelled)?;
+        }
+        fs::create_dir_all(trees).map_err(write_failed(trees))?;
         keep(&top, &kept)?;
         Ok(kept)
     }
+}
+
+/// Copy a folder, without what a build has left in it.
+fn copy(from: &Path, into: &Path) -> Result<(), ModuleBuildError> {
+    fs::create_dir_all(into).map_err(write_failed(into))?;
+    for entry in fs::read_dir(from).map_err(read_failed(from))? {
+        let entry = entry.map_err(read_failed(from))?;
+        let (path, target) = (entry.path(), into.join(entry.file_name()));
+        let kind = entry.file_type().map_err(read_failed(&path))?;
+        if !is_source(&path) {
+            continue;
+        }
+        if kind.is_dir() {
+            copy(&path, &target)?;
+        } else if kind.is_file() {
+            fs::copy(&path, &target).map_err(write_failed(&target))?;
+        }
+    }
+    Ok(())
+}
+
+fn is_source(path: &Path) -> bool {
+    let hidden = path
+        .file_name()
+        .is_some_and(|name| name.to_string_lossy().starts_with('.'));
+    let made = path.extension().is_some_and(|ending| {
+        ["o", "ko", "mod", "a", "order", "symvers"]
+            .iter()
+            .any(|made| *made == ending)
+    });
+    !hidden && !made
 }
 
 /// Give a folder its name, unless another run was quicker.
@@ -187,13 +243,6 @@ fn build_directory(kernel: &KernelEntry) -> Option<PathBuf> {
     paths.find(|path| path.is_absolute() && path.join("Makefile").is_file())
 }
 
-/// A path without its first part: `linux-source-6.1/net/core/dev.c`.
-fn without_first(name: &Path) -> &Path {
-    let mut parts = name.components();
-    parts.next();
-    parts.as_path()
-}
-
 /// What an archive of source has at its top.
 fn only_folder(into: &Path) -> Result<PathBuf, ModuleBuildError> {
     let mut entries = fs::read_dir(into).map_err(read_failed(into))?;
@@ -201,70 +250,6 @@ fn only_folder(into: &Path) -> Result<PathBuf, ModuleBuildError> {
         Some(entry) => Ok(entry.map_err(read_failed(into))?.path()),
         None => Ok(into.to_owned()),
     }
-}
-
-/// Headers that files below a folder of the source include by a path that leads out of their
-/// own folder, and that are not there.
-fn missing_headers(top: &Path, folder: &Path) -> Result<BTreeSet<PathBuf>, ModuleBuildError> {
-    let mut missing = BTreeSet::new();
-    let mut folders = vec![top.join(folder)];
-    while let Some(folder) = folders.pop() {
-        let Ok(entries) = fs::read_dir(&folder) else {
-            continue;
-        };
-        for entry in entries {
-            let path = entry.map_err(read_failed(&folder))?.path();
-            if path.is_dir() {
-                folders.push(path);
-                continue;
-            }
-            let is_c = path
-                .extension()
-                .is_some_and(|ending| ending == "c" || ending == "h");
-            if !is_c {
-                continue;
-            }
-            let text = fs::read(&path).map_err(read_failed(&path))?;
-            for included in String::from_utf8_lossy(&text).lines().filter_map(included) {
-                let Some(wanted) = resolve(&folder, Path::new(included), top) else {
-                    continue;
-                };
-                if !top.join(&wanted).exists() {
-                    missing.insert(wanted);
-                }
-            }
-        }
-    }
-    Ok(missing)
-}
-
-/// The path in `#include "../x.h"`, if it leads out of the folder.
-fn included(line: &str) -> Option<&str> {
-    let rest = line
-        .trim_start()
-        .strip_prefix('#')?
-        .trim_start()
-        .strip_prefix("include")?;
-    let (path, _) = rest.trim_start().strip_prefix('"')?.split_once('"')?;
-    path.contains("../").then_some(path)
-}
-
-/// Where a path leads from a folder, seen from the top; none if it leads out of that.
-fn resolve(folder: &Path, path: &Path, top: &Path) -> Option<PathBuf> {
-    let mut at = folder.strip_prefix(top).ok()?.to_owned();
-    for part in path.components() {
-        match part {
-            Component::Normal(part) => at.push(part),
-            Component::CurDir => {}
-            Component::ParentDir => {
-                if !at.pop() {
-                    return None;
-                }
-            }
-            Component::RootDir | Component::Prefix(_) => return None,
-        }
-    }
-    Some(at)
 }
 
 /// Fetch and unpack the packages of a kernel's headers and its source.
@@ -323,9 +308,24 @@ fn fetch(
     keep(&entry, folder)
 }
 
+/// The version of the package that a kernel is from.
+fn version_of(kernel: &KernelEntry) -> Option<&str> {
+    let mut sources = kernel.sources.iter();
+    sources.find_map(|from| from.package_version.as_deref())
+}
+
+/// The version of Linux that a kernel out of a package is made from: 6.1.190 of 6.1.190-1.
+pub(super) fn upstream_of(kernel: &KernelEntry) -> Option<&str> {
+    version_of(kernel).map(upstream)
+}
+
+fn upstream(version: &str) -> &str {
+    version.split(['-', '~', '+']).next().unwrap_or(version)
+}
+
 /// The package with the source of that version: `linux-source-6.1` of 6.1.190-1.
 fn source_package(version: &str) -> String {
-    let upstream = version.split(['-', '~', '+']).next().unwrap_or(version);
+    let upstream = upstream(version);
     let series: Vec<&str> = upstream.split('.').take(2).collect();
     format!("linux-source-{}", series.join("."))
 }
@@ -360,42 +360,5 @@ mod tests {
     fn source_packages() {
         assert_eq!(source_package("6.1.192-2"), "linux-source-6.1");
         assert_eq!(source_package("6.12.117-1~deb12u1"), "linux-source-6.12");
-    }
-
-    /// Check which includes lead out of a folder, and to where.
-    #[test]
-    fn includes() {
-        assert_eq!(included("#include \"../core.h\""), Some("../core.h"));
-        assert_eq!(
-            included(" # include \"a/../b.h\" /* c */"),
-            Some("a/../b.h")
-        );
-        for line in ["#include <../x.h>", "#include \"x.h\"", "int x;"] {
-            assert_eq!(included(line), None, "{line}");
-        }
-        let top = Path::new("/t");
-        let to = |path: &str| resolve(Path::new("/t/a/b"), Path::new(path), top);
-        assert_eq!(to("../c.h"), Some(PathBuf::from("a/c.h")));
-        assert_eq!(to("../../../etc/passwd"), None);
-        assert_eq!(to("/etc/passwd"), None);
-    }
-
-    /// Check that a header which is included from elsewhere is missed until it is there.
-    #[test]
-    fn missing() {
-        let top = tempfile::tempdir().unwrap();
-        let top = top.path();
-        fs::create_dir_all(top.join("a/b/c")).unwrap();
-        fs::write(
-            top.join("a/b/c/x.c"),
-            "#include \"../../core.h\"\n#include \"../y.h\"\n",
-        )
-        .unwrap();
-        let wanted = |names: &[&str]| names.iter().map(PathBuf::from).collect::<BTreeSet<_>>();
-        let missing = || missing_headers(top, Path::new("a/b")).unwrap();
-        assert_eq!(missing(), wanted(&["a/b/y.h", "a/core.h"]));
-        fs::write(top.join("a/core.h"), "").unwrap();
-        fs::write(top.join("a/b/y.h"), "").unwrap();
-        assert!(missing().is_empty());
     }
 }

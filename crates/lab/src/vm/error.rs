@@ -2,7 +2,7 @@
 
 use std::io;
 
-use netplumb_model::message::PROTOCOL_VERSION;
+use netplumb_model::message::{NotLoaded, PROTOCOL_VERSION};
 
 use super::machine::MEMORY_MIB;
 use super::trial::QemuMissing;
@@ -95,6 +95,14 @@ pub enum VmError {
         /// The guest's last console lines.
         console: Vec<String>,
     },
+    /// A module of the guest's kernel does not load.
+    #[error(
+        "the guest's kernel does not load its module {}: {}{}",
+        .0.module,
+        .0.why,
+        indent("the kernel's messages", &.0.kernel)
+    )]
+    NotLoaded(Box<NotLoaded>),
     /// The guest's agent uses another protocol version.
     #[error("the guest's agent uses protocol {0}, this program {PROTOCOL_VERSION}")]
     Protocol(u32),

@@ -127,19 +127,6 @@ fn archive(bundle: &Bundle, zeros: Option<(&str, usize)>) -> Result<Vec<u8>, Fil
     Ok(archive)
 }
 
-/// Why the kernel refused a module, if the error says so.
-pub(super) fn why_not_loaded(error: &io::Error) -> String {
-    let why = match error.raw_os_error() {
-        Some(libc::ENOEXEC) => "it is built for another kernel or another architecture",
-        Some(libc::EKEYREJECTED | libc::ENOKEY | libc::EBADMSG) => {
-            "its signature is bad or missing, and this kernel insists on one"
-        }
-        Some(libc::ENOENT) => "the kernel lacks a symbol that it needs",
-        _ => return error.to_string(),
-    };
-    format!("{why} ({error})")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -197,13 +184,5 @@ mod tests {
         for archive in &archives {
             assert_eq!(pages(archive) as usize, PROGRAM_PAGES);
         }
-    }
-
-    /// Check that a refused signature is distinguished from a module of another kernel.
-    #[test]
-    fn refusals_of_the_kernel() {
-        let told = |code| why_not_loaded(&io::Error::from_raw_os_error(code));
-        assert!(told(libc::EKEYREJECTED).contains("signature"));
-        assert!(told(libc::ENOEXEC).contains("another kernel"));
     }
 }

@@ -11,11 +11,13 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use netplumb_model::message::{PROTOCOL_VERSION, Reply, Request};
+use netplumb_model::message::{NotLoaded, PROTOCOL_VERSION, Reply, Request};
 
 use super::device::AGENT_PORT;
-use super::initramfs::MODULES;
+use super::initramfs::{self, MODULES};
+use super::neighbours;
 use super::random;
+use super::refusals;
 use super::rest::{Moment, Ports};
 use crate::channel::{self, CHUNK_BYTES, Decoder};
 
@@ -63,10 +65,10 @@ fn try_run(handler: &mut dyn Handler) -> io::Result<()> {
     mount("tracefs", "/sys/kernel/tracing").ok();
     mount("bpf", "/sys/fs/bpf").ok();
     fill_root();
-    let ready = load_modules();
+    let loaded = load_modules();
     let mut port = open_port()?;
-    if let Err(why) = ready {
-        channel::send(&mut port, &Reply::Failed(why))?;
+    if let Err(refused) = loaded {
+        channel::send(&mut port, &Reply::NotLoaded(Box::new(refused)))?;
         return Ok(());
     }
     handler.port(port.as_fd());
@@ -74,6 +76,12 @@ fn try_run(handler: &mut dyn Handler) -> io::Result<()> {
     let alike = random::wanted().unwrap_or(false);
     if alike && let Err(error) = random::begin() {
         log(&format!("can't set the random numbers' key: {error}"));
+    }
+    // Not on a kernel without IPv6, say: neighbours may share a bucket there.
+    if alike && let Err(error) = neighbours::spread() {
+        log(&format!(
+            "can't make the tables of neighbours grow: {error}"
+        ));
     }
     let ports = Ports::open();
     if let Err(error) = &ports {
@@ -181,25 +189,24 @@ fn fill_root() {
     }
 }
 
-fn load_modules() -> Result<(), String> {
+fn load_modules() -> Result<(), NotLoaded> {
     let mut files: Vec<PathBuf> = match fs::read_dir(MODULES) {
         Ok(entries) => entries.filter_map(|e| Some(e.ok()?.path())).collect(),
         Err(_) => return Ok(()),
     };
     files.sort();
     for path in files {
-        let name = path
-            .file_stem()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
         if let Err(error) = load_module(&path)
-            && !name.ends_with(".soft")
+            && !name.ends_with(initramfs::SOFT)
         {
-            return Err(format!(
-                "module {name} does not load: {}",
-                super::files::why_not_loaded(&error)
-            ));
+            let module = initramfs::name_in(&name).to_owned();
+            return Err(NotLoaded {
+                kernel: refusals::said_of(&module),
+                why: refusals::why(&error),
+                remedy: refusals::remedy(&error).to_owned(),
+                module,
+            });
         }
         // Free its pages: a guest has little memory.
         let _ = fs::remove_file(&path);

@@ -3,6 +3,7 @@
 use std::io::{self, Read, Write};
 
 use cpio::newc::Builder;
+use netplumb_kernel::signature;
 
 /// A module to load.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,11 +20,24 @@ pub struct Module {
 /// order.
 pub const MODULES: &str = "/modules";
 
+/// The end of the name of one that may fail.
+pub(super) const SOFT: &str = ".soft";
+
+/// The module's own name, of the name of its file without `.ko`.
+pub(super) fn name_in(stem: &str) -> &str {
+    let name = stem.split_once('-').map_or(stem, |(_, name)| name);
+    name.trim_end_matches(SOFT)
+}
+
 /// Size to which this binary is padded with zeros, or to a multiple of it. The addresses where the
 /// kernel puts the archive and its files decide which ones come after, and with them the buckets of
 /// hash tables that are keyed by address: without padding, counts changed by some instructions per
 /// packet with each build of the program.
 const PROGRAM_BYTES: usize = 32 << 20;
+
+/// Size to which a module without a signature is padded, or to a multiple of it: one with a change
+/// is loaded from as many pages as one without. A signature is looked for at the end of a file.
+const MODULE_BYTES: usize = 16 << 10;
 
 const DIRECTORY: u32 = 0o040_755;
 const FILE: u32 = 0o100_644;
@@ -36,7 +50,12 @@ const CHARACTER_DEVICE: u32 = 0o020_600;
 /// Out of memory.
 pub fn build(init: &[u8], modules: &[Module]) -> io::Result<Vec<u8>> {
     let filled = init.len().next_multiple_of(PROGRAM_BYTES);
-    let size = filled + modules.iter().map(|m| m.bytes.len() + 256).sum::<usize>() + 4096;
+    let size = filled
+        + modules
+            .iter()
+            .map(|m| m.bytes.len() + MODULE_BYTES + 256)
+            .sum::<usize>()
+        + 4096;
     let mut archive = Vec::with_capacity(size);
     let mut inode = 0;
     let mut add = |name: &str, mode: u32, device: Option<(u32, u32)>, bytes: &[u8], zeros| {
@@ -60,22 +79,48 @@ pub fn build(init: &[u8], modules: &[Module]) -> io::Result<Vec<u8>> {
     add("init", PROGRAM, None, init, filled - init.len())?;
     for (n, module) in modules.iter().enumerate() {
         let folder = MODULES.trim_start_matches('/');
-        let soft = if module.required { "" } else { ".soft" };
+        let soft = if module.required { "" } else { SOFT };
         add(
             &format!("{folder}/{n:03}-{}{soft}.ko", module.name),
             FILE,
             None,
             &module.bytes,
-            0,
+            padding(&module.bytes),
         )?;
     }
     cpio::newc::trailer(&mut archive)?;
     Ok(archive)
 }
 
+/// Zeros to add to a module.
+fn padding(module: &[u8]) -> usize {
+    match signature::unsigned(module).len() == module.len() {
+        true => module.len().next_multiple_of(MODULE_BYTES) - module.len(),
+        false => 0,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Check that the guest's memory does not depend on the size of a module, unless that is signed.
+    #[test]
+    fn the_size_of_a_module_does_not_matter() {
+        let of = |bytes: Vec<u8>| {
+            let module = Module {
+                name: "usbnet".into(),
+                bytes,
+                required: true,
+            };
+            build(b"#!init", &[module]).unwrap().len()
+        };
+        assert_eq!(of(vec![1; 114_000]), of(vec![1; 114_040]));
+        assert_eq!(padding(&[1; MODULE_BYTES]), 0);
+        let mut signed = vec![0; 40];
+        signed.extend(b"~Module signature appended~\n");
+        assert_eq!(padding(&signed), 0);
+    }
 
     /// Check that the guest's free memory does not depend on the size of this binary.
     #[test]
@@ -111,6 +156,8 @@ mod tests {
             seen.push((reader.entry().name().to_string(), reader.entry().mode()));
             rest = reader.finish().unwrap();
         }
+        assert_eq!(name_in("000-failover.soft"), "failover");
+        assert_eq!(name_in("001-virtio_net"), "virtio_net");
         assert_eq!(
             seen,
             [

@@ -253,6 +253,7 @@ impl Guest {
                     break rests;
                 }
                 (_, Reply::Hello { protocol, .. }) => return Err(VmError::Protocol(protocol)),
+                (_, Reply::NotLoaded(refused)) => return Err(VmError::NotLoaded(refused)),
                 (_, Reply::Failed(message)) => return Err(self.failed(message)),
                 _ => {}
             }

@@ -88,9 +88,9 @@ impl FromDevice {
             let why = "sender = \"device\" can't be used with forward or bridge";
             return Err(("sender", why.into()));
         }
-        if self.fault != RxFault::None && arm.link == Link::CdcNcm {
-            let why = "rx_fault is not supported by link cdc-ncm, whose transfers have no status \
-                       for each frame; use smsc95xx";
+        if self.fault == RxFault::ErrorBit && arm.link == Link::CdcNcm {
+            let why = "rx_fault = \"error-bit\" is not supported by link cdc-ncm, whose transfers \
+                       have no status for each frame; use bad-size, or link smsc95xx";
             return Err(("rx_fault", why.into()));
         }
         if self.fault == RxFault::BadSize && self.per_transfer > 1 {
@@ -125,7 +125,9 @@ mod tests {
         ] {
             parse(&format!("{device}{more}")).unwrap();
         }
-        parse("sender = \"device\"\nlink = \"cdc-ncm\"\nper_transfer = 16").unwrap();
+        for more in ["per_transfer = 16", "rx_fault = \"bad-size\""] {
+            parse(&format!("sender = \"device\"\nlink = \"cdc-ncm\"\n{more}")).unwrap();
+        }
         for (knobs, why) in [
             (
                 "sender = \"device\"",
@@ -134,7 +136,7 @@ mod tests {
             ("rx_fault = \"bad-size\"", "rx_fault needs sender"),
             (
                 "sender = \"device\"\nlink = \"cdc-ncm\"\nrx_fault = \"error-bit\"",
-                "rx_fault is not supported by link cdc-ncm",
+                "\"error-bit\" is not supported by link cdc-ncm",
             ),
             (
                 &format!("{device}proto = \"tcp\""),

@@ -42,6 +42,23 @@ fn reasons() {
     );
 }
 
+/// Check that what spatch says of a semantic patch is reported with its place, that one without rules
+/// is reported as such, and that nothing is never the reason.
+#[test]
+fn refusals_of_spatch() {
+    let parse = "init_defs_builtins: /usr/lib/coccinelle/standard.h\nmeta: parse error: \n\
+                 File \"/w/x.cocci\", line 3, column 0, charpos = 17\n  around = '@@',\n  \
+                 whole content = @@\n\n";
+    assert_eq!(refusal(parse), "line 3, column 0: syntax error at '@@'");
+    let empty = "init_defs_builtins: /x.h\nunexpected code before the first rule: [0; (69)]\n\n";
+    assert!(refusal(empty).contains("no rule"));
+    assert_eq!(
+        refusal("init_defs_builtins: /x.h\n\nFatal error: out of memory\n\n"),
+        "Fatal error: out of memory"
+    );
+    assert_eq!(refusal("\n"), "it printed nothing");
+}
+
 /// Check that the objects of a module are those that the Makefile lists for it alone.
 #[test]
 fn makefiles() {

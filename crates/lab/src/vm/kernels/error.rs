@@ -127,7 +127,8 @@ pub enum KernelStoreError {
     },
     /// apt could not download it.
     #[error(
-        "apt-get could not download {package}: {output}; run `sudo apt-get update` and try again"
+        "apt-get could not download {package}: {output}; {}",
+        download_hint(output)
     )]
     Fetch {
         /// The package.
@@ -248,6 +249,32 @@ fn offered_text(offered: &[String]) -> String {
     }
 }
 
+/// What apt prints if it did not reach the archive (`apt-pkg/contrib/netdb`, `methods/connect.cc`,
+/// `methods/http.cc`).
+const UNREACHABLE: [&str; 9] = [
+    "resolving",
+    "resolve",
+    "could not connect",
+    "cannot initiate the connection",
+    "unable to connect",
+    "connection failed",
+    "connection timed out",
+    "network is unreachable",
+    "no route to host",
+];
+
+/// What to try after a download that failed so.
+fn download_hint(output: &str) -> &'static str {
+    let output = output.to_lowercase();
+    match UNREACHABLE.iter().any(|text| output.contains(text)) {
+        true => {
+            "check this machine's network and apt's proxy (`apt-config dump Acquire`), and try again"
+        }
+        // The archive has another version by now.
+        false => "run `sudo apt-get update` and try again",
+    }
+}
+
 fn paths_text(paths: &[PathBuf]) -> String {
     paths
         .iter()
@@ -291,4 +318,34 @@ fn table(kernels: &[KernelEntry]) -> String {
         )
     };
     kernels.iter().map(row).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that a machine without a network is not advised to update apt's lists, and one whose
+    /// lists are old is.
+    #[test]
+    fn downloads() {
+        let told = |output: &str| {
+            let package = "linux-source-6.1".to_owned();
+            let output = output.to_owned();
+            KernelStoreError::Fetch { package, output }.to_string()
+        };
+        for output in [
+            "E: Failed to fetch http://x/y.deb  Temporary failure resolving 'deb.debian.org'",
+            "E: Failed to fetch http://x/y.deb  Could not resolve 'deb.debian.org'",
+            "E: Failed to fetch http://x/y.deb  Could not connect to x:80 (::1), connection timed out",
+            "E: Failed to fetch http://x/y.deb  Cannot initiate the connection to x:80 (::1).",
+        ] {
+            let told = told(output);
+            assert!(
+                told.contains("network") && !told.contains("update"),
+                "{told}"
+            );
+        }
+        let gone = told("E: Failed to fetch http://x/y.deb  404  Not Found [IP: 1.2.3.4 80]");
+        assert!(gone.contains("apt-get update"), "{gone}");
+    }
 }

@@ -420,7 +420,7 @@ pub const KNOBS: &[Knob] = &[
         said: Said::As("rx_fault"),
         recorded: Recorded::IfSetWith("sender"),
         turn: 27,
-        help: "what is wrong with the frames of `sender = \"device\"`, for which the driver drops them: `none`, `bad-size` (the driver refuses the transfer) or `error-bit` (the status says that the check sequence is wrong); for the link smsc95xx",
+        help: "what is wrong with the frames of `sender = \"device\"`, for which the driver drops them: `none`, `bad-size` (the driver refuses the transfer) or `error-bit` (the status says that the check sequence is wrong); for the links smsc95xx and, bad-size only, cdc-ncm",
     },
     Knob {
         key: "per_transfer",
