@@ -22,6 +22,7 @@ mod layers;
 pub mod lines;
 pub mod markdown;
 mod number;
+pub mod openmetrics;
 pub mod page;
 mod per;
 pub mod pprof;
@@ -46,6 +47,7 @@ pub mod together;
 pub mod tree;
 pub mod trust;
 pub mod view;
+pub mod watched;
 
 pub use number::{is_active, printable, printable_lines};
 
