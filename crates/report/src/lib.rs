@@ -3,6 +3,7 @@
 mod acting;
 pub mod analysis;
 pub mod asm;
+pub mod beside;
 pub mod callgrind;
 pub mod capability;
 pub mod claims;
