@@ -61,6 +61,7 @@ needs() {
 			ethtool ethtool
 			sysctl procps
 			python3 python3
+			/usr/lib/python3/dist-packages/prometheus_client python3-prometheus-client
 		LIST
 		# `go tool pprof` reads what `plumb report --pprof` writes.
 		if ! [ -x /usr/local/go/bin/go ]; then

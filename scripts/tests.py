@@ -37,6 +37,7 @@ ALONE = [
     "netplumb/live",
     "netplumb/nics",
     "netplumb/profile",
+    "netplumb/serve",
     "netplumb/stat",
     "netplumb-engine/live",
     "netplumb-engine/stages",

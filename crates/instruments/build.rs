@@ -15,6 +15,8 @@ fn main() {
         compile(name, name);
         twins(name, &format!("{name}.h"), name);
     }
+    compile("events", "tasks");
+    twins("events", "tasks.h", "tasks");
     for name in ["busy", "drops"] {
         compile("rates", name);
         twins("rates", &format!("{name}.h"), name);

@@ -10,6 +10,7 @@ mod instruments;
 mod live;
 mod lower;
 pub(crate) mod modules;
+pub(crate) mod serve;
 mod spec;
 mod unseen;
 

@@ -21,6 +21,7 @@ mod documents;
 mod exit;
 mod experiment;
 mod files;
+mod http;
 mod memory;
 mod output;
 mod progress;
@@ -66,6 +67,8 @@ enum Command {
     Profile(Box<commands::profile::ProfileArgs>),
     /// Count events: of all CPUs, or of a process, a cgroup or a command
     Stat(Box<commands::stat::StatArgs>),
+    /// Serve counts of events and the most expensive functions for Prometheus to scrape
+    Serve(Box<commands::serve::ServeArgs>),
     /// Measure packet rates by data path (XDP, tc, nftables, sockets, routing and others)
     #[command(subcommand)]
     Bench(commands::bench::BenchCommand),
@@ -127,6 +130,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Path(_)
         | Command::Profile(_)
         | Command::Stat(_)
+        | Command::Serve(_)
         | Command::Bench(_)
         | Command::Run(_) => {
             memory::check()?;
@@ -144,6 +148,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Path(args) => commands::path::run(*args, &cache),
         Command::Profile(args) => commands::profile::run(*args, &cache),
         Command::Stat(args) => commands::stat::run(*args, &cache),
+        Command::Serve(args) => commands::serve::run(&args),
         Command::Bench(command) => commands::bench::run(command, &cache),
         Command::Run(args) => commands::run::run(args, &cache),
         Command::Report(args) => commands::report::run(&args),

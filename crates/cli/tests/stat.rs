@@ -406,3 +406,55 @@ fn as_root_per_packet() {
         assert!((packets..packets + 0.05).contains(&each), "{row}");
     }
 }
+
+/// Check that events of all CPUs are told apart by task: those that a program is known to have are its,
+/// also if it ended within a window, and the parts add up to the whole.
+#[test]
+fn as_root_by_task() {
+    if !as_root() {
+        return;
+    }
+    let place = compiled("writes-by-task", WRITES);
+    let line = "sleep 0.3; ./writes-by-task 1234 3; sleep 0.3; ./writes-by-task 1000 1";
+    let mut other = place.command("sh");
+    let mut other = other.args(["-c", line]).spawn().unwrap();
+    let document = json(
+        &place,
+        &[
+            "syscalls:sys_enter_write,task-clock,context-switches",
+            "--by",
+            "task",
+            "--duration",
+            "2s",
+            "--interval",
+            "500ms",
+        ],
+    );
+    assert!(other.wait().unwrap().success());
+    let rows = document["events"].as_array().unwrap();
+    let of = |event: &str, task: &str| -> u64 {
+        let is = |row: &&Value| row["event"] == event && row["task"] == task;
+        rows.iter()
+            .filter(is)
+            .filter_map(|r| r["count"].as_u64())
+            .sum()
+    };
+    // `comm` has 15 letters.
+    let writes = of("syscalls:sys_enter_write", "writes-by-task");
+    assert_eq!(writes, MANY + 1_000, "{document:#}");
+    assert!(of("task-clock", "writes-by-task") > 0);
+    for event in ["syscalls:sys_enter_write", "task-clock", "context-switches"] {
+        let parts = rows
+            .iter()
+            .filter(|r| r["event"] == event && !r["task"].is_null());
+        let parts: u64 = parts.filter_map(|row| row["count"].as_u64()).sum();
+        let whole = rows
+            .iter()
+            .find(|r| r["event"] == event && r["task"].is_null());
+        assert_eq!(whole.unwrap()["count"].as_u64(), Some(parts), "{event}");
+    }
+    let refused = stat(&place, &["--by", "task", "--", "true"]);
+    assert_eq!(refused.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("--cgroup"), "{said}");
+}

@@ -1,17 +1,17 @@
 //! Collects the results of instruments that measure time into a recording.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use netplumb_instruments::functions::correct::correct;
 use netplumb_kernel::layers::{APPLICATION, LayerRules};
 use netplumb_model::class::{Direction, Family, Proto};
-use netplumb_model::events;
+use netplumb_model::events::{self, TASK_COUNT};
 use netplumb_model::loss::Loss;
 use netplumb_model::quantity::{Declared, Item, Of};
 use netplumb_model::recording::{
     Attachment, Cost, Function, FunctionId, Node, NodeId, Recording, Total,
 };
-use netplumb_model::samples::{Sample, Samples, ThreadId};
+use netplumb_model::samples::{Sample, Samples, Thread, ThreadId};
 use netplumb_model::span::{Call, Span, SpanOf, Stage, Times};
 use netplumb_model::timing::{
     ATTACH, Attached, Costs, DROPPED, INTERRUPTIONS, OWN_CPU, PAUSED, SEEN, Step, Window,
@@ -151,8 +151,14 @@ impl Gatherer {
         for costs in &window.costs {
             self.add_costs(recording, index, first, costs);
         }
+        let threads = threads_of(recording, &window.threads);
         for figure in &window.figures {
-            recording.add_figure(Of::Block(first), figure.clone());
+            let mut figure = figure.clone();
+            if figure.quantity.number.as_deref() == TASK_COUNT.number {
+                let number = figure.item.number.and_then(|n| threads.get(n as usize));
+                figure.item.number = number.copied();
+            }
+            recording.add_figure(Of::Block(first), figure);
         }
         let mut count = |quantity: &Declared, item: Item, value: f64| {
             recording.add(Of::Block(first), quantity, item, value);
@@ -216,17 +222,7 @@ impl Gatherer {
             };
             nodes.push(index.node(recording, node));
         }
-        let threads: Vec<ThreadId> = (new.threads.iter())
-            .map(
-                |thread| match recording.threads.iter().rposition(|t| t == thread) {
-                    Some(known) => known as ThreadId,
-                    None => {
-                        recording.threads.push(thread.clone());
-                        recording.threads.len() as ThreadId - 1
-                    }
-                },
-            )
-            .collect();
+        let threads = threads_of(recording, &new.threads);
         let samples = new.samples.iter().filter_map(|sample| {
             Some(Sample {
                 node: *nodes.get(sample.node as usize)?,
@@ -328,6 +324,20 @@ impl Gatherer {
         );
         recording.add_loss(&self.instrument, loss);
     }
+}
+
+/// The numbers of threads in a recording, to which new ones are added.
+fn threads_of(recording: &mut Recording, threads: &[Thread]) -> Vec<ThreadId> {
+    let known = (0..).zip(&recording.threads);
+    let mut known: HashMap<Thread, ThreadId> =
+        known.map(|(id, thread)| (thread.clone(), id)).collect();
+    let each = threads.iter().map(|thread| {
+        *known.entry(thread.clone()).or_insert_with(|| {
+            recording.threads.push(thread.clone());
+            recording.threads.len() as ThreadId - 1
+        })
+    });
+    each.collect()
 }
 
 /// The block of a window for a protocol, and for an address family if it is known.

@@ -26,7 +26,7 @@ use netplumb_model::timing::{Attached, TimingSpec, Window};
 
 pub use crate::outside::PROBES_OFF;
 
-pub use work::WorkPlan;
+pub use work::{Length, WorkPlan};
 
 use crate::error::EngineError;
 use crate::gather::Gatherer;
@@ -332,6 +332,14 @@ impl Probes<'_, '_> {
         match &mut self.attached {
             Some(probe) => Ok(Some(probe.live.turn()?)),
             None => Ok(None),
+        }
+    }
+
+    /// Forget what an instrument keeps of earlier windows, after the recording has.
+    fn forget(&mut self, recording: &Recording) {
+        self.index = Index::of(recording);
+        if let Some(probe) = &mut self.attached {
+            probe.live.forget();
         }
     }
 

@@ -5,13 +5,14 @@
 //! are. What is read is never scaled: an event that shared a counter with others has a smaller count,
 //! and how long it was counted stands beside it.
 //!
-//! `resolve.rs` finds out what names mean on this kernel, `counting.rs` counts, `reasons.rs` says why
+//! `resolve.rs` finds out what names mean on this kernel, `counting.rs` counts, `tasks.rs` tells tasks apart, `reasons.rs` says why
 //! something can't be counted, and `map.rs` tries all events there are.
 
 mod counting;
 mod map;
 mod reasons;
 mod resolve;
+mod tasks;
 mod uprobe;
 
 use netplumb_model::capability::Availability;
@@ -40,6 +41,8 @@ impl Instrument for Declaration {
         const ALL: &[Declared] = &[
             events::COUNT,
             events::TIME,
+            events::TASK_COUNT,
+            events::TASK_TIME,
             events::ENABLED,
             events::RUNNING,
         ];

@@ -160,6 +160,9 @@ pub trait Live: fmt::Debug {
     /// The kernel's maps can't be read.
     fn close(&mut self) -> Result<Window, LiveError>;
 
+    /// Forget what is kept of windows that were closed, for the end of a run: it goes on forever.
+    fn forget(&mut self) {}
+
     /// Find the source lines of all windows, which may take seconds: when the last one is closed. It
     /// is given up as soon as `go_on` says no.
     fn lines(&mut self, _go_on: &dyn Fn() -> bool) -> SourceLines {

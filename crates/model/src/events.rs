@@ -23,6 +23,15 @@ pub const COUNT: Declared = Declared::new(INSTRUMENT, "count", "events", Kind::C
 pub const TIME: Declared = Declared::new(INSTRUMENT, "time", "ns", Kind::Duration)
     .by_number("CPU")
     .by_label("event");
+/// Of these, those of tasks: of the threads of a process that have one name. The number is that of a
+/// thread of the recording, which stands for them.
+pub const TASK_COUNT: Declared = Declared::new(INSTRUMENT, "count by task", "events", Kind::Count)
+    .by_number("thread")
+    .by_label("event");
+/// The same of events that are times.
+pub const TASK_TIME: Declared = Declared::new(INSTRUMENT, "time by task", "ns", Kind::Duration)
+    .by_number("thread")
+    .by_label("event");
 /// How long an event was to be counted, of all its CPUs and tasks.
 pub const ENABLED: Declared =
     Declared::new(INSTRUMENT, "enabled", "ns", Kind::Duration).by_label("event");
@@ -54,6 +63,8 @@ words! {
     By, "breakdown",
     /// CPUs.
     Cpu = "cpu",
+    /// Tasks: the threads of one name.
+    Task = "task",
 }
 
 words! {

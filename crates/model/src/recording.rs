@@ -407,6 +407,26 @@ impl Recording {
         fits
     }
 
+    /// Remove all blocks and what is of them: figures of blocks, costs with their functions, samples,
+    /// times and traces. What is of the run stays, such as losses.
+    pub fn forget_blocks(&mut self) {
+        self.blocks.clear();
+        self.scalars.retain(|scalar| scalar.block().is_none());
+        self.functions.clear();
+        self.source_files.clear();
+        self.source_texts.clear();
+        self.nodes.clear();
+        self.costs.clear();
+        self.samples.clear();
+        self.threads.clear();
+        self.spans.clear();
+        self.attachments.clear();
+        self.hops.clear();
+        self.steps.clear();
+        self.line_costs.clear();
+        self.code.clear();
+    }
+
     /// The notes on an arm, to be added to.
     pub fn notes_of(&mut self, arm: usize) -> &mut ArmNotes {
         self.notes.entry(arm as u32).or_default()

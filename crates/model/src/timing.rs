@@ -505,4 +505,6 @@ pub struct Window {
     pub costs: Vec<Costs>,
     /// Single figures of the window.
     pub figures: Vec<Figure>,
+    /// The threads that figures by thread are of.
+    pub threads: Vec<Thread>,
 }

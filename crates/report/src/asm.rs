@@ -12,6 +12,7 @@ use netplumb_model::code::{FunctionCode, Instruction};
 use netplumb_model::recording::{FunctionId, Recording, SourceLine};
 
 use crate::analysis::ClassView;
+use crate::beside::LineTimes;
 use crate::lines::place;
 use crate::number::{counted, per_packet, printable, thousands};
 use crate::table::Value;
@@ -40,8 +41,14 @@ fn namesake(class: &ClassView<'_>, function: FunctionId) -> bool {
 
 /// The instructions of a function in the arm of a class, as text: those of all its packets, whatever
 /// their direction. With their source text if `source`. Nothing if another function of its name was
-/// executed instead, which has a text of its own.
-pub fn render(class: &ClassView<'_>, function: FunctionId, source: bool) -> String {
+/// executed instead, which has a text of its own. With the time of lines above their instructions, if
+/// there is any.
+pub fn render(
+    class: &ClassView<'_>,
+    function: FunctionId,
+    source: bool,
+    times: Option<&LineTimes>,
+) -> String {
     let recording = class.recording;
     let mut out = String::new();
     let arm = &recording.arms[class.arm].name;
@@ -64,7 +71,8 @@ pub fn render(class: &ClassView<'_>, function: FunctionId, source: bool) -> Stri
             per_packet(all, class.packets),
             class.per.word(),
         ));
-        listing(&mut out, class, code, all, source);
+        out.push_str(&times.map_or(String::new(), LineTimes::told));
+        listing(&mut out, class, (code, all), source, times);
     }
     if !found && !namesake(class, function) {
         out.push_str(&format!(
@@ -84,7 +92,13 @@ struct Row<'a> {
     target: Option<u64>,
 }
 
-fn listing(out: &mut String, class: &ClassView<'_>, code: &FunctionCode, all: u64, source: bool) {
+fn listing(
+    out: &mut String,
+    class: &ClassView<'_>,
+    (code, all): (&FunctionCode, u64),
+    source: bool,
+    times: Option<&LineTimes>,
+) {
     let rows = decoded(class.recording, code);
     let ends: Vec<(u64, Option<u64>)> = rows
         .iter()
@@ -113,9 +127,9 @@ fn listing(out: &mut String, class: &ClassView<'_>, code: &FunctionCode, all: u6
     let (mut before, mut line) = (None, None);
     for (row, art) in rows.iter().zip(&drawn) {
         let insn = row.insn;
-        if source && insn.source != line {
+        if (source || times.is_some()) && insn.source != line {
             line = insn.source;
-            out.push_str(&of_source(class.recording, line));
+            out.push_str(&of_source(class.recording, line, source, times));
         }
         if let Some(gap) = before.and_then(|end| u64::from(insn.offset).checked_sub(end))
             && gap > 0
@@ -140,18 +154,28 @@ fn listing(out: &mut String, class: &ClassView<'_>, code: &FunctionCode, all: u6
 }
 
 /// A source line above its instructions.
-fn of_source(recording: &Recording, line: Option<SourceLine>) -> String {
+fn of_source(
+    recording: &Recording,
+    line: Option<SourceLine>,
+    source: bool,
+    times: Option<&LineTimes>,
+) -> String {
     let Some(line) = line else {
         return "\n  (no line)\n".into();
     };
-    let text = text_of(recording, line).map_or(String::new(), |text| {
+    let text = text_of(recording, line).filter(|_| source);
+    let text = text.map_or(String::new(), |text| {
         format!("  {}", printable(&text, LINE_LETTERS))
+    });
+    let time = times.map_or(String::new(), |times| {
+        let share = Value::Share(times.share(recording, line)).told();
+        format!("  {share} of the time")
     });
     let place = place(recording, line);
     let short = place
         .rsplit_once('/')
         .map_or(place.as_str(), |(_, name)| name);
-    format!("\n  {short}{text}\n")
+    format!("\n  {short}{time}{text}\n")
 }
 
 /// The text of a source line, if it is in the recording.

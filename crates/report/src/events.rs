@@ -23,16 +23,25 @@ use crate::trust::common::{CUT_SHORT, kernel, ledger, lost};
 #[cfg(test)]
 pub(crate) use columns::declared;
 use columns::with_unit;
-pub(crate) use rows::{Counted, counted as counts};
-use rows::{Divided, Row, divided, rows};
+pub(crate) use rows::{Counted, counted as counts, focus};
+use rows::{Divided, Row, divided, rows, shown};
 
 /// Letters of an event's name.
 const NAME_LETTERS: usize = 48;
 /// Letters of an arm's name in a heading.
 const ARM_LETTERS: usize = 200;
 
+/// For programs.
 fn table(recording: &Recording) -> Table<'_, Row<'_>> {
-    let rows = rows(recording);
+    of_rows(rows(recording))
+}
+
+/// For people.
+fn short_table(recording: &Recording) -> Table<'_, Row<'_>> {
+    of_rows(shown(recording))
+}
+
+fn of_rows<'r>(rows: Vec<Row<'r>>) -> Table<'r, Row<'r>> {
     Table::new(columns::counts(&rows), rows)
 }
 
@@ -74,7 +83,7 @@ pub fn terminal(recording: &Recording, experiment: Option<&Experiment>, columns:
     }
     out.push('\n');
     let room = Room::of(columns, NAME_LETTERS);
-    out.push_str(&table(recording).terminal(room));
+    out.push_str(&short_table(recording).terminal(room));
     if columns < columns::WIDE {
         // Where the table has no room for them.
         for (name, why) in recording.unwatched.get(INSTRUMENT).into_iter().flatten() {
@@ -123,7 +132,7 @@ pub fn markdown(recording: &Recording, experiment: Option<&Experiment>) -> Strin
     for line in heading(recording) {
         out.push_str(&format!("{}\n\n", prose(&line, ARM_LETTERS * 2)));
     }
-    table(recording).markdown(&mut out);
+    short_table(recording).markdown(&mut out);
     if let Some(ratios) = ratios(recording, experiment) {
         ratios.markdown(&mut out);
     }
@@ -135,7 +144,7 @@ pub fn markdown(recording: &Recording, experiment: Option<&Experiment>) -> Strin
 /// The page.
 pub fn page(recording: &Recording, experiment: Option<&Experiment>) -> Page {
     let headline = heading(recording);
-    let mut events: Vec<PageTable> = vec![table(recording).page("Events")];
+    let mut events: Vec<PageTable> = vec![short_table(recording).page("Events")];
     events.extend(ratios(recording, experiment).map(|ratios| ratios.page("Ratios")));
     Page {
         schema: SCHEMA,

@@ -3,6 +3,7 @@
 mod acting;
 pub mod analysis;
 pub mod asm;
+pub mod beside;
 pub mod callgrind;
 pub mod capability;
 pub mod claims;
@@ -22,6 +23,7 @@ mod layers;
 pub mod lines;
 pub mod markdown;
 mod number;
+pub mod openmetrics;
 pub mod page;
 mod per;
 pub mod pprof;
@@ -46,6 +48,7 @@ pub mod together;
 pub mod tree;
 pub mod trust;
 pub mod view;
+pub mod watched;
 
 pub use number::{is_active, printable, printable_lines};
 

@@ -7,6 +7,7 @@ use netplumb_model::recording::{APPLICATION, FunctionId, Recording, SourceLine};
 
 use crate::analysis::ClassView;
 use crate::asm::text_of;
+use crate::beside::LineTimes;
 use crate::number::printable;
 use crate::summary::label;
 use crate::table::{Column, Room, Table, Value};
@@ -76,8 +77,15 @@ fn namesake_ran(class: &ClassView<'_>, function: FunctionId) -> bool {
 
 /// What the lines of a function cost in a class, as text: in the order of the file, or
 /// of the largest where there are many. Nothing if another function of its name ran instead, which has
-/// a text of its own. With the text of lines if `source`, as far as the recording has it.
-pub fn render(class: &ClassView<'_>, function: FunctionId, columns: usize, source: bool) -> String {
+/// a text of its own. With the text of lines if `source`, as far as the recording has it, and with the
+/// time of the same lines, if there is any.
+pub fn render(
+    class: &ClassView<'_>,
+    function: FunctionId,
+    columns: usize,
+    source: bool,
+    times: Option<&LineTimes>,
+) -> String {
     let recording = class.recording;
     let name = printable(class.name(function), 60);
     let mut out = format!("{}  {name}", label(class));
@@ -104,6 +112,7 @@ pub fn render(class: &ClassView<'_>, function: FunctionId, columns: usize, sourc
         ));
         return out;
     }
+    out.push_str(&times.map_or(String::new(), LineTimes::told));
     let known: u64 = lines.iter().map(|(_, insns)| insns).sum();
     let left_out = lines.len().saturating_sub(SHOWN);
     let mut rest = 0;
@@ -128,11 +137,25 @@ pub fn render(class: &ClassView<'_>, function: FunctionId, columns: usize, sourc
         })
         .people(2),
     ];
+    if let Some(times) = times {
+        let share =
+            move |(source, _): &(SourceLine, u64)| Value::Share(times.share(recording, *source));
+        all.push(Column::figure("time", share).people(3));
+        if times.is_of(class) {
+            let each = move |(source, insns): &(SourceLine, u64)| {
+                let ns = times.per_insn(class, *source, *insns);
+                ns.map_or(Value::Missing, |ns| {
+                    Value::Told(format!("{ns:.2}"), Some(ns))
+                })
+            };
+            all.push(Column::figure("ns each", each).people(4));
+        }
+    }
     if source {
         let text = Column::text("text", |(source, _): &(SourceLine, u64)| {
             text_of(recording, *source).unwrap_or_default()
         });
-        all.push(text.letters(TEXT_LETTERS).people(3));
+        all.push(text.letters(TEXT_LETTERS).people(5));
     }
     out.push_str(&Table::new(all, lines).terminal(Room::of(columns, 0)));
     if left_out > 0 {

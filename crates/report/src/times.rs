@@ -9,7 +9,7 @@ mod gaps;
 pub mod json;
 pub mod markdown;
 mod number;
-pub mod openmetrics;
+pub(crate) mod openmetrics;
 pub mod page;
 pub(crate) mod table;
 pub mod terminal;

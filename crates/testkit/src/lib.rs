@@ -4,6 +4,7 @@ use std::env;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 /// Set to anything, it makes [`golden`] write what it was given.
 pub const BLESS: &str = "PLUMB_BLESS";
@@ -20,6 +21,51 @@ pub fn skip(why: &str) {
 pub fn tell(what: &str) {
     // In one write, and so in one piece, whoever else writes.
     let _ = std::io::stderr().write_all(format!("{what}\n").as_bytes());
+}
+
+/// Check that a text is OpenMetrics, by the parser of Prometheus's Python client. False, with a note,
+/// where that is not installed.
+///
+/// # Panics
+/// It is not.
+pub fn parse_openmetrics(text: &str) -> bool {
+    const READ: &str = "import sys\n\
+        from prometheus_client.openmetrics.parser import text_string_to_metric_families as read\n\
+        print(sum(len(f.samples) for f in read(sys.stdin.read())))";
+    const HAVE: &str = "import prometheus_client.openmetrics.parser";
+    let quiet = |python: &&str| {
+        let mut command = Command::new(python);
+        let run = command.args(["-c", HAVE]).stderr(Stdio::null()).status();
+        run.is_ok_and(|status| status.success())
+    };
+    // Debian's packages are there for Debian's.
+    let Some(python) = ["/usr/bin/python3", "python3"].into_iter().find(quiet) else {
+        skip("prometheus_client is not installed: apt-get install python3-prometheus-client");
+        return false;
+    };
+    let mut child = Command::new(python)
+        .args(["-c", READ])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|error| panic!("{python}: {error}"));
+    let mut input = child.stdin.take();
+    // What does not read all of it says why.
+    let _ = input.as_mut().map(|input| input.write_all(text.as_bytes()));
+    drop(input);
+    let done = child
+        .wait_with_output()
+        .unwrap_or_else(|error| panic!("{python}: {error}"));
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{said}\n{text}");
+    let samples: usize = String::from_utf8_lossy(&done.stdout)
+        .trim()
+        .parse()
+        .unwrap_or(0);
+    let lines = text.lines().filter(|line| !line.starts_with('#')).count();
+    assert_eq!(samples, lines, "samples of {text}");
+    true
 }
 
 /// How often the same is compared with the same: in `PLUMB_TRIES`, or `few`.

@@ -31,7 +31,7 @@ pub(crate) struct FormatArgs {
     /// Write Markdown, for a cover letter or a comment
     #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "-", help_heading = "Other formats")]
     markdown: Option<PathBuf>,
-    /// Write latency histograms as OpenMetrics text (functions and stages)
+    /// Write OpenMetrics text: latency histograms, counts of events, or the most expensive functions
     #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "-", help_heading = "Other formats")]
     openmetrics: Option<PathBuf>,
     /// Write per-packet traces (--one-packet), for ui.perfetto.dev and chrome://tracing
@@ -53,10 +53,11 @@ pub(crate) enum Format {
 }
 
 impl FormatArgs {
-    /// Markdown alone, if it is wanted.
-    pub(crate) fn markdown(out: Option<PathBuf>) -> FormatArgs {
+    /// Those of counts, if they are wanted.
+    pub(crate) fn of_counts(markdown: Option<PathBuf>, openmetrics: Option<PathBuf>) -> FormatArgs {
         FormatArgs {
-            markdown: out,
+            markdown,
+            openmetrics,
             ..FormatArgs::default()
         }
     }

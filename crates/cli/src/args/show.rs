@@ -1,5 +1,7 @@
 //! Options that select what is shown of a recording.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use netplumb_kernel::layers::LAYERS;
 
@@ -33,6 +35,9 @@ pub(crate) struct ShowArgs {
     /// With --lines: show the text of source lines
     #[arg(long, requires = "lines")]
     pub(crate) source: bool,
+    /// With --lines: show beside it the time of the same lines, from a recording by `plumb profile`
+    #[arg(long, requires = "lines", value_name = "FILE")]
+    pub(crate) beside: Option<PathBuf>,
     /// Print CSV, one row per function; of a bench, one per block
     #[arg(long, conflicts_with_all = ["json", "tree", "focus", "lines"])]
     pub(crate) csv: bool,
@@ -62,6 +67,7 @@ impl ShowArgs {
             lines: None,
             asm: false,
             source: false,
+            beside: None,
             csv,
             json,
             all: false,

@@ -11,4 +11,5 @@ pub(crate) mod path;
 pub(crate) mod profile;
 pub(crate) mod report;
 pub(crate) mod run;
+pub(crate) mod serve;
 pub(crate) mod stat;

@@ -16,15 +16,9 @@ use crate::args::show::ShowArgs;
 use crate::exit::Usage;
 use crate::experiment::{self, How, Shown};
 
-/// Arguments of `plumb profile`.
+/// How CPUs are sampled.
 #[derive(Debug, Args)]
-pub(crate) struct ProfileArgs {
-    /// Only this process, and those that it starts from now on
-    #[arg(long, value_name = "PID", conflicts_with_all = ["cgroup", "command"])]
-    pid: Option<u32>,
-    /// Only tasks in this cgroup (version 2) and in those below it
-    #[arg(long, value_name = "PATH", conflicts_with = "command")]
-    cgroup: Option<PathBuf>,
+pub(crate) struct SamplingArgs {
     /// Samples of each CPU per second [default: 997]
     #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(1..=20_000))]
     frequency: Option<u32>,
@@ -32,14 +26,39 @@ pub(crate) struct ProfileArgs {
     /// cycles if there is such a counter, or else the timer [default: cpu-clock]
     #[arg(long, value_name = "EVENT", value_parser = events())]
     event: Option<SampleEvent>,
-    /// Measure time off the CPU as well: waiting, by the stack that waits and who ends it, or
-    /// runnable
-    #[arg(long)]
-    off_cpu: bool,
     /// How stacks of programs are found: `fp` by frame pointers, `dwarf` by the unwind tables of
     /// files, on copies of stacks [default: fp]
     #[arg(long, value_name = "HOW", value_parser = user_stacks())]
     user_stacks: Option<UserStacks>,
+}
+
+impl SamplingArgs {
+    /// As a table of an experiment.
+    pub(crate) fn samples(&self) -> Samples {
+        Samples {
+            frequency: self.frequency,
+            user_stacks: self.user_stacks,
+            event: self.event,
+            ..Samples::default()
+        }
+    }
+}
+
+/// Arguments of `plumb profile`.
+#[derive(Debug, Args)]
+pub(crate) struct ProfileArgs {
+    #[command(flatten)]
+    how: SamplingArgs,
+    /// Only this process, and those that it starts from now on
+    #[arg(long, value_name = "PID", conflicts_with_all = ["cgroup", "command"])]
+    pid: Option<u32>,
+    /// Only tasks in this cgroup (version 2) and in those below it
+    #[arg(long, value_name = "PATH", conflicts_with = "command")]
+    cgroup: Option<PathBuf>,
+    /// Measure time off the CPU as well: waiting, by the stack that waits and who ends it, or
+    /// runnable
+    #[arg(long)]
+    off_cpu: bool,
     /// How long to sample, like 10s [default: until Ctrl-C, or until COMMAND or the process ends]
     #[arg(long, value_name = "TIME")]
     duration: Option<Time>,
@@ -54,6 +73,9 @@ pub(crate) struct ProfileArgs {
     /// File of layer rules that take precedence over the built-in ones
     #[arg(long, value_name = "FILE")]
     layers: Option<PathBuf>,
+    /// Show a live view: the functions with their shares; q ends it, and prints the report
+    #[arg(long, conflicts_with = "command")]
+    watch: bool,
     /// Don't print progress
     #[arg(short, long)]
     quiet: bool,
@@ -81,11 +103,8 @@ impl ProfileArgs {
                 ..Filter::default()
             },
             samples: Samples {
-                frequency: self.frequency,
                 off_cpu: self.off_cpu,
-                user_stacks: self.user_stacks,
-                event: self.event,
-                ..Samples::default()
+                ..self.how.samples()
             },
             ..Experiment::default()
         }
@@ -107,6 +126,9 @@ fn user_stacks() -> impl TypedValueParser<Value = UserStacks> {
 /// # Errors
 /// It can't be sampled here, or the run failed.
 pub(crate) fn run(args: ProfileArgs, cache: &Path) -> anyhow::Result<ExitCode> {
+    if args.watch && args.show.for_programs() {
+        return Err(Usage("--watch can't be used with --json or --csv".into()).into());
+    }
     if args.duration.is_some_and(|time| time.0.is_zero()) {
         return Err(Usage("invalid duration `0s`; expected like 10s or 500ms".into()).into());
     }
@@ -123,7 +145,7 @@ pub(crate) fn run(args: ProfileArgs, cache: &Path) -> anyhow::Result<ExitCode> {
             quiet: args.quiet,
             ..RunOptions::plain()
         },
-        watch: false,
+        watch: args.watch,
         stdin: false,
         yes_change: &[],
         even_default_route: false,

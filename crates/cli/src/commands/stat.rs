@@ -16,9 +16,9 @@ use crate::args::run::RunOptions;
 use crate::args::show::ShowArgs;
 use crate::experiment::{self, How, Shown};
 
-/// Arguments of `plumb stat`.
+/// Which events are counted.
 #[derive(Debug, Args)]
-pub(crate) struct StatArgs {
+pub(crate) struct EventArgs {
     /// Events, comma-separated: names (page-faults), tracepoints (block:block_rq_issue, block:*), and
     /// functions called (kprobe:FUNCTION, uprobe:FILE:FUNCTION); `plumb doctor --events` lists what
     /// there is [default: task-clock, context-switches, page-faults and others]
@@ -27,12 +27,31 @@ pub(crate) struct StatArgs {
     /// Count all that `plumb doctor --events` lists of a subsystem; may be several, comma-separated
     #[arg(long, value_name = "FOCUS", value_delimiter = ',', value_parser = focuses())]
     focus: Vec<Focus>,
-    /// Divide one event by another, like page-faults/task-clock; may be given more than once
-    #[arg(long, value_name = "A/B")]
-    ratio: Vec<String>,
     /// Break counts down by this
     #[arg(long, value_name = "WHAT", value_parser = breakdowns())]
     by: Option<By>,
+}
+
+impl EventArgs {
+    /// As a table of an experiment.
+    pub(crate) fn events(&self) -> Events {
+        Events {
+            names: self.events.clone(),
+            focus: self.focus.clone(),
+            by: self.by,
+            ..Events::default()
+        }
+    }
+}
+
+/// Arguments of `plumb stat`.
+#[derive(Debug, Args)]
+pub(crate) struct StatArgs {
+    #[command(flatten)]
+    which: EventArgs,
+    /// Divide one event by another, like page-faults/task-clock; may be given more than once
+    #[arg(long, value_name = "A/B")]
+    ratio: Vec<String>,
     /// Only this process, and those that it starts from now on
     #[arg(long, value_name = "PID", conflicts_with_all = ["cgroup", "command"])]
     pid: Option<u32>,
@@ -57,11 +76,17 @@ pub(crate) struct StatArgs {
     /// Write Markdown, for a cover letter or a comment
     #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "-", conflicts_with_all = ["csv", "json"])]
     markdown: Option<PathBuf>,
+    /// Write the counts as OpenMetrics text
+    #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "-", conflicts_with_all = ["csv", "json", "markdown"])]
+    openmetrics: Option<PathBuf>,
     #[command(flatten)]
     page: PageArgs,
     /// Recording to write [default: stat.plumb]; an existing one is renamed to stat.plumb.old
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Show a live view: the events with their rates; q ends it, and prints the report
+    #[arg(long, conflicts_with_all = ["csv", "json", "command", "blocks"])]
+    watch: bool,
     /// Don't print progress
     #[arg(short, long)]
     quiet: bool,
@@ -108,10 +133,8 @@ impl StatArgs {
                 ..Filter::default()
             },
             events: Events {
-                names: self.events.clone(),
-                focus: self.focus.clone(),
                 ratios: self.ratio.clone(),
-                by: self.by,
+                ..self.which.events()
             },
             ..Experiment::default()
         }
@@ -126,7 +149,11 @@ pub(crate) fn run(args: StatArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     let experiment = args.experiment();
     // What ratios there are is for the report to know.
     let text = experiment.to_toml()?;
-    let show = ShowArgs::of_no_functions(args.csv, args.json, FormatArgs::markdown(args.markdown));
+    let show = ShowArgs::of_no_functions(
+        args.csv,
+        args.json,
+        FormatArgs::of_counts(args.markdown, args.openmetrics),
+    );
     let directions: [Direction; 0] = [];
     let how = How {
         text: &text,
@@ -138,7 +165,7 @@ pub(crate) fn run(args: StatArgs, cache: &Path) -> anyhow::Result<ExitCode> {
             quiet: args.quiet,
             ..RunOptions::plain()
         },
-        watch: false,
+        watch: args.watch,
         stdin: false,
         yes_change: &[],
         even_default_route: false,

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use netplumb_engine::bench::{BenchPlan, Nics};
-use netplumb_engine::live::{PacketPlan, Source, TrafficPlan, WorkPlan};
+use netplumb_engine::live::{Length, PacketPlan, Source, TrafficPlan, WorkPlan};
 use netplumb_engine::{GuestRun, Plan};
 use netplumb_instruments::exact::Sampling;
 use netplumb_instruments::instrument::Instrument;
@@ -30,6 +30,11 @@ const WINDOW: Duration = Duration::from_millis(500);
 const WINDOWS: u32 = 20;
 const FEWEST_WINDOWS: u32 = 5;
 const SECOND: Duration = Duration::from_secs(1);
+/// Windows that somebody watches: a second at first, and never more than a hundredth of what went by.
+const WATCHED: Length = Length::Growing {
+    shortest: SECOND,
+    part: 100,
+};
 /// Length of a block of frames, and of its warm-up.
 const FRAMES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_millis(200));
 /// Connections that a guest opens before a command, as a warm-up.
@@ -98,15 +103,20 @@ fn work(experiment: &Experiment, how: &How<'_>) -> anyhow::Result<WorkPlan> {
     // A run of a command is a repetition; a piece of one is none.
     let whole = counts && !workload.command.is_empty() && duration.is_none();
     let whole = whole && workload.window.is_none();
-    let window = duration.map(|all| match all {
-        long if long >= WINDOWS * SECOND => long / WINDOWS,
-        short if short >= FEWEST_WINDOWS * SECOND => SECOND,
-        shorter => shorter / FEWEST_WINDOWS,
-    });
+    let length = match (workload.window, duration, how.watch) {
+        (Some(time), ..) => Length::Each(time.0),
+        (_, None, false) => Length::UNWATCHED,
+        (_, Some(short), _) if short < FEWEST_WINDOWS * SECOND => {
+            Length::Each(short / FEWEST_WINDOWS)
+        }
+        (_, _, true) => WATCHED,
+        (_, Some(all), _) => Length::Each(SECOND.max(all / WINDOWS)),
+    };
     Ok(WorkPlan {
         name,
         duration,
-        window: workload.window.map(|time| time.0).or(window),
+        length,
+        rolling: false,
         runs: whole.then(|| experiment.block_count()),
         command: workload.command.clone(),
         output_to_stderr: how.for_programs(),

@@ -1,11 +1,13 @@
 //! Prints recordings of costs.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use netplumb_model::class::Direction;
 use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::{Recording, env};
 use netplumb_report::analysis::{ClassView, classes};
+use netplumb_report::beside::LineTimes;
 use netplumb_report::together::Together;
 use netplumb_report::view::View;
 use netplumb_report::{
@@ -69,13 +71,18 @@ pub(super) fn show(
             tree::render_focus(class, function, columns)
         })?
     } else if let Some(name) = &args.lines {
+        let times = match &args.beside {
+            Some(file) => Some(times_beside(file, name)?),
+            None => None,
+        };
+        let times = times.as_ref();
         around(recording, &views, name, |class, function| {
             let first = views.iter().find(|view| view.arm == class.arm);
             match args.asm {
-                false => lines::render(class, function, columns, args.source),
+                false => lines::render(class, function, columns, args.source, times),
                 // Instructions are those of all classes of an arm.
                 true if first.is_some_and(|first| first.class == class.class) => {
-                    asm::render(class, function, args.source)
+                    asm::render(class, function, args.source, times)
                 }
                 true => String::new(),
             }
@@ -84,6 +91,24 @@ pub(super) fn show(
         tables(recording, &views, &view, experiment, &spread)
     };
     print(&text)
+}
+
+/// The time of a function's lines, in another recording.
+///
+/// # Errors
+/// It is no recording of time, or has none of that function.
+fn times_beside(file: &Path, name: &str) -> anyhow::Result<LineTimes> {
+    let recording = netplumb_store::read(file)?;
+    let times = LineTimes::of(&recording, name);
+    times.ok_or_else(|| {
+        Usage(format!(
+            "--beside {}: it has no time of lines of `{}`; `plumb profile` records that of programs \
+             with debug information (-g)",
+            printable(&file.display().to_string(), 80),
+            printable(name, 80)
+        ))
+        .into()
+    })
 }
 
 /// Samples by thread.

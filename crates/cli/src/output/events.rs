@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::Recording;
-use netplumb_report::events;
+use netplumb_report::{events, openmetrics};
 
 use super::print::{columns, print};
 use crate::args::formats::Format;
@@ -28,8 +28,14 @@ pub(super) fn show(
             Out::of(out)?.write(text.as_bytes())?;
             return Ok(ExitCode::SUCCESS);
         }
+        Some((Format::OpenMetrics, out)) => {
+            let text = openmetrics::render(recording, &[], &[]);
+            Out::of(out)?.write(text.as_bytes())?;
+            return Ok(ExitCode::SUCCESS);
+        }
         Some(_) => {
-            let why = "counts of events are no profile; use --markdown, --csv or --json";
+            let why = "counts of events are no profile; use --markdown, --openmetrics, --csv or \
+                       --json";
             return Err(Usage(why.into()).into());
         }
         None => {}

@@ -9,7 +9,7 @@ use netplumb_report::shape::{Shape, shape};
 use netplumb_report::times::{self, TimedClass};
 use netplumb_report::together::Together;
 use netplumb_report::view::View;
-use netplumb_report::{callgrind, folded, markdown, pprof, speedscope, svg};
+use netplumb_report::{callgrind, folded, markdown, openmetrics, pprof, speedscope, svg};
 
 use crate::args::formats::{Format, FormatArgs};
 use crate::exit::Usage;
@@ -85,7 +85,7 @@ pub(super) fn write(args: &FormatArgs, of: &Shown<'_>, view: &View) -> anyhow::R
         Format::Markdown => {
             markdown::render(recording, views, experiment, view, together).into_bytes()
         }
-        Format::OpenMetrics => times::openmetrics::render(recording, times).into_bytes(),
+        Format::OpenMetrics => openmetrics::render(recording, views, times).into_bytes(),
         Format::Perfetto => times::trace::render(recording).into_bytes(),
     };
     Out::of(out)?.write(&bytes)?;
@@ -95,10 +95,6 @@ pub(super) fn write(args: &FormatArgs, of: &Shown<'_>, view: &View) -> anyhow::R
 fn can_be(format: Format, recording: &Recording, views: &[ClassView<'_>]) -> anyhow::Result<()> {
     let timed = shape(recording) == Shape::Times;
     let why = match format {
-        Format::OpenMetrics if !timed => {
-            "the recording has no latency histograms (they are of instruments functions and stages); \
-             use --csv or --json"
-        }
         Format::Perfetto if recording.steps.is_empty() => {
             "the recording has no per-packet traces; record them with `plumb path --one-packet`"
         }

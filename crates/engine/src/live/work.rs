@@ -22,10 +22,6 @@ use crate::site::{self, Alone, Ended, Keeper, OneAtATime};
 
 /// Polling interval.
 const NAP: Duration = Duration::from_millis(10);
-/// The shortest window without a given duration; later ones are this part of what went by, so that
-/// hours have some hundred.
-const SHORTEST: Duration = Duration::from_millis(250);
-const PART: u32 = 10;
 /// Maximum time to find source lines.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// A last window that is a smaller part of the one before belongs to that.
@@ -38,8 +34,10 @@ pub struct WorkPlan {
     pub name: String,
     /// Total duration; without, until the command exits, the process ends, or the run is stopped.
     pub duration: Option<Duration>,
-    /// Duration of a window; without, they grow with what went by.
-    pub window: Option<Duration>,
+    /// How long windows are.
+    pub length: Length,
+    /// Whether only the latest window is kept, so that it can go on forever.
+    pub rolling: bool,
     /// Whole runs of the command, each a block, in place of windows.
     pub runs: Option<u32>,
     /// The command to run meanwhile: its arguments.
@@ -50,6 +48,47 @@ pub struct WorkPlan {
     pub pid: Option<u32>,
     /// The directory of the cgroup that it is of, which may be removed.
     pub cgroup: Option<PathBuf>,
+}
+
+/// How long windows are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Length {
+    /// All of them.
+    Each(Duration),
+    /// The first one; later ones are a part of what went by, so that hours have some hundred.
+    Growing {
+        /// The shortest.
+        shortest: Duration,
+        /// The part of what went by: one of so many.
+        part: u32,
+    },
+}
+
+impl Length {
+    /// Of a run that nobody watches.
+    pub const UNWATCHED: Length = Length::Growing {
+        shortest: Duration::from_millis(250),
+        part: 10,
+    };
+
+    /// Of the window that begins after this time.
+    fn after(self, passed: Duration) -> Duration {
+        match self {
+            Length::Each(length) => length,
+            Length::Growing { shortest, part } => shortest.max(passed / part.max(1)),
+        }
+    }
+
+    /// How many make this duration, where that is known.
+    fn number(self, duration: Duration) -> Option<u32> {
+        match self {
+            Length::Each(length) => {
+                let number = duration.as_nanos().div_ceil(length.as_nanos().max(1));
+                u32::try_from(number).ok()
+            }
+            Length::Growing { .. } => None,
+        }
+    }
 }
 
 impl WorkPlan {
@@ -93,10 +132,7 @@ pub(super) fn run(
         }
     };
     keeper.recording.arms = vec![work.arm()];
-    let windows = work.duration.and_then(|all| {
-        let number = all.as_nanos().div_ceil(work.window?.as_nanos().max(1));
-        u32::try_from(number).ok()
-    });
+    let windows = work.duration.and_then(|all| work.length.number(all));
     let tell = probes.tell;
     let mut site = OneAtATime::new(Windows {
         work,
@@ -127,8 +163,10 @@ pub(super) fn run(
         Err(EngineError::Vm(VmError::Interrupted)) if work.ends_by_signal() => {}
         ran => ran?,
     }
-    let until = Instant::now() + PATIENCE;
-    probes.add_lines(keeper.recording, &|| Instant::now() < until);
+    if !work.rolling {
+        let until = Instant::now() + PATIENCE;
+        probes.add_lines(keeper.recording, &|| Instant::now() < until);
+    }
     if let Some(what) = gone {
         (tell.borrow_mut())(LiveEvent::Note(what));
     }
@@ -136,7 +174,8 @@ pub(super) fn run(
     drop(command);
     let counted = |of| keeper.recording.scalars_of(of).next().is_some();
     let counted = [&events::COUNT, &events::TIME].into_iter().any(counted);
-    match keeper.recording.costs.is_empty() && !counted {
+    // The latest window alone may well be empty.
+    match keeper.recording.costs.is_empty() && !counted && !work.rolling {
         false => Ok(end),
         true => Err(EngineError::NothingSeen {
             command: end.command,
@@ -167,13 +206,13 @@ enum Woken {
 
 impl Alone for Windows<'_, '_> {
     fn turn(&mut self, _: &Turn, keeper: &mut Keeper<'_>) -> Result<Ended, EngineError> {
+        if self.work.rolling {
+            keeper.recording.forget_blocks();
+            self.probes.forget(keeper.recording);
+        }
         let cpus = Cpus::read();
         let opened = Instant::now();
-        let each = self.work.window.unwrap_or_else(|| {
-            let before = self.began.elapsed();
-            SHORTEST.max(before / PART)
-        });
-        let until = opened + each;
+        let until = opened + self.work.length.after(self.began.elapsed());
         let until = self.deadline.map_or(until, |d| d.min(until));
         let why = self.wait(until, keeper)?;
         let last = match why {

@@ -1,19 +1,23 @@
 //! Counts events, window by window.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::time::Instant;
 
-use netplumb_model::events::{By, COUNT, ENABLED, EventsSpec, INSTRUMENT, RUNNING, TIME, Whose};
+use netplumb_model::events::{
+    By, COUNT, ENABLED, EventsSpec, INSTRUMENT, RUNNING, TASK_COUNT, TASK_TIME, TIME, Whose,
+};
 use netplumb_model::quantity::{Figure, Item};
+use netplumb_model::samples::Thread;
 use netplumb_model::timing::{Attached, TimingSpec, Window};
 use netplumb_sys::cpus;
 use netplumb_sys::perf::count::{self, Count, Counter, Target};
 
 use super::reasons;
 use super::resolve::{Resolved, names};
+use super::tasks::{self, ByTask, Tasks};
 use crate::live::{Live, LiveError};
 
 /// Reasons in the error that nothing can be counted.
@@ -22,6 +26,9 @@ const MOST_REASONS: usize = 3;
 const SCOPE: &str = "events.scope";
 /// The same of functions called, where that is another.
 const PROBES: &str = "events.scope_of_functions";
+
+/// Tasks that there was no room for.
+const LOST_TASKS: &str = "[no room for more tasks]";
 
 /// Whose events are counted, as this kernel knows them.
 #[derive(Debug)]
@@ -87,7 +94,8 @@ impl Scope {
             Some(By::Cpu) => (cpus.iter())
                 .map(|cpu| (Some(*cpu), Target::Thread(thread, Some(*cpu))))
                 .collect(),
-            None => vec![(None, Target::Thread(thread, None))],
+            // Those of tasks are of CPUs.
+            None | Some(By::Task) => vec![(None, Target::Thread(thread, None))],
         };
         match self {
             Scope::Cpus => all(),
@@ -134,6 +142,8 @@ pub(super) struct Counting {
     events: Vec<Event>,
     cpus: Vec<u32>,
     by: Option<By>,
+    /// Tells tasks apart, if they are asked for.
+    tasks: Option<Tasks>,
     attached: Attached,
     opened: Instant,
     /// Whether they are being counted.
@@ -173,6 +183,10 @@ impl Counting {
         if events.is_empty() {
             return Err(nothing(&refused, all_unknown));
         }
+        let tasks = match asked.by {
+            Some(By::Task) => Some(by_task(&scope, &cpus, &events)?),
+            _ => None,
+        };
         let mut facts = BTreeMap::from([(SCOPE.to_string(), scope.name().to_string())]);
         if scope.is_of_threads() && events.iter().any(|event| event.what.is_probe()) {
             facts.insert(PROBES.into(), "all processes".into());
@@ -188,6 +202,7 @@ impl Counting {
             events,
             cpus,
             by: asked.by,
+            tasks,
             attached,
             opened: begun,
             runs: false,
@@ -231,23 +246,34 @@ impl Counting {
         Ok(())
     }
 
-    fn begin(&mut self) -> io::Result<()> {
+    fn begin(&mut self) -> Result<(), LiveError> {
+        if let Some(tasks) = &mut self.tasks {
+            // What was before is of no window.
+            tasks.read()?;
+        }
+        let failed = || LiveError::system("read the counters");
         for part in self.events.iter_mut().flat_map(|e| &mut e.counters) {
-            part.before = part.counter.read()?;
+            part.before = part.counter.read().map_err(failed())?;
         }
         self.opened = Instant::now();
         Ok(())
     }
 
     /// What was counted since the window was opened, from when on the next one counts.
-    fn read(&mut self) -> io::Result<Window> {
+    fn read(&mut self) -> Result<Window, LiveError> {
         let now = Instant::now();
         let mut figures = Vec::new();
-        for event in &mut self.events {
+        let mut threads = Threads::default();
+        let by_task = match &mut self.tasks {
+            Some(tasks) => tasks.read()?,
+            None => Vec::new(),
+        };
+        let failed = || LiveError::system("read the counters");
+        for (number, event) in self.events.iter_mut().enumerate() {
             let mut by_cpu: BTreeMap<u32, Count> = BTreeMap::new();
             let mut all = Count::default();
             for part in &mut event.counters {
-                let counted = part.counter.read()?;
+                let counted = part.counter.read().map_err(failed())?;
                 let since = counted.since(part.before);
                 part.before = counted;
                 add(&mut all, since);
@@ -259,6 +285,11 @@ impl Counting {
             let of = if event.what.is_time { &TIME } else { &COUNT };
             let figure = |quantity, value: u64| Figure::new(quantity, value as f64);
             let whole = || Item::label(name);
+            if let Some(of) = by_task.get(number) {
+                // As the tasks were charged, so that they add up.
+                all.value = of.whole();
+                figures.extend(parts(of, name, event.what.is_time, &mut threads));
+            }
             figures.push(figure(of, all.value).of(whole()));
             if event.what.is_hardware || all.running_ns < all.enabled_ns {
                 figures.push(figure(&ENABLED, all.enabled_ns).of(whole()));
@@ -275,9 +306,76 @@ impl Counting {
         Ok(Window {
             duration_ns,
             figures,
+            threads: threads.all,
             ..Window::default()
         })
     }
+}
+
+/// Tell tasks apart.
+///
+/// # Errors
+/// Threads are counted, not CPUs; too many events; or programs can't be loaded.
+fn by_task(scope: &Scope, cpus: &[u32], events: &[Event]) -> Result<Tasks, LiveError> {
+    if scope.is_of_threads() {
+        let why = "by task, events of all CPUs or of a cgroup are counted, not of a process or a \
+                   command; use --by task alone, or with --cgroup";
+        return Err(LiveError::Asked(why.into()));
+    }
+    if events.len() > tasks::MOST {
+        return Err(LiveError::Asked(format!(
+            "by task, at most {} events are counted at once, not {}",
+            tasks::MOST,
+            events.len()
+        )));
+    }
+    let counters: Vec<Vec<(u32, RawFd)>> = (events.iter())
+        .map(|event| {
+            let parts = event.counters.iter();
+            parts
+                .filter_map(|part| Some((part.cpu?, part.counter.as_fd().as_raw_fd())))
+                .collect()
+        })
+        .collect();
+    Tasks::attach(cpus, &counters)
+}
+
+/// The threads of a window.
+#[derive(Debug, Default)]
+struct Threads {
+    all: Vec<Thread>,
+    numbers: HashMap<Thread, u32>,
+}
+
+impl Threads {
+    fn number(&mut self, thread: Thread) -> u32 {
+        let next = self.all.len() as u32;
+        *self.numbers.entry(thread).or_insert_with_key(|thread| {
+            self.all.push(thread.clone());
+            next
+        })
+    }
+}
+
+/// The parts of an event, by task; the threads are numbered.
+fn parts(of: &ByTask, name: &str, is_time: bool, threads: &mut Threads) -> Vec<Figure> {
+    let quantity = if is_time { &TASK_TIME } else { &TASK_COUNT };
+    let lost = (of.lost > 0).then(|| {
+        let thread = Thread {
+            pid: 0,
+            tid: 0,
+            name: LOST_TASKS.into(),
+        };
+        (thread, of.lost)
+    });
+    let each = of.tasks.iter();
+    each.map(|(task, value)| (tasks::thread(task), *value))
+        .chain(lost)
+        .map(|(thread, value)| {
+            let number = threads.number(thread);
+            Figure::new(quantity, value as f64).of(Item::of(number, name))
+        })
+        .collect()
 }
 
 fn add(sum: &mut Count, more: Count) {
@@ -362,8 +460,7 @@ impl Live for Counting {
     fn open(&mut self) -> Result<(), LiveError> {
         self.reopen()
             .map_err(LiveError::system("open the counters"))?;
-        self.begin()
-            .map_err(LiveError::system("read the counters"))?;
+        self.begin()?;
         if !self.runs {
             let switched = self.switch(true);
             switched.map_err(LiveError::system("begin to count"))?;
@@ -373,7 +470,7 @@ impl Live for Counting {
     }
 
     fn turn(&mut self) -> Result<Window, LiveError> {
-        self.read().map_err(LiveError::system("read the counters"))
+        self.read()
     }
 
     fn stop(&mut self) {

@@ -243,6 +243,10 @@ impl Live for Profile {
         self.window()
     }
 
+    fn forget(&mut self) {
+        self.lines = Sampled::default();
+    }
+
     fn lines(&mut self, go_on: &dyn Fn() -> bool) -> SourceLines {
         self.lines.find(&mut self.stacks, go_on)
     }

@@ -33,7 +33,7 @@ pub(super) fn classes(sides: Sides<'_>, paired: &Pairs) -> Vec<ClassDiff> {
     for (arms, label) in paired.pairs.iter().zip(labels) {
         for is_time in [false, true] {
             let of = |all: &'_ [Counted<'_>], arm: usize| -> Vec<usize> {
-                let is = |c: &Counted<'_>| c.arm == arm && c.cpu.is_none() && c.is_time == is_time;
+                let is = |c: &Counted<'_>| c.arm == arm && !c.is_part() && c.is_time == is_time;
                 (0..all.len()).filter(|n| is(&all[*n])).collect()
             };
             let was: Vec<&Counted<'_>> = of(&before, arms.before)

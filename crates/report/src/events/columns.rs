@@ -51,16 +51,17 @@ pub(super) fn counts<'r>(rows: &[Row<'r>]) -> Vec<Column<'r, Row<'r>>> {
         .clone()
         .any(|row| Some(row.arm) != first.map(|r| r.arm));
     let by_cpu = (rows.iter()).any(|row| row.counted.as_ref().is_some_and(|c| c.cpu.is_some()));
+    let by_task = (rows.iter()).any(|row| row.counted.as_ref().is_some_and(|c| c.task.is_some()));
     let intervals = rows.iter().any(Row::has_interval);
     let shared = rows.iter().any(|row| row.share().is_some());
     let per = first.and_then(Row::per).unwrap_or("second");
-    of(per, several, by_cpu, intervals, shared)
+    of(per, several, (by_cpu, by_task), intervals, shared)
 }
 
 fn of<'r>(
     per: &'static str,
     several: bool,
-    by_cpu: bool,
+    (by_cpu, by_task): (bool, bool),
     intervals: bool,
     shared: bool,
 ) -> Vec<Column<'r, Row<'r>>> {
@@ -91,12 +92,27 @@ fn of<'r>(
                 .page("cpu"),
         );
     }
+    let task = |row: &Row<'r>| row.counted.as_ref().and_then(|c| c.task.clone());
+    if by_task {
+        columns.push(
+            Column::text("task", move |row: &Row<'r>| {
+                task(row).map_or("all".into(), |task| task.into_owned())
+            })
+            .hint("the name of the threads that it happened in; all of them together")
+            .people(2)
+            .page("task"),
+        );
+    }
     columns.extend([
         Column::machine(|row: &Row<'r>| {
             let cpu = row.counted.as_ref().and_then(|c| c.cpu);
             cpu.map_or(Value::Missing, |cpu| Value::Count(cpu.into()))
         })
         .key("cpu"),
+        Column::machine(move |row: &Row<'r>| {
+            task(row).map_or(Value::Missing, |task| Value::Text(task.into_owned()))
+        })
+        .key("task"),
         Column::machine(|row: &Row<'r>| Value::Text(super::rows::focus(row.name).into()))
             .key("focus"),
         Column::machine(|row: &Row<'r>| Value::Text(unit(row.is_time()).into())).key("unit"),
@@ -252,7 +268,7 @@ fn of_ratios<'r>(several: bool) -> Vec<Column<'r, Divided>> {
 #[cfg(test)]
 pub(crate) fn declared() -> [Vec<Entry>; 2] {
     [
-        entries(&of("packet", true, true, true, true)),
+        entries(&of("packet", true, (true, true), true, true)),
         entries(&of_ratios(true)),
     ]
 }

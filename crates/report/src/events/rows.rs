@@ -1,14 +1,20 @@
 //! What was counted, by event.
 
+use std::borrow::Cow;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use netplumb_model::events::{self, COUNT, ENABLED, INSTRUMENT, RUNNING, Ratio, TIME, find};
+use netplumb_model::events::{
+    self, COUNT, ENABLED, INSTRUMENT, RUNNING, Ratio, TASK_COUNT, TASK_TIME, TIME, find,
+};
 use netplumb_model::quantity::Declared;
 use netplumb_model::recording::Recording;
 use netplumb_stats::welch::{Mean, mean};
 
 use crate::per::{Per, offered};
 
+/// Tasks of an event that are shown to people.
+const TASKS: usize = 10;
 /// Nanoseconds of a second.
 const SECOND: f64 = 1e9;
 /// What was counted for less of the time shared its counter; the rest is rounding.
@@ -23,6 +29,8 @@ pub(crate) struct Counted<'a> {
     pub(crate) name: &'a str,
     /// The CPU, of a part.
     pub(crate) cpu: Option<u32>,
+    /// The task, of a part: the name of its threads.
+    pub(crate) task: Option<Cow<'a, str>>,
     /// Whether it is a time.
     pub(crate) is_time: bool,
     /// In each block.
@@ -60,6 +68,11 @@ impl Counted<'_> {
         self.share().is_some_and(|share| share < WHOLE)
     }
 
+    /// Whether it is a part of what was counted.
+    pub(crate) fn is_part(&self) -> bool {
+        self.cpu.is_some() || self.task.is_some()
+    }
+
     /// What it is of: a subsystem that has a name, or that of the tracepoint.
     pub(crate) fn focus(&self) -> &str {
         focus(self.name)
@@ -92,14 +105,28 @@ pub(crate) fn counted(recording: &Recording) -> Vec<Counted<'_>> {
         places.extend(blocks.iter().enumerate().map(|(at, b)| (*b, (arm, at))));
     }
     let mut all: Vec<Counted<'_>> = Vec::new();
-    let mut known: BTreeMap<(usize, &str, Option<u32>), usize> = BTreeMap::new();
-    for (of, is_time) in [(&COUNT, false), (&TIME, true)] {
+    type Key<'a> = (usize, &'a str, Option<u32>, Option<&'a str>);
+    let mut known: BTreeMap<Key<'_>, usize> = BTreeMap::new();
+    for (of, is_time, by_task) in [
+        (&COUNT, false, false),
+        (&TIME, true, false),
+        (&TASK_COUNT, false, true),
+        (&TASK_TIME, true, true),
+    ] {
         for scalar in recording.scalars_of(of) {
             let place = scalar.block().and_then(|block| places.get(&block));
             let (Some(&(arm, at)), Some(name)) = (place, scalar.item.label.as_deref()) else {
                 continue;
             };
-            let key = (arm, name, scalar.item.number);
+            let number = scalar.item.number;
+            let (cpu, task) = match by_task {
+                false => (number, None),
+                true => {
+                    let thread = number.and_then(|n| recording.threads.get(n as usize));
+                    (None, Some(thread.map_or("", |thread| thread.name.as_str())))
+                }
+            };
+            let key = (arm, name, cpu, task);
             let index = *known.entry(key).or_insert_with(|| {
                 let proto = recording.arms[arm].proto;
                 let of =
@@ -109,7 +136,8 @@ pub(crate) fn counted(recording: &Recording) -> Vec<Counted<'_>> {
                 all.push(Counted {
                     arm,
                     name,
-                    cpu: scalar.item.number,
+                    cpu,
+                    task: task.map(Cow::Borrowed),
                     is_time,
                     values: vec![0.0; blocks.len()],
                     per: blocks.iter().map(|block| of(&[*block])).collect(),
@@ -126,7 +154,7 @@ pub(crate) fn counted(recording: &Recording) -> Vec<Counted<'_>> {
         for scalar in recording.scalars_of(of) {
             let place = scalar.block().and_then(|block| places.get(&block));
             if let (Some(&(arm, _)), Some(name)) = (place, scalar.item.label.as_deref())
-                && let Some(&index) = known.get(&(arm, name, None))
+                && let Some(&index) = known.get(&(arm, name, None, None))
             {
                 let sums: &mut Counted<'_> = &mut all[index];
                 sums.counted_ns.get_or_insert_default()[end] += scalar.value;
@@ -142,8 +170,52 @@ pub(crate) fn counted(recording: &Recording) -> Vec<Counted<'_>> {
             order.entry(name).or_insert(at);
         }
     }
-    all.sort_by_key(|c| (c.arm, order.get(c.name).copied(), c.cpu));
+    // Tasks that did most come first.
+    let most = |c: &Counted<'_>| Reverse(c.task.as_ref().map_or(0, |_| c.total() as u64));
+    all.sort_by_key(|c| {
+        let of_task = (most(c), c.task.clone());
+        (
+            c.arm,
+            order.get(c.name).copied(),
+            c.cpu,
+            c.is_part(),
+            of_task,
+        )
+    });
     all
+}
+
+/// Parts of an event by task: those that are shown, and the others in one.
+fn with_few_tasks(all: Vec<Counted<'_>>) -> Vec<Counted<'_>> {
+    let mut shown: Vec<Counted<'_>> = Vec::new();
+    let (mut tasks, mut others) = (0, 0);
+    for counted in all {
+        if counted.task.is_none() {
+            (tasks, others) = (0, 0);
+            shown.push(counted);
+            continue;
+        }
+        tasks += 1;
+        if tasks <= TASKS {
+            shown.push(counted);
+            continue;
+        }
+        others += 1;
+        let name = Some(format!("({others} others)").into());
+        match shown.last_mut() {
+            Some(last) if others > 1 => {
+                for (sum, more) in last.values.iter_mut().zip(&counted.values) {
+                    *sum += more;
+                }
+                last.task = name;
+            }
+            _ => shown.push(Counted {
+                task: name,
+                ..counted
+            }),
+        }
+    }
+    shown
 }
 
 /// A row of the table.
@@ -198,11 +270,24 @@ impl Row<'_> {
     }
 }
 
+/// Those that people read: of many tasks, the ones that did most.
+pub(super) fn shown(recording: &Recording) -> Vec<Row<'_>> {
+    rows_of(recording, with_few_tasks)
+}
+
 /// All rows: what was counted, and then what was not.
 pub(super) fn rows(recording: &Recording) -> Vec<Row<'_>> {
+    rows_of(recording, |all| all)
+}
+
+fn rows_of(
+    recording: &Recording,
+    select: fn(Vec<Counted<'_>>) -> Vec<Counted<'_>>,
+) -> Vec<Row<'_>> {
     // Of what never happened, no CPU has a part.
-    let counted = counted(recording).into_iter();
-    let counted = counted.filter(|c| c.cpu.is_none() || c.total() > 0.0);
+    let mut counted = counted(recording);
+    counted.retain(|c| !c.is_part() || c.total() > 0.0);
+    let counted = select(counted).into_iter();
     let mut rows: Vec<Row<'_>> = counted
         .map(|counted| Row {
             arm: &recording.arms[counted.arm].name,
@@ -244,7 +329,7 @@ pub(super) fn divided(recording: &Recording, ratios: &[String]) -> Vec<Divided> 
             let user = format!("{name}:u");
             let is = |c: &&Counted<'_>| c.name == name || c.name == user;
             all.iter()
-                .find(|c| c.arm == number && c.cpu.is_none() && is(c))
+                .find(|c| c.arm == number && !c.is_part() && is(c))
         };
         for ratio in &ratios {
             let both = of(&ratio.over).zip(of(&ratio.under));

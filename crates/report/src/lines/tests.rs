@@ -101,7 +101,7 @@ fn recording(recursive: bool) -> Recording {
 fn of_a_function() {
     let recording = recording(false);
     let class = class(&recording, 0, Direction::Run);
-    let text = render(&class, 1, 80, false);
+    let text = render(&class, 1, 80, false, None);
     let words: Vec<Vec<&str>> = text
         .lines()
         .map(|l| l.split_whitespace().collect())
@@ -116,7 +116,7 @@ fn of_a_function() {
             &["3", "are", "of", "no", "line"],
         ]
     );
-    assert!(render(&class, 2, 80, false).contains("debug information (-g)"));
+    assert!(render(&class, 2, 80, false, None).contains("debug information (-g)"));
     let focus = crate::tree::render_focus(&class, 1, 80);
     assert!(
         focus.starts_with("command run  defined at /src/prog.c:3\n"),
@@ -139,7 +139,7 @@ fn without_lines() {
         (1, "it is the kernel's code"),
         (2, "debug information (-g)"),
     ] {
-        let text = render(&class, function, 80, false);
+        let text = render(&class, function, 80, false, None);
         assert!(text.contains(why), "{text}");
     }
 }

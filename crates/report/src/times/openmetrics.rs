@@ -1,25 +1,26 @@
-//! Times as OpenMetrics text (OpenMetrics 1.0): histograms in seconds.
+//! Times as OpenMetrics text: histograms in seconds.
 //!
 //! Buckets are those of the recording, four to an octave put together: all of a
 //! family have the same bounds, up to the longest that any needs. As read; the
 //! corrected sums are a family of their own.
 
-use std::fmt::Write;
-
-use netplumb_model::recording::{Recording, env};
+use netplumb_model::recording::Recording;
 use netplumb_model::span::{StageKind, Times};
 use netplumb_stats::histogram;
 
 use super::analysis::{TimedClass, TimedFunction};
-use crate::number::is_active;
+use crate::openmetrics::{Labels, Metric, Number, Text, conditions, escaped, metric};
 
 /// Buckets of ours in one of these.
 const TOGETHER: u16 = 4;
 
 /// The exposition, to its end mark.
-pub fn render(recording: &Recording, classes: &[TimedClass<'_>]) -> String {
-    let mut out = String::new();
-    info(recording, &mut out);
+pub(crate) fn render(recording: &Recording, classes: &[TimedClass<'_>]) -> String {
+    let mut text = Text::default();
+    text.family(
+        &metric::RECORDING,
+        [(conditions(recording), Number::Whole(1))],
+    );
     let functions = || {
         classes
             .iter()
@@ -34,30 +35,19 @@ pub fn render(recording: &Recording, classes: &[TimedClass<'_>]) -> String {
     let each: Vec<(String, &Times)> = functions()
         .map(|(c, f)| (function_labels(c, f), &f.times))
         .collect();
-    histograms(
-        "plumb_function_duration_seconds",
-        "Time from a function's entry to its exit, as read.",
-        &each,
-        &mut out,
-    );
+    histograms(&metric::FUNCTION_DURATION, &each, &mut text);
     if !each.is_empty() {
-        for (name, help, value) in [
+        for (metric, value) in [
             (
-                "plumb_function_corrected_seconds",
-                "The same in all, less the probes' own cost; recursion counts once.",
+                &metric::FUNCTION_CORRECTED,
                 (|f| f.corrected_ns) as fn(&TimedFunction) -> f64,
             ),
-            (
-                "plumb_function_self_seconds",
-                "That without the timed functions below.",
-                |f| f.self_ns,
-            ),
+            (&metric::FUNCTION_SELF, |f| f.self_ns),
         ] {
-            head(name, "gauge", Some("seconds"), help, &mut out);
+            text.head(metric);
             for (class, function) in functions() {
                 let labels = function_labels(class, function);
-                let value = number(value(function) / 1e9);
-                let _ = writeln!(out, "{name}{{{labels}}} {value}");
+                text.line(&metric.name, &labels, Number::seconds(value(function)));
             }
         }
     }
@@ -72,76 +62,32 @@ pub fn render(recording: &Recording, classes: &[TimedClass<'_>]) -> String {
             (labels, &stage.times)
         })
         .collect();
-    histograms(
-        "plumb_stage_duration_seconds",
-        "Time of a packet in a stage of its way, as read.",
-        &each,
-        &mut out,
-    );
+    histograms(&metric::STAGE_DURATION, &each, &mut text);
     if stages().any(|(_, s)| s.kind != StageKind::Total) {
-        let name = "plumb_stage_passed_over";
-        let help = "Packets of the way that did not meet the stage.";
-        head(name, "counter", None, help, &mut out);
+        let metric = &metric::STAGE_PASSED_OVER;
+        let name = format!("{}_total", metric.name);
+        text.head(metric);
         for (class, stage) in stages() {
-            let _ = writeln!(
-                out,
-                "{name}_total{{{},stage=\"{}\"}} {}",
-                class_labels(class),
-                escaped(&stage.name),
-                stage.passed_over
-            );
+            let labels = format!("{},stage=\"{}\"", class_labels(class), escaped(&stage.name));
+            text.line(&name, &labels, Number::Whole(stage.passed_over));
         }
     }
-    if !recording.losses.is_empty() {
-        let name = "plumb_lost";
-        let help = "What was lost, missed or could not be attributed.";
-        head(name, "counter", None, help, &mut out);
-        for loss in recording.all_losses() {
-            let cause = escaped(&loss.cause);
-            let _ = writeln!(out, "{name}_total{{cause=\"{cause}\"}} {}", loss.count);
-        }
-    }
-    out.push_str("# EOF\n");
-    out
+    let lost = recording.losses.iter().flat_map(|(instrument, losses)| {
+        losses.iter().map(move |loss| {
+            let labels = Labels::none().with("instrument", instrument);
+            (labels.with("cause", &loss.cause), Number::Whole(loss.count))
+        })
+    });
+    text.family(&metric::LOST, lost);
+    text.end()
 }
 
-fn head(name: &str, kind: &str, unit: Option<&str>, help: &str, out: &mut String) {
-    let _ = writeln!(out, "# TYPE {name} {kind}");
-    if let Some(unit) = unit {
-        let _ = writeln!(out, "# UNIT {name} {unit}");
-    }
-    let _ = writeln!(out, "# HELP {name} {help}");
-}
-
-/// Under which conditions, as labels of one sample.
-fn info(recording: &Recording, out: &mut String) {
-    let name = "plumb_recording";
-    head(name, "info", None, "How it was measured.", out);
-    let labels: Vec<String> = [
-        ("clock", env::CLOCK),
-        ("lab", env::LAB),
-        ("kernel", env::KERNEL),
-        ("plumb", env::PLUMB),
-        ("name", env::NAME),
-    ]
-    .iter()
-    .filter_map(|(label, key)| {
-        let value = recording.environment.get(*key)?;
-        Some(format!("{label}=\"{}\"", escaped(value)))
-    })
-    .chain([format!(
-        "complete=\"{}\"",
-        if recording.complete { "yes" } else { "no" }
-    )])
-    .collect();
-    let _ = writeln!(out, "{name}_info{{{}}} 1", labels.join(","));
-}
-
-fn histograms(name: &str, help: &str, each: &[(String, &Times)], out: &mut String) {
+fn histograms(metric: &Metric, each: &[(String, &Times)], text: &mut Text) {
     if each.is_empty() {
         return;
     }
-    head(name, "histogram", Some("seconds"), help, out);
+    text.head(metric);
+    let name = &metric.name;
     let longest = each
         .iter()
         .filter_map(|(_, times)| times.buckets.last())
@@ -153,6 +99,7 @@ fn histograms(name: &str, help: &str, each: &[(String, &Times)], out: &mut Strin
         .map(|n| n * TOGETHER + TOGETHER - 1)
         .filter(|b| usize::from(*b) < histogram::BUCKETS - 1)
         .collect();
+    let bucket = format!("{name}_bucket");
     for (labels, times) in each {
         let mut buckets = times.buckets.iter().peekable();
         let mut below = 0_u64;
@@ -160,14 +107,18 @@ fn histograms(name: &str, help: &str, each: &[(String, &Times)], out: &mut Strin
             while let Some((_, n)) = buckets.next_if(|(b, _)| b <= bound) {
                 below = below.saturating_add(*n);
             }
-            let le = number(histogram::upper(*bound) as f64 / 1e9);
-            let _ = writeln!(out, "{name}_bucket{{{labels},le=\"{le}\"}} {below}");
+            let le = Number::seconds(histogram::upper(*bound) as f64);
+            text.line(
+                &bucket,
+                &format!("{labels},le=\"{le}\""),
+                Number::Whole(below),
+            );
         }
-        let count = times.count;
-        let _ = writeln!(out, "{name}_bucket{{{labels},le=\"+Inf\"}} {count}");
-        let _ = writeln!(out, "{name}_count{{{labels}}} {count}");
-        let sum = number(times.total_ns as f64 / 1e9);
-        let _ = writeln!(out, "{name}_sum{{{labels}}} {sum}");
+        let count = Number::Whole(times.count);
+        text.line(&bucket, &format!("{labels},le=\"+Inf\""), count);
+        text.line(&format!("{name}_count"), labels, count);
+        let sum = Number::seconds(times.total_ns as f64);
+        text.line(&format!("{name}_sum"), labels, sum);
     }
 }
 
@@ -189,35 +140,4 @@ fn function_labels(class: &TimedClass<'_>, function: &TimedFunction) -> String {
         escaped(data.module.as_deref().unwrap_or_default()),
         escaped(data.layer.as_deref().unwrap_or_default())
     )
-}
-
-/// A float as the format has it: one that is whole keeps its point.
-fn number(value: f64) -> String {
-    match value {
-        v if v.is_nan() => "NaN".into(),
-        v if v.is_infinite() => if v > 0.0 { "+Inf" } else { "-Inf" }.into(),
-        v => {
-            let text = format!("{v}");
-            match text.contains('.') {
-                true => text,
-                false => text + ".0",
-            }
-        }
-    }
-}
-
-/// A label's value: three letters have to be escaped, other control characters are
-/// not to reach a terminal.
-fn escaped(value: &str) -> String {
-    let mut out = String::with_capacity(value.len());
-    for c in value.chars() {
-        match c {
-            '\\' => out.push_str("\\\\"),
-            '"' => out.push_str("\\\""),
-            '\n' => out.push_str("\\n"),
-            c if is_active(c) => out.push('?'),
-            c => out.push(c),
-        }
-    }
-    out
 }

@@ -93,6 +93,11 @@ impl Counter {
         }
     }
 
+    /// Its descriptor, to hand it over.
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
     /// Begin to count.
     ///
     /// # Errors

@@ -1,15 +1,18 @@
 //! The live view of a recording: a model, rebuilt after each block, and its rendering on a
 //! terminal or in a line. Pure functions.
 
+mod work;
+
 use std::collections::BTreeMap;
 
 use netplumb_kernel::layers::LAYERS;
-use netplumb_model::class::{Context, Direction};
+use netplumb_model::class::{Context, Direction, Proto};
+use netplumb_model::events::INSTRUMENT;
 use netplumb_model::quantity::Declared;
 use netplumb_model::recording::{NodeId, Recording, env};
 use netplumb_model::span::{StageKind, Times};
 use netplumb_model::text::counted;
-use netplumb_model::timing::{BUSY, FOLLOWED, OWN_CPU};
+use netplumb_model::timing::{BUSY, CPU_TIME, FOLLOWED, OWN_CPU};
 use netplumb_report::printable;
 use netplumb_stats::histogram;
 use ratatui::Frame;
@@ -36,10 +39,14 @@ pub(super) struct View {
     ways: Vec<Way>,
     /// The functions with the highest self time, or the stages.
     top: Vec<Row>,
+    /// Whether it is of work, not of packets.
+    of_work: bool,
+    /// Of work: events or functions.
+    sheets: Vec<work::Sheet>,
     /// Losses, with their counts.
     losses: Vec<(String, u64)>,
-    /// CPU use of measuring.
-    own_cpus: f64,
+    /// CPU use of measuring, where that is known.
+    own_cpus: Option<f64>,
     /// Number of busy CPUs, if known.
     busy_cpus: Option<f64>,
 }
@@ -86,11 +93,11 @@ impl View {
             title: format!("{}, lab {}", fact(env::CLOCK), fact(env::LAB)),
             measured_s,
             blocks: recording.blocks.len(),
-            own_cpus: if measured_s > 0.0 {
-                own_ns / 1e9 / measured_s
-            } else {
-                0.0
-            },
+            // Of counts, the kernel's own part is not known.
+            own_cpus: (fact(env::CLOCK) != INSTRUMENT).then_some(match measured_s > 0.0 {
+                true => own_ns / 1e9 / measured_s,
+                false => 0.0,
+            }),
             busy_cpus: (!busy.is_empty()).then(|| busy.iter().sum::<f64>() / busy.len() as f64),
             losses: (recording.all_losses())
                 .filter(|l| l.count > 0)
@@ -98,6 +105,13 @@ impl View {
                 .collect(),
             ..View::default()
         };
+        let arm = recording.arms.first();
+        if let Some(arm) = arm.filter(|_| is_work(recording)) {
+            view.title = format!("{} of {}", fact(env::CLOCK), printable(&arm.name, 60));
+            view.of_work = true;
+            view.sheets = work::sheets(recording, top);
+            return view;
+        }
         view.add_stages(recording);
         view.add_functions(recording, top);
         view
@@ -235,6 +249,11 @@ impl View {
 
     /// As a line, without a terminal.
     pub(super) fn line(&self) -> String {
+        if !self.sheets.is_empty() {
+            let sheets: Vec<String> = self.sheets.iter().map(work::Sheet::line).collect();
+            let (sheets, footer) = (sheets.join("; "), self.footer());
+            return format!("{:.1} s: {sheets}; {footer}", self.measured_s);
+        }
         let ways: Vec<String> = (self.ways.iter())
             .map(|way| {
                 let total = way
@@ -266,10 +285,10 @@ impl View {
             true => "nothing lost".to_string(),
             false => losses.join(", "),
         };
-        format!(
-            "overhead {:.1} % of a CPU{busy}; {lost}",
-            self.own_cpus * 100.0
-        )
+        match self.own_cpus {
+            Some(own) => format!("overhead {:.1} % of a CPU{busy}; {lost}", own * 100.0),
+            None => format!("{lost}{busy}"),
+        }
     }
 
     /// On a terminal.
@@ -302,8 +321,15 @@ impl View {
             let most_ns = self.top.iter().map(|r| r.mean_ns).fold(0.0, f64::max);
             lines.extend(self.top.iter().map(|row| row.line(body.width, most_ns)));
         }
+        for sheet in self.sheets.iter().filter(|sheet| !sheet.is_empty()) {
+            lines.extend(sheet.lines(body.width, usize::from(body.height)));
+        }
         if lines.is_empty() {
-            lines.push(Line::styled("no packets yet", dim));
+            let nothing = match self.of_work {
+                true => "nothing yet",
+                false => "no packets yet",
+            };
+            lines.push(Line::styled(nothing, dim));
         }
         frame.render_widget(Paragraph::new(lines), body);
         let [footer, keys] = Layout::vertical([Constraint::Length(1); 2]).areas::<2>(foot);
@@ -373,6 +399,14 @@ fn way_name(recording: &Recording, arm: u32, direction: Direction) -> String {
         .get(arm as usize)
         .map_or("", |a| a.name.as_str());
     format!("{} {direction}", printable(name, 60))
+}
+
+/// Whether a recording is of work, not of packets.
+fn is_work(recording: &Recording) -> bool {
+    let is = |proto: Proto| [Proto::Work, Proto::Command].contains(&proto);
+    let named = |name: &str| [INSTRUMENT, CPU_TIME.instrument].contains(&name);
+    recording.arms.iter().all(|arm| is(arm.proto))
+        && recording.blocks.iter().all(|b| named(&b.instrument))
 }
 
 fn figures(recording: &Recording, quantity: &Declared) -> impl Iterator<Item = f64> {

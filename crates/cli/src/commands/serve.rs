@@ -1,0 +1,211 @@
+//! `plumb serve`: counts of events and the most expensive functions, for Prometheus to scrape.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use netplumb_model::experiment::{Experiment, Filter, Kind, Lab, Time, Workload};
+
+use super::profile::SamplingArgs;
+use super::stat::EventArgs;
+use crate::args::live::{EVENTS, SAMPLES};
+use crate::exit::Usage;
+use crate::experiment::serve::{Serve, serve};
+
+/// How often figures are renewed.
+const INTERVAL: Duration = Duration::from_secs(5);
+/// More often than that, reading the counters is most of what is done.
+const SHORTEST: Duration = Duration::from_millis(100);
+
+/// Arguments of `plumb serve`.
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// Where to listen; port 0 is any free one
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9709", value_parser = address)]
+    listen: SocketAddr,
+    /// Let clients of other machines read it: --listen may be any address of this machine then, not
+    /// only a loopback one
+    #[arg(long)]
+    allow_remote_clients: bool,
+    /// How often figures are renewed [default: 5s]
+    #[arg(long, value_name = "TIME")]
+    interval: Option<Time>,
+    /// Don't print the address, or notes
+    #[arg(short, long)]
+    quiet: bool,
+    #[command(subcommand)]
+    what: What,
+}
+
+/// What is measured.
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Count events; followed by `profile`, sample as well
+    #[command(subcommand_precedence_over_arg = true)]
+    Stat(StatOf),
+    /// Sample where CPU time goes
+    Profile(ProfileOf),
+}
+
+/// What else is.
+#[derive(Debug, Subcommand)]
+enum Beside {
+    /// Sample where CPU time goes as well
+    Profile(ProfileOf),
+}
+
+/// Whose events are counted, or work is sampled.
+#[derive(Debug, Args)]
+struct Scope {
+    /// Only this process, and those that it starts from now on
+    #[arg(long, value_name = "PID", conflicts_with = "cgroup")]
+    pid: Option<u32>,
+    /// Only tasks in this cgroup (version 2) and in those below it
+    #[arg(long, value_name = "PATH")]
+    cgroup: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct StatOf {
+    #[command(flatten)]
+    which: EventArgs,
+    #[command(flatten)]
+    scope: Scope,
+    #[command(subcommand)]
+    beside: Option<Beside>,
+}
+
+#[derive(Debug, Args)]
+struct ProfileOf {
+    #[command(flatten)]
+    how: SamplingArgs,
+    #[command(flatten)]
+    scope: Scope,
+    /// Functions that get a series of their own at most, each as soon as it takes 1% of a CPU
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    top: u32,
+}
+
+/// An address with a port.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let expected = "expected like 127.0.0.1:9709 or [::1]:9709";
+    text.parse().map_err(|_| expected.into())
+}
+
+impl ServeArgs {
+    /// What is measured, as experiments.
+    fn experiments(&self) -> Vec<Experiment> {
+        let (stat, profile) = match &self.what {
+            What::Stat(stat) => {
+                let beside = stat.beside.as_ref();
+                (Some(stat), beside.map(|Beside::Profile(profile)| profile))
+            }
+            What::Profile(profile) => (None, Some(profile)),
+        };
+        let of = |instrument: &str, scope: &Scope| Experiment {
+            name: "serve".into(),
+            instruments: Some(vec![instrument.into()]),
+            lab: Lab::Host,
+            workload: Workload {
+                window: Some(self.interval.unwrap_or(Time(INTERVAL))),
+                ..Workload::of(Kind::Work)
+            },
+            filter: Filter {
+                pid: scope.pid,
+                cgroup: (scope.cgroup.as_ref()).map(|path| path.display().to_string()),
+                ..Filter::default()
+            },
+            ..Experiment::default()
+        };
+        let stat = stat.map(|stat| Experiment {
+            events: stat.which.events(),
+            ..of(EVENTS, &stat.scope)
+        });
+        let profile = profile.map(|profile| Experiment {
+            samples: profile.how.samples(),
+            ..of(SAMPLES, &profile.scope)
+        });
+        stat.into_iter().chain(profile).collect()
+    }
+
+    fn top(&self) -> usize {
+        let profile = match &self.what {
+            What::Stat(stat) => stat.beside.as_ref().map(|Beside::Profile(of)| of),
+            What::Profile(profile) => Some(profile),
+        };
+        profile.map_or(0, |profile| profile.top as usize)
+    }
+}
+
+/// Measure, and serve.
+///
+/// # Errors
+/// It can't be measured here, or the address can't be listened at.
+pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
+    if !args.listen.ip().is_loopback() && !args.allow_remote_clients {
+        let why = format!(
+            "--listen {}: other machines could read what is measured; add --allow-remote-clients \
+             if they may, or listen at a loopback address like 127.0.0.1:9709",
+            args.listen
+        );
+        return Err(Usage(why).into());
+    }
+    if args.interval.is_some_and(|time| time.0 < SHORTEST) {
+        return Err(Usage("invalid interval; expected 100ms or more".into()).into());
+    }
+    serve(&Serve {
+        listen: args.listen,
+        experiments: &args.experiments(),
+        functions: args.top(),
+        quiet: args.quiet,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: ServeArgs,
+    }
+
+    fn asked(line: &str) -> Vec<Experiment> {
+        let words = std::iter::once("serve").chain(line.split(' '));
+        Line::try_parse_from(words).unwrap().args.experiments()
+    }
+
+    /// Check that command lines are experiments that can be run: one, or both.
+    #[test]
+    fn command_lines() {
+        let stat = asked("--listen [::1]:0 stat --focus network,block --by cpu");
+        assert_eq!(stat.len(), 1);
+        assert_eq!(stat[0].events.focus.len(), 2);
+        let both = asked("--interval 1s stat page-faults,cs --pid 1 profile --frequency 49");
+        let [counts, samples] = &both[..] else {
+            panic!("both: {both:?}");
+        };
+        assert_eq!(counts.events.names, ["page-faults", "cs"]);
+        assert_eq!(counts.filter.pid, Some(1));
+        assert_eq!(samples.samples.frequency, Some(49));
+        assert_eq!(samples.filter.pid, None);
+        for experiment in stat.iter().chain(&both) {
+            assert_eq!(experiment.check(), Ok(()));
+        }
+        assert_eq!(asked("profile").len(), 1);
+        for wrong in [
+            "--listen 9709 profile",
+            "--listen localhost:1 stat",
+            "",
+            "profile --top 0",
+        ] {
+            let words = std::iter::once("serve").chain(wrong.split(' '));
+            assert!(Line::try_parse_from(words).is_err(), "{wrong}");
+        }
+    }
+}
