@@ -33,6 +33,9 @@ pub(crate) struct ShowArgs {
     /// With --lines: show the text of source lines
     #[arg(long, requires = "lines")]
     pub(crate) source: bool,
+    /// Of traced calls, show the one of this number, whole; may be given more than once
+    #[arg(long, value_name = "N", conflicts_with_all = ["csv", "json", "tree", "focus", "lines", "threads", "layer"])]
+    pub(crate) call: Vec<u64>,
     /// Print CSV, one row per function; of a bench, one per block
     #[arg(long, conflicts_with_all = ["json", "tree", "focus", "lines"])]
     pub(crate) csv: bool,
@@ -62,6 +65,7 @@ impl ShowArgs {
             lines: None,
             asm: false,
             source: false,
+            call: Vec::new(),
             csv,
             json,
             all: false,

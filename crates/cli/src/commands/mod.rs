@@ -12,3 +12,4 @@ pub(crate) mod profile;
 pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod stat;
+pub(crate) mod trace;
