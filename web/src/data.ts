@@ -26,6 +26,7 @@ export interface Page {
   sampled?: PageSampled[];
   shares?: PageSampled[];
   threads?: PageThreads | null;
+  traced?: PageTraced[];
   events?: PageTable[];
   timed?: PageTimed | null;
   bench?: PageBench | null;
@@ -38,6 +39,27 @@ export interface Page {
 export interface PageSampled {
   table: PageTable;
   blamed: string[];
+}
+
+/** Traced calls of a block. */
+export interface PageTraced {
+  sentences: string[];
+  calls: PageCall[];
+  left: number;
+}
+
+/** A call: lines in columns of equal length. */
+export interface PageCall {
+  number: number;
+  whose: string;
+  unit: string;
+  left: number;
+  depth: number[];
+  name: string[];
+  total: number[];
+  own: number[];
+  times: number[];
+  remarks: string[];
 }
 
 /** Samples by thread, and over time. */

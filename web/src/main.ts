@@ -15,10 +15,11 @@ import { sampledPart, sharesPart } from "./sampled";
 import { beside as besideTimes } from "./times";
 import { plain } from "./table";
 import { threadsPart } from "./threads";
+import { tracedPart } from "./traced";
 import { glances, titleOf } from "./tree";
 
 const PARTS: [string, string][] = [
-  ["overview", "Overview"], ["figures", "Figures"], ["claims", "Claims"], ["measured", "Measured"], ["classes", "Classes"], ["stages", "Stages"], ["verdicts", "Changes"], ["layers", "Layers"],
+  ["overview", "Overview"], ["traced", "Calls"], ["figures", "Figures"], ["claims", "Claims"], ["measured", "Measured"], ["classes", "Classes"], ["stages", "Stages"], ["verdicts", "Changes"], ["layers", "Layers"],
   ["bars", "Shares"], ["frames", "Contexts"], ["graph", "Call graph"], ["calltext", "Call graph as text"], ["functions", "Functions"], ["ledger", "Ledger"],
   ["probes", "Losses"], ["events", "Events"], ["sampled", "Samples and a timer"], ["shares", "Shares of functions"], ["threads", "Threads"], ["rates", "Rates"], ["latency", "Latency"], ["why", "Why"], ["flows", "Where packets went"],
 ];
@@ -120,6 +121,7 @@ function build(page: Page): void {
     overview(page, answer(page, all, (index) => open(index, true))),
     rest.length > 0 ? section("figures", "Figures", h("div", { class: "charts" }, ...rest.map((chart) => chartFigure(chart, marks)))) : null,
     claims(page),
+    tracedPart(page.traced ?? []),
     folds(page),
     table,
     ...(page.bench ? benches(page.bench, page.figures.length === 0) : []),

@@ -13,6 +13,7 @@ fn asked(line: &str) -> Experiment {
         Command::Path(args) => args.experiment().unwrap(),
         Command::Profile(args) => args.experiment(),
         Command::Stat(args) => args.experiment(),
+        Command::Trace(args) => args.experiment().unwrap(),
         Command::Bench(command) => command.experiment().unwrap().unwrap(),
         _ => panic!("{line}: it asks for no experiment"),
     }
@@ -38,6 +39,9 @@ fn command_lines_are_experiments() {
         "stat page-faults,block:* --focus memory,network --ratio cs/task-clock --by cpu",
         "stat --pid 1 --duration 10s --interval 1s",
         "stat uprobe:/bin/ls:main --blocks 5 -- ls -l",
+        "trace ip_rcv",
+        "trace ip_rcv --depth 3 --slowest 5 --proto udp,tcp --packets 5 --blocks 2 --seeds 2",
+        "trace ls:main --with data --warmup 0 -- ls -l data",
         "bench drop --path xdp,tc --cores 1,2 --queues 1,2 --rate 250k,max --latency",
         "bench drop --lab vm --link e1000 --kernel debian --twice",
         "bench forward --nic a --from b --to c --sink d --search --time 2s",

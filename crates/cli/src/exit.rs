@@ -99,7 +99,7 @@ impl Failure {
             ) => Failure::CannotHere,
             Some(EngineError::Nic(NicError::Asked(_))) => Failure::Usage,
             Some(EngineError::Files(FilesError::NoNft | FilesError::NoTc)) => Failure::CannotHere,
-            Some(EngineError::Command { .. }) => Failure::Usage,
+            Some(EngineError::Command { .. } | EngineError::NoFunction(_)) => Failure::Usage,
             Some(EngineError::Vm(VmError::Interrupted)) => Failure::Interrupted,
             Some(EngineError::Kernel(error)) => error.kind().into(),
             _ if error.downcast_ref::<CannotHere>().is_some() => Failure::CannotHere,

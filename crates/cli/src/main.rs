@@ -69,6 +69,8 @@ enum Command {
     Stat(Box<commands::stat::StatArgs>),
     /// Serve counts of events and the most expensive functions for Prometheus to scrape
     Serve(Box<commands::serve::ServeArgs>),
+    /// Trace single calls of a function, as trees of the calls below it
+    Trace(Box<commands::trace::TraceArgs>),
     /// Measure packet rates by data path (XDP, tc, nftables, sockets, routing and others)
     #[command(subcommand)]
     Bench(commands::bench::BenchCommand),
@@ -131,6 +133,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         | Command::Profile(_)
         | Command::Stat(_)
         | Command::Serve(_)
+        | Command::Trace(_)
         | Command::Bench(_)
         | Command::Run(_) => {
             memory::check()?;
@@ -149,6 +152,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Profile(args) => commands::profile::run(*args, &cache),
         Command::Stat(args) => commands::stat::run(*args, &cache),
         Command::Serve(args) => commands::serve::run(&args),
+        Command::Trace(args) => commands::trace::run(*args, &cache),
         Command::Bench(command) => commands::bench::run(command, &cache),
         Command::Run(args) => commands::run::run(args, &cache),
         Command::Report(args) => commands::report::run(&args),

@@ -382,7 +382,7 @@ impl Executed<'_> {
     }
 
     /// The function of a symbol.
-    fn function(&self, layers: &LayerRules, symbol: Symbol) -> Function {
+    pub(crate) fn function(&self, layers: &LayerRules, symbol: Symbol) -> Function {
         user_function(self.user, symbol)
             .unwrap_or_else(|| kernel_function(self.symbols, layers, symbol))
     }

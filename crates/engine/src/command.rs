@@ -14,6 +14,7 @@ use netplumb_lab::vm::bulk;
 use netplumb_lab::vm::kernels::KernelStore;
 use netplumb_lab::vm::process::{self, Guest, VmError};
 use netplumb_lab::vm::trial;
+use netplumb_model::experiment::Trace;
 use netplumb_model::loss::Loss;
 use netplumb_model::message::{CommandEnd, CommandPlan, Output, Reply, Request, RunPlan};
 use netplumb_model::recording::{Arm, Recording};
@@ -71,6 +72,8 @@ pub struct CommandRun {
     pub exact: bool,
     /// Whether and how samples are drawn of them, from the same guest.
     pub sampling: Option<Sampling>,
+    /// Which calls are traced, where they are counted.
+    pub trace: Option<Trace>,
     /// The settings of an instrument that measures time; without, instructions are counted or sampled.
     pub timed: Option<TimingSpec>,
 }

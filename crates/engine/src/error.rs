@@ -90,6 +90,9 @@ pub enum EngineError {
         /// The functions that were looked for.
         names: String,
     },
+    /// The function to trace is not there.
+    #[error("{0}")]
+    NoFunction(String),
     /// The plugin's stream.
     #[error(transparent)]
     Stream(#[from] StreamError),

@@ -14,7 +14,7 @@ use netplumb_model::recording::{
 use netplumb_model::samples::{Sample, Samples, Thread, ThreadId};
 use netplumb_model::span::{Call, Span, SpanOf, Stage, Times};
 use netplumb_model::timing::{
-    ATTACH, Attached, Costs, DROPPED, INTERRUPTIONS, OWN_CPU, PAUSED, SEEN, Step, Window,
+    ATTACH, Attached, Costs, DROPPED, INTERRUPTIONS, OWN_CPU, PAUSED, SEEN, Window,
 };
 
 use crate::index::{Index, add_costs, known};
@@ -180,13 +180,7 @@ impl Gatherer {
         for loss in &window.losses {
             recording.add_loss(&self.instrument, loss.clone());
         }
-        // Each window numbers its packets from 0; in the recording numbers are unique.
-        let told = recording.steps.iter().map(|s| s.packet.saturating_add(1));
-        let first = told.max().unwrap_or(0);
-        recording.steps.extend(window.steps.iter().map(|s| Step {
-            packet: s.packet.saturating_add(first),
-            ..s.clone()
-        }));
+        recording.add_packets(Some(first), &window.steps);
     }
 
     /// Add costs, which belong to one block.

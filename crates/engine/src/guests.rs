@@ -15,7 +15,7 @@ use netplumb_lab::vm::kernels::{KernelEntry, KernelStore};
 use netplumb_lab::vm::process::{Extra, VmError};
 use netplumb_lab::vm::trial;
 use netplumb_model::class::Family;
-use netplumb_model::experiment::Load;
+use netplumb_model::experiment::{Load, Trace};
 use netplumb_model::message::{Reply, Request, RunPlan, TimedBlock};
 use netplumb_model::quantity::Of;
 use netplumb_model::recording::{Arm, Block, Recording, env};
@@ -29,13 +29,14 @@ use crate::gather::Gatherer;
 use crate::index::Index;
 use crate::kinds::{WindowOf, add_kinds};
 use crate::long::{self, Long};
-use crate::measure::{Measured, measure, measure_on};
+use crate::measure::{Beside, Measured, measure, measure_on};
 use crate::origin::{Boot, Origin};
 use crate::outside::{load, without_probes};
 use crate::plan::Plan;
 use crate::run::{Options, Progress, Save, add_losses, note_clock, note_instrument, note_machine};
 use crate::schedule::{Turn, whole};
 use crate::site::{self, Ended, Keeper, Site, take_up};
+use crate::traces;
 
 /// How often the rounds of a long run are saved.
 const KEPT_EVERY: Duration = Duration::from_secs(1);
@@ -49,6 +50,8 @@ pub struct GuestRun {
     pub exact: bool,
     /// Whether and how samples are drawn of them, from the same guests.
     pub sampling: Option<Sampling>,
+    /// Which calls are traced, in the guests where instructions are counted.
+    pub trace: Option<Trace>,
     /// Instruments that measure time, each in guests of its own.
     pub timed: Vec<TimingSpec>,
     /// Maximum number of packets per second; not with counted instructions.
@@ -71,6 +74,7 @@ impl GuestRun {
             plan,
             exact: true,
             sampling: None,
+            trace: None,
             timed: Vec::new(),
             rate_pps: None,
             stream: false,
@@ -400,9 +404,12 @@ impl Shared<'_> {
                 Seen::InRounds
             }
             None => {
-                let sampling = self.run.sampling.as_ref();
+                let beside = Beside {
+                    sampling: self.run.sampling.as_ref(),
+                    trace: self.run.trace.as_ref(),
+                };
                 let done = || self.one_over();
-                let measured = measure(&origin, &plan, sampling, self.options, &done);
+                let measured = measure(&origin, &plan, beside, self.options, &done);
                 Seen::Counted(Box::new(measured))
             }
             Some(spec) => {
@@ -569,6 +576,9 @@ impl Guests<'_, '_, '_> {
                 }
                 if run.exact {
                     translation.add_block(recording, arm, number, &window, ledger);
+                    if let Some(traced) = &window.traced {
+                        traces::add(recording, &executed, &options.layers, traced);
+                    }
                 }
             }
             if run.exact {

@@ -27,6 +27,7 @@ pub mod second_opinion;
 mod site;
 mod source_text;
 mod symbols;
+mod traces;
 
 pub use command::{CommandArm, CommandRun, run_command};
 pub use error::{EngineError, NicError};

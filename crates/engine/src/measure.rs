@@ -9,11 +9,13 @@ use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread;
 
 use netplumb_instruments::exact::{
-    self, Accountant, Losses, RanInsn, Sampling, StreamError, StreamReader, TreeNode, Window,
+    self, Accountant, Images, Losses, NoFunction, RanInsn, Sampling, StreamError, StreamReader,
+    Tracing, TreeNode, Window,
 };
 use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::path_rules::PathRules;
 use netplumb_lab::vm::process::{self, Extra, VmError};
+use netplumb_model::experiment::Trace;
 use netplumb_model::message::{Reply, Request, RunPlan};
 use netplumb_model::recording::Ledger;
 
@@ -21,6 +23,7 @@ use crate::error::EngineError;
 use crate::origin::Origin;
 use crate::receive;
 use crate::run::Options;
+use crate::traces;
 
 /// The results of an arm: all blocks, or those before an error.
 #[derive(Debug, Default)]
@@ -41,6 +44,15 @@ pub(crate) struct Measured {
     pub(crate) error: Option<EngineError>,
 }
 
+/// What is made of a stream beside costs.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Beside<'a> {
+    /// Samples.
+    pub(crate) sampling: Option<&'a Sampling>,
+    /// Traces of calls.
+    pub(crate) trace: Option<&'a Trace>,
+}
+
 /// The plugin's results.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
@@ -49,18 +61,20 @@ pub(crate) struct Told {
     pub(crate) losses: Losses,
     pub(crate) instructions: Vec<RanInsn>,
     pub(crate) error: Option<StreamError>,
+    /// The function to trace is not there.
+    pub(crate) missing: Option<NoFunction>,
 }
 
-/// Measure an arm, and draw samples if asked to. `done` is called after each block.
+/// Measure an arm, and draw samples and trace calls if asked to. `done` is called after each block.
 pub(crate) fn measure(
     origin: &Origin,
     plan: &RunPlan,
-    sampling: Option<&Sampling>,
+    beside: Beside<'_>,
     options: &Options,
     done: &(dyn Fn() + Sync),
 ) -> Measured {
     let mut measured = Measured::default();
-    if let Err(error) = try_measure(origin, plan, sampling, options, done, &mut measured) {
+    if let Err(error) = try_measure(origin, plan, beside, options, done, &mut measured) {
         measured.error = Some(error);
     }
     measured
@@ -69,12 +83,17 @@ pub(crate) fn measure(
 fn try_measure(
     origin: &Origin,
     plan: &RunPlan,
-    sampling: Option<&Sampling>,
+    beside: Beside<'_>,
     options: &Options,
     done: &(dyn Fn() + Sync),
     measured: &mut Measured,
 ) -> Result<(), EngineError> {
     let limit = options.timeout;
+    // A wrong name is an error at once, where symbols are known.
+    if let (Some(spec), Some(symbols)) = (beside.trace, origin.table()) {
+        Tracing::find(spec, symbols, &Images::default())
+            .map_err(|missing| traces::no_function(spec, &missing, origin.release(), false))?;
+    }
     let mut requests = vec![Request::Run(plan.clone())];
     if origin.symbols.is_none() {
         requests.push(Request::Describe);
@@ -104,7 +123,7 @@ fn try_measure(
                 return Told::default();
             }
             match origin.table().or_else(|| late.get()) {
-                Some(symbols) => follow(spooled, symbols, sampling, done),
+                Some(symbols) => follow(spooled, symbols, beside, done),
                 None => Told::default(),
             }
         });
@@ -157,6 +176,9 @@ fn try_measure(
     measured.losses = told.losses;
     measured.instructions = told.instructions;
     measured.nodes = told.nodes;
+    if let (Some(spec), Some(missing)) = (beside.trace, &told.missing) {
+        return Err(traces::no_function(spec, missing, origin.release(), false));
+    }
     let (got, wanted) = (told.windows.len(), ledgers.len());
     let mut ledgers = ledgers.into_iter();
     // Windows that the agent could not report any more are complete nevertheless.
@@ -318,13 +340,23 @@ fn untold_ledger(packets: u32) -> Ledger {
 pub(crate) fn follow(
     stream: impl Read,
     symbols: &SymbolTable,
-    sampling: Option<&Sampling>,
+    beside: Beside<'_>,
     done: &dyn Fn(),
 ) -> Told {
     let rules = PathRules::built_in();
     let mut reader = StreamReader::new(stream);
-    let mut accountant = Accountant::new(symbols, &rules).sampling(sampling);
     let mut told = Told::default();
+    let find = |spec| Tracing::find(spec, symbols, &Images::default());
+    let tracing = match beside.trace.map(find).transpose() {
+        Ok(tracing) => tracing,
+        Err(missing) => {
+            told.missing = Some(missing);
+            return told;
+        }
+    };
+    let mut accountant = Accountant::new(symbols, &rules)
+        .sampling(beside.sampling)
+        .tracing(tracing);
     loop {
         match reader.next() {
             Ok(Some(record)) => {

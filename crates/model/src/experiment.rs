@@ -21,6 +21,7 @@ mod samples;
 mod scan;
 mod shares;
 mod time;
+mod trace;
 mod within;
 mod workload;
 
@@ -49,6 +50,7 @@ pub use samples::Samples;
 pub use scan::Scan;
 pub use shares::{PublishedShare, Shares};
 pub use time::{Share, Time};
+pub use trace::{Condition, Of as OfCall, Trace};
 pub use within::Within;
 pub use workload::{Blocks, Filter, Functions, Nics, PACKETS, Probes, Workload};
 
@@ -141,6 +143,9 @@ pub struct Experiment {
     /// Which events are counted.
     #[serde(default, skip_serializing_if = "Events::is_empty")]
     pub events: Events,
+    /// Which calls are traced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<Trace>,
     /// Interfaces of this machine to send frames over.
     #[serde(default)]
     pub nics: Option<Nics>,
@@ -356,6 +361,7 @@ impl Experiment {
         self.check_duration()?;
         self.check_samples()?;
         self.check_events()?;
+        self.check_trace()?;
         let within = Mistake::within("build", 0);
         self.build.check().map_err(|wrong| within(wrong.into()))?;
         check_name(&self.name)?;
@@ -444,6 +450,29 @@ impl Experiment {
                 Err(("events", why.to_string()).into())
             }
         }
+    }
+
+    fn check_trace(&self) -> Result<(), Mistake> {
+        let Some(trace) = &self.trace else {
+            return Ok(());
+        };
+        let within = Mistake::within("trace", 0);
+        trace.check().map_err(|wrong| within(wrong.into()))?;
+        let counts = |name: &String| name == INSTRUCTIONS.instrument;
+        let kind = self.workload.kind;
+        let why = match () {
+            () if self.lab != Lab::Vm => "it needs lab = \"vm\", whose guests need no probes",
+            () if !matches!(kind, Kind::Packets | Kind::Command) => {
+                "it is not supported by this kind of workload, only by packets and commands"
+            }
+            () if !self.instruments.iter().flatten().all(counts) => {
+                "it needs instrument `exact`, and no other"
+            }
+            () if self.long().is_some() => "a run with a duration would have too many of them",
+            () if self.scan.is_some() => "a scan has too many arms",
+            () => return Ok(()),
+        };
+        Err(("trace", format!("[trace]: {why}")).into())
     }
 
     fn check_arms(&self) -> Result<(), Mistake> {

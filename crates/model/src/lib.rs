@@ -17,4 +17,5 @@ pub mod span;
 pub mod symbol;
 pub mod text;
 pub mod timing;
+pub mod trace;
 pub mod tree;

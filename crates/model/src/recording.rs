@@ -16,7 +16,8 @@ use crate::loss::Loss;
 use crate::quantity::{Declared, Figure, Item, Of, Quantity, QuantityId, Scalar};
 use crate::samples::{MAX_SAMPLES, Samples, Thread};
 use crate::span::{Call, Span, Stage};
-use crate::timing::{Calibration, Mechanism, Step};
+use crate::timing::{Calibration, Mechanism};
+use crate::trace::Trace;
 
 mod below;
 mod merge;
@@ -69,8 +70,10 @@ pub struct Recording {
     pub scalars: Vec<Scalar>,
     /// The ledger of hops, in the order of blocks and of each block's hops.
     pub hops: Vec<BlockHop>,
-    /// Per-packet traces.
-    pub steps: Vec<Step>,
+    /// Single traces, of calls and of packets.
+    pub traces: Vec<Trace>,
+    /// Names, arguments and others of their texts, each once.
+    pub trace_texts: Vec<String>,
     /// Costs of source lines of user code, where lines are known.
     pub line_costs: Vec<LineCost>,
     /// Instructions of functions, where they were counted, in the order of arms.

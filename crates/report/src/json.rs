@@ -22,6 +22,7 @@ use crate::shape::{Shape, shape};
 use crate::shares;
 use crate::table::{Column, Table, Value};
 use crate::together::Together;
+use crate::trace::json::{TraceOut, traces};
 use crate::{functions, layers, trust};
 
 /// Version of the document.
@@ -39,6 +40,9 @@ pub(crate) struct Common<'a> {
     shed: Vec<&'a str>,
     scalars: Vec<ScalarOut<'a>>,
     losses: Vec<&'a Loss>,
+    /// Single traces.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    traces: Vec<TraceOut<'a>>,
     claims: Vec<Judged>,
     /// The conclusion of an experiment that has claims.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -70,6 +74,7 @@ impl<'a> Common<'a> {
                 Shape::Costs | Shape::Times | Shape::Counts => scalars::all(recording),
             },
             losses: recording.all_losses().collect(),
+            traces: traces(recording),
             conclusion: experiment.and_then(|e| conclusion(e, &claims)),
             claims,
             drift: drift::of(recording),

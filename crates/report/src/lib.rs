@@ -45,6 +45,7 @@ mod text;
 pub mod threads;
 pub mod times;
 pub mod together;
+pub mod trace;
 pub mod tree;
 pub mod trust;
 pub mod view;

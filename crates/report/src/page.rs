@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use crate::footer::Note;
 
+pub use crate::trace::page::{PageCall, PageTraced};
 pub use bench::{
     PageArm, PageArmState, PageAxis, PageBench, PageChart, PageCostPart, PageCosts, PageFlow,
     PageHop, PageLatency, PageNote, PagePoint, PageRates, PageSeries, PageSeriesKind,
@@ -66,6 +67,9 @@ pub struct Page {
     /// Where single samples were kept: by thread, and over time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threads: Option<PageThreads>,
+    /// Of calls that were traced.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub traced: Vec<PageTraced>,
     /// Of counts of events: these, and ratios.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<PageTable>,

@@ -13,7 +13,6 @@ pub(crate) mod openmetrics;
 pub mod page;
 pub(crate) mod table;
 pub mod terminal;
-pub mod trace;
 pub mod trust;
 
 use netplumb_model::recording::Recording;

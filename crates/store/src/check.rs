@@ -106,6 +106,22 @@ fn ids(recording: &Recording) -> Result<(), String> {
             return Err(missing("sample", row, "thread", *thread));
         }
     }
+    let texts = recording.trace_texts.len();
+    for (row, trace) in recording.traces.iter().enumerate() {
+        if let Some(block) = trace.block.filter(|block| !fits(*block, blocks)) {
+            return Err(missing("trace", row, "block", block));
+        }
+        if !fits(trace.quantity, recording.quantities.len()) {
+            return Err(missing("trace", row, "quantity", trace.quantity));
+        }
+        for step in &trace.steps {
+            let others = step.arguments.into_iter().chain(step.returned);
+            let mut all = [step.name, step.command].into_iter().chain(others);
+            if let Some(text) = all.find(|id| !fits(*id, texts)) {
+                return Err(missing("trace", row, "text", text));
+            }
+        }
+    }
     for (row, cost) in recording.line_costs.iter().enumerate() {
         let functions = recording.functions.len();
         for (what, id, len) in [
@@ -261,9 +277,9 @@ fn totals(recording: &Recording) -> Result<(), String> {
         "count",
         times().flat_map(|t| t.buckets.iter().map(|b| b.1)),
     )?;
-    let steps = recording.steps.iter();
-    let ends = steps.map(|s| s.begin_ns.saturating_add(s.duration_ns));
-    fits("step", "begin_ns and duration_ns", ends.max().into_iter())?;
+    let steps = recording.traces.iter().flat_map(|t| &t.steps);
+    let ends = steps.map(|s| s.begin.saturating_add(s.elapsed));
+    fits("trace_step", "begin and elapsed", ends.max().into_iter())?;
     fits("loss", "count", recording.all_losses().map(|l| l.count))
 }
 

@@ -19,6 +19,7 @@ mod row;
 mod samples;
 mod span;
 pub mod target;
+mod trace;
 mod write;
 
 pub use error::StoreError;

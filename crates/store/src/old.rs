@@ -15,7 +15,7 @@ use netplumb_model::span::{Call, Span, SpanOf, Stage};
 use netplumb_model::timing::{
     ATTACH, ATTACH_EACH, ATTACH_ONLY, BUSY, CALIBRATION, CPU_TIME, DELIVERED, DROPPED, FOLLOWED,
     INSTRUCTIONS, INTERRUPTIONS, LATENCY_P50, LATENCY_P99, Mechanism, OUTSIDE, OWN_CPU, PAUSED,
-    PERIOD, QEMU_PEAK, RELEASE, SEEN,
+    PERIOD, QEMU_PEAK, RELEASE, SEEN, Step,
 };
 use rusqlite::Connection;
 
@@ -255,6 +255,25 @@ pub(crate) fn spans(c: &Connection, recording: &mut Recording) -> Result<(), Wro
     })?;
     recording.spans = calls;
     recording.spans.append(&mut stages);
+    Ok(())
+}
+
+/// Read per-packet traces, whose steps were rows.
+pub(crate) fn steps(c: &Connection, recording: &mut Recording) -> Result<(), Wrong> {
+    let columns = "packet, name, begin_ns, duration_ns, cpu, thread, command, context";
+    let steps = rows(c, "step", columns, "rowid", |r| {
+        Ok(Step {
+            packet: get(r, 0)?,
+            name: name(r, 1)?,
+            begin_ns: count(r, 2)?,
+            duration_ns: count(r, 3)?,
+            cpu: get(r, 4)?,
+            thread: get(r, 5)?,
+            command: name(r, 6)?,
+            context: word(r, 7)?,
+        })
+    })?;
+    recording.add_packets(None, &steps);
     Ok(())
 }
 

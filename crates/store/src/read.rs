@@ -16,7 +16,7 @@ use crate::error::{damaged, reading};
 use crate::row::{
     Wrong, count, each, get, known, name, name_if_any, numbered, of, rows, text, text_if_any, word,
 };
-use crate::{StoreError, VERSION, check, code, nodes, old, open, samples, span};
+use crate::{StoreError, VERSION, check, code, nodes, old, open, samples, span, trace};
 
 /// Read a recording.
 ///
@@ -116,6 +116,7 @@ fn load(c: &Connection, now: bool) -> Result<Recording, Wrong> {
             recording.untried = untried.into_iter().collect();
             span::spans(c, &mut recording)?;
             code::load(c, &mut recording)?;
+            trace::load(c, &mut recording)?;
             let texts = rows(c, "source_text", "file, text", "file", |r| {
                 Ok((get(r, 0)?, text(r, 1)?))
             })?;
@@ -125,6 +126,7 @@ fn load(c: &Connection, now: bool) -> Result<Recording, Wrong> {
             old::costs(c, &mut recording)?;
             old::counters(c, &mut recording)?;
             old::spans(c, &mut recording)?;
+            old::steps(c, &mut recording)?;
             old::instruments(&mut recording);
         }
     }

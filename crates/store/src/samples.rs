@@ -167,21 +167,38 @@ fn keep(recording: &mut Recording, (block, quantity): (u32, QuantityId), all: &m
 
 /// The numbers of a sample, a column each.
 fn numbers(sample: &Sample, previous_ns: u64) -> [u64; COLUMNS] {
-    let context = match sample.context {
-        Context::Task => 0,
-        Context::OtherTask => 1,
-        Context::Hardirq => 2,
-        Context::Softirq(vector) => 3 + position(Softirq::ALL, vector),
-    };
     [
         sample.time_ns - previous_ns,
         u64::from(sample.node),
         position(&DIRECTIONS, sample.direction),
-        context,
+        context_number(sample.context),
         u64::from(sample.cpu),
         u64::from(sample.thread),
         sample.weight,
     ]
+}
+
+/// The number of a context.
+pub(crate) fn context_number(of: Context) -> u64 {
+    match of {
+        Context::Task => 0,
+        Context::OtherTask => 1,
+        Context::Hardirq => 2,
+        Context::Softirq(vector) => 3 + position(Softirq::ALL, vector),
+    }
+}
+
+/// The context of a number.
+pub(crate) fn context(number: u64) -> Option<Context> {
+    Some(match number {
+        0 => Context::Task,
+        1 => Context::OtherTask,
+        2 => Context::Hardirq,
+        vector => {
+            let vector = usize::try_from(vector - 3).ok()?;
+            Context::Softirq(*Softirq::ALL.get(vector)?)
+        }
+    })
 }
 
 fn position<T: PartialEq>(all: &[T], one: T) -> u64 {
@@ -190,7 +207,7 @@ fn position<T: PartialEq>(all: &[T], one: T) -> u64 {
 
 /// The sample with these numbers.
 fn sample(of: [u64; COLUMNS], previous_ns: u64) -> Option<Sample> {
-    let [time, node, direction, context, cpu, thread, weight] = of;
+    let [time, node, direction, of, cpu, thread, weight] = of;
     Some(Sample {
         time_ns: previous_ns
             .checked_add(time)
@@ -200,15 +217,7 @@ fn sample(of: [u64; COLUMNS], previous_ns: u64) -> Option<Sample> {
         thread: thread.try_into().ok()?,
         cpu: cpu.try_into().ok()?,
         direction: *DIRECTIONS.get(usize::try_from(direction).ok()?)?,
-        context: match context {
-            0 => Context::Task,
-            1 => Context::OtherTask,
-            2 => Context::Hardirq,
-            vector => {
-                let vector = usize::try_from(vector - 3).ok()?;
-                Context::Softirq(*Softirq::ALL.get(vector)?)
-            }
-        },
+        context: context(of)?,
     })
 }
 

@@ -278,15 +278,25 @@ CREATE TABLE calibration (
 ) STRICT;
 
 -- Traces of single packets.
-CREATE TABLE step (
-  packet      INTEGER NOT NULL,
-  name        TEXT NOT NULL,
-  begin_ns    INTEGER NOT NULL,      -- on the monotonic clock
-  duration_ns INTEGER NOT NULL,
-  cpu         INTEGER NOT NULL,
-  thread      INTEGER NOT NULL,
-  command     TEXT NOT NULL,
-  context     TEXT NOT NULL
+CREATE TABLE trace (
+  id       INTEGER PRIMARY KEY,
+  block    INTEGER REFERENCES block(id),           -- NULL: not known, of older recordings
+  quantity INTEGER NOT NULL REFERENCES quantity(id),
+  follows  TEXT NOT NULL,            -- call, packet
+  number   INTEGER NOT NULL,         -- from 0: of the calls of a block, of the packets of a recording
+  steps    INTEGER NOT NULL          -- how many of trace_step, in its order
+) STRICT;
+
+CREATE TABLE trace_text (
+  id   INTEGER PRIMARY KEY,
+  text TEXT NOT NULL
+) STRICT;
+
+-- Steps of all traces, packed: docs/reference/recording.md.
+CREATE TABLE trace_step (
+  id      INTEGER PRIMARY KEY,
+  count   INTEGER NOT NULL,
+  columns BLOB NOT NULL
 ) STRICT;
 
 -- Self cost and calls of every function, by block, direction and context.

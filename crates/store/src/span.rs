@@ -1,8 +1,8 @@
-//! Writes and reads spans, the cost of probes, and per-packet traces.
+//! Writes and reads spans, and the cost of probes.
 
 use netplumb_model::recording::{Attachment, Recording};
 use netplumb_model::span::{Buckets, Call, Span, SpanOf, Stage, Times};
-use netplumb_model::timing::{Calibration, Step};
+use netplumb_model::timing::Calibration;
 use netplumb_model::tree::NodeId;
 use rusqlite::{Connection, Row, Transaction, params};
 
@@ -14,7 +14,6 @@ pub(crate) struct Written {
     spans: usize,
     attachments: usize,
     calibration: usize,
-    steps: usize,
 }
 
 impl Written {
@@ -24,7 +23,6 @@ impl Written {
             spans: recording.spans.len(),
             attachments: recording.attachments.len(),
             calibration: recording.calibration.len(),
-            steps: recording.steps.len(),
         }
     }
 }
@@ -93,23 +91,10 @@ pub(crate) fn add(
             one.uncertainty_ns
         ])?;
     }
-    let mut put = to.prepare("INSERT INTO step VALUES (?, ?, ?, ?, ?, ?, ?, ?)")?;
-    for one in recording.steps.iter().skip(before.steps) {
-        put.execute(params![
-            one.packet,
-            one.name,
-            one.begin_ns as i64,
-            one.duration_ns as i64,
-            one.cpu,
-            one.thread,
-            one.command,
-            one.context.to_string()
-        ])?;
-    }
     Ok(())
 }
 
-/// Read the cost of probes, and per-packet traces.
+/// Read the cost of probes.
 pub(crate) fn load(c: &Connection, recording: &mut Recording) -> Result<(), Wrong> {
     let columns = "function, mechanism, arguments";
     recording.attachments = rows(c, "attachment", columns, "rowid", |r| {
@@ -128,19 +113,6 @@ pub(crate) fn load(c: &Connection, recording: &mut Recording) -> Result<(), Wron
             bias_ns: finite(r, 3)?,
             pair_ns: finite(r, 4)?,
             uncertainty_ns: finite(r, 5)?,
-        })
-    })?;
-    let columns = "packet, name, begin_ns, duration_ns, cpu, thread, command, context";
-    recording.steps = rows(c, "step", columns, "rowid", |r| {
-        Ok(Step {
-            packet: get(r, 0)?,
-            name: name(r, 1)?,
-            begin_ns: count(r, 2)?,
-            duration_ns: count(r, 3)?,
-            cpu: get(r, 4)?,
-            thread: get(r, 5)?,
-            command: name(r, 6)?,
-            context: word(r, 7)?,
         })
     })?;
     Ok(())

@@ -390,16 +390,19 @@ fn timed() -> Recording {
     recording.shed.insert("functions".into(), shed);
     let why = "its value is a word".to_string();
     recording.untried.insert("net.x".into(), why);
-    recording.steps = vec![Step {
-        packet: 0,
-        name: "udp_rcv".into(),
-        begin_ns: 5,
-        duration_ns: 7,
-        cpu: 1,
-        thread: 42,
-        command: "a'b".into(),
-        context: Context::Task,
-    }];
+    for packet in [0, 1] {
+        let step = Step {
+            packet: 0,
+            name: "udp_rcv".into(),
+            begin_ns: 5 + packet,
+            duration_ns: 7,
+            cpu: 1,
+            thread: 42,
+            command: "a'b".into(),
+            context: Context::Task,
+        };
+        recording.add_packets(Some(0), &[step]);
+    }
     recording
 }
 
@@ -412,7 +415,7 @@ fn times_round_trip() {
     let mut growing = timed();
     growing.spans.pop();
     growing.calibration.pop();
-    growing.steps.pop();
+    growing.traces.pop();
     writer.save(&growing).unwrap();
     assert_eq!(read(&path).unwrap(), growing);
     writer.save(&timed()).unwrap();

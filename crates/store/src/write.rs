@@ -8,7 +8,9 @@ use rusqlite::{Connection, OpenFlags, Transaction, params};
 
 use crate::error::writing;
 use crate::read::{DIAGNOSIS, FACT, FAILED, INERT, IRREGULAR};
-use crate::{APPLICATION_ID, Output, SCHEMA, StoreError, VERSION, code, nodes, samples, span};
+use crate::{
+    APPLICATION_ID, Output, SCHEMA, StoreError, VERSION, code, nodes, samples, span, trace,
+};
 
 /// Writes what is new in a recording.
 #[derive(Debug)]
@@ -38,6 +40,7 @@ struct Written {
     hops: usize,
     spans: span::Written,
     samples: samples::Written,
+    traces: trace::Written,
 }
 
 impl Writer {
@@ -121,6 +124,7 @@ impl Written {
             hops: recording.hops.len(),
             spans: span::Written::of(recording),
             samples: samples::Written::of(recording),
+            traces: trace::Written::of(recording),
         }
     }
 
@@ -146,6 +150,7 @@ impl Written {
             .forget(kept(&mut recording.samples.iter().map(|s| s.block)));
         let spans = kept(&mut recording.spans.iter().map(|span| span.block));
         self.spans.forget(from, spans)?;
+        self.traces.forget(from)?;
         // What refers to others comes first.
         for table in [
             "sample",
@@ -347,6 +352,7 @@ fn add(to: &Transaction<'_>, recording: &Recording, before: &Written) -> rusqlit
     hops(to, recording, before.hops)?;
     span::add(to, recording, before.spans)?;
     samples::add(to, recording, before.samples)?;
+    trace::add(to, recording, before.traces)?;
     let mut put = to.prepare("INSERT OR REPLACE INTO unwatched VALUES (?, ?, ?)")?;
     for (instrument, all) in &recording.unwatched {
         for (name, reason) in all {

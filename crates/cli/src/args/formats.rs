@@ -34,7 +34,7 @@ pub(crate) struct FormatArgs {
     /// Write OpenMetrics text: latency histograms, counts of events, or the most expensive functions
     #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "-", help_heading = "Other formats")]
     openmetrics: Option<PathBuf>,
-    /// Write per-packet traces (--one-packet), for ui.perfetto.dev and chrome://tracing
+    /// Write traces of calls (`plumb trace`) or packets (--one-packet), for ui.perfetto.dev and chrome://tracing
     #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "-", help_heading = "Other formats")]
     perfetto: Option<PathBuf>,
 }

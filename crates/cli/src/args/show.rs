@@ -38,6 +38,9 @@ pub(crate) struct ShowArgs {
     /// With --lines: show beside it the time of the same lines, from a recording by `plumb profile`
     #[arg(long, requires = "lines", value_name = "FILE")]
     pub(crate) beside: Option<PathBuf>,
+    /// Of traced calls, show the one of this number, whole; may be given more than once
+    #[arg(long, value_name = "N", conflicts_with_all = ["csv", "json", "tree", "focus", "lines", "threads", "layer"])]
+    pub(crate) call: Vec<u64>,
     /// Print CSV, one row per function; of a bench, one per block
     #[arg(long, conflicts_with_all = ["json", "tree", "focus", "lines"])]
     pub(crate) csv: bool,
@@ -68,6 +71,7 @@ impl ShowArgs {
             asm: false,
             source: false,
             beside: None,
+            call: Vec::new(),
             csv,
             json,
             all: false,

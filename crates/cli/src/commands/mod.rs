@@ -13,3 +13,4 @@ pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod stat;
+pub(crate) mod trace;

@@ -82,30 +82,6 @@ impl PathArgs {
         Ok(())
     }
 
-    /// The knobs that all arms share, and those that vary. Where no knob varies, the arm is named
-    /// after the protocol.
-    fn levels(&self, kind: Kind, lab: Lab) -> Result<(Knobs, Vary), String> {
-        let (mut fixed, mut vary) = (Vec::new(), Vec::new());
-        let given = self.knobs.given();
-        if kind == Kind::Packets && !self.knobs.has("proto") {
-            vary.push(("proto".to_string(), "udp".to_string()));
-        }
-        for (key, level) in given {
-            // For traffic of other programs these two are filters.
-            let filters = (key == "family" && lab == Lab::Host) || key == "proto";
-            if filters && kind != Kind::Packets {
-                continue;
-            }
-            let alone = given.iter().filter(|(other, _)| other == key).count() == 1;
-            let level = (key.clone(), level.clone());
-            match alone && key != "proto" {
-                true => fixed.push(level),
-                false => vary.push(level),
-            }
-        }
-        Ok((Knobs::of(fixed)?, Vary::of(vary)?))
-    }
-
     /// As an experiment.
     ///
     /// # Errors
@@ -121,7 +97,7 @@ impl PathArgs {
         };
         let sends = matches!(kind, Kind::Packets | Kind::Stream);
         // Arms of a stream have the same names as those of single packets.
-        let (knobs, vary) = self.levels(if sends { Kind::Packets } else { kind }, lab)?;
+        let (knobs, vary) = levels(&self.knobs, if sends { Kind::Packets } else { kind }, lab)?;
         let is_guests_command = kind == Kind::Command && lab == Lab::Vm;
         Ok(Experiment {
             name: "path".into(),
@@ -200,6 +176,34 @@ impl PathArgs {
             cgroup: (live.cgroup.as_ref()).map(|path| path.display().to_string()),
         }
     }
+}
+
+/// The knobs that all arms share, and those that vary. Where no knob varies, the arm is named
+/// after the protocol.
+pub(crate) fn levels(
+    knobs: &KnobArgs<OfPackets>,
+    kind: Kind,
+    lab: Lab,
+) -> Result<(Knobs, Vary), String> {
+    let (mut fixed, mut vary) = (Vec::new(), Vec::new());
+    let given = knobs.given();
+    if kind == Kind::Packets && !knobs.has("proto") {
+        vary.push(("proto".to_string(), "udp".to_string()));
+    }
+    for (key, level) in given {
+        // For traffic of other programs these two are filters.
+        let filters = (key == "family" && lab == Lab::Host) || key == "proto";
+        if filters && kind != Kind::Packets {
+            continue;
+        }
+        let alone = given.iter().filter(|(other, _)| other == key).count() == 1;
+        let level = (key.clone(), level.clone());
+        match alone && key != "proto" {
+            true => fixed.push(level),
+            false => vary.push(level),
+        }
+    }
+    Ok((Knobs::of(fixed)?, Vary::of(vary)?))
 }
 
 /// Measure and show.

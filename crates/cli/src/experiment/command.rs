@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use netplumb_engine::{CommandArm, CommandRun, run_command};
 use netplumb_instruments::exact::Sampling;
 use netplumb_lab::bundle::{Bundle, Host, companions};
-use netplumb_model::experiment::{Experiment, Workload};
+use netplumb_model::experiment::{Experiment, Trace, Workload};
 use netplumb_model::message::{CommandEnd, Exit, Output};
 use netplumb_model::recording::Arm;
 use netplumb_model::timing::TimingSpec;
@@ -44,6 +44,8 @@ pub(super) struct Machine {
     pub(super) exact: bool,
     /// Whether and how samples are drawn of them.
     pub(super) sampling: Option<Sampling>,
+    /// Which calls are traced.
+    pub(super) trace: Option<Trace>,
     /// What is timed, if they are not.
     pub(super) timed: Option<TimingSpec>,
 }
@@ -155,6 +157,7 @@ fn prepare(workload: &Workload, how: &How<'_>, machine: Machine) -> anyhow::Resu
         output_bytes: OUTPUT_BYTES,
         exact: machine.exact,
         sampling: machine.sampling,
+        trace: machine.trace,
         timed: machine.timed,
     })
 }

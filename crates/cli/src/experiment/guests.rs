@@ -53,6 +53,7 @@ pub(super) fn run(
         let machine = Machine {
             exact,
             sampling,
+            trace: experiment.trace.clone(),
             timed,
             ..lower::machine(experiment)?
         };
@@ -70,6 +71,7 @@ pub(super) fn run(
     let run = GuestRun {
         exact,
         sampling,
+        trace: experiment.trace.clone(),
         timed,
         ..lower::guests(experiment)
     };

@@ -204,6 +204,7 @@ pub(super) fn machine(experiment: &Experiment) -> anyhow::Result<Machine> {
         blocks: experiment.block_count(),
         exact: false,
         sampling: None,
+        trace: None,
         timed: None,
     })
 }

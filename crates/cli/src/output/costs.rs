@@ -12,7 +12,7 @@ use netplumb_report::together::Together;
 use netplumb_report::view::View;
 use netplumb_report::{
     asm, claims, conclusions, diff, figures, footer, functions, json, lines, printable, scan,
-    seeds, summary, terminal, tree, trust,
+    seeds, summary, terminal, trace, tree, trust,
 };
 
 use super::formats::{self, Shown};
@@ -87,6 +87,8 @@ pub(super) fn show(
                 true => String::new(),
             }
         })?
+    } else if !args.call.is_empty() || calls_are_shown(recording, args) {
+        traced(recording, &views, experiment, args)?
     } else {
         tables(recording, &views, &view, experiment, &spread)
     };
@@ -109,6 +111,47 @@ fn times_beside(file: &Path, name: &str) -> anyhow::Result<LineTimes> {
         ))
         .into()
     })
+}
+
+/// Whether a recording's traced calls are what is asked for: it has costs of functions, too.
+fn calls_are_shown(recording: &Recording, args: &ShowArgs) -> bool {
+    trace::is_of_calls(recording) && !args.tree && args.layer.is_none()
+}
+
+/// Traced calls.
+///
+/// # Errors
+/// One that is asked for was not kept.
+fn traced(
+    recording: &Recording,
+    views: &[ClassView<'_>],
+    experiment: Option<&Experiment>,
+    args: &ShowArgs,
+) -> anyhow::Result<String> {
+    let kept: Vec<u64> = recording.call_traces().map(|t| t.number + 1).collect();
+    if let Some(number) = args.call.iter().find(|number| !kept.contains(number)) {
+        let some: Vec<String> = kept.iter().take(20).map(ToString::to_string).collect();
+        return Err(Usage(match kept[..] {
+            [] => "--call: no traced calls in the recording; `plumb trace FUNCTION` records them"
+                .into(),
+            _ => format!(
+                "--call {number}: that call was not kept; the recording has {}{}",
+                some.join(", "),
+                if kept.len() > some.len() { ", ..." } else { "" }
+            ),
+        })
+        .into());
+    }
+    let shown = match args.call[..] {
+        [] => trace::Shown::Typical,
+        _ => trace::Shown::Calls(args.call.clone()),
+    };
+    let columns = columns();
+    let mut out = trace::render(recording, experiment, &args.arm, &shown, columns);
+    let notes = trust::footer(recording, views);
+    out.push('\n');
+    out.push_str(&footer::terminal(&notes, columns));
+    Ok(out)
 }
 
 /// Samples by thread.

@@ -9,7 +9,7 @@ use netplumb_report::shape::{Shape, shape};
 use netplumb_report::times::{self, TimedClass};
 use netplumb_report::together::Together;
 use netplumb_report::view::View;
-use netplumb_report::{callgrind, folded, markdown, openmetrics, pprof, speedscope, svg};
+use netplumb_report::{callgrind, folded, markdown, openmetrics, pprof, speedscope, svg, trace};
 
 use crate::args::formats::{Format, FormatArgs};
 use crate::exit::Usage;
@@ -86,7 +86,7 @@ pub(super) fn write(args: &FormatArgs, of: &Shown<'_>, view: &View) -> anyhow::R
             markdown::render(recording, views, experiment, view, together).into_bytes()
         }
         Format::OpenMetrics => openmetrics::render(recording, views, times).into_bytes(),
-        Format::Perfetto => times::trace::render(recording).into_bytes(),
+        Format::Perfetto => trace::perfetto::render(recording).into_bytes(),
     };
     Out::of(out)?.write(&bytes)?;
     Ok(true)
@@ -95,8 +95,9 @@ pub(super) fn write(args: &FormatArgs, of: &Shown<'_>, view: &View) -> anyhow::R
 fn can_be(format: Format, recording: &Recording, views: &[ClassView<'_>]) -> anyhow::Result<()> {
     let timed = shape(recording) == Shape::Times;
     let why = match format {
-        Format::Perfetto if recording.steps.is_empty() => {
-            "the recording has no per-packet traces; record them with `plumb path --one-packet`"
+        Format::Perfetto if recording.traces.is_empty() => {
+            "the recording has no traces; record them with `plumb trace FUNCTION`, or with `plumb path \
+             --one-packet`"
         }
         Format::Folded | Format::Callgrind | Format::Pprof | Format::Speedscope | Format::Svg
             if timed && views.is_empty() =>

@@ -8,7 +8,7 @@ use super::common::Place;
 use super::{FORMATS, bounded, made, plumb};
 
 /// The tables of a recording.
-const TABLES: [&str; 27] = [
+const TABLES: [&str; 29] = [
     "arm",
     "arm_note",
     "attachment",
@@ -32,8 +32,10 @@ const TABLES: [&str; 27] = [
     "source_file",
     "span",
     "span_bucket",
-    "step",
     "total",
+    "trace",
+    "trace_step",
+    "trace_text",
     "untried",
     "unwatched",
 ];

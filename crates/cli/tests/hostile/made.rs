@@ -175,7 +175,7 @@ pub(super) fn timed() -> Recording {
         let place = Item::label("udp tx xmit");
         recording.add(Of::Block(n), &SEEN, place, PACKETS as f64);
     }
-    recording.steps.push(Step {
+    let step = Step {
         packet: 0,
         name: "ip_output".into(),
         begin_ns: 5,
@@ -184,7 +184,8 @@ pub(super) fn timed() -> Recording {
         thread: 42,
         command: "ping".into(),
         context: Context::Task,
-    });
+    };
+    recording.add_packets(Some(0), &[step]);
     recording
 }
 

@@ -34,8 +34,8 @@ fn evil(mut recording: Recording) -> Recording {
             stage.name = format!("{ACTIVE}{}", stage.name);
         }
     }
-    for step in &mut recording.steps {
-        (step.name, step.command) = (ACTIVE.into(), ACTIVE.into());
+    for text in &mut recording.trace_texts {
+        *text = ACTIVE.into();
     }
     for loss in recording.losses.values_mut().flatten() {
         (loss.cause, loss.meaning) = (ACTIVE.into(), ACTIVE.into());

@@ -172,9 +172,9 @@ const OF_TIMES: &[(&str, &[&str])] = &[
         &["table scalar", "counts add up to"],
     ),
     (
-        "INSERT INTO quantity SELECT id + 1, instrument, name, unit, kind, repeats, calls, number, label \
-         FROM quantity",
-        &["table quantity, row 1", "duplicate quantity"],
+        "INSERT INTO quantity SELECT 2, instrument, name, unit, kind, repeats, calls, number, label \
+         FROM quantity WHERE id = 0",
+        &["table quantity, row 2", "duplicate quantity"],
     ),
     (
         "UPDATE scalar SET block = 12",
@@ -189,8 +189,29 @@ const OF_TIMES: &[(&str, &[&str])] = &[
         &["table scalar, row 0", "both a block and an arm"],
     ),
     (
-        "UPDATE step SET duration_ns = -3",
-        &["table step", "negative count"],
+        "UPDATE trace SET number = -3",
+        &["table trace", "negative count"],
+    ),
+    (
+        "UPDATE trace SET steps = 2",
+        &["table trace, row 0", "expected 2"],
+    ),
+    (
+        "UPDATE trace SET steps = 0",
+        &["table trace_step", "more steps"],
+    ),
+    (
+        "UPDATE trace SET follows = 'frame'",
+        &["table trace", "unknown kind of trace `frame`"],
+    ),
+    (
+        "UPDATE trace SET quantity = 99",
+        &["table trace, row 0", "quantity 99"],
+    ),
+    ("DELETE FROM trace_text", &["table trace, row 0", "text"]),
+    (
+        "UPDATE trace_step SET columns = x'00'",
+        &["table trace_step", "no 1 steps in it"],
     ),
     (
         "UPDATE block SET duration_ns = -3",

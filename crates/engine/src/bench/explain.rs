@@ -17,7 +17,7 @@ use super::guest::{GuestLab, in_guest};
 use crate::collect::{Executed, Translation};
 use crate::error::EngineError;
 use crate::index::Index;
-use crate::measure::{Told, follow, spool, tap};
+use crate::measure::{Beside, Told, follow, spool, tap};
 use crate::origin::Origin;
 use crate::receive;
 use crate::run::{Options, Progress, Save, add_losses};
@@ -210,7 +210,7 @@ fn count(origin: &Origin, plan: CountPlan, options: &Options) -> Result<Counted,
         let reader = scope.spawn(move || {
             let spooled = spool(stream);
             match (symbols_ready.recv(), late.get()) {
-                (Ok(()), Some(symbols)) => follow(spooled, symbols, None, &|| {}),
+                (Ok(()), Some(symbols)) => follow(spooled, symbols, Beside::default(), &|| {}),
                 _ => Told::default(),
             }
         });

@@ -8,8 +8,8 @@ use std::sync::mpsc::channel;
 use std::thread;
 
 use netplumb_instruments::exact::{
-    Accountant, Images, Losses, RanInsn, Sampling, StreamError, StreamReader, TreeNode, UserCode,
-    UserSymbol, Window,
+    Accountant, Images, Losses, NoFunction, RanInsn, StreamError, StreamReader, Tracing, TreeNode,
+    UserCode, UserSymbol, Window,
 };
 use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::path_rules::PathRules;
@@ -25,10 +25,11 @@ use crate::collect::{Executed, Translation};
 use crate::debug_info::{self, Ran};
 use crate::error::EngineError;
 use crate::index::Index;
-use crate::measure::tap;
+use crate::measure::{Beside, tap};
 use crate::receive;
 use crate::run::{Options, Progress, add_losses, note_clock, note_instrument, note_machine};
 use crate::site::Keeper;
+use crate::traces;
 
 /// The name of the vDSO's code.
 const VDSO: &str = "[vdso]";
@@ -82,20 +83,28 @@ pub(super) fn measure(
     let guest = origin.start(&requests, extra, options)?;
     progress(Progress::Arm(arm.name.clone()));
     let (mut images, paths) = debug_info::images(&run.bundle);
+    // A wrong name is an error at once, where symbols are known.
+    if let (Some(spec), Some(symbols)) = (&run.trace, symbols) {
+        Tracing::find(spec, symbols, &images)
+            .map_err(|missing| traces::no_function(spec, &missing, origin.release(), true))?;
+    }
 
     let (outcome, told, late) = thread::scope(|scope| {
         let mut guest = guest;
         let (ready, begin) = channel::<(SymbolTable, Images)>();
         let known = symbols;
         let blocks = run.blocks;
-        let sampling = run.sampling.as_ref();
+        let beside = Beside {
+            sampling: run.sampling.as_ref(),
+            trace: run.trace.as_ref(),
+        };
         let reader = scope.spawn(move || {
             // The guest ended before the symbols were ready.
             let Ok((late, images)) = begin.recv() else {
                 return (Told::default(), None);
             };
             let symbols = known.unwrap_or(&late);
-            let told = follow(stream, symbols, images, sampling, &|n| {
+            let told = follow(stream, symbols, images, beside, &|n| {
                 progress(Progress::Blocks(n.min(blocks), blocks));
             });
             (told, known.is_none().then_some(late))
@@ -128,6 +137,10 @@ pub(super) fn measure(
         (outcome, told, late)
     });
 
+    if let (Some(spec), Some(missing)) = (&run.trace, &told.missing) {
+        let release = origin.release();
+        return Err(traces::no_function(spec, missing, release, true));
+    }
     if let Some(symbols) = symbols.or(late.as_ref()) {
         let mut index = Index::of(recording);
         let executed = Executed {
@@ -146,6 +159,9 @@ pub(super) fn measure(
         if run.exact {
             for (number, window) in (0..).zip(windows) {
                 translation.add_block(recording, one.at as u32, number, window, one_run());
+                if let Some(traced) = &window.traced {
+                    traces::add(recording, &executed, layers, traced);
+                }
             }
             let ran = Ran {
                 symbols: &told.user_symbols,
@@ -216,19 +232,31 @@ struct Told {
     losses: Losses,
     instructions: Vec<RanInsn>,
     error: Option<StreamError>,
+    /// The function to trace is not there.
+    missing: Option<NoFunction>,
 }
 
 fn follow(
     stream: File,
     symbols: &SymbolTable,
     images: Images,
-    sampling: Option<&Sampling>,
+    beside: Beside<'_>,
     done: &dyn Fn(u32),
 ) -> Told {
     let rules = PathRules::built_in();
     let mut reader = StreamReader::new(stream);
-    let mut accountant = Accountant::of_command(symbols, &rules, images).sampling(sampling);
     let mut told = Told::default();
+    let find = |spec| Tracing::find(spec, symbols, &images);
+    let tracing = match beside.trace.map(find).transpose() {
+        Ok(tracing) => tracing,
+        Err(missing) => {
+            told.missing = Some(missing);
+            return told;
+        }
+    };
+    let mut accountant = Accountant::of_command(symbols, &rules, images)
+        .sampling(beside.sampling)
+        .tracing(tracing);
     loop {
         match reader.next() {
             Ok(Some(record)) => {

@@ -13,6 +13,7 @@ use super::sample::{Sampler, Sampling};
 use super::scope::Scope;
 use super::stack::{Task, stack_id};
 use super::stream::{Kind, Mark, Record};
+use super::trace::{Tracer, Tracing};
 use super::tree::{Symbol, Tree, UNKNOWN};
 use super::user::{Birth, Part, User, UserSymbol};
 use super::window::{OpenWindow, Window};
@@ -22,6 +23,7 @@ use instructions::Cut;
 mod charge;
 mod instructions;
 mod stack;
+mod trace;
 mod user;
 
 pub use instructions::RanInsn;
@@ -106,6 +108,8 @@ pub struct Accountant<'a> {
     user: Option<Box<User>>,
     /// Where samples are drawn.
     sampler: Option<Box<Sampler>>,
+    /// Where calls are traced.
+    tracer: Option<Box<Tracer>>,
 }
 
 impl<'a> Accountant<'a> {
@@ -139,6 +143,7 @@ impl<'a> Accountant<'a> {
             unaddressed: false,
             user: None,
             sampler: None,
+            tracer: None,
         }
     }
 
@@ -146,6 +151,13 @@ impl<'a> Accountant<'a> {
     #[must_use]
     pub fn sampling(mut self, sampling: Option<&Sampling>) -> Self {
         self.sampler = sampling.map(|sampling| Box::new(Sampler::new(sampling)));
+        self
+    }
+
+    /// The same, with calls traced.
+    #[must_use]
+    pub fn tracing(mut self, tracing: Option<Tracing>) -> Self {
+        self.tracer = tracing.map(|tracing| Box::new(Tracer::new(tracing)));
         self
     }
 
@@ -276,6 +288,7 @@ impl<'a> Accountant<'a> {
                     sampler.open();
                     samples.resize_with(sampler.seeds(), Default::default);
                 }
+                self.begin_traces();
                 self.window = Some(OpenWindow {
                     user_insns_before: user_insns,
                     samples,
@@ -289,7 +302,8 @@ impl<'a> Accountant<'a> {
                     sampler.close();
                 }
                 let code = self.take_user_code();
-                return self.window.take().map(|open| open.close(user_insns, code));
+                let traced = self.end_traces();
+                return (self.window.take()).map(|open| open.close(user_insns, code, traced));
             }
             Mark::TxBegin => self.current.doing = Some(Direction::Tx),
             Mark::RxBegin => self.current.doing = Some(Direction::Rx),
@@ -362,6 +376,7 @@ impl<'a> Accountant<'a> {
                 }
             }
             self.charge(insns, u32::from(entered), off);
+            self.charge_traces(insns);
         }
     }
 

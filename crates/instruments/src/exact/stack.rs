@@ -7,6 +7,7 @@ use netplumb_model::class::Direction;
 
 use super::frame::Frame;
 use super::scope::Scope;
+use super::trace::OpenTrace;
 use super::user::Thread;
 
 /// One task's stack.
@@ -22,6 +23,8 @@ pub(super) struct Task {
     pub(super) id: Option<u64>,
     /// Its user half, where that counts and it has one.
     pub(super) thread: Option<Thread>,
+    /// Traced calls that have not returned, the outermost first.
+    pub(super) traces: Vec<OpenTrace>,
 }
 
 /// Kernel stacks are 16 KiB, and aligned (arch/x86/include/asm/page_64_types.h).

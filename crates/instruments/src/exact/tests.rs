@@ -9,6 +9,7 @@ mod softirqs;
 mod stream;
 mod switches;
 mod threads;
+mod traces;
 mod user;
 
 use netplumb_kernel::kallsyms::SymbolTable;

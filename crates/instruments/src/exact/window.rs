@@ -7,6 +7,7 @@ use netplumb_model::recording::NodeId;
 use rustc_hash::FxHashMap;
 
 use super::sample::Drawn;
+use super::trace::TracedCalls;
 
 /// One cost: whose, of what, how much.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,6 +78,8 @@ pub struct Window {
     pub sampled: Vec<Sampled>,
     /// Where it was sampled: the kernel's instructions.
     pub interrupts: BTreeMap<Direction, WithInterruptsOff>,
+    /// Where calls were traced: those of the window.
+    pub traced: Option<TracedCalls>,
 }
 
 impl Window {
@@ -194,7 +197,12 @@ impl OpenWindow {
     }
 
     /// What it held.
-    pub(super) fn close(mut self, user_insns: u64, user_code: Vec<RanCode>) -> Window {
+    pub(super) fn close(
+        mut self,
+        user_insns: u64,
+        user_code: Vec<RanCode>,
+        traced: Option<TracedCalls>,
+    ) -> Window {
         self.settle();
         let mut costs: Vec<Counted> = self
             .slots
@@ -235,6 +243,7 @@ impl OpenWindow {
             entered: self.entered,
             returned: self.returned,
             user_code,
+            traced,
         }
     }
 }

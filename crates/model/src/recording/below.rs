@@ -24,7 +24,7 @@ impl Recording {
             experiment_toml: String::new(),
             nodes: Vec::new(),
             threads: Vec::new(),
-            steps: Vec::new(),
+            trace_texts: Vec::new(),
             ..self.without_blocks()
         };
         part.environment

@@ -9,6 +9,7 @@ use crate::loss::Loss;
 use crate::quantity::{Declared, Item, Kind, Of, Quantity, QuantityId, Scalar};
 use crate::span::{Span, SpanOf};
 use crate::timing::{LATENCY_P50, LATENCY_P99, PERIOD};
+use crate::trace::Trace;
 use crate::tree::{Cost, LineCost};
 
 /// The most blocks of an arm and instrument in the recording of a long run. When there are as many,
@@ -62,6 +63,7 @@ impl Recording {
         merging.lines(&mut self.line_costs);
         merging.spans(&mut self.spans);
         merging.hops(&mut self.hops);
+        merging.traces(&mut self.traces);
         merging.blocks(&mut self.blocks);
     }
 
@@ -216,6 +218,12 @@ impl Merging {
     }
 
     /// Costs, which are their sums, are merged as others.
+    fn traces(&self, traces: &mut [Trace]) {
+        for trace in traces {
+            trace.block = trace.block.map(|block| self.number(block));
+        }
+    }
+
     fn samples(&self, recording: &mut Recording) {
         let mut lost: BTreeMap<String, u64> = BTreeMap::new();
         let quantities = &recording.quantities;

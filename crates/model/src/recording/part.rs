@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use super::{Block, Recording, env};
 use crate::quantity::{Of, Quantity, QuantityId, Scalar};
 use crate::timing::INSTRUCTIONS;
+use crate::trace::Trace;
 
 impl Recording {
     /// The parts that there are, each a recording of its own: one for each instrument, of the
@@ -82,6 +83,19 @@ impl Recording {
                 part.samples.push(samples);
             }
         }
+        for trace in &self.traces {
+            let block = match trace.block {
+                Some(block) => match number(block) {
+                    Some(number) => Some(number),
+                    None => continue,
+                },
+                None => None,
+            };
+            part.traces.push(Trace {
+                block,
+                ..trace.clone()
+            });
+        }
         for block in &mut part.blocks {
             block.totals.retain(|total| has(total.quantity));
         }
@@ -142,7 +156,7 @@ impl Recording {
             threads: self.threads.clone(),
             attachments: self.attachments.clone(),
             calibration: self.calibration.clone(),
-            steps: self.steps.clone(),
+            trace_texts: self.trace_texts.clone(),
             losses: self.losses.clone(),
             unwatched: self.unwatched.clone(),
             shed: self.shed.clone(),

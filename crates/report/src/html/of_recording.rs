@@ -22,6 +22,7 @@ use crate::shares;
 use crate::summary::{self, label, sent};
 use crate::terminal::bottleneck;
 use crate::together::Together;
+use crate::trace;
 use crate::trust::footer;
 
 /// A symbol of more than this is no name of a function.
@@ -70,6 +71,7 @@ pub fn report_page(
         sampled: sampled::page(sampled::of_part(recording, &together.sampled)),
         shares: shares::page(&together.shares),
         threads: together.threads(recording).map(|threads| threads.page()),
+        traced: trace::page::of(recording, experiment),
         events: Vec::new(),
         timed: None,
         bench: None,

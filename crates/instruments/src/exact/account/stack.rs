@@ -9,6 +9,7 @@ use super::super::frame::{Flow, Frame, Tag, Why, jumped_from};
 use super::super::interrupts::Before;
 use super::super::scope::{Of, Scope};
 use super::super::stack::{Task, stack_id};
+use super::super::trace::switched;
 use super::super::tree::Symbol;
 use super::{Accountant, MAX_DEPTH};
 
@@ -268,10 +269,17 @@ impl Accountant<'_> {
             opens_packet,
             window,
         });
+        if self.tracer.is_some() {
+            let aside = opens_scope && parent.is_none();
+            self.trace_kernel(symbol, why == Why::Jumped, aside, role.vector, tag.context);
+        }
     }
 
     /// End all frames from `depth` up; `returned` if they ended as they should.
     pub(super) fn pop_to(&mut self, depth: usize, returned: bool) {
+        if self.current.frames.len() > depth {
+            self.leave_traces(false, depth);
+        }
         while self.current.frames.len() > depth {
             let Some(frame) = self.current.frames.pop() else {
                 return;
@@ -303,6 +311,7 @@ impl Accountant<'_> {
         // A task can be switched from at the end of an interrupt; what that did
         // so far is accounted for now, the rest when the task comes back.
         self.settle_scopes();
+        switched(&mut self.current.traces);
         let next = self.newborn(id).or_else(|| self.others.remove(&id));
         let next = next.unwrap_or_else(|| Task {
             id: Some(id),

@@ -29,7 +29,8 @@ impl Accountant<'_> {
         self.losses.windows_cut += 1;
         let user_insns = open.user_insns_before + open.user_insns;
         let code = self.take_user_code();
-        Some(open.close(user_insns, code))
+        let traced = self.end_traces();
+        Some(open.close(user_insns, code, traced))
     }
 
     /// The instructions of a block of user code, if it is in a file.
@@ -97,7 +98,9 @@ impl Accountant<'_> {
         let user = self.user.as_mut()?;
         let birth = user.born.remove(&id)?;
         // What lived here before is no more.
-        self.others.remove(&id);
+        if let (Some(mut gone), Some(tracer)) = (self.others.remove(&id), &mut self.tracer) {
+            tracer.give_up(&mut gone.traces);
+        }
         // A task that the kernel made for itself has no user half.
         let thread = birth.maker.map(|(part, symbol)| {
             let part = match part {
@@ -243,6 +246,9 @@ impl Accountant<'_> {
             let first = thread.part == Part::Command(1) && thread.programs == 0 && !thread.named;
             if first {
                 thread.frames.clear();
+                if let Some(tracer) = &mut self.tracer {
+                    tracer.leave(&mut current.traces, true, 0);
+                }
                 thread.flow = Flow::Sequential;
                 thread.exec = false;
             } else {
@@ -252,6 +258,9 @@ impl Accountant<'_> {
                     other => other,
                 };
                 *thread = user.thread(part, thread.programs + 1, Some(thread.symbol));
+                if let Some(tracer) = &mut self.tracer {
+                    tracer.give_up(&mut current.traces);
+                }
             }
         }
         if let Some(image) = block.starts {
@@ -356,9 +365,13 @@ impl Accountant<'_> {
                 window,
             });
         }
+        if self.tracer.is_some() {
+            self.trace_user(symbol, why == Why::Jumped);
+        }
     }
 
     fn pop_user(&mut self, depth: usize) {
+        self.leave_traces(true, depth);
         let Some(thread) = &mut self.current.thread else {
             return;
         };
@@ -379,6 +392,7 @@ impl Accountant<'_> {
         if let Some(window) = &mut self.window {
             window.add(Direction::Run, context, node, calls, insns);
         }
+        self.charge_traces(insns);
         if let Some(sampler) = &mut self.sampler {
             sampler.run(0, insns, &[]);
             if sampler.has_drawn() {

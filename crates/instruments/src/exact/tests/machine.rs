@@ -5,11 +5,12 @@ use std::sync::LazyLock;
 
 use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::path_rules::PathRules;
+use netplumb_model::experiment::Trace;
 
 use super::super::stream::Kind;
 use super::super::{
     Accountant, Change, FIRST_USER_SYMBOL, Image, ImageFunction, Images, Losses, Mark, Record,
-    Sampling, UNKNOWN, Window,
+    Sampling, Tracing, UNKNOWN, Window,
 };
 
 /// Every instruction is so long.
@@ -101,6 +102,8 @@ type Code = (u64, u32, u32, Vec<(u16, u8)>);
 pub(super) struct Machine<'a> {
     symbols: &'a SymbolTable,
     accountant: Accountant<'a>,
+    /// Files of a command, as the accountant has them.
+    images: Images,
     ids: HashMap<Code, u32>,
     windows: Vec<Window>,
     user_insns: u64,
@@ -114,6 +117,7 @@ impl<'a> Machine<'a> {
         Machine {
             symbols,
             accountant: Accountant::new(symbols, &RULES),
+            images: Images::default(),
             ids: HashMap::new(),
             windows: Vec::new(),
             user_insns: 0,
@@ -124,6 +128,16 @@ impl<'a> Machine<'a> {
 
     /// One that runs a command, of files that are two functions a page.
     pub(super) fn of_command(symbols: &'a SymbolTable, files: &[&str]) -> Self {
+        let images = Self::files(files);
+        Machine {
+            accountant: Accountant::of_command(symbols, &RULES, Self::files(files)),
+            images,
+            ..Machine::new(symbols)
+        }
+    }
+
+    /// Files that are two functions a page.
+    fn files(files: &[&str]) -> Images {
         let mut images = Images::default();
         for (n, file) in files.iter().enumerate() {
             let function = |name: &str, start| ImageFunction {
@@ -147,10 +161,46 @@ impl<'a> Machine<'a> {
             };
             images.add_made(image, &[(0x1000, 1 + n as u64)]);
         }
+        images
+    }
+
+    /// The same, with calls traced.
+    pub(super) fn tracing(self, spec: &Trace) -> Self {
+        let tracing = Tracing::find(spec, self.symbols, &self.images).unwrap();
         Machine {
-            accountant: Accountant::of_command(symbols, &RULES, images),
-            ..Machine::new(symbols)
+            accountant: self.accountant.tracing(Some(tracing)),
+            ..self
         }
+    }
+
+    /// The name of a function.
+    pub(super) fn name(&self, symbol: u32) -> &str {
+        match symbol {
+            UNKNOWN => "[unknown]",
+            symbol if symbol >= FIRST_USER_SYMBOL => {
+                let index = (symbol - FIRST_USER_SYMBOL) as usize;
+                &self.accountant.user_symbols()[index].name
+            }
+            symbol => &self.symbols.symbols()[symbol as usize].name,
+        }
+    }
+
+    /// Calls of a function but for those within others, and what they cost with all below them.
+    pub(super) fn inclusive(&self, window: &Window, function: &str) -> (u64, u64) {
+        let nodes = self.accountant.tree().nodes();
+        let is = |node: u32| self.name(nodes[node as usize].symbol) == function;
+        let above = |node: u32| nodes[node as usize].parent;
+        let mut sums = (0, 0);
+        for cost in &window.costs {
+            let within = std::iter::successors(above(cost.node), |node| above(*node)).any(is);
+            if is(cost.node) && !within {
+                sums.0 += cost.calls;
+            }
+            if is(cost.node) || within {
+                sums.1 += cost.insns;
+            }
+        }
+        sums
     }
 
     /// The same, with samples.
@@ -392,14 +442,7 @@ impl<'a> Machine<'a> {
                 let mut at = Some(cost.node);
                 while let Some(id) = at {
                     let node = nodes[id as usize];
-                    let name = match node.symbol {
-                        UNKNOWN => "[unknown]",
-                        symbol if symbol >= FIRST_USER_SYMBOL => {
-                            let index = (symbol - FIRST_USER_SYMBOL) as usize;
-                            &self.accountant.user_symbols()[index].name
-                        }
-                        symbol => &self.symbols.symbols()[symbol as usize].name,
-                    };
+                    let name = self.name(node.symbol);
                     let how = match (node.parent, node.tail) {
                         (None, _) => "",
                         (_, true) => " ~ ",

@@ -70,7 +70,7 @@ impl Place {
 }
 
 /// Calls and instructions, by direction and context and then by path.
-type Costs = BTreeMap<(String, String), (u64, u64)>;
+pub(super) type Costs = BTreeMap<(String, String), (u64, u64)>;
 
 struct Generator<'m, 'a> {
     machine: &'m mut Machine<'a>,
@@ -320,6 +320,41 @@ impl Generator<'_, '_> {
     }
 }
 
+/// Five system calls at random; what they cost.
+pub(super) fn generate(machine: &mut Machine<'_>, seed: u64) -> Costs {
+    let mut generator = Generator {
+        machine,
+        random: Random(seed),
+        costs: Costs::new(),
+        depth: 0,
+        within: 0,
+        sp: 0x3f00,
+    };
+    for _ in 0..5 {
+        let (mark, direction) = match generator.random.below(3) {
+            0 => (Mark::TxBegin, Direction::Tx),
+            1 => (Mark::RxBegin, Direction::Rx),
+            _ => (Mark::TxEnd, Direction::Other),
+        };
+        generator.machine.mark(mark);
+        generator.interrupts();
+        let whose = Whose(direction, Context::Task);
+        let entry = Place::root("entry_SYSCALL_64");
+        generator.machine.jump("entry_SYSCALL_64", 0, 4);
+        generator.count(whose, &entry, 1, 4);
+        generator.body(whose, &entry);
+        if generator.random.chance(50) {
+            let kinds = generator.kinds();
+            generator.called(whose, &entry, |g, _| g.softirqs(&kinds));
+        }
+        generator.body(whose, &entry);
+        generator.machine.jump("entry_SYSCALL_64", 0x60, 2);
+        generator.count(whose, &entry, 0, 2);
+        generator.machine.user();
+    }
+    generator.costs
+}
+
 /// Whose a softirq run is.
 fn first(kinds: &[Direction]) -> Direction {
     kinds.first().copied().unwrap_or(Direction::Rx)
@@ -351,38 +386,8 @@ fn random_traces() {
         let mut machine = Machine::new(&symbols);
         machine.user();
         machine.mark(Mark::WindowBegin);
-        let mut generator = Generator {
-            machine: &mut machine,
-            random: Random(seed),
-            costs: Costs::new(),
-            depth: 0,
-            within: 0,
-            sp: 0x3f00,
-        };
-        for _ in 0..5 {
-            let (mark, direction) = match generator.random.below(3) {
-                0 => (Mark::TxBegin, Direction::Tx),
-                1 => (Mark::RxBegin, Direction::Rx),
-                _ => (Mark::TxEnd, Direction::Other),
-            };
-            generator.machine.mark(mark);
-            generator.interrupts();
-            let whose = Whose(direction, Context::Task);
-            let entry = Place::root("entry_SYSCALL_64");
-            generator.machine.jump("entry_SYSCALL_64", 0, 4);
-            generator.count(whose, &entry, 1, 4);
-            generator.body(whose, &entry);
-            if generator.random.chance(50) {
-                let kinds = generator.kinds();
-                generator.called(whose, &entry, |g, _| g.softirqs(&kinds));
-            }
-            generator.body(whose, &entry);
-            generator.machine.jump("entry_SYSCALL_64", 0x60, 2);
-            generator.count(whose, &entry, 0, 2);
-            generator.machine.user();
-        }
-        let mut expected: Vec<String> = generator
-            .costs
+        let costs = generate(&mut machine, seed);
+        let mut expected: Vec<String> = costs
             .iter()
             .map(|((whose, path), (calls, insns))| format!("{whose}, {path}, {calls}, {insns}"))
             .collect();

@@ -9,8 +9,9 @@ use super::recording::{BLOCKS, PACKETS, functions, stages};
 use super::{check, slow_queue, view};
 use crate::analysis;
 use crate::page::{PageCell, PageColumn, PageStage};
-use crate::times::{as_costs, classes, csv, json, markdown, openmetrics, page, trace};
+use crate::times::{as_costs, classes, csv, json, markdown, openmetrics, page};
 use crate::together::Together;
+use crate::trace::perfetto as trace;
 
 /// Check what is written for each of them.
 #[test]
@@ -148,7 +149,10 @@ fn a_trace() {
     let trace: Value = serde_json::from_str(&trace::render(&recording)).unwrap();
     let events = trace["traceEvents"].as_array().unwrap();
     let of = |ph: &str| -> Vec<&Value> { events.iter().filter(|e| e["ph"] == ph).collect() };
-    assert_eq!(of("X").len() + of("i").len(), recording.steps.len());
+    assert_eq!(
+        of("X").len() + of("i").len(),
+        recording.traces[0].steps.len()
+    );
     assert_eq!(of("i").len(), 1);
     let (begins, ends) = (of("s"), of("f"));
     assert_eq!(begins.len(), 2, "to the other CPU, and to the receiver");

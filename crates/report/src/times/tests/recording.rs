@@ -343,7 +343,7 @@ pub(crate) fn stages_scaled(planted: &[(&str, u64)]) -> Recording {
             });
         }
     }
-    recording.steps = steps();
+    recording.add_packets(Some(0), &steps());
     recording
 }
 

@@ -1,0 +1,157 @@
+//! `plumb trace`: single calls of a function, as trees.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use netplumb_model::class::Direction;
+use netplumb_model::experiment::{Blocks, Condition, Experiment, Kind, Lab, Trace, Workload};
+
+use super::path::levels;
+use crate::args::command::CommandArgs;
+use crate::args::knobs::{KnobArgs, OfPackets};
+use crate::args::live::EXACT;
+use crate::args::page::PageArgs;
+use crate::args::run::RunOptions;
+use crate::args::show::ShowArgs;
+use crate::exit::{CannotHere, Usage};
+use crate::experiment::modules::Names;
+use crate::experiment::{self, How, Shown};
+
+/// Arguments of `plumb trace`.
+#[derive(Debug, Args)]
+pub(crate) struct TraceArgs {
+    /// Function of the kernel, or of COMMAND; FILE:FUNCTION is that of its program or library FILE,
+    /// whatever the kernel has
+    #[arg(value_name = "FUNCTION")]
+    function: String,
+    /// How deep: 1 is the function alone [default: 6]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    depth: Option<u32>,
+    /// Calls to keep in each block, those that took most; besides the first one [default: 10]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    slowest: Option<u32>,
+    /// Keep only calls for which this holds: insns, self or switches, compared with a number, like
+    /// 'insns > 10K && switches == 0'
+    #[arg(long = "if", value_name = "CONDITION")]
+    only: Option<Condition>,
+    /// Where the workload runs
+    #[arg(long, value_name = "LAB", default_value = "vm", value_parser = labs())]
+    lab: Lab,
+    #[command(flatten)]
+    knobs: KnobArgs<OfPackets>,
+    /// Packets per block [default: 20]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    packets: Option<u32>,
+    /// Warm-up packets before the first block, not measured [default: 200]; with a command:
+    /// connections to open before it [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    warmup: Option<u32>,
+    /// Number of blocks per arm [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    blocks: Option<u32>,
+    #[command(flatten)]
+    command: CommandArgs,
+    #[command(flatten)]
+    show: ShowArgs,
+    #[command(flatten)]
+    page: PageArgs,
+    #[command(flatten)]
+    options: RunOptions,
+}
+
+/// Packets of a block, by default: each may have many calls.
+const PACKETS: u32 = 20;
+
+/// Labs, of which only one can trace calls; the others say why not.
+fn labs() -> impl TypedValueParser<Value = Lab> {
+    PossibleValuesParser::new(Lab::WORDS).try_map(|word| word.parse::<Lab>())
+}
+
+impl TraceArgs {
+    /// As an experiment.
+    ///
+    /// # Errors
+    /// An invalid level of a knob.
+    pub(crate) fn experiment(&self) -> Result<Experiment, String> {
+        let kind = match self.command.is_empty() {
+            true => Kind::Packets,
+            false => Kind::Command,
+        };
+        let packets = kind == Kind::Packets;
+        let (knobs, vary) = levels(&self.knobs, kind, self.lab)?;
+        Ok(Experiment {
+            name: "trace".into(),
+            title: format!("Calls of {}", self.function),
+            instruments: Some(vec![EXACT.into()]),
+            lab: self.lab,
+            workload: Workload {
+                packets: packets.then(|| self.packets.unwrap_or(PACKETS)),
+                warmup_packets: self.warmup.filter(|_| packets),
+                command: self.command.words().to_vec(),
+                with: self.command.with_files().to_vec(),
+                peer: self.command.peer().map(String::from),
+                connections: self.warmup.filter(|_| !packets),
+                ..Workload::of(kind)
+            },
+            blocks: Blocks {
+                count: Some(self.blocks.unwrap_or(1)),
+                seeds: self.options.seeds,
+                ..Blocks::default()
+            },
+            trace: Some(Trace {
+                function: self.function.clone(),
+                depth: self.depth,
+                slowest: self.slowest,
+                steps: None,
+                only: self.only.clone(),
+            }),
+            knobs,
+            vary,
+            ..Experiment::default()
+        })
+    }
+}
+
+/// Trace and show.
+///
+/// # Errors
+/// It can't be traced here, there is no such function, or the run failed.
+pub(crate) fn run(args: TraceArgs, cache: &Path) -> anyhow::Result<ExitCode> {
+    if args.lab != Lab::Vm {
+        return Err(CannotHere(format!(
+            "unavailable: single calls are traced in guests, without a probe, and not in lab {}; \
+             use --lab vm. `plumb path --lab {} --clock functions --functions {}*` has the times \
+             of calls on this machine, and --one-packet those of a packet in order",
+            args.lab, args.lab, args.function
+        ))
+        .into());
+    }
+    if !args.command.is_empty() && args.packets.is_some() {
+        return Err(Usage(
+            "--packets can't be used with a command: it is for packets that plumb sends".into(),
+        )
+        .into());
+    }
+    let mut experiment = args.experiment().map_err(Usage)?;
+    if args.knobs.has("module") {
+        experiment.check().map_err(|(_, why)| Usage(why))?;
+        experiment::modules::prepare(&mut experiment, Names::Typed, cache)?;
+    }
+    // What was traced is for the report to know.
+    let text = experiment.to_toml()?;
+    let directions: [Direction; 0] = [];
+    let how = How {
+        text: &text,
+        folder: Path::new(""),
+        shown: Shown::Report(&args.show, &directions),
+        page: &args.page,
+        options: args.options,
+        watch: false,
+        stdin: args.command.takes_stdin(),
+        yes_change: &[],
+        even_default_route: false,
+    };
+    experiment::run(&experiment, how, cache)
+}

@@ -1,0 +1,220 @@
+//! `plumb trace`: single calls of the kernel's functions and of a program's, in guests.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::process::Command;
+
+use common::{Place, has_guests};
+use netplumb_model::recording::Recording;
+use netplumb_model::trace::{CALL_COST, CALLS, Flags, Trace};
+use netplumb_report::analysis::classes;
+
+/// A program that calls `outer` four times, which calls `inner` and, the third time, maps and
+/// touches pages of a file.
+const PROGRAM: &str = r#"
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+__attribute__((noinline)) void inner(long n)
+{ __asm__ volatile("1: dec %0; nop; jnz 1b" : "+r"(n)); }
+__attribute__((noinline)) int outer(int round)
+{
+	inner(10 * (round + 1));
+	if (round == 2) {
+		int fd = open("data", O_RDONLY);
+		volatile char *at = mmap(0, 16384, PROT_READ, MAP_PRIVATE, fd, 0);
+		int sum = 0;
+		for (int page = 0; page < 4; page++) sum += at[page * 4096];
+		close(fd);
+		return sum;
+	}
+	return round;
+}
+int main(void)
+{
+	int sum = 0;
+	for (int round = 0; round < 4; round++) sum += outer(round);
+	return sum == 4 ? 0 : 0;
+}
+"#;
+
+fn compile(place: &Place) {
+    place.write("p.c", PROGRAM);
+    place.write("data", vec![b'x'; 16384]);
+    let done = Command::new("cc")
+        .args(["-O1", "-static", "-o"])
+        .args([place.path("p"), place.path("p.c")])
+        .status()
+        .unwrap();
+    assert!(done.success());
+}
+
+/// What a block's calls add up to by the scalars of the trace.
+fn told(recording: &Recording) -> (u64, u64) {
+    let calls: f64 = recording.scalars_of(&CALLS).map(|s| s.value).sum();
+    let sums = recording.scalars_of(&CALL_COST);
+    let sums = sums.filter(|s| s.item.label.as_deref() == Some("sum"));
+    (calls as u64, sums.map(|s| s.value).sum::<f64>() as u64)
+}
+
+/// Calls and inclusive cost of a function over all classes, by the costs.
+fn cost(recording: &Recording, name: &str) -> (u64, u64) {
+    let mut sums = (0, 0);
+    for view in classes(recording) {
+        for function in &view.functions {
+            if recording.functions[function.function as usize].name == name {
+                sums.0 += function.calls;
+                sums.1 += function.inclusive_insns;
+            }
+        }
+    }
+    sums
+}
+
+/// The names of a trace's steps, each with its depth.
+fn names<'r>(recording: &'r Recording, trace: &Trace) -> Vec<(usize, &'r str)> {
+    let steps = trace.steps.iter().zip(trace.depths());
+    steps
+        .map(|(step, depth)| (depth, recording.text_of_trace(step.name)))
+        .collect()
+}
+
+/// Check that the calls of a function in packets are the same in two runs, to the instruction, that
+/// they add up to what `plumb path` counts of it, and that what is below them is the kernel's path.
+#[test]
+fn calls_in_packets() {
+    if !has_guests() {
+        return;
+    }
+    let place = Place::new();
+    place
+        .run("trace ip_rcv -q --packets 10 --depth 20 --slowest 100 -o a.plumb")
+        .code(0);
+    place
+        .run("trace ip_rcv -q --packets 10 --depth 20 --slowest 100 -o b.plumb")
+        .code(0);
+    place
+        .run("path -q --packets 10 --blocks 1 -o c.plumb")
+        .code(0);
+    let [a, b, c] = ["a.plumb", "b.plumb", "c.plumb"].map(|name| place.recording(name));
+    assert_eq!((&a.traces, &a.trace_texts), (&b.traces, &b.trace_texts));
+    let (calls, insns) = told(&a);
+    assert_eq!((calls, insns), cost(&c, "ip_rcv"));
+    assert_eq!((calls, insns), cost(&a, "ip_rcv"));
+    assert_eq!(calls, 10);
+    assert_eq!(a.traces.len(), 10);
+    let sum: u64 = a.traces.iter().map(|t| t.steps[0].total).sum();
+    assert_eq!(sum, insns);
+    let first = names(&a, &a.traces[0]);
+    assert_eq!(first[0], (0, "ip_rcv"));
+    assert!(
+        first
+            .iter()
+            .any(|(depth, name)| *depth > 0 && *name == "udp_rcv"),
+        "{first:?}"
+    );
+    for trace in &a.traces {
+        let own: u64 = trace
+            .steps
+            .iter()
+            .filter(|s| counts(trace, s.parent))
+            .map(|s| s.own)
+            .sum();
+        let cut = trace.steps.iter().any(|s| s.flags.has(Flags::CUT));
+        assert!(cut || own == trace.steps[0].total);
+    }
+    let shown = place.run("report a.plumb");
+    shown.code(0);
+    assert!(
+        shown.stdout.contains("10 calls of ip_rcv"),
+        "{}",
+        shown.stdout
+    );
+    assert!(
+        place
+            .run("report a.plumb --call 11")
+            .code(2)
+            .stderr
+            .contains("not kept")
+    );
+}
+
+/// Whether nothing came in between above a step.
+fn counts(trace: &Trace, mut at: Option<u32>) -> bool {
+    while let Some(step) = at.map(|at| &trace.steps[at as usize]) {
+        if step.flags.has(Flags::ASIDE) {
+            return false;
+        }
+        at = step.parent;
+    }
+    true
+}
+
+/// Check that a function of a program is a tree with the kernel's calls below it, that the slowest
+/// call is the one that faults, and that a kernel's function is traced in the same program.
+#[test]
+fn calls_in_a_program() {
+    if !has_guests() {
+        return;
+    }
+    let place = Place::new();
+    compile(&place);
+    let trace = |words: &str| {
+        let ran = place.run(&format!("trace {words} -q -o x.plumb --with data -- ./p"));
+        ran.code(0);
+        (ran.stdout, place.recording("x.plumb"))
+    };
+    let (shown, program) = trace("outer --depth 8 --slowest 1");
+    assert!(shown.contains("4 calls of outer"), "{shown}");
+    assert_eq!(told(&program), cost(&program, "outer"));
+    let kept: Vec<u64> = program.traces.iter().map(|t| t.number).collect();
+    assert_eq!(kept, [0, 2]);
+    assert_eq!(
+        names(&program, &program.traces[0]),
+        [(0, "outer"), (1, "inner")]
+    );
+    assert_eq!(program.traces[0].steps[1].total, 31);
+    let slow = names(&program, &program.traces[1]);
+    for wanted in ["inner", "entry_SYSCALL_64", "asm_exc_page_fault"] {
+        assert!(slow.iter().any(|(_, name)| *name == wanted), "{slow:?}");
+    }
+    let (_, faults) = trace("handle_mm_fault --if insns>1000000");
+    let (calls, insns) = told(&faults);
+    assert!(calls > 4, "{calls}");
+    assert_eq!((calls, insns), cost(&faults, "handle_mm_fault"));
+    assert_eq!(faults.traces.len(), 0);
+    let (_, waits) = trace("p:main --depth 1");
+    assert_eq!(told(&waits).0, 1);
+}
+
+/// Check that what can't be traced is refused: in one line, with the remedy.
+#[test]
+fn what_is_refused() {
+    let place = Place::new();
+    let refused = |words: &str, code: i32, why: &str| {
+        let ran = place.run(words);
+        ran.code(code);
+        assert!(ran.stderr.contains(why), "{}", ran.stderr);
+        assert_eq!(ran.stderr.trim_end().lines().count(), 1, "{}", ran.stderr);
+    };
+    refused("trace ip_rcv --lab host", 3, "use --lab vm");
+    refused("trace ip_rcv --packets 3 -- true", 2, "--packets");
+    refused("trace nc: -q", 2, "function");
+    for condition in ["dur>1ms", "insns", "calls>3"] {
+        let ran = place.run(&format!("trace ip_rcv --if {condition}"));
+        ran.code(2);
+        assert!(ran.stderr.contains("invalid condition"), "{}", ran.stderr);
+    }
+    if !has_guests() {
+        return;
+    }
+    refused("trace ip_rvc -q", 2, "ip_rcv");
+    refused(
+        "trace no_such_function_anywhere -q -- true",
+        2,
+        "no name is similar",
+    );
+    refused("trace gone.so:main -q -- true", 2, "no file `gone.so`");
+}

@@ -1,0 +1,101 @@
+//! Traced calls: what of the accounting they are told.
+
+use netplumb_model::class::{Context, Softirq};
+
+use super::super::trace::{Entered, TracedCalls};
+use super::super::tree::Symbol;
+use super::super::user::User;
+use super::Accountant;
+
+impl Accountant<'_> {
+    /// A window opens.
+    pub(super) fn begin_traces(&mut self) {
+        let Some(tracer) = &mut self.tracer else {
+            return;
+        };
+        self.current.traces.clear();
+        for task in self.others.values_mut() {
+            task.traces.clear();
+        }
+        tracer.begin();
+    }
+
+    /// It closes.
+    pub(super) fn end_traces(&mut self) -> Option<TracedCalls> {
+        let tracer = self.tracer.as_mut()?;
+        tracer.give_up(&mut self.current.traces);
+        for task in self.others.values_mut() {
+            tracer.give_up(&mut task.traces);
+        }
+        Some(tracer.end())
+    }
+
+    /// Instructions ran in the function that was entered last.
+    pub(super) fn charge_traces(&mut self, insns: u32) {
+        if let Some(tracer) = &mut self.tracer {
+            tracer.charge(&mut self.current.traces, insns);
+        }
+    }
+
+    /// The frame on top of the kernel's stack is new.
+    pub(super) fn trace_kernel(
+        &mut self,
+        symbol: Symbol,
+        jumped: bool,
+        aside: bool,
+        vector: Option<Softirq>,
+        context: Option<Context>,
+    ) {
+        let level = self.current.frames.len() - 1;
+        self.trace(Entered {
+            symbol,
+            user: false,
+            level,
+            jumped,
+            aside,
+            vector,
+            context,
+            thread: None,
+        });
+    }
+
+    /// The function on top of the thread's user stack is new.
+    pub(super) fn trace_user(&mut self, symbol: Symbol, jumped: bool) {
+        let frames = self.current.thread.as_ref().map_or(0, |t| t.frames.len());
+        let context = match self.current.workload {
+            true => Context::Task,
+            false => Context::OtherTask,
+        };
+        self.trace(Entered {
+            symbol,
+            user: true,
+            level: frames.saturating_sub(1),
+            jumped,
+            aside: false,
+            vector: None,
+            context: Some(context),
+            thread: None,
+        });
+    }
+
+    fn trace(&mut self, entered: Entered) {
+        let Some(tracer) = &mut self.tracer else {
+            return;
+        };
+        let entered = Entered {
+            thread: self.current.thread.as_ref().map(|thread| thread.symbol),
+            ..entered
+        };
+        let user = self.user.as_deref().map_or(&[][..], User::symbols);
+        tracer.enter(&mut self.current.traces, &entered, user);
+    }
+
+    /// Frames from `level` on one of the stacks are about to end.
+    pub(super) fn leave_traces(&mut self, user: bool, level: usize) {
+        if let Some(tracer) = &mut self.tracer
+            && !self.current.traces.is_empty()
+        {
+            tracer.leave(&mut self.current.traces, user, level);
+        }
+    }
+}

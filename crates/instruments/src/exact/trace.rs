@@ -1,0 +1,559 @@
+//! Single calls of one function, as trees of the calls below it, in the order of the stream.
+//!
+//! A call's instructions are those that costs on the calling-context tree have of it: without the
+//! interrupts and softirqs that come in between, which are steps of their own (`aside`), and without
+//! other tasks. So the totals of all calls add up to the function's inclusive cost, except for calls
+//! that began before the window.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use netplumb_kernel::kallsyms::SymbolTable;
+use netplumb_model::class::{Context, Softirq};
+use netplumb_model::experiment::{OfCall, Trace as Spec};
+use netplumb_model::symbol::{base_name, is_part};
+use netplumb_model::trace::Flags;
+use rustc_hash::FxHashMap;
+
+use super::tree::Symbol;
+use super::user::{FIRST_SYMBOL, UserSymbol};
+use crate::image::{Images, readable};
+
+/// Calls of which the total is remembered, for the median; of more, their number and sum.
+const MAX_TOTALS: usize = 1 << 22;
+/// Steps of all calls that are kept in a window.
+const MAX_KEPT: usize = 1 << 22;
+
+/// A step of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TracedStep {
+    /// The step that it is below.
+    pub parent: Option<u32>,
+    /// The function.
+    pub symbol: Symbol,
+    /// Instructions in the window before it.
+    pub begin: u64,
+    /// Instructions until its end, whoever's they are.
+    pub elapsed: u64,
+    /// Its own, and those of all that it called.
+    pub total: u64,
+    /// Its own.
+    pub own: u64,
+    /// How often its task was switched out.
+    pub switches: u32,
+    /// Whose time it was.
+    pub context: Context,
+    /// What else is known.
+    pub flags: Flags,
+}
+
+/// A call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TracedCall {
+    /// Its number among the calls of the window, in the order in which they began.
+    pub number: u64,
+    /// The root of the thread that made it, in a command.
+    pub thread: Option<Symbol>,
+    /// Its steps; it is the first.
+    pub steps: Vec<TracedStep>,
+}
+
+/// The calls of a window.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TracedCalls {
+    /// How many there were, without those within others.
+    pub calls: u64,
+    /// How many the condition holds for.
+    pub matched: u64,
+    /// How many were within others.
+    pub recursive: u64,
+    /// How many had not returned when the window closed.
+    pub unfinished: u64,
+    /// What they add up to.
+    pub sum: u64,
+    /// The least, median, 99th percentile and largest; none without calls.
+    pub spread: Option<[u64; 4]>,
+    /// Those that are kept, in the order in which they began.
+    pub kept: Vec<TracedCall>,
+    /// Steps of calls that had too many.
+    pub dropped: u64,
+    /// Calls of whose total the spread knows nothing.
+    pub unranked: u64,
+}
+
+impl TracedCalls {
+    /// The functions of the calls that are kept.
+    pub fn symbols(&self) -> BTreeSet<Symbol> {
+        let steps = self.kept.iter().flat_map(|call| &call.steps);
+        let threads = self.kept.iter().filter_map(|call| call.thread);
+        steps.map(|step| step.symbol).chain(threads).collect()
+    }
+}
+
+/// There is no function to trace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NoFunction {
+    /// Names that are near to it.
+    pub near: Vec<String>,
+    /// The file that was named is not there.
+    pub no_file: bool,
+}
+
+/// What is traced: a function of these symbols and files.
+#[derive(Debug, Clone)]
+pub struct Tracing {
+    spec: Spec,
+    /// By symbol of the kernel.
+    kernel: Vec<bool>,
+    /// Whether functions of programs are meant.
+    of_programs: bool,
+}
+
+impl Tracing {
+    /// Look a function up: in the kernel, and else in the program's files.
+    ///
+    /// # Errors
+    /// There is none, or no such file.
+    pub fn find(
+        spec: &Spec,
+        symbols: &SymbolTable,
+        images: &Images,
+    ) -> Result<Tracing, NoFunction> {
+        let (file, name) = spec.place();
+        let mut kernel = vec![false; symbols.len()];
+        if file.is_none() {
+            let all = || symbols.symbols().iter().enumerate();
+            let exact: Vec<usize> = (all().filter(|(_, s)| s.name == name))
+                .map(|(n, _)| n)
+                .collect();
+            // A compiler's clone, if there is nothing but that: `f.constprop.0`.
+            let clones = all().filter(|(_, s)| base_name(&s.name) == name && !is_part(&s.name));
+            let found = match exact.is_empty() {
+                true => clones.map(|(n, _)| n).collect(),
+                false => exact,
+            };
+            for n in &found {
+                kernel[*n] = true;
+            }
+            if !found.is_empty() {
+                return Ok(Tracing {
+                    spec: spec.clone(),
+                    kernel,
+                    of_programs: false,
+                });
+            }
+        }
+        let files: Vec<_> = (images.images().iter())
+            .filter(|image| file.is_none_or(|file| is_file(&image.name, file)))
+            .collect();
+        let mut functions = files.iter().flat_map(|image| &image.functions);
+        if functions
+            .any(|function| is_named(&readable(&function.name), name) || function.name == name)
+        {
+            return Ok(Tracing {
+                spec: spec.clone(),
+                kernel: Vec::new(),
+                of_programs: true,
+            });
+        }
+        let of_kernel = symbols.symbols().iter().map(|s| s.name.clone());
+        let of_files = files.iter().flat_map(|image| &image.functions);
+        let of_files = of_files.map(|function| readable(&function.name));
+        let all: Vec<String> = match file {
+            Some(_) => of_files.collect(),
+            None => of_kernel.chain(of_files).collect(),
+        };
+        Err(NoFunction {
+            near: near(name, &all),
+            no_file: file.is_some() && files.is_empty(),
+        })
+    }
+}
+
+/// Whether a function of a program has a name: that of the function alone, without its arguments,
+/// is one.
+fn is_named(readable: &str, name: &str) -> bool {
+    readable == name
+        || readable
+            .split_once('(')
+            .is_some_and(|(whole, _)| whole == name)
+}
+
+/// Whether a file is meant: by its path, or by its name alone.
+fn is_file(path: &str, file: &str) -> bool {
+    path == file || path.rsplit('/').next() == Some(file)
+}
+
+/// The names that are nearest, at most three.
+fn near(name: &str, all: &[String]) -> Vec<String> {
+    let mut found: Vec<(usize, &str)> = (all.iter())
+        .filter(|known| known.len().abs_diff(name.len()) <= name.len() / 2)
+        .map(|known| (strsim::damerau_levenshtein(name, known), known.as_str()))
+        .filter(|(distance, _)| 3 * distance <= name.len().max(3))
+        .collect();
+    found.sort_unstable();
+    found.dedup();
+    found
+        .iter()
+        .take(3)
+        .map(|(_, known)| (*known).to_string())
+        .collect()
+}
+
+/// A function that has not returned, in a traced call or as its first.
+#[derive(Debug, Clone)]
+struct Open {
+    /// In user mode, or else in the kernel.
+    user: bool,
+    /// Its frame, by its place on that stack.
+    level: usize,
+    /// Its step, if it is one.
+    step: Option<u32>,
+    own: u64,
+    /// Of what it called.
+    below: u64,
+    switches: u32,
+    /// It came in between.
+    aside: bool,
+    /// It is below something that came in between.
+    within: bool,
+}
+
+/// A traced call that has not returned.
+#[derive(Debug, Clone)]
+pub(super) struct OpenTrace {
+    number: u64,
+    thread: Option<Symbol>,
+    steps: Vec<TracedStep>,
+    open: Vec<Open>,
+    dropped: u64,
+}
+
+/// How a function was entered.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Entered {
+    pub(super) symbol: Symbol,
+    /// In user mode, or else in the kernel.
+    pub(super) user: bool,
+    /// The place of its frame on that stack.
+    pub(super) level: usize,
+    /// By a jump.
+    pub(super) jumped: bool,
+    /// An interrupt, or a run of softirqs.
+    pub(super) aside: bool,
+    /// The action of a softirq.
+    pub(super) vector: Option<Softirq>,
+    /// None in a run of softirqs, outside of their actions.
+    pub(super) context: Option<Context>,
+    /// The root of the thread, in a command.
+    pub(super) thread: Option<Symbol>,
+}
+
+/// Traces calls.
+#[derive(Debug)]
+pub(super) struct Tracer {
+    tracing: Tracing,
+    /// Of functions of programs, whether they are meant.
+    programs: FxHashMap<Symbol, bool>,
+    /// Instructions since the window opened; none between windows.
+    clock: Option<u64>,
+    calls: TracedCalls,
+    totals: Vec<u64>,
+    /// The first call that is kept.
+    first: Option<TracedCall>,
+    /// Others, by what they took; of two that took the same, the earlier one counts as more.
+    most: BTreeMap<(u64, Reverse<u64>), TracedCall>,
+    kept_steps: usize,
+}
+
+impl Tracer {
+    pub(super) fn new(tracing: Tracing) -> Tracer {
+        Tracer {
+            tracing,
+            programs: FxHashMap::default(),
+            clock: None,
+            calls: TracedCalls::default(),
+            totals: Vec::new(),
+            first: None,
+            most: BTreeMap::new(),
+            kept_steps: 0,
+        }
+    }
+
+    /// A window opens.
+    pub(super) fn begin(&mut self) {
+        self.clock = Some(0);
+        self.calls = TracedCalls::default();
+        self.totals.clear();
+        self.first = None;
+        self.most.clear();
+        self.kept_steps = 0;
+    }
+
+    /// The window closes, when calls that have not returned have ended: what it had.
+    pub(super) fn end(&mut self) -> TracedCalls {
+        self.clock = None;
+        let mut calls = std::mem::take(&mut self.calls);
+        self.totals.sort_unstable();
+        let at = |percent: usize| {
+            let rank = (self.totals.len() * percent).div_ceil(100).max(1);
+            self.totals.get(rank - 1).copied()
+        };
+        calls.spread = (|| {
+            let (first, last) = (self.totals.first()?, self.totals.last()?);
+            Some([*first, at(50)?, at(99)?, *last])
+        })();
+        calls.kept = std::mem::take(&mut self.most).into_values().collect();
+        calls.kept.extend(self.first.take());
+        calls.kept.sort_by_key(|call| call.number);
+        calls
+    }
+
+    /// Instructions ran, in the function that was entered last.
+    pub(super) fn charge(&mut self, traces: &mut [OpenTrace], insns: u32) {
+        if let Some(clock) = &mut self.clock {
+            *clock += u64::from(insns);
+        }
+        for trace in traces {
+            if let Some(top) = trace.open.last_mut() {
+                top.own += u64::from(insns);
+            }
+        }
+    }
+
+    /// Whether calls of a function are traced.
+    fn is_meant(&mut self, symbol: Symbol, user: &[UserSymbol]) -> bool {
+        let Some(number) = symbol.checked_sub(FIRST_SYMBOL) else {
+            return (self.tracing.kernel.get(symbol as usize)).is_some_and(|is| *is);
+        };
+        if !self.tracing.of_programs {
+            return false;
+        }
+        let (file, name) = self.tracing.spec.place();
+        *self.programs.entry(symbol).or_insert_with(|| {
+            let found = user.get(number as usize);
+            found.is_some_and(|symbol| {
+                symbol.image.is_some()
+                    && is_named(&symbol.name, name)
+                    && file.is_none_or(|file| is_file(&symbol.module, file))
+            })
+        })
+    }
+
+    /// A function was entered.
+    pub(super) fn enter(
+        &mut self,
+        traces: &mut Vec<OpenTrace>,
+        entered: &Entered,
+        user: &[UserSymbol],
+    ) {
+        let Some(clock) = self.clock else { return };
+        let meant = self.is_meant(entered.symbol, user);
+        if traces.is_empty() && !meant {
+            return;
+        }
+        for trace in traces.iter_mut() {
+            trace.enter(entered, clock, &self.tracing.spec);
+        }
+        if !meant {
+            return;
+        }
+        // Within an interrupt of a traced call, it is a call of its own.
+        let last = traces.last();
+        if last.is_some_and(|trace| !trace.open.iter().any(|open| open.aside)) {
+            self.calls.recursive += 1;
+            return;
+        }
+        let mut trace = OpenTrace {
+            number: self.calls.calls,
+            thread: entered.thread,
+            steps: Vec::new(),
+            open: Vec::new(),
+            dropped: 0,
+        };
+        self.calls.calls += 1;
+        let first = Entered {
+            aside: false,
+            ..*entered
+        };
+        trace.enter(&first, clock, &self.tracing.spec);
+        traces.push(trace);
+    }
+
+    /// Frames from `level` on a stack have ended; those of user mode with all in the kernel.
+    pub(super) fn leave(&mut self, traces: &mut Vec<OpenTrace>, user: bool, level: usize) {
+        let clock = self.clock.unwrap_or(0);
+        let ends = |open: &Open| match (open.user, user) {
+            (true, true) | (false, false) => open.level >= level,
+            (false, true) => true,
+            (true, false) => false,
+        };
+        for trace in traces.iter_mut() {
+            while trace.open.last().is_some_and(ends) {
+                trace.close(clock, false);
+            }
+        }
+        while let Some(over) = traces.iter().position(|trace| trace.open.is_empty()) {
+            let trace = traces.remove(over);
+            self.keep(trace);
+        }
+    }
+
+    /// What has not returned never will in this window.
+    pub(super) fn give_up(&mut self, traces: &mut Vec<OpenTrace>) {
+        let clock = self.clock.unwrap_or(0);
+        for mut trace in traces.drain(..) {
+            if self.clock.is_none() {
+                continue;
+            }
+            while !trace.open.is_empty() {
+                trace.close(clock, true);
+            }
+            self.calls.unfinished += 1;
+            self.keep(trace);
+        }
+    }
+
+    /// Keep a call that has ended, if it is one of those that took most, or the first.
+    fn keep(&mut self, trace: OpenTrace) {
+        let Some(first) = trace.steps.first().copied() else {
+            return;
+        };
+        let calls = &mut self.calls;
+        calls.sum += first.total;
+        match self.totals.len() < MAX_TOTALS {
+            true => self.totals.push(first.total),
+            false => calls.unranked += 1,
+        }
+        let value = |of| match of {
+            OfCall::Insns => first.total,
+            OfCall::Own => first.own,
+            OfCall::Switches => u64::from(first.switches),
+        };
+        let spec = &self.tracing.spec;
+        if spec.only.as_ref().is_some_and(|only| !only.holds(value)) {
+            return;
+        }
+        calls.matched += 1;
+        let mut next = TracedCall {
+            number: trace.number,
+            thread: trace.thread,
+            steps: trace.steps,
+        };
+        if self.kept_steps + next.steps.len() > MAX_KEPT {
+            calls.dropped += trace.dropped + next.steps.len() as u64;
+            return;
+        }
+        calls.dropped += trace.dropped;
+        self.kept_steps += next.steps.len();
+        // The first stays, whatever it took.
+        match &mut self.first {
+            Some(first) if next.number > first.number => {}
+            Some(first) => std::mem::swap(first, &mut next),
+            None => {
+                self.first = Some(next);
+                return;
+            }
+        }
+        let total = next.steps.first().map_or(0, |step| step.total);
+        self.most.insert((total, Reverse(next.number)), next);
+        if self.most.len() > spec.slowest() as usize
+            && let Some((_, gone)) = self.most.pop_first()
+        {
+            self.kept_steps -= gone.steps.len();
+        }
+    }
+}
+
+/// The task of these calls is switched out.
+pub(super) fn switched(traces: &mut [OpenTrace]) {
+    for top in traces.iter_mut().filter_map(|trace| trace.open.last_mut()) {
+        top.switches += 1;
+    }
+}
+
+impl OpenTrace {
+    fn enter(&mut self, entered: &Entered, clock: u64, spec: &Spec) {
+        let above = self.open.last();
+        let within = above.is_some_and(|above| above.within || above.aside);
+        let parent = self.open.iter().rev().find_map(|open| open.step);
+        // A softirq's action says which one it is.
+        if let Some(vector) = entered.vector {
+            for open in self.open.iter().rev() {
+                let Some(step) = open.step.and_then(|at| self.steps.get_mut(at as usize)) else {
+                    continue;
+                };
+                if step.context != UNKNOWN_SOFTIRQ {
+                    break;
+                }
+                step.context = Context::Softirq(vector);
+            }
+        }
+        let wanted = match within {
+            // Of what comes in between, no more than what it is.
+            true => entered.aside || entered.vector.is_some(),
+            false => entered.aside || self.open.len() < spec.depth() as usize,
+        };
+        let fits = self.steps.len() < spec.steps() as usize;
+        let step = (wanted && fits).then_some(self.steps.len() as u32);
+        if step.is_none() && !within {
+            self.dropped += u64::from(wanted);
+            if let Some(parent) = parent {
+                let flags = &mut self.steps[parent as usize].flags;
+                *flags = flags.with(Flags::CUT);
+            }
+        }
+        if step.is_some() {
+            let mut flags = Flags::default();
+            if entered.jumped {
+                flags = flags.with(Flags::TAIL);
+            }
+            if entered.aside {
+                flags = flags.with(Flags::ASIDE);
+            }
+            self.steps.push(TracedStep {
+                parent,
+                symbol: entered.symbol,
+                begin: clock,
+                elapsed: 0,
+                total: 0,
+                own: 0,
+                switches: 0,
+                context: entered.context.unwrap_or(UNKNOWN_SOFTIRQ),
+                flags,
+            });
+        }
+        self.open.push(Open {
+            user: entered.user,
+            level: entered.level,
+            step,
+            own: 0,
+            below: 0,
+            switches: 0,
+            aside: entered.aside,
+            within,
+        });
+    }
+
+    fn close(&mut self, clock: u64, unfinished: bool) {
+        let Some(over) = self.open.pop() else { return };
+        let total = over.own + over.below;
+        if let Some(step) = over.step.and_then(|step| self.steps.get_mut(step as usize)) {
+            step.elapsed = clock.saturating_sub(step.begin);
+            (step.total, step.own) = (total, over.own);
+            step.switches = over.switches;
+            if unfinished {
+                step.flags = step.flags.with(Flags::OPEN);
+            }
+        }
+        if let Some(above) = self.open.last_mut() {
+            above.switches += over.switches;
+            if !over.aside {
+                above.below += total;
+            }
+        }
+    }
+}
+
+/// The context of a run of softirqs until its first action.
+const UNKNOWN_SOFTIRQ: Context = Context::Softirq(Softirq::Timer);

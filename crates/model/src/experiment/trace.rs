@@ -1,0 +1,322 @@
+//! Which calls are traced, and of what they are told.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// What is wrong with a key.
+type Wrong = (&'static str, String);
+
+/// Calls below the function, by default: the function itself is at depth 1.
+const DEPTH: u32 = 6;
+/// Deeper than any kernel stack.
+const MAX_DEPTH: u32 = 1_000;
+/// Calls that are kept, by default.
+const SLOWEST: u32 = 10;
+/// Each has many steps.
+const MAX_SLOWEST: u32 = 1_000_000;
+/// Steps of a call, by default.
+const STEPS: u32 = 10_000;
+/// As many as a recording has room for.
+const MAX_STEPS: u32 = 1 << 22;
+/// Conditions of one filter.
+const MAX_TERMS: usize = 16;
+
+/// Which calls are traced.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Trace {
+    /// The function: the kernel's, or one of the measured program. `FILE:FUNCTION` is that of a file
+    /// of the program, whatever the kernel has.
+    pub function: String,
+    /// How deep: 1 is the function alone.
+    pub depth: Option<u32>,
+    /// How many calls are kept in each block, those that took most; besides the first one.
+    pub slowest: Option<u32>,
+    /// Maximum number of steps that are kept of a call.
+    pub steps: Option<u32>,
+    /// Which calls are kept.
+    #[serde(rename = "if", skip_serializing_if = "Option::is_none")]
+    pub only: Option<Condition>,
+}
+
+impl Trace {
+    /// How deep: 1 is the function alone.
+    pub fn depth(&self) -> u32 {
+        self.depth.unwrap_or(DEPTH)
+    }
+
+    /// How many calls are kept in each block.
+    pub fn slowest(&self) -> u32 {
+        self.slowest.unwrap_or(SLOWEST)
+    }
+
+    /// Maximum number of steps of a call.
+    pub fn steps(&self) -> u32 {
+        self.steps.unwrap_or(STEPS)
+    }
+
+    /// The file, if one is named, and the function.
+    pub fn place(&self) -> (Option<&str>, &str) {
+        // Names of C++ and Rust have two of them.
+        match self.function.split_once(':') {
+            Some((file, name)) if !name.starts_with(':') && !file.is_empty() => (Some(file), name),
+            _ => (None, &self.function),
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<(), Wrong> {
+        let name = self.place().1;
+        if name.is_empty() || name.len() > 1_000 || name.chars().any(char::is_control) {
+            let why = "[trace] needs function, the name of one, like \"filemap_fault\"";
+            return Err(("function", why.into()));
+        }
+        for (key, value, most) in [
+            ("depth", self.depth, MAX_DEPTH),
+            ("slowest", self.slowest, MAX_SLOWEST),
+            ("steps", self.steps, MAX_STEPS),
+        ] {
+            if let Some(value) = value.filter(|n| !(1..=most).contains(n)) {
+                let why = format!("invalid {key} `{value}`; expected 1 to {most}");
+                return Err((key, why));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What of a call a term compares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Of {
+    /// Instructions, with those of all that it called.
+    Insns,
+    /// Its own instructions.
+    Own,
+    /// How often its task was switched out.
+    Switches,
+}
+
+/// What can be compared, by name.
+const FIELDS: [(&str, Of); 3] = [
+    ("insns", Of::Insns),
+    ("self", Of::Own),
+    ("switches", Of::Switches),
+];
+
+/// How.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Compare {
+    Less,
+    AtMost,
+    Equal,
+    Unequal,
+    AtLeast,
+    More,
+}
+
+/// By how they are written; longer ones first.
+const COMPARISONS: [(&str, Compare); 6] = [
+    ("<=", Compare::AtMost),
+    (">=", Compare::AtLeast),
+    ("==", Compare::Equal),
+    ("!=", Compare::Unequal),
+    ("<", Compare::Less),
+    (">", Compare::More),
+];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Term {
+    of: Of,
+    compare: Compare,
+    with: u64,
+}
+
+/// Which calls are kept: `insns > 10K && switches == 0`. All terms have to hold.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Condition {
+    terms: Vec<Term>,
+}
+
+impl Condition {
+    /// Whether it holds for a call.
+    pub fn holds(&self, value: impl Fn(Of) -> u64) -> bool {
+        self.terms.iter().all(|term| {
+            let value = value(term.of);
+            match term.compare {
+                Compare::Less => value < term.with,
+                Compare::AtMost => value <= term.with,
+                Compare::Equal => value == term.with,
+                Compare::Unequal => value != term.with,
+                Compare::AtLeast => value >= term.with,
+                Compare::More => value > term.with,
+            }
+        })
+    }
+}
+
+impl FromStr for Condition {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Condition, String> {
+        let terms: Vec<&str> = text.split("&&").collect();
+        if terms.len() > MAX_TERMS {
+            return Err(format!("a condition has at most {MAX_TERMS} terms"));
+        }
+        let terms = terms.into_iter().map(term);
+        Ok(Condition {
+            terms: terms.collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+fn shown(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(40).collect()
+}
+
+fn term(text: &str) -> Result<Term, String> {
+    let text = text.trim();
+    let wrong = || {
+        format!(
+            "invalid condition `{}`; expected like `insns > 10K`, several of them joined by `&&`",
+            shown(text)
+        )
+    };
+    let found = COMPARISONS.iter().find_map(|(word, compare)| {
+        let (field, value) = text.split_once(word)?;
+        Some((field.trim(), *compare, value.trim()))
+    });
+    let (field, compare, value) = found.ok_or_else(wrong)?;
+    let known = FIELDS.iter().find(|(name, _)| *name == field);
+    let Some((_, of)) = known else {
+        let names: Vec<&str> = FIELDS.iter().map(|(name, _)| *name).collect();
+        return Err(match field {
+            "" => wrong(),
+            "dur" | "duration" | "time" => format!(
+                "invalid condition `{}`: the vm lab counts instructions and has no time; use insns",
+                shown(text)
+            ),
+            _ => format!(
+                "invalid condition `{}`: a call has no `{}`; expected one of {}",
+                shown(text),
+                shown(field),
+                names.join(", ")
+            ),
+        });
+    };
+    Ok(Term {
+        of: *of,
+        compare,
+        with: number(value).ok_or_else(|| {
+            format!(
+                "invalid condition `{}`: `{}` is no number; expected like 10000 or 10K",
+                shown(text),
+                shown(value)
+            )
+        })?,
+    })
+}
+
+/// A whole number, with a suffix for thousands and so on, or in hexadecimal.
+fn number(text: &str) -> Option<u64> {
+    if let Some(hex) = text.strip_prefix("0x") {
+        return u64::from_str_radix(hex, 16).ok();
+    }
+    let at = text.find(|c: char| c.is_ascii_alphabetic());
+    let (digits, unit) = text.split_at(at.unwrap_or(text.len()));
+    let factor = match unit {
+        "" => 1,
+        "K" | "k" => 1_000,
+        "M" => 1_000_000,
+        "G" => 1_000_000_000,
+        _ => return None,
+    };
+    let digits: String = digits.chars().filter(|c| !"_,".contains(*c)).collect();
+    digits.parse::<u64>().ok()?.checked_mul(factor)
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, term) in self.terms.iter().enumerate() {
+            let field = FIELDS.iter().find(|(_, of)| *of == term.of);
+            let compare = COMPARISONS.iter().find(|(_, c)| *c == term.compare);
+            let join = if n == 0 { "" } else { " && " };
+            let (field, compare) = (field.map_or("", |f| f.0), compare.map_or("", |c| c.0));
+            write!(f, "{join}{field} {compare} {}", term.with)?;
+        }
+        Ok(())
+    }
+}
+
+impl Serialize for Condition {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Condition {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Condition, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that conditions mean what they say, and are written as they are read.
+    #[test]
+    fn conditions() {
+        let holds = |text: &str, insns: u64, switches: u64| {
+            let condition: Condition = text.parse().unwrap();
+            assert_eq!(
+                condition.to_string().parse::<Condition>().unwrap(),
+                condition
+            );
+            condition.holds(|of| match of {
+                Of::Insns => insns,
+                Of::Own => 7,
+                Of::Switches => switches,
+            })
+        };
+        assert!(holds("insns > 10K", 10_001, 0));
+        assert!(!holds("insns>10000", 10_000, 0));
+        assert!(holds("insns >= 0x10&&switches == 1", 16, 1));
+        assert!(!holds("insns >= 16 && switches != 1", 16, 1));
+        assert!(holds("self <= 7", 0, 0));
+        assert!(!holds("self < 7", 0, 0));
+    }
+
+    /// Check that what is no condition is refused, by what is wrong with it.
+    #[test]
+    fn no_conditions() {
+        let refused = |text: &str| text.parse::<Condition>().unwrap_err();
+        assert!(refused("").contains("insns > 10K"));
+        assert!(refused("insns").contains("insns > 10K"));
+        assert!(refused("insns > ").contains("no number"));
+        assert!(refused("insns > 10 KB").contains("`10 KB` is no number"));
+        assert!(refused("insns > 99999999999999999999").contains("no number"));
+        assert!(refused("dur > 1ms").contains("use insns"));
+        assert!(refused("calls > 1").contains("insns, self, switches"));
+        assert!(refused("insns > 1 &&").contains("insns > 10K"));
+        assert!(refused(&"insns > 1 &&".repeat(20)).contains("at most"));
+    }
+
+    /// Check that a function of a file is told from a name that has colons.
+    #[test]
+    fn places() {
+        let place = |function: &str| {
+            let trace = Trace {
+                function: function.into(),
+                ..Trace::default()
+            };
+            let (file, name) = trace.place();
+            (file.map(String::from), name.to_string())
+        };
+        assert_eq!(place("main"), (None, "main".into()));
+        assert_eq!(place("nc:main"), (Some("nc".into()), "main".into()));
+        assert_eq!(place("a::b"), (None, "a::b".into()));
+        assert!(Trace::default().check().is_err());
+    }
+}

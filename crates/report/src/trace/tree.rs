@@ -1,0 +1,148 @@
+//! The steps of a call as lines, of which repeated ones are folded.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use netplumb_model::recording::Recording;
+use netplumb_model::trace::{Flags, Step, Trace};
+
+use super::remarks;
+use crate::number::{printable, thousands};
+
+/// Deeper ones are not indented further.
+const MOST_INDENT: usize = 40;
+/// Letters of a name, of arguments, and of what was returned.
+const NAME_LETTERS: usize = 80;
+const TEXT_LETTERS: usize = 200;
+/// Letters of figures.
+const FIGURE: usize = 13;
+
+/// A step with what it called.
+pub(super) struct Tree<'t> {
+    trace: &'t Trace,
+    /// Of each step, those below it.
+    below: Vec<Vec<u32>>,
+    roots: Vec<u32>,
+    /// What a step and all below it look like; equal of equal ones.
+    looks: Vec<u64>,
+}
+
+/// A line: a step, as often as it is there in a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Line {
+    pub(super) step: u32,
+    pub(super) depth: usize,
+    pub(super) times: usize,
+}
+
+impl<'t> Tree<'t> {
+    pub(super) fn of(trace: &'t Trace) -> Tree<'t> {
+        let count = trace.steps.len();
+        let mut below: Vec<Vec<u32>> = vec![Vec::new(); count];
+        let mut roots = Vec::new();
+        for (number, step) in (0..).zip(&trace.steps) {
+            match step
+                .parent
+                .and_then(|parent| below.get_mut(parent as usize))
+            {
+                Some(siblings) => siblings.push(number),
+                None => roots.push(number),
+            }
+        }
+        let mut looks = vec![0; count];
+        // What is below a step comes after it.
+        for number in (0..count).rev() {
+            let step = &trace.steps[number];
+            let mut hasher = DefaultHasher::new();
+            (step.name, step.total, step.own, step.switches).hash(&mut hasher);
+            (step.flags.0, step.context, step.arguments, step.returned).hash(&mut hasher);
+            for child in &below[number] {
+                looks[*child as usize].hash(&mut hasher);
+            }
+            looks[number] = hasher.finish();
+        }
+        Tree {
+            trace,
+            below,
+            roots,
+            looks,
+        }
+    }
+
+    /// The lines, from top to bottom.
+    pub(super) fn lines(&self) -> Vec<Line> {
+        let mut lines = Vec::new();
+        // The next is the last.
+        let mut left = self.folded(&self.roots, 0);
+        while let Some(line) = left.pop() {
+            lines.push(line);
+            left.extend(self.folded(&self.below[line.step as usize], line.depth + 1));
+        }
+        lines
+    }
+
+    /// Steps beside each other, from the last to the first.
+    fn folded(&self, steps: &[u32], depth: usize) -> Vec<Line> {
+        let look = |step: &u32| self.looks[*step as usize];
+        let equal = steps.chunk_by(|a, b| look(a) == look(b));
+        let lines = equal.filter_map(|equal| {
+            Some(Line {
+                step: *equal.first()?,
+                depth,
+                times: equal.len(),
+            })
+        });
+        lines.rev().collect()
+    }
+
+    /// The lines as text, at most so many.
+    pub(super) fn render(&self, recording: &Recording, limit: usize) -> String {
+        let mut out = format!(
+            "{:>FIGURE$} {:>FIGURE$}  function\n",
+            "instructions", "self"
+        );
+        let lines = self.lines();
+        for line in lines.iter().take(limit) {
+            let step = &self.trace.steps[line.step as usize];
+            let indent = "  ".repeat(line.depth.min(MOST_INDENT));
+            let mut notes = remarks(step);
+            if line.times > 1 {
+                notes.insert(0, format!("{} times", thousands(line.times as u64)));
+            }
+            let notes = match notes.is_empty() {
+                true => String::new(),
+                false => format!("  ({})", notes.join("; ")),
+            };
+            out.push_str(&format!(
+                "{:>FIGURE$} {:>FIGURE$}  {indent}{}{notes}\n",
+                thousands(step.total),
+                thousands(step.own),
+                call(recording, step),
+            ));
+        }
+        let left = lines.len().saturating_sub(limit);
+        if left > 0 {
+            out.push_str(&format!(
+                "  ({} more lines: `plumb report FILE --call {}` shows all)\n",
+                thousands(left as u64),
+                self.trace.number + 1
+            ));
+        }
+        out
+    }
+}
+
+/// A call, with its arguments and what it returned, where these are known.
+pub(super) fn call(recording: &Recording, step: &Step) -> String {
+    let text = |id, letters| printable(recording.text_of_trace(id), letters);
+    let mut out = text(step.name, NAME_LETTERS);
+    if let Some(arguments) = step.arguments {
+        out += &format!("({})", text(arguments, TEXT_LETTERS));
+    }
+    if let Some(returned) = step.returned {
+        out += &format!(" = {}", text(returned, TEXT_LETTERS));
+    }
+    match step.flags.has(Flags::ASIDE) {
+        true => format!("[{out}]"),
+        false => out,
+    }
+}
