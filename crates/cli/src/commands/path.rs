@@ -161,6 +161,7 @@ impl PathArgs {
                 one_packet: live.one_packet,
             },
             samples: live.samples(),
+            setup: self.command.setup()?,
             knobs,
             vary,
             ..Experiment::default()

@@ -17,7 +17,7 @@ use crate::table::reference::{Entry, entries, of_page};
 use crate::times::table as times;
 use crate::times::tests::comparing::diff;
 use crate::times::tests::recording::functions as of_functions;
-use crate::{analysis, events, functions, layers, rates, summary, threads};
+use crate::{analysis, disks, events, functions, layers, rates, summary, threads};
 
 const HEAD: &str = "# Columns of tables
 
@@ -81,6 +81,12 @@ fn the_reference_of_columns() {
         "Threads",
         "Where single samples were kept (profiles, imports), by the thread that ran: `--threads`.",
         &threads::declared(),
+    );
+    section(
+        &mut out,
+        "Disks",
+        "Where guests had a disk: what it did while a command ran.",
+        &disks::declared(),
     );
     section(
         &mut out,
