@@ -48,6 +48,7 @@ needs() {
 			/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf fonts-dejavu-core
 			callgrind_annotate valgrind
 			nft nftables
+			mkfs.xfs xfsprogs
 			iptables-legacy iptables
 			dpdk-testpmd dpdk-dev
 			ping iputils-ping

@@ -6,8 +6,8 @@
  */
 
 /** Layers in the order of the path, from the application down. */
-export const PATH = ["application", "syscall", "socket", "transport", "network", "netfilter", "link", "driver", "bus"];
-const PATH_HUES = [350, 325, 295, 262, 225, 190, 155, 120, 90];
+export const PATH = ["application", "syscall", "filesystem", "block", "socket", "transport", "network", "netfilter", "link", "driver", "bus"];
+const PATH_HUES = [350, 325, 30, 5, 295, 262, 225, 190, 155, 120, 90];
 /** Layers that the whole path shares. */
 export const SHARED = [
   "memory", "copy", "locking", "scheduling", "timer", "interrupt",

@@ -3,6 +3,7 @@
 pub(crate) mod build;
 mod command;
 mod cost;
+mod disks;
 mod frames;
 mod guests;
 mod how;

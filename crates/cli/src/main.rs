@@ -82,6 +82,8 @@ enum Command {
     Diff(commands::diff::DiffArgs),
     /// Make a recording of a perf.data file
     Import(commands::import::ImportArgs),
+    /// Read a file, to measure what that costs: a workload for guests and for this machine
+    ReadFile(commands::read_file::ReadFileArgs),
     /// Check what this machine can measure, in each lab (vm, netns, host)
     Doctor(commands::doctor::DoctorArgs),
     /// Manage the kernels that guests boot
@@ -141,6 +143,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Report(_)
         | Command::Diff(_)
         | Command::Import(_)
+        | Command::ReadFile(_)
         | Command::Doctor(_)
         | Command::Kernel(_)
         | Command::Module(_)
@@ -158,6 +161,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Report(args) => commands::report::run(&args),
         Command::Diff(args) => commands::diff::run(&args),
         Command::Import(args) => commands::import::run(&args),
+        Command::ReadFile(args) => commands::read_file::run(&args),
         Command::Doctor(args) => commands::doctor::run(args, &cache),
         Command::Kernel(command) => commands::kernel::run(command, &cache),
         Command::Module(command) => commands::module::run(command, &cache),

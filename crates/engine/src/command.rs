@@ -1,6 +1,7 @@
 //! A command in a guest: from its files to its costs.
 
 mod exact;
+mod tables;
 mod timed;
 
 use std::os::fd::OwnedFd;
@@ -10,13 +11,17 @@ use netplumb_instruments::exact::Sampling;
 use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::path_rules::PathRules;
 use netplumb_lab::bundle::Bundle;
-use netplumb_lab::vm::bulk;
 use netplumb_lab::vm::kernels::KernelStore;
 use netplumb_lab::vm::process::{self, Guest, VmError};
 use netplumb_lab::vm::trial;
-use netplumb_model::experiment::Trace;
+use netplumb_lab::vm::{bulk, disk};
+use netplumb_model::experiment::{DiskPlan, Trace};
 use netplumb_model::loss::Loss;
-use netplumb_model::message::{CommandEnd, CommandPlan, Output, Reply, Request, RunPlan};
+use netplumb_model::message::{
+    CommandEnd, CommandPlan, Output, Reply, Request, RunPlan, SetupPlan,
+};
+use netplumb_model::quantity::Of;
+use netplumb_model::reads::FileReads;
 use netplumb_model::recording::{Arm, Recording};
 use netplumb_model::symbol::is_part;
 use netplumb_model::timing::{INSTRUCTIONS, SAMPLED, TimingSpec};
@@ -28,6 +33,7 @@ use crate::plan::Plan;
 use crate::run::{Options, Progress, Save};
 use crate::schedule::{Turn, whole};
 use crate::site::{self, Alone, Ended, Keeper, OneAtATime};
+use tables::Tables;
 
 /// How long a command may take to end after it was told to.
 const GRACE: std::time::Duration = std::time::Duration::from_secs(20);
@@ -45,6 +51,8 @@ pub struct CommandArm {
     pub program: PathBuf,
     /// The arguments.
     pub words: Vec<String>,
+    /// What it reads, if it is `plumb read-file`.
+    pub reads: Option<FileReads>,
 }
 
 /// Commands with their files and settings.
@@ -62,6 +70,8 @@ pub struct CommandRun {
     pub bundle: Bundle,
     /// The kernel modules that it needs; missing ones are ignored.
     pub modules: Vec<String>,
+    /// What is done before the first run. Its modules have to be there.
+    pub setup: SetupPlan,
     /// Connections that the guest opens before the first run.
     pub warmup: u32,
     /// Repetitions.
@@ -115,6 +125,7 @@ pub fn run_command(
         options,
         progress,
         said: &mut said,
+        tables: Tables::default(),
     });
     let turns = whole(run.arms.len(), 1, 0..run.blocks);
     site::run(&mut site, turns, &[name], &mut keeper, &mut |_, _| {})?;
@@ -128,6 +139,7 @@ struct Runs<'a, 's> {
     options: &'a Options,
     progress: &'a (dyn Fn(Progress) + Sync),
     said: &'a mut Said<'s>,
+    tables: Tables,
 }
 
 impl Alone for Runs<'_, '_> {
@@ -139,7 +151,10 @@ impl Alone for Runs<'_, '_> {
             at: turn.arm,
         };
         match &self.run.timed {
-            None => exact::measure(one, options, keeper, progress, self.said)?,
+            None => {
+                let tables = &mut self.tables;
+                exact::measure(one, options, keeper, progress, self.said, tables)?;
+            }
             Some(spec) => timed::measure(one, spec, options, keeper, progress, self.said)?,
         }
         Ok(Ended::Measured)
@@ -180,8 +195,10 @@ impl<'a> OneArm<'a> {
 struct Base {
     origin: Origin,
     links: RunPlan,
-    /// Modules to load, by their paths in the guest.
+    /// Modules to load, by their paths in the guest, with their parameters.
     modules: Vec<String>,
+    /// Names of those among them that have to be loaded.
+    shipped: Vec<String>,
     /// The files.
     archive: OwnedFd,
 }
@@ -223,7 +240,9 @@ impl OneArm<'_> {
         let kernel = store.find(&guest.kernel)?;
         keeper.keep()?;
         let (tree, _) = extras::module_tree(&kernel, guest)?;
-        let (modules, mut made) = modules(&tree, &self.run.modules)?;
+        let disk = DiskPlan::of(&self.command().arm);
+        let needed = Needed::of(disk.as_ref(), &self.run.setup);
+        let (modules, shipped, mut made) = modules(&tree, &self.run.modules, &needed)?;
         if let Some(bytes) = &self.run.stdin {
             made.push((STDIN.into(), 0o600, bytes.clone()));
         }
@@ -243,12 +262,13 @@ impl OneArm<'_> {
             origin,
             links,
             modules,
+            shipped,
             archive,
         })
     }
 
     /// The request to the guest.
-    fn request(self, links: RunPlan, watch: Option<(u64, u64)>) -> Request {
+    fn request(self, links: RunPlan, watch: Option<(u64, u64)>, shipped: Vec<String>) -> Request {
         let (run, command) = (self.run, self.command());
         Request::Command(CommandPlan {
             links,
@@ -262,6 +282,12 @@ impl OneArm<'_> {
             blocks: run.blocks,
             output_bytes: run.output_bytes,
             watch,
+            disk: DiskPlan::of(&command.arm),
+            setup: SetupPlan {
+                modules: shipped,
+                ..run.setup.clone()
+            },
+            reads: command.reads.clone(),
         })
     }
 }
@@ -312,28 +338,84 @@ pub(crate) fn watched(symbols: &SymbolTable) -> Option<(u64, u64)> {
 
 type Made = Vec<(String, u32, Vec<u8>)>;
 
-/// The modules of these names with their dependencies: paths in the guest, in load order, and the
-/// files.
+/// Modules that have to be there, each with its parameters.
+struct Needed(Vec<(String, String)>);
+
+impl Needed {
+    fn of(disk: Option<&DiskPlan>, setup: &SetupPlan) -> Needed {
+        let mut needed = Vec::new();
+        if let Some(plan) = disk {
+            for name in plan.modules() {
+                let parameters = match name == plan.disk.device.as_str() {
+                    true => disk::parameters(&plan.disk),
+                    false => String::new(),
+                };
+                needed.push((name.to_string(), parameters));
+            }
+        }
+        let own = setup.modules.iter();
+        needed.extend(own.map(|name| (name.replace('-', "_"), String::new())));
+        Needed(needed)
+    }
+
+    fn parameters(&self, name: &str) -> &str {
+        let found = self.0.iter().find(|(needed, _)| needed == name);
+        found.map_or("", |(_, parameters)| parameters)
+    }
+}
+
+/// The modules of these names with their dependencies: paths in the guest with parameters, in load
+/// order, the names of those that have to be loaded, and the files. `names` may be missing.
 fn modules(
     tree: &netplumb_kernel::modules::ModuleTree,
     names: &[String],
-) -> Result<(Vec<String>, Made), EngineError> {
+    needed: &Needed,
+) -> Result<(Vec<String>, Vec<String>, Made), EngineError> {
     let mut paths: Vec<String> = Vec::new();
+    let mut shipped: Vec<String> = Vec::new();
     let mut files: Made = Vec::new();
+    let mut add = |all: Vec<netplumb_kernel::modules::ModuleFile>| -> Result<(), EngineError> {
+        for module in all {
+            let path = format!("{MODULES}/{}.ko", module.name);
+            let line = match needed.parameters(&module.name) {
+                "" => path.clone(),
+                parameters => format!("{path} {parameters}"),
+            };
+            if !paths.contains(&line) {
+                files.push((path, 0o600, module.read()?));
+                paths.push(line);
+            }
+        }
+        Ok(())
+    };
+    for (name, _) in &needed.0 {
+        add(tree.resolve(&[name.as_str()])?)?;
+        // What is built in is there.
+        if tree.find(name).is_some() {
+            shipped.push(name.clone());
+        }
+    }
     for name in names {
         // It may be built in, or missing.
-        let Ok(needed) = tree.resolve(&[name.as_str()]) else {
-            continue;
+        if let Ok(found) = tree.resolve(&[name.as_str()]) {
+            add(found)?;
+        }
+    }
+    Ok((paths, shipped, files))
+}
+
+/// Add what runs of an arm did beside executing instructions, to their blocks of an instrument.
+fn add_figures(recording: &mut Recording, arm: usize, instrument: &str, ends: &[CommandEnd]) {
+    for end in ends {
+        let is_its = |block: &netplumb_model::recording::Block| {
+            block.arm as usize == arm && block.index == end.index && block.instrument == instrument
         };
-        for module in needed {
-            let path = format!("{MODULES}/{}.ko", module.name);
-            if !paths.contains(&path) {
-                files.push((path.clone(), 0o600, module.read()?));
-                paths.push(path);
+        if let Some(block) = recording.blocks.iter().position(is_its) {
+            for figure in &end.figures {
+                recording.add_figure(Of::Block(block as u32), figure.clone());
             }
         }
     }
-    Ok((paths, files))
 }
 
 /// Add the losses of the runs. `cut` is the number of runs that the instrument saw end early.

@@ -2,9 +2,11 @@
 
 mod bench;
 mod command;
+mod disk;
 mod furnish;
 mod live;
 mod nics;
+mod reads;
 mod settings;
 mod timing;
 

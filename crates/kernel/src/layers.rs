@@ -12,6 +12,8 @@ pub use netplumb_model::recording::APPLICATION;
 pub const LAYERS: &[&str] = &[
     APPLICATION,
     "syscall",
+    "filesystem",
+    "block",
     "socket",
     "transport",
     "network",
@@ -157,6 +159,17 @@ mod tests {
                 "__x64_sys_sendto", "syscall_exit_to_user_mode", "exit_to_user_mode_prepare",
                 "__fget_light", "vfs_write", "ep_poll_callback", "import_single_range",
             ]),
+            ("filesystem", &[
+                "filemap_fault", "__filemap_get_folio", "page_cache_ra_unbounded", "read_pages",
+                "ondemand_readahead", "ext4_mpage_readpages", "xfs_vm_readahead", "iomap_readahead",
+                "mpage_readahead", "jbd2_journal_start", "path_openat", "dput", "iput",
+                "add_to_page_cache_lru",
+            ]),
+            ("block", &[
+                "submit_bio", "submit_bio_noacct_nocheck", "bio_add_page", "blk_mq_submit_bio",
+                "__blk_mq_alloc_requests", "blk_finish_plug", "elv_rb_add", "dd_insert_requests",
+                "blkdev_readahead", "part_in_flight", "update_io_ticks", "bdev_start_io_acct",
+            ]),
             ("socket", &[
                 "__sys_sendto", "sock_sendmsg", "sockfd_lookup_light", "inet_sendmsg",
                 "inet6_recvmsg", "lock_sock_nested", "sk_filter_trim_cap", "sock_wfree",
@@ -276,7 +289,13 @@ mod tests {
         );
         assert_eq!(rules.layer("fib_rules_seq", Some("sch_fq")), Some("link"));
         assert_eq!(rules.layer("anything", Some("bpf")), Some("bpf"));
-        assert_eq!(rules.layer("ext4_writepages", Some("ext4")), None);
+        assert_eq!(
+            rules.layer("add_block_entry", Some("ext4")),
+            Some("filesystem")
+        );
+        assert_eq!(rules.layer("end_cmd", Some("null_blk")), Some("driver"));
+        assert_eq!(rules.layer("dd_dispatch_request", None), Some("block"));
+        assert_eq!(rules.layer("some_function", Some("some_module")), None);
         assert_eq!(
             rules.layer("tcp_sendmsg", Some("some_module")),
             Some("transport")

@@ -8,6 +8,7 @@ mod arms;
 mod build;
 mod claim;
 mod device;
+mod disk;
 mod error;
 mod figure;
 mod knobs;
@@ -19,6 +20,7 @@ mod old;
 mod qdisc;
 mod samples;
 mod scan;
+mod setup;
 mod shares;
 mod time;
 mod trace;
@@ -33,6 +35,9 @@ pub use acting::{Idle, Load};
 pub use build::Build;
 pub use claim::{Claim, Published, Relation};
 pub use device::{FromDevice, RxFault, Sender};
+pub use disk::{
+    DISK_DEVICE, DISK_FOLDER, Disk, DiskDevice, DiskPlan, FileSystem, IoScheduler, QueueSetting,
+};
 use error::Mistake;
 pub use error::{ExperimentError, Key};
 pub use figure::{Figure, Marked, number_of};
@@ -48,6 +53,7 @@ pub use old::current;
 pub use qdisc::Qdisc;
 pub use samples::Samples;
 pub use scan::Scan;
+pub use setup::{FileSize, Setup};
 pub use shares::{PublishedShare, Shares};
 pub use time::{Share, Time};
 pub use trace::{Condition, Of as OfCall, Trace};
@@ -128,6 +134,9 @@ pub struct Experiment {
     /// What is built before anything is measured.
     #[serde(default, skip_serializing_if = "Build::is_empty")]
     pub build: Build,
+    /// What is done in a guest before a command is measured.
+    #[serde(default, skip_serializing_if = "Setup::is_empty")]
+    pub setup: Setup,
     /// Which packets are observed.
     #[serde(default)]
     pub filter: Filter,
@@ -271,6 +280,9 @@ pub fn check_arm(arm: &Arm) -> Result<(), (&'static str, String)> {
     if let Some(qdisc) = Qdisc::of(arm) {
         qdisc.check(arm).map_err(|why| ("qdisc", why))?;
     }
+    if let Some(disk) = DiskPlan::of(arm) {
+        disk.check()?;
+    }
     Ok(())
 }
 
@@ -364,6 +376,7 @@ impl Experiment {
         self.check_trace()?;
         let within = Mistake::within("build", 0);
         self.build.check().map_err(|wrong| within(wrong.into()))?;
+        self.check_setup()?;
         check_name(&self.name)?;
         if self.instruments.as_ref().is_some_and(Vec::is_empty) {
             return Err((
@@ -402,6 +415,19 @@ impl Experiment {
             return Err(("duration", why.to_string()).into());
         }
         Ok(())
+    }
+
+    fn check_setup(&self) -> Result<(), Mistake> {
+        let within = Mistake::within("setup", 0);
+        self.setup.check().map_err(|wrong| within(wrong.into()))?;
+        let of_command = (self.lab, self.workload.kind) == (Lab::Vm, Kind::Command);
+        match self.setup.is_empty() || of_command {
+            true => Ok(()),
+            false => {
+                let why = "[setup] is for commands in guests: it needs lab vm, and a workload of kind command";
+                Err(("setup", why.to_string()).into())
+            }
+        }
     }
 
     fn check_samples(&self) -> Result<(), Mistake> {

@@ -11,6 +11,7 @@ pub mod experiment;
 pub mod loss;
 pub mod message;
 pub mod quantity;
+pub mod reads;
 pub mod recording;
 pub mod samples;
 pub mod span;

@@ -10,8 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::bench::{BenchArm, Limit, Measured};
 use crate::class::{Family, Link, Proto};
-use crate::experiment::{FromDevice, Offload, Qdisc, Ruleset};
+use crate::experiment::{DiskPlan, FromDevice, Offload, Qdisc, Ruleset};
 use crate::quantity::Figure;
+use crate::reads::FileReads;
 use crate::recording::Ledger;
 use crate::timing::{Attached, TimingSpec, Window};
 
@@ -244,6 +245,25 @@ pub struct CommandPlan {
     pub output_bytes: u64,
     /// Address range of the kernel's code that prepares a new task's stack.
     pub watch: Option<(u64, u64)>,
+    /// The guest's disk, if it has one.
+    pub disk: Option<DiskPlan>,
+    /// What is done before the first run.
+    pub setup: SetupPlan,
+    /// If the command is `plumb read-file`: what it reads. The program is this one then.
+    pub reads: Option<FileReads>,
+}
+
+/// What is done in a guest before a command is run.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetupPlan {
+    /// Modules that have to be loaded by now, by name.
+    pub modules: Vec<String>,
+    /// Files to make, each with its size in bytes.
+    pub files: Vec<(String, u32)>,
+    /// Commands to run: the path and arguments of each.
+    pub commands: Vec<(String, Vec<String>)>,
+    /// Whether the caches of files are dropped before each run.
+    pub drop_caches: bool,
 }
 
 /// Source of output.
@@ -267,7 +287,7 @@ pub enum Exit {
 }
 
 /// How one run of a command ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CommandEnd {
     /// Which repetition, from 0.
     pub index: u32,
@@ -279,6 +299,8 @@ pub struct CommandEnd {
     pub peer: Option<Exit>,
     /// Whether the peer had a socket open before the command started, or there is no peer.
     pub peer_ready: bool,
+    /// What it did beside executing instructions: reads of its disk, page faults.
+    pub figures: Vec<Figure>,
     /// Names of processes that it left running, which were killed.
     pub left: Vec<String>,
     /// Bytes of output that were discarded.

@@ -1,6 +1,7 @@
 //! Claims put to the data.
 
 mod across;
+mod counted;
 mod fit;
 mod samples;
 mod varying;
@@ -145,6 +146,10 @@ pub fn judge(experiment: &Experiment, classes: &[ClassView<'_>]) -> Vec<Judged> 
     }
     let classes = seeds::typical(classes);
     let samples = recording.map(Samples::of);
+    let counted = |claim: &Claim| {
+        let quantity = claim.quantity()?;
+        counted::is_about(recording?, quantity).then(|| counted::outcome(claim, quantity, &classes))
+    };
     let of = |claim: &Claim| match &samples {
         // Instructions are what costs are of; all else is of blocks.
         Some(samples) if claim.quantity().is_some_and(|q| q != INSTRUCTIONS.name) => {
@@ -153,7 +158,9 @@ pub fn judge(experiment: &Experiment, classes: &[ClassView<'_>]) -> Vec<Judged> 
         _ => outcome(claim, &classes),
     };
     let claims = experiment.claims.iter();
-    claims.map(|claim| judged(claim, of(claim))).collect()
+    claims
+        .map(|claim| judged(claim, counted(claim).unwrap_or_else(|| of(claim))))
+        .collect()
 }
 
 /// Judge every claim of an experiment, whatever its recording is of; `classes` are those of

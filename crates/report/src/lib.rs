@@ -10,6 +10,7 @@ pub mod claims;
 pub mod conclusions;
 mod counting;
 pub mod diff;
+pub mod disks;
 mod drift;
 pub mod events;
 pub mod figures;

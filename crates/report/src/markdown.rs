@@ -14,7 +14,7 @@ use crate::table::{Column, Table, Value};
 use crate::text::{code, prose};
 use crate::together::Together;
 use crate::view::View;
-use crate::{claims, conclusions};
+use crate::{claims, conclusions, disks};
 use crate::{footer, trust};
 
 /// Columns of classes that a table has room for.
@@ -50,6 +50,7 @@ pub fn render(
             functions(class, view, &mut out);
         }
     }
+    disks::markdown(recording, classes, &mut out);
     if let Some(threads) = together.threads(recording) {
         threads.markdown(view.top, &mut out);
     }

@@ -350,6 +350,11 @@ impl<'t, R> Table<'t, R> {
         }
     }
 
+    /// Whether it has no rows.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
     /// On a terminal, without a heading.
     pub(crate) fn headless(mut self) -> Self {
         self.headless = true;

@@ -12,7 +12,7 @@ use crate::table::{Column, Room, Table, Value};
 use crate::text::continued;
 use crate::times::{ns_range, rounded};
 use crate::view::View;
-use crate::{footer, functions, layers, trust};
+use crate::{disks, footer, functions, layers, trust};
 
 /// Names are cut to what the columns beside them leave, and to this.
 const NAME_LIMIT: usize = 60;
@@ -26,6 +26,11 @@ pub fn render(recording: &Recording, classes: &[ClassView<'_>], view: &View) -> 
     if several_arms(classes) {
         out.push('\n');
         out.push_str(&summary(classes, view.columns));
+    }
+    let disks = disks::terminal(recording, classes, view.columns);
+    if !disks.is_empty() {
+        out.push('\n');
+        out.push_str(&disks);
     }
     for class in classes {
         out.push('\n');

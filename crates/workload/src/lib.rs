@@ -7,4 +7,5 @@ mod first_use;
 pub mod frames;
 pub mod mark;
 pub mod packets;
+pub mod reads;
 pub mod timed;

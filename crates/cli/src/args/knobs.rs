@@ -15,13 +15,14 @@ pub(crate) trait Shows: Clone + Send + Sync + 'static {
     fn shows(knob: &Knob) -> bool;
 }
 
-/// Knobs of packets that plumb sends.
+/// Knobs of packets that plumb sends, and of commands.
 #[derive(Debug, Clone)]
 pub(crate) struct OfPackets;
 
 impl Shows for OfPackets {
     fn shows(knob: &Knob) -> bool {
-        knob.workloads.contains(&Kind::Packets)
+        let of = |kind| knob.workloads.contains(&kind);
+        of(Kind::Packets) || of(Kind::Command)
     }
 }
 
@@ -143,6 +144,10 @@ fn value_name(knob: &Knob) -> &'static str {
         (_, Takes::Files) => "MODULE",
         (_, Takes::Text { what, .. } | Takes::Word { what, .. }) => match (what, knob.key) {
             ("rate", _) => "PPS",
+            ("KiB", _) => "KB",
+            ("number", _) => "N",
+            ("scheduler", _) => "SCHEDULER",
+            (_, "disk") => "DISK",
             ("frame size", _) => "SIZE",
             ("protocol", _) => "PROTO",
             (_, "family") => "VERSION",

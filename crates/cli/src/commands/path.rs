@@ -137,6 +137,7 @@ impl PathArgs {
                 one_packet: live.one_packet,
             },
             samples: live.samples(),
+            setup: self.command.setup()?,
             knobs,
             vary,
             ..Experiment::default()

@@ -9,13 +9,15 @@ use netplumb_engine::{CommandArm, CommandRun, run_command};
 use netplumb_instruments::exact::Sampling;
 use netplumb_lab::bundle::{Bundle, Host, companions};
 use netplumb_model::experiment::{Experiment, Trace, Workload};
-use netplumb_model::message::{CommandEnd, Exit, Output};
+use netplumb_model::message::{CommandEnd, Exit, Output, SetupPlan};
 use netplumb_model::recording::Arm;
 use netplumb_model::timing::TimingSpec;
 use netplumb_report::printable;
 
+use super::disks;
 use super::how::{How, finish};
 use super::unseen::{is_nothing_seen, nothing_seen};
+use crate::commands::read_file;
 use crate::exit::Usage;
 use crate::recorder::record_by;
 
@@ -60,7 +62,7 @@ pub(super) fn run(
     how: &How<'_>,
     cache: &Path,
 ) -> anyhow::Result<ExitCode> {
-    let run = prepare(&experiment.workload, how, machine)?;
+    let run = prepare(experiment, how, machine)?;
     let mut said = Said::default();
     let mut ends = Vec::new();
     let outcome = record_by(
@@ -96,7 +98,8 @@ pub(super) fn run(
 }
 
 /// What is copied into the guest.
-fn prepare(workload: &Workload, how: &How<'_>, machine: Machine) -> anyhow::Result<CommandRun> {
+fn prepare(experiment: &Experiment, how: &How<'_>, machine: Machine) -> anyhow::Result<CommandRun> {
+    let (workload, setup) = (&experiment.workload, &experiment.setup);
     let mut bundle = Bundle::new(Host::here()?);
     for with in &workload.with {
         let (from, to) = match with.rsplit_once(':') {
@@ -117,11 +120,17 @@ fn prepare(workload: &Workload, how: &How<'_>, machine: Machine) -> anyhow::Resu
     };
     let mut arms = Vec::new();
     for Words { arm, words } in machine.arms {
-        let program = add(&words)?;
+        let reads = read_file::in_guest(&words)?;
+        let program = match &reads {
+            // It is there as init.
+            Some(_) => PathBuf::from("/init"),
+            None => add(&words)?,
+        };
         arms.push(CommandArm {
             arm,
             program,
             words,
+            reads,
         });
     }
     let peer = match &workload.peer {
@@ -139,7 +148,14 @@ fn prepare(workload: &Workload, how: &How<'_>, machine: Machine) -> anyhow::Resu
         }
         None => None,
     };
+    let mut commands = Vec::new();
+    for words in &setup.commands {
+        let program = add(words)?;
+        commands.push((program.to_string_lossy().into_owned(), words.clone()));
+    }
+    disks::add(&mut bundle, &arms)?;
     bundle.check_size(FILES_BYTES)?;
+    disks::check_size(&arms, &bundle, setup)?;
     modules.sort();
     modules.dedup();
     Ok(CommandRun {
@@ -152,6 +168,14 @@ fn prepare(workload: &Workload, how: &How<'_>, machine: Machine) -> anyhow::Resu
         },
         bundle,
         modules,
+        setup: SetupPlan {
+            modules: setup.modules.clone(),
+            files: (setup.files.iter())
+                .map(|(path, size)| (path.clone(), size.0))
+                .collect(),
+            commands,
+            drop_caches: setup.drop_caches,
+        },
         warmup: machine.warmup,
         blocks: machine.blocks,
         output_bytes: OUTPUT_BYTES,

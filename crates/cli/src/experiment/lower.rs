@@ -161,7 +161,17 @@ pub(super) fn sampling(experiment: &Experiment) -> Sampling {
 /// Knobs of packets that plumb sends; not of a command in a guest.
 const OF_PACKETS: [&str; 4] = ["mtu_bytes", "bridge", "queues", "offload"];
 /// What is recorded of an arm of a command in a guest.
-const OF_COMMANDS: [&str; 5] = ["command", "kernel", "mitigations", "cmdline", "module"];
+const OF_COMMANDS: [&str; 9] = [
+    "command",
+    "kernel",
+    "mitigations",
+    "cmdline",
+    "module",
+    "disk",
+    "scheduler",
+    "nr_requests",
+    "read_ahead_kb",
+];
 
 /// The guests of a command, where nothing is measured yet.
 pub(super) fn machine(experiment: &Experiment) -> anyhow::Result<Machine> {

@@ -11,8 +11,8 @@ use netplumb_report::beside::LineTimes;
 use netplumb_report::together::Together;
 use netplumb_report::view::View;
 use netplumb_report::{
-    asm, claims, conclusions, diff, figures, footer, functions, json, lines, printable, scan,
-    seeds, summary, terminal, trace, tree, trust,
+    asm, claims, conclusions, diff, disks, figures, footer, functions, json, lines, printable,
+    scan, seeds, summary, terminal, trace, tree, trust,
 };
 
 use super::formats::{self, Shown};
@@ -283,6 +283,11 @@ fn tables(
         None => {
             out.push_str(&summary::summary(views, columns));
             out.push('\n');
+            let disks = disks::terminal(recording, views, columns);
+            if !disks.is_empty() {
+                out.push_str(&disks);
+                out.push('\n');
+            }
         }
     }
     out.push_str(&compared);

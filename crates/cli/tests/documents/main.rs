@@ -33,6 +33,7 @@ documents! {
     ci = "docs/guide/ci.md",
     bench = "docs/guide/bench.md",
     knapsack = "docs/guide/knapsack.md",
+    readahead = "docs/guide/readahead.md",
 }
 
 /// Check that every document with a command and its output is among those that are run.

@@ -20,7 +20,8 @@ use netplumb_model::message::{Reply, Request};
 use netplumb_model::recording::Ledger;
 use netplumb_model::timing::QEMU_PEAK;
 
-use super::{Base, OneArm, Said, add_command_losses, facts, runs, watched};
+use super::tables::Tables;
+use super::{Base, OneArm, Said, add_command_losses, add_figures, facts, runs, watched};
 use crate::collect::{Executed, Translation};
 use crate::debug_info::{self, Ran};
 use crate::error::EngineError;
@@ -31,6 +32,8 @@ use crate::run::{Options, Progress, add_losses, note_clock, note_instrument, not
 use crate::site::Keeper;
 use crate::traces;
 
+/// The name of this program's code, as of a file.
+const READER: &str = "plumb";
 /// The name of the vDSO's code.
 const VDSO: &str = "[vdso]";
 
@@ -41,6 +44,7 @@ pub(super) fn measure(
     keeper: &mut Keeper<'_>,
     progress: &(dyn Fn(Progress) + Sync),
     said: &mut Said<'_>,
+    tables: &mut Tables,
 ) -> Result<(), EngineError> {
     let (run, arm) = (one.run, &one.command().arm);
     let ends_before = said.ends.len();
@@ -57,6 +61,7 @@ pub(super) fn measure(
         origin,
         links,
         modules,
+        shipped,
         archive,
     } = one.base(options, keeper, progress)?;
     let recording = &mut *keeper.recording;
@@ -65,7 +70,13 @@ pub(super) fn measure(
         None => None,
     };
     // Modules loaded later are not in the saved symbol table.
-    let symbols = saved.filter(|_| modules.is_empty());
+    let loaded = match saved {
+        Some(_) if !modules.is_empty() => {
+            Some(tables.of(arm, &origin, (&modules, &archive), options)?)
+        }
+        _ => None,
+    };
+    let symbols = loaded.as_deref().or(saved);
     let mut requests = vec![Request::Unpack { modules }, Request::ReadVdso];
     if symbols.is_none() {
         requests.push(Request::ReadFile("/proc/kallsyms".into()));
@@ -75,14 +86,21 @@ pub(super) fn measure(
     }
     // The kernel's addresses are the same in every boot.
     let watch = saved.and_then(watched);
-    requests.push(one.request(links, watch));
+    requests.push(one.request(links, watch, shipped));
 
     let (stream, mut extra) = tap()?;
     extra.args.extend(bulk::qemu_args(archive.as_raw_fd()));
     extra.fds.push(archive);
     let guest = origin.start(&requests, extra, options)?;
     progress(Progress::Arm(arm.name.clone()));
-    let (mut images, paths) = debug_info::images(&run.bundle);
+    let (mut images, mut paths) = debug_info::images(&run.bundle);
+    if one.command().reads.is_some() {
+        // The reader is a task of the agent's, whose code is that of this program.
+        let init =
+            std::fs::read(&options.init).map_err(EngineError::host("read our own binary"))?;
+        if images.add(READER, &init, None).is_ok() {
+            paths.push(READER.into());
+        }
     // A wrong name is an error at once, where symbols are known.
     if let (Some(spec), Some(symbols)) = (&run.trace, symbols) {
         Tracing::find(spec, symbols, &images)
@@ -200,6 +218,9 @@ pub(super) fn measure(
         }
     }
     let ends = &said.ends[ends_before..];
+    if let Some(first) = counted.first() {
+        add_figures(recording, one.at, first, ends);
+    }
     for instrument in &counted {
         add_command_losses(recording, instrument, told.losses.windows_cut, ends);
     }
@@ -286,7 +307,7 @@ fn follow(
 }
 
 /// The reply to a request, in chunks.
-fn chunks(guest: &mut Guest, options: &Options) -> Result<Vec<u8>, EngineError> {
+pub(super) fn chunks(guest: &mut Guest, options: &Options) -> Result<Vec<u8>, EngineError> {
     let mut bytes = Vec::new();
     guest.answers(options.timeout, |reply| {
         if let Reply::Chunk(chunk) = reply {

@@ -39,6 +39,7 @@ pub(super) fn measure(
         origin,
         links,
         modules,
+        shipped,
         archive,
     } = one.base(options, keeper, progress)?;
     let recording = &mut *keeper.recording;
@@ -50,7 +51,7 @@ pub(super) fn measure(
         spec: spec.clone(),
         links: links.clone(),
     });
-    requests.push(one.request(links, None));
+    requests.push(one.request(links, None, shipped));
     let extra = Extra {
         args: bulk::qemu_args(archive.as_raw_fd()),
         fds: vec![archive],

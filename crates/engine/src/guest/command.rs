@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use netplumb_instruments::live::Live;
 use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_lab::vm::bulk;
+use netplumb_lab::vm::disk::Standing;
 use netplumb_model::message::{CommandEnd, CommandPlan, Exit, Output, Reply, TimedBlock};
 use netplumb_model::quantity::Figure;
 use netplumb_model::recording::Ledger;
@@ -25,7 +26,9 @@ use netplumb_sys::proc::sockets;
 use netplumb_workload::ends::Ends;
 use netplumb_workload::mark::{self, mark};
 
+use super::disk::{self, Faults};
 use super::furnish;
+use super::reads::{Opened, Shared};
 use crate::outside::Cpus;
 
 /// Maximum time for the peer to open a socket, in guest time.
@@ -80,6 +83,7 @@ pub(super) fn run(
     reply: &mut dyn FnMut(Reply) -> io::Result<()>,
 ) -> Result<(), String> {
     furnish::furnish(plan, ends).map_err(|e| format!("prepare the guest for a command: {e}"))?;
+    let disk = disk::set_up(plan, ends)?;
     ends.warm(plan.warmup).map_err(|e| {
         format!("connect over the guest's loopback device before the command (--warmup 0 does without): {e}")
     })?;
@@ -96,8 +100,7 @@ pub(super) fn run(
     for index in 0..plan.blocks {
         match one(
             index,
-            plan,
-            ends,
+            (plan, ends, disk.as_ref()),
             instrument.as_deref_mut(),
             port,
             &mut told,
@@ -127,8 +130,7 @@ fn own_watch() -> Option<(u64, u64)> {
 /// Run a block; returns whether another one may follow.
 fn one(
     index: u32,
-    plan: &CommandPlan,
-    ends: &Ends,
+    (plan, ends, disk): (&CommandPlan, &Ends, Option<&Standing>),
     mut instrument: Option<&mut (dyn Live + 'static)>,
     port: Option<&OwnedFd>,
     told: &mut Vec<Reply>,
@@ -145,22 +147,41 @@ fn one(
         Some(peer) => await_socket(peer, ends).map_err(doing("wait for the peer"))?,
         None => true,
     };
+    if plan.setup.drop_caches {
+        disk::drop_caches().map_err(doing("drop the caches of files"))?;
+    }
+    // Settings that the run before has changed.
+    if let Some(disk) = disk.filter(|_| index > 0) {
+        disk.before_open()?;
+    }
+    // Finding and opening the file reads its disk, too, and is not the reader's work.
+    let reader = match &plan.reads {
+        Some(file) => Some(Opened::open(file, disk)?),
+        None => None,
+    };
+    let done_before = disk.and_then(Standing::done);
     let cpus = instrument.as_ref().and_then(|_| Cpus::read());
     if let Some(instrument) = &mut instrument {
         instrument.open().map_err(|e| e.to_string())?;
     }
     let began = Instant::now();
-    let command = Started::new(
-        plan,
-        ends,
-        &plan.program,
-        &plan.words,
-        true,
-        plan.output_bytes,
-    )
-    .map_err(|e| format!("start `{}`: {e}", plan.words.join(" ")))?;
+    let mut command = match reader {
+        Some(reader) => Started::reader(reader.start(ends)?),
+        None => Started::new(
+            plan,
+            ends,
+            &plan.program,
+            &plan.words,
+            true,
+            plan.output_bytes,
+        )
+        .map_err(|e| format!("start `{}`: {e}", plan.words.join(" ")))?,
+    };
     let stopped = !await_end(command.pid, port).map_err(doing("wait for the command"))?;
-    mark::<{ mark::WINDOW_END }>();
+    // A reader closes its window itself, unless it was stopped.
+    if plan.reads.is_none() || stopped {
+        mark::<{ mark::WINDOW_END }>();
+    }
     let took = began.elapsed();
     // Before anything is killed: that is not the command's work.
     if let Some(instrument) = &mut instrument {
@@ -181,9 +202,26 @@ fn one(
         })));
     }
 
-    let exit = match stopped {
-        true => Exit::Signal(libc::SIGKILL),
+    let (exit, faults) = match stopped {
+        true => (Exit::Signal(libc::SIGKILL), Faults::default()),
         false => reap(command.pid).ok_or("the exit of the command was not observed")?,
+    };
+    let (faults, took_ns) = match command.shared.take() {
+        Some(shared) => {
+            let left = shared.left();
+            if index == 0 || left.errno != 0 {
+                told.push(Reply::Output(left.output(), left.said().into_bytes()));
+            }
+            (left.faults(), left.took_ns)
+        }
+        None => (faults, took.as_nanos() as u64),
+    };
+    let figures = match disk {
+        Some(disk) => {
+            let done = done_before.and_then(|before| Some(disk.done()?.since(before)));
+            disk::figures(done, faults, took_ns)
+        }
+        None => Vec::new(),
     };
     let peer_exit = peer.as_ref().and_then(|p| reap_if_ended(p.pid));
     let left = left_behind(command.pid, peer.as_ref().map(|p| p.pid));
@@ -192,15 +230,10 @@ fn one(
     reap_all();
     let mut unkept_bytes = 0;
     let parts = [
-        (Output::Stdout, Some(command.stdout)),
-        (Output::Stderr, Some(command.stderr)),
+        (Output::Stdout, command.stdout),
+        (Output::Stderr, command.stderr),
     ];
-    let of_peer = peer.map(|p| {
-        [
-            (Output::Peer, Some(p.stdout)),
-            (Output::Peer, Some(p.stderr)),
-        ]
-    });
+    let of_peer = peer.map(|p| [(Output::Peer, p.stdout), (Output::Peer, p.stderr)]);
     for (output, reader) in parts.into_iter().chain(of_peer.into_iter().flatten()) {
         let Some(Ok(kept)) = reader.map(JoinHandle::join) else {
             continue;
@@ -221,6 +254,7 @@ fn one(
         stopped,
         peer: peer_exit,
         peer_ready,
+        figures,
         left,
         unkept_bytes,
     }));
@@ -230,8 +264,10 @@ fn one(
 /// A process and its output.
 struct Started {
     pid: libc::pid_t,
-    stdout: JoinHandle<Kept>,
-    stderr: JoinHandle<Kept>,
+    stdout: Option<JoinHandle<Kept>>,
+    stderr: Option<JoinHandle<Kept>>,
+    /// What a reader leaves behind.
+    shared: Option<Shared>,
 }
 
 struct Kept {
@@ -240,6 +276,16 @@ struct Kept {
 }
 
 impl Started {
+    /// A reader, which writes nothing.
+    fn reader((pid, shared): (libc::pid_t, Shared)) -> Started {
+        Started {
+            pid,
+            stdout: None,
+            stderr: None,
+            shared: Some(shared),
+        }
+    }
+
     fn new(
         plan: &CommandPlan,
         ends: &Ends,
@@ -264,10 +310,7 @@ impl Started {
         command
             .current_dir(&plan.folder)
             .env_clear()
-            .env(
-                "PATH",
-                "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-            )
+            .env("PATH", disk::PATH)
             .env("HOME", "/root")
             .env("LANG", "C")
             // Makes the order of hashes the same in every run.
@@ -295,8 +338,9 @@ impl Started {
         let child = command.spawn()?;
         Ok(Started {
             pid: child.id() as libc::pid_t,
-            stdout,
-            stderr,
+            stdout: Some(stdout),
+            stderr: Some(stderr),
+            shared: None,
         })
     }
 }
@@ -402,21 +446,27 @@ fn has_ended(pid: libc::pid_t) -> bool {
     }
 }
 
-fn reap(pid: libc::pid_t) -> Option<Exit> {
+fn reap(pid: libc::pid_t) -> Option<(Exit, Faults)> {
     let mut status = 0;
-    // SAFETY: the status is ours.
-    if unsafe { libc::waitpid(pid, &mut status, 0) } != pid {
-        return None;
-    }
+    // SAFETY: an all-zero rusage is a valid value to be filled in; it and the status are ours.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        if libc::wait4(pid, &mut status, 0, &mut usage) != pid {
+            return None;
+        }
+        usage
+    };
     let status = ExitStatus::from_raw(status);
-    status
+    let exit = status
         .code()
         .map(Exit::Code)
-        .or_else(|| status.signal().map(Exit::Signal))
+        .or_else(|| status.signal().map(Exit::Signal));
+    Some((exit?, Faults::of(&usage)))
 }
 
 fn reap_if_ended(pid: libc::pid_t) -> Option<Exit> {
-    has_ended(pid).then(|| reap(pid)).flatten()
+    let ended = has_ended(pid).then(|| reap(pid)).flatten();
+    ended.map(|(exit, _)| exit)
 }
 
 /// Reap all children, including orphans.

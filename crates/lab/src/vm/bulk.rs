@@ -79,8 +79,8 @@ fn add(
     writer.finish().map(drop)
 }
 
-/// In the guest: read the archive and unpack it below `root`, if there is one. Then load modules;
-/// those that don't load are ignored.
+/// In the guest: read the archive and unpack it below `root`, if there is one. Then load modules, each
+/// a path with its parameters after a space; those that don't load are ignored.
 ///
 /// # Errors
 /// The archive is missing, or there is not enough memory.
@@ -90,9 +90,10 @@ pub fn unpack(root: &Path, modules: &[String]) -> io::Result<()> {
     };
     unpack_from(&mut item, root)?;
     for module in modules {
-        let path = root.join(module.trim_start_matches('/'));
+        let (path, parameters) = module.split_once(' ').unwrap_or((module, ""));
+        let path = root.join(path.trim_start_matches('/'));
         // Some are for missing hardware, or built in.
-        let _ = load_module(&path);
+        let _ = load_module(&path, parameters);
         let _ = fs::remove_file(&path);
     }
     Ok(())

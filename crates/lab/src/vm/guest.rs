@@ -147,7 +147,7 @@ pub(super) fn log(text: &str) {
     }
 }
 
-fn mount(kind: &str, target: &str) -> io::Result<()> {
+pub(super) fn mount(kind: &str, target: &str) -> io::Result<()> {
     let c = |s: &str| CString::new(s).map_err(io::Error::other);
     let (kind_c, target_c) = (c(kind)?, c(target)?);
     // SAFETY: both are C strings that outlive the call; no data is passed.
@@ -197,7 +197,7 @@ fn load_modules() -> Result<(), NotLoaded> {
     files.sort();
     for path in files {
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
-        if let Err(error) = load_module(&path)
+        if let Err(error) = load_module(&path, "")
             && !name.ends_with(initramfs::SOFT)
         {
             let module = initramfs::name_in(&name).to_owned();
@@ -214,11 +214,19 @@ fn load_modules() -> Result<(), NotLoaded> {
     Ok(())
 }
 
-pub(super) fn load_module(path: &Path) -> io::Result<()> {
+pub(super) fn load_module(path: &Path, parameters: &str) -> io::Result<()> {
     let file = File::open(path)?;
-    // SAFETY: a descriptor, a C string and a flag; the kernel copies what it needs.
-    let result =
-        unsafe { libc::syscall(libc::SYS_finit_module, file.as_raw_fd(), c"".as_ptr(), 0) };
+    let parameters = CString::new(parameters).map_err(io::Error::other)?;
+    // SAFETY: a descriptor, a C string that outlives the call and a flag; the kernel copies what it
+    // needs.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_finit_module,
+            file.as_raw_fd(),
+            parameters.as_ptr(),
+            0,
+        )
+    };
     let error = io::Error::last_os_error();
     match result {
         0 => Ok(()),

@@ -4,6 +4,7 @@ pub mod bulk;
 mod console;
 mod control;
 pub mod device;
+pub mod disk;
 mod dma;
 mod error;
 pub mod files;

@@ -14,7 +14,7 @@ pub use level::{Bytes, Level, Takes, files, of_files};
 
 use super::module::Module;
 use super::nft::Nft;
-use super::{Kind, Lab, qdisc};
+use super::{Kind, Lab, disk, qdisc};
 use crate::bench::BenchArm;
 use crate::class::words;
 use crate::recording::Arm;

@@ -12,6 +12,7 @@ use super::figure::figure;
 use crate::analysis::{ClassView, NO_LAYER, name_beside_unit, quantity, unit};
 use crate::claims;
 use crate::conclusions;
+use crate::disks;
 use crate::layers;
 use crate::lines;
 use crate::number::{counted, percent, printable};
@@ -72,7 +73,7 @@ pub fn report_page(
         shares: shares::page(&together.shares),
         threads: together.threads(recording).map(|threads| threads.page()),
         traced: trace::page::of(recording, experiment),
-        events: Vec::new(),
+        events: disks::page(recording, views).into_iter().collect(),
         timed: None,
         bench: None,
     }

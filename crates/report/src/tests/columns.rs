@@ -17,7 +17,7 @@ use crate::table::reference::{Entry, entries, of_page};
 use crate::times::table as times;
 use crate::times::tests::comparing::diff;
 use crate::times::tests::recording::functions as of_functions;
-use crate::{analysis, events, functions, layers, rates, summary, threads, trace};
+use crate::{analysis, disks, events, functions, layers, rates, summary, threads, trace};
 
 const HEAD: &str = "# Columns of tables
 
@@ -87,6 +87,12 @@ fn the_reference_of_columns() {
         "Traced calls",
         "Calls that `plumb trace` kept, those with most instructions first.",
         &entries(&trace::calls(&recording)),
+    );
+    section(
+        &mut out,
+        "Disks",
+        "Where guests had a disk: what it did while a command ran.",
+        &disks::declared(),
     );
     section(
         &mut out,

@@ -379,6 +379,69 @@ pub const KNOBS: &[Knob] = &[
         ..SWITCH
     },
     Knob {
+        key: "disk",
+        flag: Flag::Again("disk"),
+        takes: Takes::Text {
+            what: "string",
+            parse: super::disk::normal,
+        },
+        default: Default::Told("none"),
+        labs: VM,
+        workloads: COMMAND,
+        said: Said::As("disk"),
+        turn: 5,
+        help: "disk of the guest, `DEVICE:SIZE:FILESYSTEM`, like `null_blk:64M:ext4`, mounted at /disk: a device `null_blk` or `brd`, with `ext4`, `xfs` or `raw`; of `null_blk`, `:DELAY` after it is how long a request takes, like `:50us`",
+        ..SWITCH
+    },
+    Knob {
+        key: "scheduler",
+        flag: Flag::List("scheduler"),
+        takes: Takes::Text {
+            what: "scheduler",
+            parse: super::disk::scheduler,
+        },
+        default: Default::Told("the device's default"),
+        labs: VM,
+        workloads: COMMAND,
+        said: Said::As("scheduler"),
+        recorded: Recorded::IfSetWith("disk"),
+        turn: 6,
+        help: "I/O scheduler of the disk: `none`, `mq-deadline`, `bfq` or `kyber`; `A then B` changes it after `plumb read-file` has opened its file",
+        ..SWITCH
+    },
+    Knob {
+        key: "nr_requests",
+        flag: Flag::List("nr-requests"),
+        takes: Takes::Text {
+            what: "number",
+            parse: super::disk::requests,
+        },
+        default: Default::Told("the device's default"),
+        labs: VM,
+        workloads: COMMAND,
+        said: Said::As("nr_requests"),
+        recorded: Recorded::IfSetWith("disk"),
+        turn: 7,
+        help: "requests that the disk's queue holds; `A then B` as for `scheduler`",
+        ..SWITCH
+    },
+    Knob {
+        key: "read_ahead_kb",
+        flag: Flag::List("read-ahead"),
+        takes: Takes::Text {
+            what: "KiB",
+            parse: super::disk::read_ahead,
+        },
+        default: Default::Told("the device's default, 128"),
+        labs: VM,
+        workloads: COMMAND,
+        said: Said::As("read_ahead_kb"),
+        recorded: Recorded::IfSetWith("disk"),
+        turn: 8,
+        help: "KiB that the disk's files are read ahead at most, as in `/sys/block/DEVICE/queue/read_ahead_kb`; `A then B` sets A before `plumb read-file` opens its file, and B after",
+        ..SWITCH
+    },
+    Knob {
         key: "seed",
         takes: Takes::Number {
             least: 1,

@@ -1,0 +1,178 @@
+//! `plumb read-file`: read a file, as a workload for experiments and for this machine.
+
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::{Context, bail};
+use clap::{Args, Parser};
+use netplumb_model::experiment::Bytes;
+use netplumb_model::reads::{Access, CHUNK_BYTES, FileReads};
+use netplumb_report::printable;
+use netplumb_workload::reads::{Reader, said};
+
+use crate::exit::{Usage, WrongKey};
+
+/// The name of the command.
+const NAME: &str = "read-file";
+
+/// Arguments of `plumb read-file`.
+#[derive(Debug, Args)]
+pub(crate) struct ReadFileArgs {
+    /// File or block device to read
+    #[arg(value_name = "FILE")]
+    file: String,
+    /// Map the file and access each page, instead of calling read(2)
+    #[arg(long)]
+    mmap: bool,
+    /// Read past the page cache (O_DIRECT)
+    #[arg(long, conflicts_with = "mmap")]
+    direct: bool,
+    /// Read so many pages or pieces only
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    count: Option<u32>,
+    /// Read in an order that looks like chance, the same each time
+    #[arg(long)]
+    random: bool,
+    /// Bytes of each read(2), like 4K [default: 128K]
+    #[arg(long, value_name = "BYTES", conflicts_with = "mmap")]
+    chunk: Option<Bytes>,
+    /// Drop the file's pages from the page cache first
+    #[arg(long)]
+    cold: bool,
+    /// Run COMMAND when the file is open, before it is read; in guests, knobs like
+    /// --read-ahead 'A then B' change settings at that moment
+    #[arg(long, value_name = "COMMAND")]
+    after_open: Option<String>,
+    /// Close the file and open it again before it is read
+    #[arg(long)]
+    reopen: bool,
+}
+
+impl ReadFileArgs {
+    fn reads(&self) -> FileReads {
+        FileReads {
+            path: self.file.clone(),
+            access: match (self.mmap, self.direct) {
+                (true, _) => Access::Mmap,
+                (false, true) => Access::Direct,
+                (false, false) => Access::Read,
+            },
+            count: self.count,
+            random: self.random,
+            chunk_bytes: self.chunk.map_or(CHUNK_BYTES, |bytes| bytes.0.max(1)),
+            cold: self.cold,
+            reopen: self.reopen,
+        }
+    }
+}
+
+/// What a command of a guest reads, if it is `plumb read-file`.
+///
+/// # Errors
+/// Its arguments are wrong.
+pub(crate) fn in_guest(words: &[String]) -> anyhow::Result<Option<FileReads>> {
+    #[derive(Debug, Parser)]
+    #[command(no_binary_name = true)]
+    struct Own {
+        #[command(flatten)]
+        args: ReadFileArgs,
+    }
+    let [program, name, arguments @ ..] = words else {
+        return Ok(None);
+    };
+    if program != "plumb" || name != NAME {
+        return Ok(None);
+    }
+    let wrong = |why: String| {
+        let line = printable(&words.join(" "), 200);
+        WrongKey::usage("command", format!("`{line}`: {why}"))
+    };
+    let own = Own::try_parse_from(arguments).map_err(|error| {
+        let text = error.to_string();
+        let lines = text.lines().take_while(|line| !line.starts_with("Usage"));
+        let lines: Vec<&str> = lines
+            .map(str::trim)
+            .filter(|line| !line.is_empty())
+            .collect();
+        wrong(lines.join(" ").trim_start_matches("error: ").into())
+    })?;
+    if own.args.after_open.is_some() {
+        let why = "--after-open is for this machine; in a guest a knob changes settings then, like \
+                   read_ahead_kb = \"2048 then 128\"";
+        return Err(wrong(why.into()).into());
+    }
+    if !own.args.file.starts_with('/') {
+        return Err(wrong("expected a path in the guest, like /disk/data".into()).into());
+    }
+    Ok(Some(own.args.reads()))
+}
+
+/// Read it.
+///
+/// # Errors
+/// It can't be read, or the command fails.
+pub(crate) fn run(args: &ReadFileArgs) -> anyhow::Result<ExitCode> {
+    let reads = args.reads();
+    let shown = printable(&args.file, 200);
+    let failed = || format!("can't read {shown}");
+    let mut reader = Reader::open(&reads).with_context(failed)?;
+    if let Some(line) = &args.after_open {
+        after_open(line)?;
+    }
+    reader = reader.reopen().with_context(failed)?;
+    reader.prepare().with_context(failed)?;
+    let total = reader.run().with_context(failed)?;
+    print!("{}", said(&total));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn after_open(line: &str) -> anyhow::Result<()> {
+    let shown = printable(line, 200);
+    let words = shell_words::split(line).ok();
+    let words = words.filter(|words| !words.is_empty()).ok_or_else(|| {
+        Usage(format!(
+            "invalid --after-open `{shown}`; expected a command"
+        ))
+    })?;
+    let status = Command::new(&words[0])
+        .args(&words[1..])
+        .stdin(Stdio::null())
+        .status()
+        .with_context(|| format!("--after-open: can't run `{shown}`"))?;
+    if !status.success() {
+        bail!("--after-open: `{shown}` failed ({status})");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<String> {
+        line.split(' ').map(String::from).collect()
+    }
+
+    /// Check that only this program's own command is read in a guest, with its arguments, and that
+    /// wrong ones are refused before anything boots.
+    #[test]
+    fn commands_of_guests() {
+        let read = |line: &str| in_guest(&words(line));
+        assert!(read("cat /disk/data").unwrap().is_none());
+        assert!(read("plumb").unwrap().is_none());
+        let found = read("plumb read-file /disk/data --mmap --reopen").unwrap();
+        let found = found.unwrap();
+        assert_eq!((found.access, found.reopen), (Access::Mmap, true));
+        assert_eq!(found.path, "/disk/data");
+        let found = read("plumb read-file /dev/plumb --chunk 1M").unwrap();
+        assert_eq!(found.unwrap().chunk_bytes, 1 << 20);
+        for (line, says) in [
+            ("plumb read-file", "FILE"),
+            ("plumb read-file data", "path in the guest"),
+            ("plumb read-file /disk/data --map", "--map"),
+            ("plumb read-file /disk/data --after-open sync", "then 128"),
+        ] {
+            let error = read(line).unwrap_err().to_string();
+            assert!(error.contains(says), "{line}: {error}");
+        }
+    }
+}

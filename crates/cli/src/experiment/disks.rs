@@ -1,0 +1,99 @@
+//! What the disks of guests need from this machine.
+
+use std::path::Path;
+
+use netplumb_engine::CommandArm;
+use netplumb_lab::bundle::{Bundle, BundleError, Kind};
+use netplumb_lab::vm::disk::maker_path;
+use netplumb_model::experiment::{DiskPlan, Setup};
+
+use crate::exit::{CannotHere, WrongKey};
+
+/// What a guest of 256 MiB has for a disk and for files that are copied into it, beside the kernel, the
+/// agent, and the pages of the files that are read.
+const ROOM_BYTES: u64 = 96 << 20;
+
+/// Add the programs that make file systems.
+///
+/// # Errors
+/// This machine lacks one: which package has it.
+pub(super) fn add(bundle: &mut Bundle, arms: &[CommandArm]) -> anyhow::Result<()> {
+    for arm in arms {
+        let changes = |plan: &DiskPlan| plan.changes() && arm.reads.is_none();
+        let plan = DiskPlan::of(&arm.arm);
+        if plan.as_ref().is_some_and(changes) {
+            let why = "`A then B` changes a setting while `plumb read-file` holds its file open: this \
+                       command is another";
+            return Err(WrongKey::usage("read_ahead_kb", why).into());
+        }
+        let maker = plan.and_then(|plan| plan.disk.file_system.maker());
+        let Some((program, package)) = maker else {
+            continue;
+        };
+        let path = maker_path(program);
+        let found = match bundle.add_program(program) {
+            Err(BundleError::NotFound(_)) => {
+                let why = format!(
+                    "{program} of this machine makes the guest's file system, and is not installed: \
+                     apt-get install {package}"
+                );
+                return Err(CannotHere(why).into());
+            }
+            other => other?,
+        };
+        if found != path {
+            bundle.add_with(&found, Some(&path))?;
+        }
+    }
+    Ok(())
+}
+
+/// Check that disks and files fit in a guest's memory.
+///
+/// # Errors
+/// They don't.
+pub(super) fn check_size(
+    arms: &[CommandArm],
+    bundle: &Bundle,
+    setup: &Setup,
+) -> anyhow::Result<()> {
+    let disks = arms.iter().filter_map(|arm| DiskPlan::of(&arm.arm));
+    let largest = disks.map(|plan| plan.disk.size_bytes).max().unwrap_or(0);
+    let sum = |on_disk: bool| -> u64 {
+        let is_on = |path: &Path| path.starts_with(netplumb_model::experiment::DISK_FOLDER);
+        let made = setup.files.iter();
+        let made = made.filter(|(path, _)| is_on(Path::new(path)) == on_disk);
+        made.map(|(_, size)| u64::from(size.0)).sum()
+    };
+    let copied = bundle
+        .entries()
+        .values()
+        .filter_map(|entry| match entry.kind {
+            Kind::File { size_bytes, .. } => Some(size_bytes),
+            Kind::Folder | Kind::Link(_) => None,
+        });
+    if largest > 0 && sum(true) > largest {
+        let why = format!(
+            "files of {} MiB don't fit on a disk of {} MiB",
+            sum(true).div_ceil(1 << 20),
+            largest >> 20
+        );
+        return Err(WrongKey::usage("files", why).into());
+    }
+    let elsewhere = if largest > 0 {
+        sum(false)
+    } else {
+        sum(false) + sum(true)
+    };
+    let all = largest + elsewhere + copied.sum::<u64>();
+    if (largest > 0 || elsewhere > 0) && all > ROOM_BYTES {
+        let why = format!(
+            "the disk, the files that are made and those that are copied need {} MiB, and a guest has \
+             room for {} MiB: make the disk or the files smaller",
+            all.div_ceil(1 << 20),
+            ROOM_BYTES >> 20
+        );
+        return Err(CannotHere(why).into());
+    }
+    Ok(())
+}

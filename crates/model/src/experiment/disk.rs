@@ -1,0 +1,414 @@
+//! Disks of guests, and the queues of their block devices: what knobs say of them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::knobs::Bytes;
+use crate::class::words;
+use crate::recording::Arm;
+
+words! {
+    /// The block device of a guest's disk, in its memory.
+    DiskDevice, "disk device",
+    /// A device with a queue and an I/O scheduler, whose requests complete at once or after a delay.
+    NullBlk = "null_blk",
+    /// A RAM disk without a queue: what it is asked to do is done before the call returns.
+    Brd = "brd",
+}
+
+words! {
+    /// What is on a disk.
+    FileSystem, "file system",
+    /// ext4.
+    Ext4 = "ext4",
+    /// XFS.
+    Xfs = "xfs",
+    /// Nothing: it is read and written as a device.
+    Raw = "raw",
+}
+
+words! {
+    /// An I/O scheduler.
+    IoScheduler, "scheduler",
+    /// Requests go to the device in the order that they come.
+    None = "none",
+    /// By deadline.
+    MqDeadline = "mq-deadline",
+    /// Budget fair queueing.
+    Bfq = "bfq",
+    /// Two latency targets.
+    Kyber = "kyber",
+}
+
+/// Where the disk's file system is mounted in a guest.
+pub const DISK_FOLDER: &str = "/disk";
+/// The link to its device in a guest.
+pub const DISK_DEVICE: &str = "/dev/plumb";
+/// The guest has 256 MiB for everything, and the disk is in its memory.
+const MOST_BYTES: u64 = 96 << 20;
+/// Two seconds: a slow request is not a timeout of the block layer, which is 30 s.
+const MOST_DELAY_NS: u64 = 2_000_000_000;
+
+impl FileSystem {
+    /// The smallest disk that it fits on.
+    fn least_bytes(self) -> u64 {
+        match self {
+            // Smaller ones have no journal (misc/mke2fs.c, figure_journal_size).
+            FileSystem::Ext4 => 8 << 20,
+            // XFS_MIN_DATA_BLOCKS and a log beside it (mkfs/xfs_mkfs.c).
+            FileSystem::Xfs => 24 << 20,
+            FileSystem::Raw => 1 << 20,
+        }
+    }
+
+    /// The program that makes it, and the package that has the program; none for a bare device.
+    pub fn maker(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            FileSystem::Ext4 => Some(("mkfs.ext4", "e2fsprogs")),
+            FileSystem::Xfs => Some(("mkfs.xfs", "xfsprogs")),
+            FileSystem::Raw => None,
+        }
+    }
+}
+
+impl IoScheduler {
+    /// The module that has it, where it is one; names have `_` for every `-`.
+    fn module(self) -> Option<&'static str> {
+        match self {
+            IoScheduler::None => None,
+            IoScheduler::MqDeadline => Some("mq_deadline"),
+            IoScheduler::Bfq => Some("bfq"),
+            IoScheduler::Kyber => Some("kyber_iosched"),
+        }
+    }
+}
+
+/// A disk: `null_blk:64M:ext4`, or with a delay of each request `null_blk:64M:ext4:50us`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Disk {
+    /// The device.
+    pub device: DiskDevice,
+    /// Its size; a multiple of a MiB.
+    pub size_bytes: u64,
+    /// What is on it.
+    pub file_system: FileSystem,
+    /// How long after its arrival at the device a request completes; 0 for at once.
+    pub delay_ns: u64,
+}
+
+impl FromStr for Disk {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Disk, String> {
+        let shown: String = text.chars().filter(|c| !c.is_control()).take(60).collect();
+        let wrong = || {
+            format!(
+                "invalid disk `{shown}`; expected DEVICE:SIZE:FILESYSTEM or \
+                 DEVICE:SIZE:FILESYSTEM:DELAY, like null_blk:64M:ext4 or null_blk:64M:ext4:50us"
+            )
+        };
+        let parts: Vec<&str> = text.trim().split(':').map(str::trim).collect();
+        let ([device, size, file_system] | [device, size, file_system, _]) = parts[..] else {
+            return Err(wrong());
+        };
+        let device: DiskDevice = device.parse().map_err(|e| format!("disk `{shown}`: {e}"))?;
+        let file_system: FileSystem = file_system
+            .parse()
+            .map_err(|e| format!("disk `{shown}`: {e}"))?;
+        let size = size
+            .parse::<Bytes>()
+            .map_err(|e| format!("disk `{shown}`: {e}"))?;
+        let size_bytes = u64::from(size.0);
+        let delay_ns = match parts.get(3) {
+            None => 0,
+            Some(delay) => delay_of(delay).ok_or_else(|| {
+                format!(
+                    "disk `{shown}`: invalid delay; expected a time up to 2s, like 50us or 3300us"
+                )
+            })?,
+        };
+        let least = file_system.least_bytes();
+        if !(least..=MOST_BYTES).contains(&size_bytes) || size_bytes % (1 << 20) != 0 {
+            return Err(format!(
+                "disk `{shown}`: invalid size; expected {}M to {}M with {file_system}, in whole MiB: it \
+                 is in the guest's memory, of which there are 256 MiB",
+                least >> 20,
+                MOST_BYTES >> 20
+            ));
+        }
+        if delay_ns > 0 && device == DiskDevice::Brd {
+            return Err(format!(
+                "disk `{shown}`: {device} has no delay: use null_blk"
+            ));
+        }
+        Ok(Disk {
+            device,
+            size_bytes,
+            file_system,
+            delay_ns,
+        })
+    }
+}
+
+/// Nanoseconds of "50us", "3.3ms", "800ns" or "1s".
+fn delay_of(text: &str) -> Option<u64> {
+    let at = text.find(|c: char| c.is_ascii_alphabetic())?;
+    let (number, unit) = text.split_at(at);
+    let factor = match unit {
+        "ns" => 1.0,
+        "us" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        _ => return None,
+    };
+    let ns = number.trim().parse::<f64>().ok()? * factor;
+    (ns >= 0.0 && ns <= MOST_DELAY_NS as f64).then(|| ns.round() as u64)
+}
+
+impl fmt::Display for Disk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Disk {
+            device,
+            size_bytes,
+            file_system,
+            delay_ns,
+        } = self;
+        write!(f, "{device}:{}M:{file_system}", size_bytes >> 20)?;
+        match delay_ns {
+            0 => Ok(()),
+            ns if ns % 1_000 == 0 => write!(f, ":{}us", ns / 1_000),
+            ns => write!(f, ":{ns}ns"),
+        }
+    }
+}
+
+/// The normal form of a level of knob `disk`.
+pub(super) fn normal(text: &str) -> Result<String, String> {
+    Ok(text.parse::<Disk>()?.to_string())
+}
+
+/// What separates the value before a file is opened from the one after.
+const THEN: &str = " then ";
+
+/// A value of a setting before a program opens its file, and one that it is changed to after that:
+/// `2048`, or `2048 then 128`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueueSetting {
+    /// The name of the attribute in the `queue` directory of the device.
+    pub name: String,
+    /// Its value when the file is opened.
+    pub before: String,
+    /// What it is changed to while the file is held open.
+    pub after: Option<String>,
+}
+
+/// The normal form of a setting, each value of which `one` has checked.
+fn timed(text: &str, one: impl Fn(&str) -> Result<String, String>) -> Result<String, String> {
+    let spaced = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let values = spaced.split(THEN).map(&one);
+    let values = values.collect::<Result<Vec<String>, String>>()?;
+    match values.len() {
+        1 | 2 => Ok(values.join(THEN)),
+        _ => Err(
+            "too many values; expected one, or that before and that after a file is opened, like \
+             `2048 then 128`"
+                .into(),
+        ),
+    }
+}
+
+fn whole(text: &str, least: u32, most: u32) -> Result<String, String> {
+    let shown: String = text.chars().filter(|c| !c.is_control()).take(40).collect();
+    match text.parse::<u32>() {
+        Ok(n) if (least..=most).contains(&n) => Ok(n.to_string()),
+        _ => Err(format!(
+            "invalid value `{shown}`; expected {least} to {most}, or two like `2048 then 128`: before a \
+             file is opened, and after"
+        )),
+    }
+}
+
+/// The normal form of a level of knob `read_ahead_kb`.
+pub(super) fn read_ahead(text: &str) -> Result<String, String> {
+    timed(text, |one| whole(one, 0, 1 << 20))
+}
+
+/// The normal form of a level of knob `nr_requests`.
+pub(super) fn requests(text: &str) -> Result<String, String> {
+    timed(text, |one| whole(one, 1, 1 << 20))
+}
+
+/// The normal form of a level of knob `scheduler`.
+pub(super) fn scheduler(text: &str) -> Result<String, String> {
+    timed(text, |one| {
+        let found = one.parse::<IoScheduler>();
+        found
+            .map(|s| s.as_str().to_string())
+            .map_err(|e| e.to_string())
+    })
+}
+
+/// The settings of a queue, by knob, in the order in which they have to be set: another scheduler has
+/// other limits.
+const QUEUE: [&str; 3] = ["scheduler", "nr_requests", "read_ahead_kb"];
+
+/// A disk with the settings of its queue.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskPlan {
+    /// The disk.
+    pub disk: Disk,
+    /// Settings of its queue, in the order in which they are made.
+    pub queue: Vec<QueueSetting>,
+}
+
+impl DiskPlan {
+    /// That of an arm, if it has one.
+    pub fn of(arm: &Arm) -> Option<DiskPlan> {
+        let disk = arm.knobs.get("disk")?.parse().ok()?;
+        let queue = QUEUE.iter().filter_map(|name| {
+            let level = arm.knobs.get(*name)?;
+            let (before, after) = match level.split_once(THEN) {
+                Some((before, after)) => (before, Some(after.to_string())),
+                None => (level.as_str(), None),
+            };
+            Some(QueueSetting {
+                name: (*name).to_string(),
+                before: before.to_string(),
+                after,
+            })
+        });
+        Some(DiskPlan {
+            disk,
+            queue: queue.collect(),
+        })
+    }
+
+    /// Modules of the kernel that it needs, where they are modules.
+    pub fn modules(&self) -> Vec<&'static str> {
+        let device = self.disk.device.as_str();
+        let file_system = match self.disk.file_system {
+            FileSystem::Raw => None,
+            other => Some(other.as_str()),
+        };
+        let schedulers = self
+            .queue
+            .iter()
+            .filter(|setting| setting.name == "scheduler")
+            .flat_map(|setting| [Some(setting.before.as_str()), setting.after.as_deref()])
+            .flatten()
+            .filter_map(|word| word.parse::<IoScheduler>().ok()?.module());
+        let first = std::iter::once(device).chain(file_system);
+        first.chain(schedulers).collect()
+    }
+
+    /// Whether a setting changes while a file is open.
+    pub fn changes(&self) -> bool {
+        self.queue.iter().any(|setting| setting.after.is_some())
+    }
+
+    /// Check that the device has what is set.
+    ///
+    /// # Errors
+    /// The knob, and what is wrong.
+    pub fn check(&self) -> Result<(), (&'static str, String)> {
+        let is_set = |name: &str| self.queue.iter().any(|setting| setting.name == name);
+        let mut of_queues = QUEUE.into_iter().filter(|name| *name != "read_ahead_kb");
+        match of_queues.find(|name| is_set(name)) {
+            Some(name) if self.disk.device == DiskDevice::Brd => Err((
+                name,
+                format!("{name} is not supported by disk brd, which has no queue; use null_blk"),
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::{Experiment, check_arm};
+
+    /// Check that disks are read in all their forms, and written so that they read back.
+    #[test]
+    fn disks() {
+        for (text, normal) in [
+            ("null_blk:64M:ext4", "null_blk:64M:ext4"),
+            ("brd:65536K:xfs", "brd:64M:xfs"),
+            ("null_blk:1M:raw", "null_blk:1M:raw"),
+            ("null_blk:64M:ext4:3.3ms", "null_blk:64M:ext4:3300us"),
+            (" null_blk : 8M : ext4 : 1500ns", "null_blk:8M:ext4:1500ns"),
+            ("null_blk:8M:ext4:0us", "null_blk:8M:ext4"),
+        ] {
+            assert_eq!(super::normal(text).as_deref(), Ok(normal));
+            assert_eq!(super::normal(normal).as_deref(), Ok(normal));
+        }
+        for (text, says) in [
+            ("null_blk", "DEVICE:SIZE"),
+            ("null_blk:64M:ext4:1us:2", "DEVICE:SIZE"),
+            ("floppy:64M:ext4", "null_blk, brd"),
+            ("brd:64M:ext3", "ext4, xfs, raw"),
+            ("brd:64X:ext4", "invalid size"),
+            ("brd:4M:ext4", "8M to 96M"),
+            ("brd:1G:ext4", "invalid size"),
+            ("null_blk:512M:ext4", "256 MiB"),
+            ("null_blk:64M:ext4:1", "50us"),
+            ("null_blk:64M:ext4:3s", "up to 2s"),
+            ("brd:64M:ext4:1us", "use null_blk"),
+        ] {
+            let error = super::normal(text).unwrap_err();
+            assert!(error.contains(says), "{text}: {error}");
+        }
+    }
+
+    /// Check that settings are read with one value and with two, and that nothing else is accepted.
+    #[test]
+    fn settings_before_and_after() {
+        assert_eq!(read_ahead("128").as_deref(), Ok("128"));
+        assert_eq!(read_ahead("2048  then 128").as_deref(), Ok("2048 then 128"));
+        assert_eq!(
+            scheduler("none then mq-deadline").as_deref(),
+            Ok("none then mq-deadline")
+        );
+        assert_eq!(requests("32").as_deref(), Ok("32"));
+        for wrong in ["", "x", "128 then", "1 then 2 then 3", "-1"] {
+            assert!(read_ahead(wrong).is_err(), "{wrong}");
+        }
+        assert!(scheduler("noop").unwrap_err().contains("mq-deadline"));
+        assert!(requests("0").is_err());
+    }
+
+    /// Check that an arm's settings are passed on in the order in which they can be made, with the
+    /// modules that they need, and that a device without a queue has no scheduler.
+    #[test]
+    fn plans_of_arms() {
+        let arms = |knobs: &str| {
+            let text = format!(
+                "name = \"x\"\n[workload]\nkind = \"command\"\ncommand = [\"true\"]\n[knobs]\n{knobs}"
+            );
+            Experiment::parse(&text).map(|e| e.arms())
+        };
+        let all = "disk = \"null_blk:64M:ext4\"\nread_ahead_kb = \"2048 then 128\"\n\
+                   nr_requests = 16\nscheduler = \"bfq\"\n";
+        let arm = arms(all).unwrap().remove(0);
+        let plan = DiskPlan::of(&arm).unwrap();
+        let set: Vec<(&str, &str, Option<&str>)> = (plan.queue.iter())
+            .map(|s| (s.name.as_str(), s.before.as_str(), s.after.as_deref()))
+            .collect();
+        assert_eq!(
+            set,
+            [
+                ("scheduler", "bfq", None),
+                ("nr_requests", "16", None),
+                ("read_ahead_kb", "2048", Some("128"))
+            ]
+        );
+        assert_eq!(plan.modules(), ["null_blk", "ext4", "bfq"]);
+        assert!(check_arm(&arm).is_ok());
+        let error = |knobs: &str| arms(knobs).unwrap_err().to_string();
+        let brd = "disk = \"brd:64M:ext4\"\nscheduler = \"none\"\n";
+        assert!(error(brd).contains("has no queue"));
+        assert!(error("read_ahead_kb = 128\n").contains("needs disk"));
+    }
+}
