@@ -27,6 +27,7 @@ export interface Page {
   shares?: PageSampled[];
   threads?: PageThreads | null;
   events?: PageTable[];
+  heat?: PageHeat | null;
   timed?: PageTimed | null;
   bench?: PageBench | null;
 }
@@ -38,6 +39,13 @@ export interface Page {
 export interface PageSampled {
   table: PageTable;
   blamed: string[];
+}
+
+/** Times between events over time: cells of columns of time and four buckets of a histogram. */
+export interface PageHeat {
+  title: string;
+  column_ns: number;
+  cells: { column: number; bucket: number; count: number }[];
 }
 
 /** Samples by thread, and over time. */
@@ -238,6 +246,8 @@ export interface PageTimes {
   /** Of what is compared. */
   columns?: PageColumn[];
   stage_columns?: PageColumn[];
+  /** What a time is of, if it is no packet's. */
+  each?: string;
   notes: string[];
 }
 

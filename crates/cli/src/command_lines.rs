@@ -13,6 +13,7 @@ fn asked(line: &str) -> Experiment {
         Command::Path(args) => args.experiment().unwrap(),
         Command::Profile(args) => args.experiment(),
         Command::Stat(args) => args.experiment(),
+        Command::Between(args) => args.experiment(),
         Command::Bench(command) => command.experiment().unwrap().unwrap(),
         _ => panic!("{line}: it asks for no experiment"),
     }
@@ -38,6 +39,9 @@ fn command_lines_are_experiments() {
         "stat page-faults,block:* --focus memory,network --ratio cs/task-clock --by cpu",
         "stat --pid 1 --duration 10s --interval 1s",
         "stat uprobe:/bin/ls:main --blocks 5 -- ls -l",
+        "between block:block_rq_issue block:block_rq_complete --by device --duration 10s",
+        "between sched:sched_switch sched:sched_switch --key prev,next --pid 1 --slow p99",
+        "between kprobe:f kprobe:g kretprobe:f --kind work,wait --interval 1s -- ls -l",
         "bench drop --path xdp,tc --cores 1,2 --queues 1,2 --rate 250k,max --latency",
         "bench drop --lab vm --link e1000 --kernel debian --twice",
         "bench forward --nic a --from b --to c --sink d --search --time 2s",

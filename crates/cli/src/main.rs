@@ -66,6 +66,8 @@ enum Command {
     Profile(Box<commands::profile::ProfileArgs>),
     /// Count events: of all CPUs, or of a process, a cgroup or a command
     Stat(Box<commands::stat::StatArgs>),
+    /// Measure the time from one event to the next: requests of disks, wake-ups, functions
+    Between(Box<commands::between::BetweenArgs>),
     /// Measure packet rates by data path (XDP, tc, nftables, sockets, routing and others)
     #[command(subcommand)]
     Bench(commands::bench::BenchCommand),
@@ -127,6 +129,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Path(_)
         | Command::Profile(_)
         | Command::Stat(_)
+        | Command::Between(_)
         | Command::Bench(_)
         | Command::Run(_) => {
             memory::check()?;
@@ -144,6 +147,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Path(args) => commands::path::run(*args, &cache),
         Command::Profile(args) => commands::profile::run(*args, &cache),
         Command::Stat(args) => commands::stat::run(*args, &cache),
+        Command::Between(args) => commands::between::run(*args, &cache),
         Command::Bench(command) => commands::bench::run(command, &cache),
         Command::Run(args) => commands::run::run(args, &cache),
         Command::Report(args) => commands::report::run(&args),

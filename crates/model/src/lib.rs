@@ -14,6 +14,7 @@ pub mod quantity;
 pub mod recording;
 pub mod samples;
 pub mod span;
+pub mod spans;
 pub mod symbol;
 pub mod text;
 pub mod timing;

@@ -81,7 +81,10 @@ pub(super) fn run(
     let failed = tell_ends(&run, experiment.workload.with.len(), &ends, &said);
     match outcome.error {
         Some(error) if is_nothing_seen(&error) => {
-            return Err(anyhow::Error::msg(nothing_seen(experiment)));
+            return Err(anyhow::Error::msg(nothing_seen(
+                experiment,
+                &outcome.recording,
+            )));
         }
         _ => {}
     }

@@ -71,6 +71,7 @@ pub fn report_page(
         shares: shares::page(&together.shares),
         threads: together.threads(recording).map(|threads| threads.page()),
         events: Vec::new(),
+        heat: None,
         timed: None,
         bench: None,
     }
