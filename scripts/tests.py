@@ -33,6 +33,7 @@ ALONE = [
     "netplumb/aa_live",
     "netplumb/bench",
     "netplumb/bench_vm",
+    "netplumb/between",
     "netplumb/leftovers",
     "netplumb/live",
     "netplumb/nics",

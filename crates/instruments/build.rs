@@ -11,7 +11,7 @@ fn main() {
     let root = variable("CARGO_MANIFEST_DIR");
     let out = variable("OUT_DIR");
     plugin(&root.join("../../plugins/qemu"), &out.join("exact.so"));
-    for name in ["functions", "samples", "single", "stages"] {
+    for name in ["functions", "samples", "single", "spans", "stages"] {
         compile(name, name);
         twins(name, &format!("{name}.h"), name);
     }

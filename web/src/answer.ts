@@ -87,7 +87,7 @@ function budget(page: Page, all: Glance[], open: (index: number) => void): HTMLE
   const totals = of.map(({ times }) => wholeOf(times)).filter((total) => total > 0);
   const own = Math.max(...totals) > FAR_APART * Math.min(...totals);
   return stacked({
-    caption: [`Where a packet's time goes, ${page.unit || "ns"}: work solid, waiting hatched${own ? "; each bar is the whole of its class, however long" : ""}`],
+    caption: [`Where ${of.every(({ times }) => times.each) ? "the" : "a packet's"} time goes, ${page.unit || "ns"}: work solid, waiting hatched${own ? "; each bar is the whole of its class, however long" : ""}`],
     own,
     labels: true,
     rows: of.map(({ g, times }): Row => ({

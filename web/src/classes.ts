@@ -42,7 +42,7 @@ export function summary(page: Page, of: PageTable, glances: Glance[], current: (
     limit: 40,
     current: (row) => row.glance.index === current(),
   });
-  return section("classes", "Arms and classes", body, staged ? key() : null);
+  return section("classes", "Arms and classes", body, staged ? key(glances.every((g) => g.group.times?.each) ? "span" : "packet") : null);
 }
 
 /** What a class is made of: an interval, stages or layers. */

@@ -28,6 +28,7 @@ export interface Page {
   threads?: PageThreads | null;
   traced?: PageTraced[];
   events?: PageTable[];
+  heat?: PageHeat | null;
   timed?: PageTimed | null;
   bench?: PageBench | null;
 }
@@ -60,6 +61,13 @@ export interface PageCall {
   own: number[];
   times: number[];
   remarks: string[];
+}
+
+/** Times between events over time: cells of columns of time and four buckets of a histogram. */
+export interface PageHeat {
+  title: string;
+  column_ns: number;
+  cells: { column: number; bucket: number; count: number }[];
 }
 
 /** Samples by thread, and over time. */
@@ -260,6 +268,8 @@ export interface PageTimes {
   /** Of what is compared. */
   columns?: PageColumn[];
   stage_columns?: PageColumn[];
+  /** What a time is of, if it is no packet's. */
+  each?: string;
   notes: string[];
 }
 

@@ -9,6 +9,7 @@ import { decode, type Page } from "./data";
 import { detail, type Detail } from "./detail";
 import { choice, field, h, section, unfoldAll } from "./dom";
 import { folds } from "./facts";
+import { heatPart } from "./heat";
 import { claims, overview } from "./head";
 import { short } from "./number";
 import { sampledPart, sharesPart } from "./sampled";
@@ -21,7 +22,7 @@ import { glances, titleOf } from "./tree";
 const PARTS: [string, string][] = [
   ["overview", "Overview"], ["traced", "Calls"], ["figures", "Figures"], ["claims", "Claims"], ["measured", "Measured"], ["classes", "Classes"], ["stages", "Stages"], ["verdicts", "Changes"], ["layers", "Layers"],
   ["bars", "Shares"], ["frames", "Contexts"], ["graph", "Call graph"], ["calltext", "Call graph as text"], ["functions", "Functions"], ["ledger", "Ledger"],
-  ["probes", "Losses"], ["events", "Events"], ["sampled", "Samples and a timer"], ["shares", "Shares of functions"], ["threads", "Threads"], ["rates", "Rates"], ["latency", "Latency"], ["why", "Why"], ["flows", "Where packets went"],
+  ["heat", "Over time"], ["probes", "Losses"], ["events", "Events"], ["sampled", "Samples and a timer"], ["shares", "Shares of functions"], ["threads", "Threads"], ["rates", "Rates"], ["latency", "Latency"], ["why", "Why"], ["flows", "Where packets went"],
 ];
 
 /** The class that the address asks for (`#class=3`), or the first. */
@@ -126,7 +127,8 @@ function build(page: Page): void {
     table,
     ...(page.bench ? benches(page.bench, page.figures.length === 0) : []),
     holder,
-    events.length > 0 ? section("events", "Events", ...events.map((table) => plain(table, { limit: 200 }))) : null,
+    heatPart(page.heat),
+    events.length > 0 ? section("events", page.heat ? "Broken down" : "Events", ...events.map((table) => plain(table, { limit: 200 }))) : null,
     threadsPart(page.threads),
     sharesPart(page.shares ?? []),
     sampledPart(page.sampled ?? []),

@@ -51,9 +51,13 @@ export function wayBar(times: PageTimes, most: number, named: boolean): HTMLElem
 }
 
 /** What the bars of stages are drawn with. */
-export function key(): HTMLElement {
+export function key(each = "packet"): HTMLElement {
   const one = (look: string, name: string): HTMLElement => h("span", { class: "key" }, h("span", { class: `swatch ${look}`, "aria-hidden": "true" }), name);
-  return h("p", { class: "legend" }, one("work", "work: a CPU processes the packet"), one("wait", "wait: the packet is queued"), one("unaccounted", "unaccounted: in no stage"));
+  const texts =
+    each === "packet"
+      ? ["work: a CPU processes the packet", "wait: the packet is queued", "unaccounted: in no stage"]
+      : ["work: a CPU is busy with it", "wait: it is queued, or sleeps", "work or wait: not known"];
+  return h("p", { class: "legend" }, one("work", texts[0]), one("wait", texts[1]), one("unaccounted", texts[2]));
 }
 
 /** The stages of a class. */
@@ -64,7 +68,7 @@ export function stagesPart(group: PageClass, times: PageTimes): HTMLElement {
   const scale = span(times.stages.map((stage) => stage.buckets));
   const holder = h("div", { class: "chosen", "aria-live": "polite" });
   const show = (stage: PageStage): void => {
-    holder.replaceChildren(histogram(`${short(stage.name, NAME_LETTERS)}, ${group.class}: ${plural(packets(stage), "packet")}, as read`, stage.buckets, marks(times.stage_columns ?? [], stage.cells, 0)));
+    holder.replaceChildren(histogram(`${short(stage.name, NAME_LETTERS)}, ${group.class}: ${plural(packets(stage), times.each ?? "packet")}, as read`, stage.buckets, marks(times.stage_columns ?? [], stage.cells, 0)));
   };
   const name: Drawn<PageStage> = {
     value: (r) => r.name,
@@ -81,18 +85,21 @@ export function stagesPart(group: PageClass, times: PageTimes): HTMLElement {
   const columns = columnsOf<PageStage>(times.stage_columns ?? [], (r) => r.cells, { stage: name, distribution });
   const total = times.stages.find((stage) => stage.kind === "total") ?? times.stages[0];
   show(total);
-  const sums = [
-    `${nsUnit(of("work"))} of work`, `${nsUnit(of("wait"))} of waiting`, `${nsUnit(of("unaccounted"))} unaccounted`,
-  ].join(" + ");
+  const each = times.each ?? "packet";
+  const sums = (
+    each === "packet"
+      ? [`${nsUnit(of("work"))} of work`, `${nsUnit(of("wait"))} of waiting`, `${nsUnit(of("unaccounted"))} unaccounted`]
+      : [`${nsUnit(of("work"))} of work`, `${nsUnit(of("wait"))} of waiting`, `${nsUnit(of("work or wait"))} of work or waiting`]
+  ).join(" + ");
   return h(
     "div",
     {},
-    h("p", { class: "sum" }, `${sums} = ${nsUnit(whole)}, the mean of a packet's way`),
+    h("p", { class: "sum" }, `${sums} = ${nsUnit(whole)}, the mean of ${each === "packet" ? "a packet's way" : "all that ended"}`),
     times.open ? h("p", { class: "warnings", role: "alert" }, short(times.open, 400)) : null,
     wayBar(times, Math.max(whole, parts(times).reduce((sum, stage) => sum + meanOf(times, stage), 0)), true),
-    key(),
+    key(each),
     table({
-      caption: `Stages of ${group.class}, in their order; ns, as read; percentiles are of packets that went through`,
+      caption: `Stages of ${each === "packet" ? group.class : group.arm}, in their order; ns, as read; percentiles are of ${each}s that went through`,
       columns, rows: times.stages, sort: -1,
       rowClass: (r) => (r.kind === "total" ? "whole" : packets(r) === 0 ? "unmet" : ""),
     }),

@@ -14,6 +14,7 @@ fn asked(line: &str) -> Experiment {
         Command::Profile(args) => args.experiment(),
         Command::Stat(args) => args.experiment(),
         Command::Trace(args) => args.experiment().unwrap(),
+        Command::Between(args) => args.experiment(),
         Command::Bench(command) => command.experiment().unwrap().unwrap(),
         _ => panic!("{line}: it asks for no experiment"),
     }
@@ -42,6 +43,9 @@ fn command_lines_are_experiments() {
         "trace ip_rcv",
         "trace ip_rcv --depth 3 --slowest 5 --proto udp,tcp --packets 5 --blocks 2 --seeds 2",
         "trace ls:main --with data --warmup 0 -- ls -l data",
+        "between block:block_rq_issue block:block_rq_complete --by device --duration 10s",
+        "between sched:sched_switch sched:sched_switch --key prev,next --pid 1 --slow p99",
+        "between kprobe:f kprobe:g kretprobe:f --kind work,wait --interval 1s -- ls -l",
         "bench drop --path xdp,tc --cores 1,2 --queues 1,2 --rate 250k,max --latency",
         "bench drop --lab vm --link e1000 --kernel debian --twice",
         "bench forward --nic a --from b --to c --sink d --search --time 2s",

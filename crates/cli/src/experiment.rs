@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use netplumb_engine::live::{LivePlan, Source};
 use netplumb_model::experiment::{Experiment, Kind, Lab};
 
-use crate::args::live::{EVENTS, FUNCTIONS};
+use crate::args::live::{EVENTS, FUNCTIONS, SPANS};
 use crate::exit::{Usage, WrongKey};
 use crate::rights;
 pub(crate) use how::{How, Shown};
@@ -60,7 +60,10 @@ pub(crate) fn run(
     match kind {
         // What may be counted, the kernel says of each event.
         Kind::Work if asked.iter().any(|i| i.name() == EVENTS) => {}
-        Kind::Work => rights::check_to_sample()?,
+        Kind::Work if asked.iter().any(|i| i.name() == SPANS) => {
+            rights::check_of_work("pairing events", "between")?;
+        }
+        Kind::Work => rights::check_of_work("sampling CPUs", "profile")?,
         _ => rights::check(lab)?,
     }
     let specs = match asked.as_slice() {

@@ -71,6 +71,8 @@ enum Command {
     Serve(Box<commands::serve::ServeArgs>),
     /// Trace single calls of a function, as trees of the calls below it
     Trace(Box<commands::trace::TraceArgs>),
+    /// Measure the time from one event to the next: requests of disks, wake-ups, functions
+    Between(Box<commands::between::BetweenArgs>),
     /// Measure packet rates by data path (XDP, tc, nftables, sockets, routing and others)
     #[command(subcommand)]
     Bench(commands::bench::BenchCommand),
@@ -136,6 +138,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         | Command::Stat(_)
         | Command::Serve(_)
         | Command::Trace(_)
+        | Command::Between(_)
         | Command::Bench(_)
         | Command::Run(_) => {
             memory::check()?;
@@ -156,6 +159,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Stat(args) => commands::stat::run(*args, &cache),
         Command::Serve(args) => commands::serve::run(&args),
         Command::Trace(args) => commands::trace::run(*args, &cache),
+        Command::Between(args) => commands::between::run(*args, &cache),
         Command::Bench(command) => commands::bench::run(command, &cache),
         Command::Run(args) => commands::run::run(args, &cache),
         Command::Report(args) => commands::report::run(&args),

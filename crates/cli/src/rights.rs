@@ -24,17 +24,17 @@ pub(crate) fn check(lab: Lab) -> Result<(), CannotHere> {
     }
 }
 
-/// Check that the process has the capabilities to sample CPUs.
+/// Check that the process has the capabilities to look at all work: to sample it (`what`), by a command
+/// of this name.
 ///
 /// # Errors
 /// The missing capabilities, and how to get them.
-pub(crate) fn check_to_sample() -> Result<(), CannotHere> {
+pub(crate) fn check_of_work(what: &str, command: &str) -> Result<(), CannotHere> {
     let missing = lacking(&[(BPF, true), (PERFMON, true)], effective().unwrap_or(0));
     match missing.as_slice() {
         [] => Ok(()),
         missing => Err(CannotHere(format!(
-            "sampling CPUs needs {}, which this process lacks: run it as root (sudo plumb \
-             profile ...), or grant the capabilities: sudo setcap \
+            "{what} needs {}, which this process lacks: run it as root (sudo plumb {command} ...), or grant the capabilities: sudo setcap \
              cap_bpf,cap_perfmon,cap_sys_ptrace,cap_syslog+ep $(command -v plumb)",
             missing.join(", ")
         ))),

@@ -308,6 +308,7 @@ mod guest {
             one_packet: 0,
             profile: None,
             events: None,
+            spans: None,
         };
         let mut live = attach(&spec, &|_, _| Some("network".into())).unwrap();
         for (name, why) in &live.attached().refused {

@@ -302,6 +302,7 @@ fn packets_are_told() {
         one_packet: 2,
         profile: None,
         events: None,
+        spans: None,
         ..spec_of(&names)
     };
     let opinion = time_by(&plan, &options, spec).unwrap();

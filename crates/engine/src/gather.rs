@@ -13,6 +13,7 @@ use netplumb_model::recording::{
 };
 use netplumb_model::samples::{Sample, Samples, Thread, ThreadId};
 use netplumb_model::span::{Call, Span, SpanOf, Stage, Times};
+use netplumb_model::spans::{Group, Slice};
 use netplumb_model::timing::{
     ATTACH, Attached, Costs, DROPPED, INTERRUPTIONS, OWN_CPU, PAUSED, SEEN, Window,
 };
@@ -148,6 +149,16 @@ impl Gatherer {
         let Some(&first) = blocks.first() else {
             return;
         };
+        let groups = window.groups.iter().cloned();
+        recording.groups.extend(groups.map(|group| Group {
+            block: first,
+            ..group
+        }));
+        let slices = window.slices.iter().cloned();
+        recording.slices.extend(slices.map(|slice| Slice {
+            block: first,
+            ..slice
+        }));
         for costs in &window.costs {
             self.add_costs(recording, index, first, costs);
         }

@@ -104,6 +104,7 @@ pub fn spec_of(functions: &[&str]) -> TimingSpec {
         one_packet: 0,
         profile: None,
         events: None,
+        spans: None,
     }
 }
 

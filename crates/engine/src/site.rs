@@ -270,7 +270,7 @@ pub(crate) fn take_up(
             });)*
         };
     }
-    retain!(costs, spans, hops, line_costs);
+    retain!(costs, spans, groups, slices, hops, line_costs);
     // They are of all blocks of an arm.
     recording
         .code

@@ -152,6 +152,7 @@ fn spec() -> TimingSpec {
         one_packet: 0,
         profile: None,
         events: None,
+        spans: None,
     }
 }
 

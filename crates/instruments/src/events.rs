@@ -10,8 +10,8 @@
 
 mod counting;
 mod map;
-mod reasons;
-mod resolve;
+pub(crate) mod reasons;
+pub(crate) mod resolve;
 mod tasks;
 mod uprobe;
 

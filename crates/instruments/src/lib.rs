@@ -14,4 +14,5 @@ mod reasons;
 pub mod registry;
 pub mod samples;
 pub mod single;
+pub mod spans;
 pub mod stages;

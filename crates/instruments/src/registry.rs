@@ -6,12 +6,13 @@ use crate::instrument::{Instrument, Layers};
 use crate::live::{Live, LiveError};
 
 /// All instruments, in the order in which help and `plumb doctor` list them.
-pub static ALL: [&dyn Instrument; 6] = [
+pub static ALL: [&dyn Instrument; 7] = [
     crate::exact::INSTRUMENT,
     crate::functions::INSTRUMENT,
     crate::stages::INSTRUMENT,
     crate::samples::INSTRUMENT,
     crate::events::INSTRUMENT,
+    crate::spans::INSTRUMENT,
     crate::rates::INSTRUMENT,
 ];
 

@@ -39,7 +39,9 @@ use netplumb_model::timing::{
 use crate::capability::Tried;
 use crate::instrument::{Instrument, Layers};
 use crate::live::{Live, LiveError};
+pub(crate) use layout::Scope;
 pub use owner::context;
+pub(crate) use profile::Causes;
 
 /// What the instrument is called.
 const SAMPLES: &str = CPU_TIME.instrument;

@@ -63,6 +63,7 @@ pub use workload::{Blocks, Filter, Functions, Nics, PACKETS, Probes, Workload};
 use crate::class::{Family, Link, Proto, words};
 use crate::events::{self, Events};
 use crate::recording::{Arm, Recording};
+use crate::spans::{self, Spans};
 use crate::timing::{INSTRUCTIONS, SAMPLED};
 
 words! {
@@ -155,6 +156,9 @@ pub struct Experiment {
     /// Which calls are traced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<Trace>,
+    /// Between which events time is measured.
+    #[serde(default, skip_serializing_if = "Spans::is_empty")]
+    pub spans: Spans,
     /// Interfaces of this machine to send frames over.
     #[serde(default)]
     pub nics: Option<Nics>,
@@ -374,6 +378,7 @@ impl Experiment {
         self.check_samples()?;
         self.check_events()?;
         self.check_trace()?;
+        self.check_spans()?;
         let within = Mistake::within("build", 0);
         self.build.check().map_err(|wrong| within(wrong.into()))?;
         self.check_setup()?;
@@ -499,6 +504,22 @@ impl Experiment {
             () => return Ok(()),
         };
         Err(("trace", format!("[trace]: {why}")).into())
+    }
+
+    fn check_spans(&self) -> Result<(), Mistake> {
+        let within = Mistake::within("spans", 0);
+        let mut named = self.instruments.iter().flatten();
+        match (
+            self.spans.is_empty(),
+            named.any(|name| name == spans::INSTRUMENT),
+        ) {
+            (true, false) => Ok(()),
+            (_, true) => self.spans.check().map_err(|wrong| within(wrong.into())),
+            (false, false) => {
+                let why = "[spans] needs instrument `spans`";
+                Err(("spans", why.to_string()).into())
+            }
+        }
     }
 
     fn check_arms(&self) -> Result<(), Mistake> {

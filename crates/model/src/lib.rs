@@ -15,6 +15,7 @@ pub mod reads;
 pub mod recording;
 pub mod samples;
 pub mod span;
+pub mod spans;
 pub mod symbol;
 pub mod text;
 pub mod timing;

@@ -34,14 +34,17 @@ words! {
     Entries = "entries",
     /// Samples taken in functions.
     Samples = "samples",
+    /// Times from one event to another.
+    Times = "times",
 }
 
 impl Calls {
-    /// The title of the column: `calls` or `samples`.
+    /// The title of the column.
     pub fn title(self) -> &'static str {
         match self {
             Calls::Entries => "calls",
             Calls::Samples => "samples",
+            Calls::Times => "times",
         }
     }
 }
@@ -98,6 +101,13 @@ impl Declared {
     #[must_use]
     pub const fn sampled(mut self) -> Declared {
         self.calls = Calls::Samples;
+        self
+    }
+
+    /// Its costs count times from one event to another.
+    #[must_use]
+    pub const fn of_times(mut self) -> Declared {
+        self.calls = Calls::Times;
         self
     }
 

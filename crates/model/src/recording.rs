@@ -16,6 +16,7 @@ use crate::loss::Loss;
 use crate::quantity::{Declared, Figure, Item, Of, Quantity, QuantityId, Scalar};
 use crate::samples::{MAX_SAMPLES, Samples, Thread};
 use crate::span::{Call, Span, Stage};
+use crate::spans::{Group, Slice};
 use crate::timing::{Calibration, Mechanism};
 use crate::trace::Trace;
 
@@ -62,6 +63,10 @@ pub struct Recording {
     /// Times from one event to the next: of functions, each in its calling context, and of the
     /// stages of a packet's path.
     pub spans: Vec<Span>,
+    /// Times between events by what they are broken down by, if they are.
+    pub groups: Vec<Group>,
+    /// Times between events over time, in the order of time.
+    pub slices: Vec<Slice>,
     /// How functions were timed.
     pub attachments: Vec<Attachment>,
     /// The cost of probes.
@@ -423,9 +428,12 @@ impl Recording {
         self.samples.clear();
         self.threads.clear();
         self.spans.clear();
+        self.groups.clear();
+        self.slices.clear();
         self.attachments.clear();
         self.hops.clear();
-        self.steps.clear();
+        self.traces.clear();
+        self.trace_texts.clear();
         self.line_costs.clear();
         self.code.clear();
     }

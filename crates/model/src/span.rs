@@ -21,6 +21,16 @@ pub const BUCKETS: usize = 512;
 /// times.
 pub type Buckets = Vec<(u16, u64)>;
 
+/// The longest time of a bucket.
+pub fn upper(bucket: u16) -> u64 {
+    const SUB: u64 = 1 << SUB_BITS;
+    let bucket = u64::from(bucket);
+    match bucket < SUB {
+        true => bucket,
+        false => ((SUB + 1 + bucket % SUB) << (bucket / SUB - 1)) - 1,
+    }
+}
+
 /// A distribution of times.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Times {
@@ -65,6 +75,8 @@ words! {
     Work = "work",
     /// The packet waits.
     Wait = "wait",
+    /// Work, waiting or both: it is not known.
+    Either = "work or wait",
     /// Time in no other stage.
     Unaccounted = "unaccounted",
     /// The total, which the others add up to.

@@ -14,6 +14,7 @@ use crate::loss::Loss;
 use crate::quantity::{Declared, Figure, Kind, Quantity};
 use crate::samples::{Sample, Thread};
 use crate::span::{StageKind, Times};
+use crate::spans::{Group, Slice, SpansSpec};
 
 words! {
     /// How a function or a stage is measured, the best method first.
@@ -143,6 +144,8 @@ pub struct TimingSpec {
     pub profile: Option<ProfileSpec>,
     /// Of an instrument that counts events.
     pub events: Option<EventsSpec>,
+    /// Of the instrument that measures the time from one event to the next.
+    pub spans: Option<SpansSpec>,
 }
 
 /// A function in one calling context. A parent comes before its children.
@@ -507,4 +510,8 @@ pub struct Window {
     pub figures: Vec<Figure>,
     /// The threads that figures by thread are of.
     pub threads: Vec<Thread>,
+    /// Times by what they are broken down by; their blocks are for the recording to know.
+    pub groups: Vec<Group>,
+    /// Times over time, likewise.
+    pub slices: Vec<Slice>,
 }

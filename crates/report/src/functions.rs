@@ -115,6 +115,7 @@ fn each<'a>(quantity: &Quantity) -> Vec<Column<'a, Row<'a>>> {
     let hint = match quantity.calls {
         Calls::Samples => "how often a sample found it running",
         Calls::Entries => "entries",
+        Calls::Times => "how many ended",
     };
     vec![
         Column::figure("self", |r: &Row<'a>| r.class.each(r.function.self_insns))

@@ -73,6 +73,9 @@ pub struct Page {
     /// Of counts of events: these, and ratios.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<PageTable>,
+    /// Of times between events: how long, over time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub heat: Option<PageHeat>,
     /// Of recordings of times: what was counted beside them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timed: Option<PageTimed>,
@@ -88,6 +91,28 @@ pub struct PageSampled {
     pub table: PageTable,
     /// What a timer would blame, in sentences.
     pub blamed: Vec<String>,
+}
+
+/// Times between events over time.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct PageHeat {
+    /// What they are of.
+    pub title: String,
+    /// How long a column is.
+    pub column_ns: u64,
+    /// What is not empty.
+    pub cells: Vec<PageHeatCell>,
+}
+
+/// So many times in a while.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct PageHeatCell {
+    /// When, in columns.
+    pub column: u64,
+    /// How long: four buckets of a histogram, by the number of the first.
+    pub bucket: u16,
+    /// How many.
+    pub count: u64,
 }
 
 /// Samples by thread, and over time.

@@ -4,6 +4,7 @@
 
 pub mod analysis;
 mod beside;
+mod between;
 pub mod costs;
 mod gaps;
 pub mod json;
@@ -19,7 +20,7 @@ use netplumb_model::recording::Recording;
 
 pub use costs::as_costs;
 
-pub use analysis::{Per, Stage, TimedClass, TimedFunction, classes};
+pub use analysis::{Per, Stage, TimedClass, TimedFunction, TimedGroup, classes};
 pub(crate) use number::{ns, ns_range, rounded};
 pub use table::csv;
 

@@ -267,6 +267,11 @@ fn totals(recording: &Recording) -> Result<(), String> {
     )?;
     let insns = recording.code.iter().flat_map(|code| &code.insns);
     fits("code", "times", insns.map(|insn| insn.times))?;
+    let groups = || recording.groups.iter().map(|group| &group.times);
+    fits("span_group", "count", groups().map(|t| t.count))?;
+    fits("span_group", "total_ns", groups().map(|t| t.total_ns))?;
+    let slices = recording.slices.iter().flat_map(|slice| &slice.buckets);
+    fits("span_slice_bucket", "count", slices.map(|b| b.1))?;
     let times = || recording.spans.iter().map(|span| &span.times);
     let passed_over = recording.stages().map(|(_, stage)| stage.passed_over);
     let counts = times().map(|t| t.count).chain(passed_over);

@@ -102,7 +102,8 @@ pub(crate) fn open(path: &Path) -> Result<Opened, StoreError> {
     // Before any other query of the schema.
     for table in &expected {
         let found = Table::of(&file, &table.name).map_err(&wrong)?;
-        if version < wanted && found.is_none() {
+        let may_lack = version < wanted || ADDED.contains(&table.name.as_str());
+        if may_lack && found.is_none() {
             continue;
         }
         (table.matches(found, version, wanted)).map_err(|why| damaged(path, why))?;
@@ -123,6 +124,19 @@ pub(crate) fn open(path: &Path) -> Result<Opened, StoreError> {
         version: wanted,
         _copy: copy,
     })
+}
+
+/// Tables that were added to the current version after it was first written: all are there, or none.
+pub(crate) const ADDED: [&str; 4] = [
+    "span_group",
+    "span_group_bucket",
+    "span_slice",
+    "span_slice_bucket",
+];
+
+/// Whether a file has a table.
+pub(crate) fn has_table(file: &Connection, name: &str) -> rusqlite::Result<bool> {
+    Ok(Table::of(file, name)?.is_some())
 }
 
 const WAL: &str = "it is in SQLite's WAL mode, which recordings never use: run `sqlite3 FILE \

@@ -13,6 +13,7 @@ use netplumb_model::recording::{
 use rusqlite::Connection;
 
 use crate::error::{damaged, reading};
+use crate::open::ADDED;
 use crate::row::{
     Wrong, count, each, get, known, name, name_if_any, numbered, of, rows, text, text_if_any, word,
 };
@@ -115,6 +116,10 @@ fn load(c: &Connection, now: bool) -> Result<Recording, Wrong> {
             let untried = rows(c, "untried", "setting, reason", "setting", pair)?;
             recording.untried = untried.into_iter().collect();
             span::spans(c, &mut recording)?;
+            // Recordings of this version that are older have no such tables.
+            if open::has_table(c, ADDED[0])? {
+                span::between(c, &mut recording)?;
+            }
             code::load(c, &mut recording)?;
             trace::load(c, &mut recording)?;
             let texts = rows(c, "source_text", "file, text", "file", |r| {

@@ -260,6 +260,40 @@ CREATE TABLE span_bucket (
   PRIMARY KEY (span, bucket)
 ) STRICT, WITHOUT ROWID;
 
+-- Times between events by what they are broken down by.
+CREATE TABLE span_group (
+  id       INTEGER NOT NULL PRIMARY KEY,
+  block    INTEGER NOT NULL REFERENCES block(id),
+  by       TEXT NOT NULL,            -- device, task, cpu
+  name     TEXT NOT NULL,
+  count    INTEGER NOT NULL,
+  total_ns INTEGER NOT NULL,
+  min_ns   INTEGER NOT NULL,
+  max_ns   INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE span_group_bucket (
+  span_group INTEGER NOT NULL REFERENCES span_group(id),
+  bucket     INTEGER NOT NULL,       -- see bucket_bounds
+  count      INTEGER NOT NULL,
+  PRIMARY KEY (span_group, bucket)
+) STRICT, WITHOUT ROWID;
+
+-- Times between events over time, from the first event to the last: those that ended in a while.
+CREATE TABLE span_slice (
+  id          INTEGER NOT NULL PRIMARY KEY,
+  block       INTEGER NOT NULL REFERENCES block(id),
+  begin_ns    INTEGER NOT NULL,      -- since the first block began
+  duration_ns INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE span_slice_bucket (
+  span_slice INTEGER NOT NULL REFERENCES span_slice(id),
+  bucket     INTEGER NOT NULL,       -- that and the three that follow: see bucket_bounds
+  count      INTEGER NOT NULL,
+  PRIMARY KEY (span_slice, bucket)
+) STRICT, WITHOUT ROWID;
+
 -- By what functions were timed.
 CREATE TABLE attachment (
   function  INTEGER NOT NULL REFERENCES function(id),

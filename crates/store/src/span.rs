@@ -2,6 +2,7 @@
 
 use netplumb_model::recording::{Attachment, Recording};
 use netplumb_model::span::{Buckets, Call, Span, SpanOf, Stage, Times};
+use netplumb_model::spans::{Group, Slice};
 use netplumb_model::timing::Calibration;
 use netplumb_model::tree::NodeId;
 use rusqlite::{Connection, Row, Transaction, params};
@@ -12,6 +13,8 @@ use crate::row::{Wrong, count, each, finite, get, known, name, numbered, of, row
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Written {
     spans: usize,
+    groups: usize,
+    slices: usize,
     attachments: usize,
     calibration: usize,
 }
@@ -21,6 +24,8 @@ impl Written {
     pub(crate) fn of(recording: &Recording) -> Written {
         Written {
             spans: recording.spans.len(),
+            groups: recording.groups.len(),
+            slices: recording.slices.len(),
             attachments: recording.attachments.len(),
             calibration: recording.calibration.len(),
         }
@@ -28,12 +33,39 @@ impl Written {
 }
 
 impl Written {
-    /// Delete spans from the file, but the first ones.
-    pub(crate) fn forget(&mut self, from: &Transaction<'_>, kept: usize) -> rusqlite::Result<()> {
-        self.spans = self.spans.min(kept);
-        let first = [self.spans as i64];
-        from.execute("DELETE FROM span_bucket WHERE span >= ?", first)?;
-        from.execute("DELETE FROM span WHERE id >= ?", first)?;
+    /// Delete from the file what is of a block or of a later one.
+    pub(crate) fn forget(
+        &mut self,
+        from: &Transaction<'_>,
+        recording: &Recording,
+        block: u32,
+    ) -> rusqlite::Result<()> {
+        let kept = |of: &mut dyn Iterator<Item = u32>| of.take_while(|b| *b < block).count();
+        for (table, buckets, written, kept) in [
+            (
+                "span",
+                "span_bucket",
+                &mut self.spans,
+                kept(&mut recording.spans.iter().map(|span| span.block)),
+            ),
+            (
+                "span_group",
+                "span_group_bucket",
+                &mut self.groups,
+                kept(&mut recording.groups.iter().map(|group| group.block)),
+            ),
+            (
+                "span_slice",
+                "span_slice_bucket",
+                &mut self.slices,
+                kept(&mut recording.slices.iter().map(|slice| slice.block)),
+            ),
+        ] {
+            *written = (*written).min(kept);
+            let first = [*written as i64];
+            from.execute(&format!("DELETE FROM {buckets} WHERE {table} >= ?"), first)?;
+            from.execute(&format!("DELETE FROM {table} WHERE id >= ?"), first)?;
+        }
         Ok(())
     }
 }
@@ -73,6 +105,36 @@ pub(crate) fn add(
             span.times.max_ns as i64
         ])?;
         for (bucket, n) in &span.times.buckets {
+            put_bucket.execute(params![id, bucket, *n as i64])?;
+        }
+    }
+    let mut put = to.prepare("INSERT INTO span_group VALUES (?, ?, ?, ?, ?, ?, ?, ?)")?;
+    let mut put_bucket = to.prepare("INSERT INTO span_group_bucket VALUES (?, ?, ?)")?;
+    for (id, group) in recording.groups.iter().enumerate().skip(before.groups) {
+        put.execute(params![
+            id,
+            group.block,
+            group.by.as_str(),
+            group.name,
+            group.times.count as i64,
+            group.times.total_ns as i64,
+            group.times.min_ns as i64,
+            group.times.max_ns as i64
+        ])?;
+        for (bucket, n) in &group.times.buckets {
+            put_bucket.execute(params![id, bucket, *n as i64])?;
+        }
+    }
+    let mut put = to.prepare("INSERT INTO span_slice VALUES (?, ?, ?, ?)")?;
+    let mut put_bucket = to.prepare("INSERT INTO span_slice_bucket VALUES (?, ?, ?)")?;
+    for (id, slice) in recording.slices.iter().enumerate().skip(before.slices) {
+        put.execute(params![
+            id,
+            slice.block,
+            slice.begin_ns as i64,
+            slice.duration_ns as i64
+        ])?;
+        for (bucket, n) in &slice.buckets {
             put_bucket.execute(params![id, bucket, *n as i64])?;
         }
     }
@@ -147,6 +209,40 @@ pub(crate) fn spans(c: &Connection, recording: &mut Recording) -> Result<(), Wro
     each(c, "span_bucket", columns, order, |_, r| {
         let span = of(&mut recording.spans, get(r, 0)?, "a span")?;
         span.times.buckets.push((get(r, 1)?, count(r, 2)?));
+        Ok(())
+    })
+}
+
+/// Read times by what they are broken down by, and over time.
+pub(crate) fn between(c: &Connection, recording: &mut Recording) -> Result<(), Wrong> {
+    let columns = "block, by, name, count, total_ns, min_ns, max_ns";
+    recording.groups = numbered(c, "span_group", columns, |r| {
+        Ok(Group {
+            block: get(r, 1)?,
+            by: word(r, 2)?,
+            name: name(r, 3)?,
+            times: times(r, 4)?,
+        })
+    })?;
+    let (columns, order) = ("span_group, bucket, count", "span_group, bucket");
+    each(c, "span_group_bucket", columns, order, |_, r| {
+        let group = of(&mut recording.groups, get(r, 0)?, "a group")?;
+        group.times.buckets.push((get(r, 1)?, count(r, 2)?));
+        Ok(())
+    })?;
+    let columns = "block, begin_ns, duration_ns";
+    recording.slices = numbered(c, "span_slice", columns, |r| {
+        Ok(Slice {
+            block: get(r, 1)?,
+            begin_ns: count(r, 2)?,
+            duration_ns: count(r, 3)?,
+            buckets: Buckets::new(),
+        })
+    })?;
+    let (columns, order) = ("span_slice, bucket, count", "span_slice, bucket");
+    each(c, "span_slice_bucket", columns, order, |_, r| {
+        let slice = of(&mut recording.slices, get(r, 0)?, "a slice")?;
+        slice.buckets.push((get(r, 1)?, count(r, 2)?));
         Ok(())
     })
 }

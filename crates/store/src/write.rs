@@ -148,8 +148,7 @@ impl Written {
         self.hops = kept(&mut recording.hops.iter().map(|hop| hop.block));
         self.samples
             .forget(kept(&mut recording.samples.iter().map(|s| s.block)));
-        let spans = kept(&mut recording.spans.iter().map(|span| span.block));
-        self.spans.forget(from, spans)?;
+        self.spans.forget(from, recording, first)?;
         self.traces.forget(from)?;
         // What refers to others comes first.
         for table in [

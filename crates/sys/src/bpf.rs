@@ -4,6 +4,7 @@
 
 mod log;
 pub mod raw;
+pub mod signatures;
 pub mod types;
 
 use std::ffi::c_char;

@@ -315,6 +315,7 @@ fn spec(functions: Option<&[&str]>) -> TimingSpec {
         one_packet: 0,
         profile: None,
         events: None,
+        spans: None,
     }
 }
 

@@ -248,6 +248,7 @@ fn block(kind: Kind, topology: &Topology, sockets: &Sockets, folder: &Path) -> R
                 one_packet: 0,
                 profile: None,
                 events: None,
+                spans: None,
             },
             &|_, _| None,
         )?;

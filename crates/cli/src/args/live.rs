@@ -142,6 +142,7 @@ pub(crate) const FUNCTIONS: &str = OWN_TIME.instrument;
 pub(crate) const STAGES: &str = STAGE_TIME.instrument;
 pub(crate) const SAMPLES: &str = SAMPLED.instrument;
 pub(crate) const EVENTS: &str = netplumb_model::events::INSTRUMENT;
+pub(crate) const SPANS: &str = netplumb_model::spans::INSTRUMENT;
 
 /// Labs by name, each with a line of help.
 fn lab() -> impl TypedValueParser<Value = Lab> {

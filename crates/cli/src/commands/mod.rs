@@ -1,6 +1,7 @@
 //! The subcommands, a file each. Those that measure write an experiment, and hand it on.
 
 pub(crate) mod bench;
+pub(crate) mod between;
 pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod import;

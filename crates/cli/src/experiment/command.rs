@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use netplumb_engine::{CommandArm, CommandRun, run_command};
 use netplumb_instruments::exact::Sampling;
 use netplumb_lab::bundle::{Bundle, Host, companions};
-use netplumb_model::experiment::{Experiment, Trace, Workload};
+use netplumb_model::experiment::{Experiment, Trace};
 use netplumb_model::message::{CommandEnd, Exit, Output, SetupPlan};
 use netplumb_model::recording::Arm;
 use netplumb_model::timing::TimingSpec;
@@ -85,7 +85,10 @@ pub(super) fn run(
     let failed = tell_ends(&run, experiment.workload.with.len(), &ends, &said);
     match outcome.error {
         Some(error) if is_nothing_seen(&error) => {
-            return Err(anyhow::Error::msg(nothing_seen(experiment)));
+            return Err(anyhow::Error::msg(nothing_seen(
+                experiment,
+                &outcome.recording,
+            )));
         }
         _ => {}
     }

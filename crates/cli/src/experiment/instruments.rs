@@ -6,7 +6,7 @@ use netplumb_model::experiment::{Experiment, Filter, Functions, Key, Kind, Lab, 
 use netplumb_model::timing::TimingSpec;
 
 use super::spec::spec;
-use crate::args::live::{EVENTS, EXACT, FUNCTIONS, SAMPLES, STAGES};
+use crate::args::live::{EVENTS, EXACT, FUNCTIONS, SAMPLES, SPANS, STAGES};
 use crate::args::run::RunOptions;
 use crate::exit::{Usage, WrongKey};
 
@@ -44,11 +44,16 @@ pub(super) fn chosen(experiment: &Experiment) -> anyhow::Result<Vec<&'static dyn
                     None => (found.is_clock() && !looks_on).then_some(why.to_string()),
                 }
             }
-            Kind::Work => (![SAMPLES, EVENTS].contains(&name.as_str())).then(|| {
+            Kind::Work => (![SAMPLES, EVENTS, SPANS].contains(&name.as_str())).then(|| {
                 format!(
-                    "invalid instrument `{name}`; expected `samples` or `events` for a workload of work"
+                    "invalid instrument `{name}`; expected `samples`, `events` or `spans` for a workload \
+                     of work"
                 )
             }),
+            _ if name == SPANS => Some(format!(
+                "instrument `{name}` needs a workload of kind work, as `plumb between` has it; packets \
+                 have `stages`"
+            )),
             Kind::Command | Kind::Traffic if name == EVENTS => Some(format!(
                 "instrument `{name}` counts no packets of others; use a workload of kind work, as \
                  `plumb stat` does"

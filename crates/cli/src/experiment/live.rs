@@ -152,7 +152,8 @@ pub(super) fn run(
     )?;
     if empty.is_some() {
         tell_end(experiment, end);
-        return Err(anyhow::Error::msg(nothing_seen(experiment)));
+        let told = nothing_seen(experiment, &outcome.recording);
+        return Err(anyhow::Error::msg(told));
     }
     if experiment.probes.measure_cost && !outcome.recording.blocks.is_empty() {
         cost::tell(&outcome.recording, how.for_programs());

@@ -142,7 +142,7 @@ fn plan(experiment: &Experiment) -> anyhow::Result<LivePlan> {
         .map_err(|(_, why)| crate::exit::Usage(why))?;
     let asked = instruments::chosen(experiment)?;
     if !asked.iter().any(|i| i.name() == events::INSTRUMENT) {
-        rights::check_to_sample()?;
+        rights::check_of_work("sampling all work", "serve")?;
     }
     let show = ShowArgs::of_no_functions(false, false, FormatArgs::default());
     let page = PageArgs {

@@ -10,6 +10,7 @@ use netplumb_model::class::Proto;
 use netplumb_model::events::{self, EventsSpec, Whose};
 use netplumb_model::experiment::{Experiment, Key, Kind};
 use netplumb_model::recording::Recording;
+use netplumb_model::spans;
 use netplumb_model::timing::{Filter, ProfileSpec, Roles, Selection, TimingSpec};
 use netplumb_report::printable;
 use netplumb_sys::netns::Namespace;
@@ -110,6 +111,8 @@ pub(super) fn spec(experiment: &Experiment, instrument: &str) -> anyhow::Result<
             cgroup: directory,
             by: experiment.events.by,
         }),
+        spans: (instrument == spans::INSTRUMENT)
+            .then(|| experiment.spans.spec(!workload.command.is_empty())),
     })
 }
 

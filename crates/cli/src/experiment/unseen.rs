@@ -2,15 +2,28 @@
 
 use netplumb_engine::EngineError;
 use netplumb_model::experiment::{Experiment, Kind};
+use netplumb_model::quantity::{Declared, Scalar};
+use netplumb_model::recording::Recording;
+use netplumb_model::spans;
+use netplumb_model::text::counted;
+use netplumb_report::printable;
 
-use crate::args::live::EVENTS;
+use crate::args::live::{EVENTS, SPANS};
 
 /// The message that no packet was seen, and what to do about it.
-pub(super) fn nothing_seen(experiment: &Experiment) -> String {
+pub(super) fn nothing_seen(experiment: &Experiment, recording: &Recording) -> String {
     let filter = &experiment.filter;
     let counts = |name: &String| name == EVENTS;
     if experiment.instruments.iter().flatten().any(counts) {
         return "nothing was counted: the run ended before its first window did".into();
+    }
+    if experiment
+        .instruments
+        .iter()
+        .flatten()
+        .any(|name| name == SPANS)
+    {
+        return no_pair(&experiment.spans.events, recording);
     }
     if experiment.workload.kind == Kind::Work {
         let more = match experiment.samples.off_cpu {
@@ -49,6 +62,45 @@ pub(super) fn nothing_seen(experiment: &Experiment) -> String {
         false => "the command exited without sending or receiving any",
     };
     format!("{what}; {take}")
+}
+
+/// The message that no first event has reached the last one, with what was seen.
+fn no_pair(events: &[String], recording: &Recording) -> String {
+    let sum = |of: &Declared, label: Option<&str>| {
+        let is = |s: &&Scalar| label.is_none_or(|label| s.item.label.as_deref() == Some(label));
+        let found = recording.scalars_of(of).filter(is);
+        found.map(|scalar| scalar.value).sum::<f64>() as u64
+    };
+    let (Some(first), Some(last)) = (events.first(), events.last()) else {
+        return "no event was asked for".into();
+    };
+    let [of_first, of_last] = [first, last].map(|name| sum(&spans::SEEN, Some(name)));
+    let begun = sum(&spans::BEGUN, None);
+    let times = |count: u64| counted(usize::try_from(count).unwrap_or(usize::MAX), "time");
+    let key = recording.environment.get("spans.key");
+    let key = key.map_or_else(String::new, |key| printable(key, 80));
+    match (of_first, begun, of_last) {
+        (0, ..) => format!(
+            "`{first}` was not seen, `{last}` {}: measure longer with --duration 60s, or cause it \
+             meanwhile",
+            times(of_last)
+        ),
+        (_, 0, _) => format!(
+            "`{first}` was seen {}, but never caused by what was asked for: others caused it, perhaps \
+             a kernel thread; leave out the command, --pid or --cgroup",
+            times(of_first)
+        ),
+        (.., 0) => format!(
+            "`{first}` was seen {}, `{last}` never: measure longer with --duration 60s",
+            times(of_first)
+        ),
+        _ => format!(
+            "no pair: `{first}` was seen {}, `{last}` {}, and no two had the same key ({key}); choose \
+             what they have in common with --key",
+            times(of_first),
+            times(of_last)
+        ),
+    }
 }
 
 /// Whether a run ended with no packet seen.

@@ -101,6 +101,7 @@ pub(super) fn measure(
         if images.add(READER, &init, None).is_ok() {
             paths.push(READER.into());
         }
+    }
     // A wrong name is an error at once, where symbols are known.
     if let (Some(spec), Some(symbols)) = (&run.trace, symbols) {
         Tracing::find(spec, symbols, &images)

@@ -7,9 +7,11 @@ use std::time::{Duration, Instant};
 use netplumb_lab::vm::process::VmError;
 use netplumb_model::class::{Family, Link, Proto};
 use netplumb_model::events;
-use netplumb_model::quantity::{Item, Kind, Of, Quantity};
+use netplumb_model::quantity::{Item, Kind, Of, Quantity, Scalar};
 use netplumb_model::recording::{Arm, Block, Cost, Ledger, Recording, Total};
 use netplumb_model::samples::{Sample, Samples};
+use netplumb_model::span::{Span, SpanOf, StageKind};
+use netplumb_model::spans::{Group, OPEN, THRESHOLD};
 use netplumb_model::timing::{BUSY, WAITS_OPEN, Window};
 
 use super::child::Running;
@@ -174,8 +176,9 @@ pub(super) fn run(
     drop(command);
     let counted = |of| keeper.recording.scalars_of(of).next().is_some();
     let counted = [&events::COUNT, &events::TIME].into_iter().any(counted);
+    let measured = counted || !keeper.recording.spans.is_empty();
     // The latest window alone may well be empty.
-    match keeper.recording.costs.is_empty() && !counted && !work.rolling {
+    match keeper.recording.costs.is_empty() && !measured && !work.rolling {
         false => Ok(end),
         true => Err(EngineError::NothingSeen {
             command: end.command,
@@ -333,6 +336,7 @@ fn join_rest(recording: &mut Recording) {
     let (both, others): (Vec<Cost>, Vec<Cost>) =
         (recording.costs.drain(..)).partition(|cost| of_both(cost.block));
     recording.costs = others;
+    join_times(recording, to);
     let quantities = 0..recording.quantities.len() as u32;
     let (rest, kept) =
         (recording.samples.drain(..)).partition(|samples: &Samples| of_both(samples.block));
@@ -362,14 +366,79 @@ fn join_rest(recording: &mut Recording) {
         let quantity: Option<&Quantity> = recording.quantities.get(scalar.quantity as usize);
         let adds_up = quantity.is_some_and(|q| matches!(q.kind, Kind::Count | Kind::Duration));
         // What is left at the end is not what was left before as well.
-        let is_left = quantity.is_some_and(|q| q.is(&WAITS_OPEN));
+        let is_left =
+            quantity.is_some_and(|q| [WAITS_OPEN, OPEN, THRESHOLD].iter().any(|of| q.is(of)));
         let same = recording.scalars.iter_mut().find(|s| {
             s.block() == Some(to) && s.quantity == scalar.quantity && s.item == scalar.item
         });
         match same {
             Some(same) if is_left => same.value = scalar.value,
             Some(same) if adds_up => same.value += scalar.value,
+            // A cause that came last.
+            None if adds_up => recording.scalars.push(Scalar {
+                of: Of::Block(to),
+                ..scalar
+            }),
             _ => {}
+        }
+    }
+}
+
+/// Add times between events of the block after this one to it.
+fn join_times(recording: &mut Recording, to: u32) {
+    let mut spans: Vec<Span> = Vec::new();
+    for mut span in std::mem::take(&mut recording.spans) {
+        span.block = span.block.min(to);
+        let name = |span: &Span| span.stage().map(|stage| stage.name.clone());
+        let same = |known: &&mut Span| known.block == to && name(known) == name(&span);
+        let known = match span.block == to {
+            true => spans.iter_mut().rev().find(same),
+            false => None,
+        };
+        let Some(known) = known else {
+            spans.push(span);
+            continue;
+        };
+        known.times.add(&span.times);
+        if let (SpanOf::Stage(known), SpanOf::Stage(more)) = (&mut known.of, &span.of) {
+            known.passed_over += more.passed_over;
+        }
+    }
+    recording.spans = spans;
+    pass_over(recording, to);
+    let mut groups: Vec<Group> = Vec::new();
+    for mut group in std::mem::take(&mut recording.groups) {
+        group.block = group.block.min(to);
+        let same = |known: &&mut Group| known.block == to && known.name == group.name;
+        match groups.iter_mut().rev().find(same) {
+            Some(known) => known.times.add(&group.times),
+            None => groups.push(group),
+        }
+    }
+    recording.groups = groups;
+    for slice in &mut recording.slices {
+        slice.block = slice.block.min(to);
+    }
+}
+
+/// What a stage was passed over by is all that did not go through it, also where one of the blocks has
+/// no such stage.
+fn pass_over(recording: &mut Recording, block: u32) {
+    let of_block = |span: &&Span| span.block == block;
+    let total = recording.spans.iter().filter(of_block).find(|span| {
+        let stage = span.stage();
+        stage.is_some_and(|stage| stage.kind == StageKind::Total)
+    });
+    let Some(all) = total.map(|span| span.times.count) else {
+        return;
+    };
+    for span in recording
+        .spans
+        .iter_mut()
+        .filter(|span| span.block == block)
+    {
+        if let SpanOf::Stage(stage) = &mut span.of {
+            stage.passed_over = all.saturating_sub(span.times.count);
         }
     }
 }

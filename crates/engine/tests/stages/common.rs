@@ -88,6 +88,7 @@ pub(crate) fn spec(topology: &Topology, proto: Proto) -> TimingSpec {
         one_packet: 0,
         profile: None,
         events: None,
+        spans: None,
     }
 }
 

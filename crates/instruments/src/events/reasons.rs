@@ -23,7 +23,7 @@ pub(super) fn no_tracefs(error: &io::Error) -> String {
 }
 
 /// Why an event could not be opened.
-pub(super) fn refused(asked: &Asked, error: &io::Error) -> String {
+pub(crate) fn refused(asked: &Asked, error: &io::Error) -> String {
     let code = error.raw_os_error().unwrap_or_default();
     match (asked, code) {
         (_, libc::EMFILE | libc::ENFILE) => {

@@ -21,15 +21,15 @@ const MOST: usize = 1_000;
 const SOURCES: &str = "/sys/bus/event_source/devices";
 
 /// An event that may be opened.
-pub(super) struct Resolved {
+pub(crate) struct Resolved {
     /// Its name.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// Whether it is a time.
     pub(super) is_time: bool,
     /// Whether the CPU counts it: with more events than counters, some are not counted all the time.
     pub(super) is_hardware: bool,
     /// What it is, for why it can't be opened.
-    pub(super) asked: Asked,
+    pub(crate) asked: Asked,
     attr: sys::perf_event_attr,
     /// What the attributes point to.
     text: Option<CString>,
@@ -46,12 +46,25 @@ impl fmt::Debug for Resolved {
 
 impl Resolved {
     /// The attributes to open it with; they are good as long as this lives.
-    pub(super) fn attr(&self) -> sys::perf_event_attr {
+    pub(crate) fn attr(&self) -> sys::perf_event_attr {
         let mut attr = self.attr;
         if let Some(text) = &self.text {
             attr.__bindgen_anon_3.config1 = text.as_ptr() as u64;
         }
         attr
+    }
+
+    /// One that can't be opened, for tests.
+    #[cfg(test)]
+    pub(crate) fn named(name: &str, asked: Asked) -> Resolved {
+        Resolved {
+            name: name.into(),
+            is_time: false,
+            is_hardware: false,
+            asked,
+            attr: sys::perf_event_attr::default(),
+            text: None,
+        }
     }
 
     /// Whether it is a probe in a function. No thread may have it with what it starts: the kernel
@@ -78,14 +91,14 @@ impl Resolved {
 
 /// Where tracepoints are listed.
 #[derive(Debug)]
-pub(super) struct Tracepoints {
+pub(crate) struct Tracepoints {
     tree: io::Result<Tree>,
     /// All of them, as `SUBSYSTEM:NAME`; read when they are first needed.
     all: Option<Vec<String>>,
 }
 
 impl Tracepoints {
-    pub(super) fn new() -> Tracepoints {
+    pub(crate) fn new() -> Tracepoints {
         Tracepoints {
             tree: Tree::open(c"tracefs"),
             all: None,
@@ -120,6 +133,12 @@ impl Tracepoints {
             self.all = Some(all);
         }
         Ok(self.all.as_deref().unwrap_or_default())
+    }
+
+    /// What a record of it has, as tracefs describes it.
+    pub(crate) fn format(&self, subsystem: &str, name: &str) -> Result<String, String> {
+        let file = self.folder()?.join(subsystem).join(name).join("format");
+        fs::read_to_string(&file).map_err(|error| reasons::no_tracefs(&error))
     }
 
     /// Its number.
@@ -185,10 +204,10 @@ pub(super) fn names(asked: &[String]) -> Result<Names, LiveError> {
 }
 
 /// Why a name stands for nothing.
-pub(super) struct Refusal {
+pub(crate) struct Refusal {
     why: String,
     /// Whether there is no such thing, so that the name is wrong.
-    unknown: bool,
+    pub(crate) unknown: bool,
 }
 
 impl Refusal {
@@ -204,7 +223,7 @@ impl Refusal {
     }
 
     /// The reason.
-    pub(super) fn why(self) -> String {
+    pub(crate) fn why(self) -> String {
         self.why
     }
 }
@@ -219,7 +238,7 @@ fn unknown_tracepoint(name: &str, tracepoints: &mut Tracepoints) -> String {
 }
 
 /// The events of a name.
-pub(super) fn one(
+pub(crate) fn one(
     name: &str,
     asked: Asked,
     tracepoints: &mut Tracepoints,

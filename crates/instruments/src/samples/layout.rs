@@ -1,5 +1,7 @@
 //! What samples.h declares, made of it when this is built.
 
+use netplumb_model::timing::Filter;
+
 mod made {
     #![allow(dead_code, reason = "not all that a header declares is used")]
 
@@ -23,3 +25,37 @@ pub(super) const FRAMES: u32 = made::FRAMES as u32;
 pub(super) const IDLE: u32 = made::IDLE as u32;
 /// Of tasks of another namespace of pids.
 pub(super) const FOREIGN: u32 = made::FOREIGN as u32;
+
+/// Whose work is looked at, as the programs of several instruments are told.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Scope {
+    /// `SAMPLES_SCOPE_*`.
+    pub(crate) scope: u32,
+    /// The process, if it is of one.
+    pub(crate) tgid: u32,
+    /// The cgroup, likewise.
+    pub(crate) cgroup: u64,
+}
+
+impl Scope {
+    /// From what is asked for: of what this process starts from now on, or by a filter.
+    pub(crate) fn of(children: bool, filter: &Filter) -> Scope {
+        let own = std::process::id();
+        let (scope, tgid) = match (children, filter.pid, filter.cgroup) {
+            (true, ..) => (SCOPE_CHILDREN, own),
+            (_, Some(pid), _) => (SCOPE_PROCESS, pid),
+            (_, _, Some(_)) => (SCOPE_CGROUP, 0),
+            _ => (SCOPE_ALL, 0),
+        };
+        Scope {
+            scope: scope as u32,
+            tgid,
+            cgroup: filter.cgroup.unwrap_or_default(),
+        }
+    }
+
+    /// Whether processes are followed as they start others.
+    pub(crate) fn follows(self) -> bool {
+        [SCOPE_CHILDREN, SCOPE_PROCESS].contains(&(self.scope as usize))
+    }
+}

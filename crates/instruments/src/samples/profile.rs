@@ -3,6 +3,7 @@
 //! What a stack stands for is found out as soon as it arrives, while its process may still be
 //! there; how often it was seen, when a window is closed.
 
+mod causes;
 mod charging;
 mod lines;
 mod stacks;
@@ -21,12 +22,12 @@ use netplumb_sys::perf::changes::Changes;
 
 use super::event::Event;
 use super::layout::{
-    Config, Counts, Crossed, FRAMES, KEYS, Known, SCOPE_ALL, SCOPE_CGROUP, SCOPE_CHILDREN,
-    SCOPE_PROCESS, Time, USER_COPY, USER_FRAME_POINTERS, Wait,
+    Config, Counts, Crossed, FRAMES, KEYS, Known, Scope, Time, USER_COPY, USER_FRAME_POINTERS, Wait,
 };
 use super::sampler::{Sampler, Setup};
 use crate::live::{Live, LiveError, SourceLines};
 use crate::own::{monotonic_ns, process_ns};
+pub(crate) use causes::Causes;
 use lines::Sampled;
 use stacks::Stacks;
 
@@ -83,25 +84,18 @@ impl Profile {
             .collect();
         let opens = |event: Event| cpus.iter().try_for_each(|cpu| event.open(*cpu).map(drop));
         let event = Event::choose(asked.event, asked.frequency_hz, opens)?;
-        let own = std::process::id();
-        let (scope, tgid) = match (asked.children, spec.filter.pid, spec.filter.cgroup) {
-            (true, ..) => (SCOPE_CHILDREN, own),
-            (_, Some(pid), _) => (SCOPE_PROCESS, pid),
-            (_, _, Some(_)) => (SCOPE_CGROUP, 0),
-            _ => (SCOPE_ALL, 0),
-        };
-        let follows = [SCOPE_CHILDREN, SCOPE_PROCESS].contains(&scope);
+        let scope = Scope::of(asked.children, &spec.filter);
         let mut programs = Vec::new();
-        programs.extend(FOLLOWING.iter().filter(|_| follows));
+        programs.extend(FOLLOWING.iter().filter(|_| scope.follows()));
         programs.extend(SWITCHING.iter().filter(|_| asked.off_cpu));
         let copies = asked.user_stacks == UserStacks::Dwarf;
         let setup = Setup {
             cpus: &cpus,
             event,
             config: Config {
-                scope: scope as u32,
-                tgid,
-                cgroup: spec.filter.cgroup.unwrap_or_default(),
+                scope: scope.scope,
+                tgid: scope.tgid,
+                cgroup: scope.cgroup,
                 user: match copies {
                     true => USER_COPY,
                     false => USER_FRAME_POINTERS,

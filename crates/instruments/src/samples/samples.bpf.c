@@ -18,6 +18,9 @@
 
 const volatile struct samples_config config = {};
 
+#include "whose.h"
+#include "stack.h"
+
 struct known {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, SAMPLES_KEYS);
@@ -34,23 +37,6 @@ struct {
 	__uint(max_entries, SAMPLES_RING_BYTES);
 } ring SEC(".maps");
 
-/* Frames are hashed so many at a time: the verifier follows every round. */
-#define AT_ONCE 4
-
-struct scratch {
-	struct samples_stack stack;
-	/* With room for what the last round has too much. */
-	__u64 frames[2 * SAMPLES_FRAMES + AT_ONCE];
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	/* Programs on top of each other: a clock's on that of a switch. */
-	__uint(max_entries, 2);
-	__type(key, __u32);
-	__type(value, struct scratch);
-} scratches SEC(".maps");
-
 /* A user stack that is copied. */
 struct copy {
 	struct samples_user_stack head;
@@ -63,14 +49,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct copy);
 } copies SEC(".maps");
-
-/* Processes that are sampled, by their number in the first namespace. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, SAMPLES_PROCESSES);
-	__type(key, __u32);
-	__type(value, __u32);
-} processes SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -86,105 +64,6 @@ struct samples_turn turn SEC(".data");
 
 /* The lowest bits of %cs: the privilege. */
 #define USER_RPL 3
-
-static __always_inline void mix(__u64 *hash, __u64 *check, __u64 word)
-{
-	*hash = (*hash ^ word) * 0x9e3779b97f4a7c15;
-	*hash ^= *hash >> 29;
-	*check = ((*check << 7 | *check >> 57) + word) * 0xbf58476d1ce4e5b9;
-}
-
-static __always_inline void mix_name(__u64 *hash, __u64 *check,
-				     const char *name)
-{
-	const __u64 *words = (const __u64 *)name;
-
-	mix(hash, check, words[0]);
-	mix(hash, check, words[1]);
-}
-
-/* Namespaces of pids in each other that are looked at: the kernel has 32. */
-#define PIDNS_LEVELS 8
-
-/* The number of a task in our namespace, 0 if it has none there. */
-static __always_inline __u32 number_of(struct task_struct *task)
-{
-	struct pid *pid = BPF_CORE_READ(task, thread_pid);
-	__u32 last = BPF_CORE_READ(pid, level), level;
-	struct pid_namespace *ns;
-	const void *each =
-		(const void *)pid + bpf_core_field_offset(struct pid, numbers);
-	struct upid *at;
-
-	for (level = 0; level < PIDNS_LEVELS && level <= last; level++) {
-		at = (void *)each + level * bpf_core_type_size(struct upid);
-		ns = BPF_CORE_READ(at, ns);
-		if (BPF_CORE_READ(ns, ns.inum) == config.pidns_inode)
-			return BPF_CORE_READ(at, nr);
-	}
-	return 0;
-}
-
-/* What the current task is called by those who ask. */
-static __always_inline void name_task(struct bpf_pidns_info *ids)
-{
-	__u64 own = bpf_get_current_pid_tgid();
-	struct task_struct *task;
-
-	ids->tgid = SAMPLES_IDLE;
-	ids->pid = 0;
-	/* The helper knows tasks of our namespace, not those of others in it. */
-	if (own &&
-	    bpf_get_ns_current_pid_tgid(config.pidns_dev, config.pidns_inode,
-					ids, sizeof(*ids))) {
-		task = (void *)bpf_get_current_task();
-		ids->pid = number_of(task);
-		ids->tgid = number_of(BPF_CORE_READ(task, group_leader));
-		if (!ids->tgid) {
-			ids->tgid = SAMPLES_FOREIGN;
-			ids->pid = own;
-		}
-	}
-}
-
-static __always_inline _Bool is_in_cgroup(void)
-{
-	__u64 id;
-	int level;
-
-	for (level = 0; level < SAMPLES_CGROUPS; level++) {
-		id = bpf_get_current_ancestor_cgroup_id(level);
-		if (id == config.cgroup)
-			return 1;
-		if (!id)
-			break;
-	}
-	return 0;
-}
-
-/* Whether the current task is to be sampled. */
-static __always_inline _Bool is_asked(const struct bpf_pidns_info *ids)
-{
-	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
-	__u32 sampled = SAMPLES_STATE_SAMPLED, *state;
-
-	switch (config.scope) {
-	case SAMPLES_SCOPE_ALL:
-		return 1;
-	case SAMPLES_SCOPE_CGROUP:
-		return is_in_cgroup();
-	case SAMPLES_SCOPE_PROCESS:
-		if (ids->tgid == config.tgid) {
-			/* Its children are known by its other number. */
-			if (!bpf_map_lookup_elem(&processes, &tgid))
-				bpf_map_update_elem(&processes, &tgid, &sampled,
-						    BPF_ANY);
-			return 1;
-		}
-	}
-	state = bpf_map_lookup_elem(&processes, &tgid);
-	return state && *state == SAMPLES_STATE_SAMPLED;
-}
 
 static __always_inline struct samples_known *lookup(__u64 *hash)
 {
@@ -236,63 +115,6 @@ static __always_inline _Bool count(__u64 hash, __u64 check, __u64 times,
 	if (ns)
 		__sync_fetch_and_add(&known->ns, ns);
 	return 1;
-}
-
-/*
- * Fill in the stack of the current task, and what it hashes to. Returns how
- * long it is, with what is before it.
- */
-static __always_inline __u32 fill(void *ctx, struct scratch *to,
-				  const struct bpf_pidns_info *ids,
-				  _Bool in_user, __u32 frames, _Bool user,
-				  __u64 *check)
-{
-	struct samples_stack *s = &to->stack;
-	__u64 hash = 0x8e99d71a3d5f1c2b;
-	__u32 most = frames * sizeof(__u64), n, i;
-	long got = 0;
-
-	if (most > SAMPLES_FRAMES * sizeof(__u64))
-		most = SAMPLES_FRAMES * sizeof(__u64);
-	s->kind = SAMPLES_KIND_STACK;
-	s->tgid = ids->tgid;
-	s->tid = ids->pid;
-	s->in_user = in_user;
-	s->unused = 0;
-	__builtin_memset(s->name, 0, sizeof(s->name));
-	if (bpf_get_current_pid_tgid())
-		bpf_get_current_comm(s->name, sizeof(s->name));
-	if (!in_user)
-		got = bpf_get_stack(ctx, to->frames, most, 0);
-	n = got > 0 ? (__u32)got / sizeof(__u64) : 0;
-	n &= 0x7f;
-	s->kernel = n;
-	got = 0;
-	if (user && ids->tgid != SAMPLES_IDLE)
-		got = bpf_get_stack(ctx, to->frames + n, most,
-				    BPF_F_USER_STACK);
-	got = got > 0 ? ((__u32)got / sizeof(__u64)) & 0x7f : 0;
-	s->user = got;
-	/* As the verifier knows it: both are below 128. */
-	n += got;
-	*check = 0x5851f42d4c957f2d;
-	mix(&hash, check,
-	    (__u64)s->tgid << 32 | s->kernel << 16 | s->user << 1 | in_user);
-	mix_name(&hash, check, s->name);
-	/* Not what an earlier stack has left there. */
-	to->frames[n] = 0;
-	to->frames[n + 1] = 0;
-	to->frames[n + 2] = 0;
-	for (i = 0; i < 2 * SAMPLES_FRAMES; i += AT_ONCE) {
-		if (i >= n)
-			break;
-		mix(&hash, check, to->frames[i]);
-		mix(&hash, check, to->frames[i + 1]);
-		mix(&hash, check, to->frames[i + 2]);
-		mix(&hash, check, to->frames[i + 3]);
-	}
-	s->hash = hash;
-	return sizeof(*s) + n * sizeof(__u64);
 }
 
 static __always_inline void tell_time(__u64 hash, __u64 now, __u32 tid)
@@ -547,22 +369,7 @@ int samples_waking(struct bpf_raw_tracepoint_args *ctx)
 SEC("raw_tp/sched_process_fork")
 int samples_fork(struct bpf_raw_tracepoint_args *ctx)
 {
-	struct task_struct *child = (void *)ctx->args[1];
-	__u32 tgid, state = SAMPLES_STATE_SAMPLED;
-	struct bpf_pidns_info ids = {};
-
-	name_task(&ids);
-	if (!is_asked(&ids)) {
-		if (config.scope != SAMPLES_SCOPE_CHILDREN ||
-		    ids.tgid != config.tgid)
-			return 0;
-		state = SAMPLES_STATE_BEFORE_EXEC;
-	}
-	tgid = BPF_CORE_READ(child, tgid);
-	/* A thread of who asks. */
-	if (tgid == bpf_get_current_pid_tgid() >> 32)
-		return 0;
-	if (bpf_map_update_elem(&processes, &tgid, &state, BPF_ANY))
+	if (follow_fork((void *)ctx->args[1]))
 		ONE_MORE(processes_dropped);
 	return 0;
 }
@@ -570,24 +377,14 @@ int samples_fork(struct bpf_raw_tracepoint_args *ctx)
 SEC("raw_tp/sched_process_exec")
 int samples_exec(struct bpf_raw_tracepoint_args *ctx)
 {
-	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
-	__u32 *state = bpf_map_lookup_elem(&processes, &tgid);
-
-	if (state)
-		*state = SAMPLES_STATE_SAMPLED;
+	follow_exec();
 	return 0;
 }
 
-/* The number of a process that is gone may become another's. */
 SEC("raw_tp/sched_process_exit")
 int samples_exit(struct bpf_raw_tracepoint_args *ctx)
 {
-	struct task_struct *task = (void *)ctx->args[0];
-	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
-
-	if (bpf_map_lookup_elem(&processes, &tgid) &&
-	    !BPF_CORE_READ(task, signal, live.counter))
-		bpf_map_delete_elem(&processes, &tgid);
+	follow_exit((void *)ctx->args[0]);
 	return 0;
 }
 

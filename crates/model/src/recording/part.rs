@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use super::{Block, Recording, env};
 use crate::quantity::{Of, Quantity, QuantityId, Scalar};
+use crate::spans;
 use crate::timing::INSTRUCTIONS;
 use crate::trace::Trace;
 
@@ -22,10 +23,14 @@ impl Recording {
         parts
     }
 
-    /// The quantities that costs of a block are of beside its first one.
+    /// The quantities that costs of a block are of beside its first one, which is that of its times
+    /// between events if it has such.
     fn further(&self) -> Vec<(QuantityId, &Quantity)> {
         let mut further: Vec<(QuantityId, &Quantity)> = Vec::new();
-        for total in self.blocks.iter().flat_map(|b| b.totals.iter().skip(1)) {
+        let has_times = !self.spans.is_empty();
+        let first =
+            |block: &Block| usize::from(!(has_times && block.instrument == spans::INSTRUMENT));
+        for total in (self.blocks.iter()).flat_map(|b| b.totals.iter().skip(first(b))) {
             let known = further.iter().any(|(id, _)| *id == total.quantity);
             if let Some(quantity) = self.quantities.get(total.quantity as usize)
                 && !known
@@ -99,10 +104,12 @@ impl Recording {
         for block in &mut part.blocks {
             block.totals.retain(|total| has(total.quantity));
         }
-        take!(spans);
         take!(hops);
-        // Lines are of the first quantity.
+        // Times and lines are of the first quantity.
         if named.is_none() {
+            take!(spans);
+            take!(groups);
+            take!(slices);
             take!(line_costs);
         }
         if instrument == INSTRUCTIONS.instrument {
@@ -173,6 +180,7 @@ mod tests {
     use crate::class::{Context, Direction};
     use crate::quantity::Item;
     use crate::recording::{Cost, Ledger, LineCost, SourceLine, Total};
+    use crate::span::{Span, SpanOf, Stage, StageKind, Times};
     use crate::timing::{DEFERRED, DELIVERED, FOLLOWED, INSTRUCTIONS, SAMPLED};
 
     /// Check that where the costs of a block are of two quantities, each is a part, and that
@@ -231,6 +239,49 @@ mod tests {
         });
         let lines = |name| recording.part(name).line_costs.len();
         assert_eq!(["exact", "samples", "deferred"].map(lines), [0, 1, 0]);
+    }
+
+    /// Check that call graphs beside times between events are parts of their own, without the times.
+    #[test]
+    fn times_and_their_causes() {
+        let mut recording = Recording::default();
+        let of = [&spans::STACKS, &spans::SLOW].map(|of| recording.quantity(of));
+        recording.blocks.push(Block {
+            arm: 0,
+            instrument: spans::INSTRUMENT.into(),
+            index: 0,
+            ledger: Ledger::default(),
+            totals: of
+                .map(|quantity| Total {
+                    quantity,
+                    kernel: 0,
+                    user: 0,
+                })
+                .to_vec(),
+            entered: 0,
+            returned: 0,
+            duration_ns: 1,
+        });
+        recording.spans.push(Span {
+            block: 0,
+            direction: Direction::Run,
+            of: SpanOf::Stage(Stage {
+                order: 0,
+                name: "a → b".into(),
+                kind: StageKind::Either,
+                passed_over: 0,
+            }),
+            times: Times::default(),
+        });
+        assert_eq!(recording.parts(), ["spans", "stacks", "slow"]);
+        for (name, spans, totals) in [("spans", 1, 0), ("stacks", 0, 1), ("slow", 0, 1)] {
+            let part = recording.part(name);
+            assert_eq!(part.parts(), ["spans"]);
+            assert_eq!(
+                (part.spans.len(), part.blocks[0].totals.len()),
+                (spans, totals)
+            );
+        }
     }
 
     /// Check that a part has the blocks of one instrument and those without, with everything that

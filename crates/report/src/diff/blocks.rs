@@ -5,7 +5,7 @@ mod side;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use netplumb_model::class::Direction;
+use netplumb_model::class::{Direction, Proto};
 use netplumb_model::recording::{FunctionId, Recording};
 use netplumb_model::span::StageKind;
 use netplumb_stats::judge::{Pair, judge};
@@ -111,6 +111,7 @@ fn class(
     let per = match (before.per, after.per) {
         (Per::Packet(_), Per::Packet(_)) | (Per::Run(_), Per::Run(_)) => before.per.word(),
         _ if sampled => SAMPLE,
+        _ if before.class.proto == Proto::Work && !before.stages.is_empty() => "span",
         (Per::Second(_), Per::Second(_)) if before.sees_all => before.per.word(),
         _ => "call",
     };

@@ -160,7 +160,10 @@ pub fn subject(class: &ClassDiff) -> String {
     if class.rates.is_some() {
         return class.label.clone();
     }
-    let mut words = words(class.before);
+    let mut words = match class.before.proto {
+        Proto::Work if class.way.is_some() => "Time between events".into(),
+        _ => words(class.before),
+    };
     if class.before != class.after {
         words = format!("{words} → {}", self::words(class.after));
     }

@@ -74,6 +74,7 @@ pub fn report_page(
         threads: together.threads(recording).map(|threads| threads.page()),
         traced: trace::page::of(recording, experiment),
         events: disks::page(recording, views).into_iter().collect(),
+        heat: None,
         timed: None,
         bench: None,
     }

@@ -57,6 +57,9 @@ pub struct PageTimes {
     /// The columns of a comparison's rows.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<PageColumn>,
+    /// What a stage's times are of, if not of packets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub each: Option<String>,
     /// The columns of stages.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stage_columns: Vec<PageColumn>,

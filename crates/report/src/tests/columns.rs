@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use netplumb_model::quantity::Quantity;
+use netplumb_model::spans::By;
 use netplumb_model::timing::INSTRUCTIONS;
 use netplumb_testkit::golden;
 
@@ -110,7 +111,19 @@ fn the_reference_of_columns() {
         &mut out,
         "Stages",
         "The stages of a packet's path, by `stages`.",
-        &entries(&times::stages()),
+        &entries(&times::stages(None)),
+    );
+    section(
+        &mut out,
+        "Time between events",
+        "Stages by `spans`; percentiles are of those that went through.",
+        &entries(&times::stages(Some(60))),
+    );
+    section(
+        &mut out,
+        "Time between events, broken down",
+        "By a device, task or CPU: `--by`.",
+        &entries(&times::groups(By::Device)),
     );
     let [counts, ratios] = events::declared();
     section(

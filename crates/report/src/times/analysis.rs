@@ -8,10 +8,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use netplumb_model::class::{Class, Context, Direction};
+use netplumb_model::class::{Class, Context, Direction, Proto};
 use netplumb_model::recording::{Arm, FunctionId, NodeId, Recording};
 use netplumb_model::span::{self, Call, Span};
 use netplumb_model::span::{StageKind, Times};
+use netplumb_model::spans::By;
 use netplumb_model::timing::{FOLLOWED, Mechanism};
 use netplumb_stats::histogram;
 
@@ -73,6 +74,19 @@ pub struct TimedClass<'a> {
     pub functions: Vec<TimedFunction>,
     /// The way's stages, in their order.
     pub stages: Vec<Stage>,
+    /// Times between events by what they are broken down by, the largest sum first.
+    pub groups: Vec<TimedGroup>,
+}
+
+/// Times between events that have a device, a task or a CPU in common.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TimedGroup {
+    /// By what.
+    pub by: By,
+    /// Its name.
+    pub name: String,
+    /// From the first event to the last.
+    pub times: Times,
 }
 
 /// One function of a class.
@@ -212,6 +226,19 @@ impl TimedClass<'_> {
         sums
     }
 
+    /// Whether it is of times between events, which are no packet's.
+    pub(crate) fn is_between(&self) -> bool {
+        self.arm().proto == Proto::Work && !self.stages.is_empty()
+    }
+
+    /// What each of its stages' times is of.
+    pub(crate) fn each_of(&self) -> &'static str {
+        match self.is_between() {
+            true => "span",
+            false => "packet",
+        }
+    }
+
     /// The stages of the way: those before its total, if it has one. What comes after
     /// that, such as a NIC's completion, is no part of it.
     pub fn parts(&self) -> impl Iterator<Item = &Stage> {
@@ -235,7 +262,9 @@ impl TimedClass<'_> {
     /// The class, after the arm where that says more than the protocol.
     pub(crate) fn label(&self) -> String {
         let arm = self.arm();
-        let label = if arm.name == arm.proto.as_str() {
+        let label = if arm.proto == Proto::Work {
+            printable(&arm.name, 60)
+        } else if arm.name == arm.proto.as_str() {
             self.class.to_string()
         } else {
             format!("{}, {}", printable(&arm.name, 60), self.class)
@@ -437,6 +466,10 @@ fn class<'a>(
         layers: Vec::new(),
         functions,
         stages: stages_of(stages, &at),
+        groups: match stages.is_empty() {
+            true => Vec::new(),
+            false => groups_of(recording, &at),
+        },
         blocks,
     };
     let mut layers: BTreeMap<&str, f64> = BTreeMap::new();
@@ -450,6 +483,27 @@ fn class<'a>(
     layers.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
     view.layers = layers;
     view
+}
+
+fn groups_of(recording: &Recording, at: &HashMap<u32, usize>) -> Vec<TimedGroup> {
+    let mut found: BTreeMap<(By, &str), Times> = BTreeMap::new();
+    for group in recording
+        .groups
+        .iter()
+        .filter(|g| at.contains_key(&g.block))
+    {
+        let times = found.entry((group.by, &group.name)).or_default();
+        times.add(&group.times);
+    }
+    let mut groups: Vec<TimedGroup> = (found.into_iter())
+        .map(|((by, name), times)| TimedGroup {
+            by,
+            name: name.into(),
+            times,
+        })
+        .collect();
+    groups.sort_by_key(|group| std::cmp::Reverse(group.times.total_ns));
+    groups
 }
 
 fn nothing(recording: &Recording, function: FunctionId, blocks: usize) -> TimedFunction {

@@ -13,6 +13,10 @@ use super::analysis::own;
 /// nothing, and a loss says how much that comes to.
 pub fn as_costs(recording: &Recording) -> Recording {
     let mut out = recording.clone();
+    // Costs of times between events are of another quantity.
+    if recording.calls().next().is_none() {
+        return out;
+    }
     let quantity = out.quantity(&OWN_TIME);
     let mut costs: BTreeMap<_, Cost> = BTreeMap::new();
     let mut below_nothing = 0.0;

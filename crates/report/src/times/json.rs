@@ -61,6 +61,8 @@ struct ClassOut<'a> {
     edges: Vec<EdgeOut<'a>>,
     stages: Vec<Value>,
     stages_add_up: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    groups: Vec<Value>,
 }
 
 /// Who called whom, of the functions that were timed.
@@ -114,6 +116,7 @@ fn class_out<'a>(class: &'a TimedClass<'a>) -> ClassOut<'a> {
         edges: edges(class),
         stages,
         stages_add_up: class.closes(),
+        groups: table::groups_json(class),
     }
 }
 

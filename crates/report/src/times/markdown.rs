@@ -4,8 +4,8 @@ use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::Recording;
 
 use super::analysis::TimedClass;
-use super::terminal::{bottleneck, shown};
-use super::{table, trust};
+use super::terminal::{bottleneck, nothing, shown};
+use super::{between, table, trust};
 use crate::footer;
 use crate::text::prose;
 use crate::view::View;
@@ -18,14 +18,18 @@ pub fn render(
     experiment: Option<&Experiment>,
     view: &View,
 ) -> String {
-    let mut out = String::from("# What a packet's way takes\n\n");
+    let mut out = match between::is_of(recording) {
+        true => format!("# From {}\n\n", prose(&between::events(recording), 300)),
+        false => String::from("# What a packet's way takes\n\n"),
+    };
     for class in shown(classes) {
         out.push_str(&format!("## {}\n\n", prose(&class.label(), 200)));
         stages(class, &mut out);
         functions(class, view, &mut out);
     }
     if shown(classes).is_empty() {
-        out.push_str("No packet was seen: nothing was timed in any window.\n\n");
+        out.push_str(nothing(recording));
+        out.push('\n');
     }
     let judged = experiment.map_or_else(Vec::new, |e| claims::judge_blocks(e, recording));
     conclusions::markdown(experiment, &judged, &mut out);
@@ -38,11 +42,18 @@ fn stages(class: &TimedClass<'_>, out: &mut String) {
     if class.stages.is_empty() {
         return;
     }
-    out.push_str(
-        "Nanoseconds, as read; percentiles are of the packets that went through a stage, the mean is of all on \
-         the way.\n\n",
-    );
+    out.push_str(match class.is_between() {
+        false => {
+            "Nanoseconds, as read; percentiles are of the packets that went through a stage, the mean is of \
+             all on the way.\n\n"
+        }
+        true => {
+            "Nanoseconds, as read; percentiles are of those that went through a stage, the mean is of all \
+             that ended.\n\n"
+        }
+    });
     table::stages_markdown(class, out);
+    table::groups_markdown(class, out);
     if !class.closes() {
         out.push_str("INVALID: the stages don't add up to the whole way.\n\n");
     }

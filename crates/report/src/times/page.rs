@@ -10,13 +10,13 @@ use netplumb_model::span::StageKind;
 use super::analysis::{Per, Stage, TimedClass, TimedFunction};
 use super::beside::timed;
 use super::number::share;
-use super::terminal::{bottleneck, shown};
+use super::terminal::{bottleneck, nothing, shown};
 use super::trust::footer;
-use super::{as_costs, ns, table};
+use super::{as_costs, between, ns, table};
 use crate::analysis;
 use crate::diff;
 use crate::html::{functions, report_page};
-use crate::number::{counted, printable};
+use crate::number::{counted, printable, thousands};
 use crate::page::{Page, PageCell, PageClass, PageStage, PageTimedFunction, PageTimes};
 use crate::summary::sent;
 use crate::together::Together;
@@ -47,6 +47,12 @@ pub fn page(
     page.trust = footer(&costs, classes);
     page.trust
         .retain(|note| !["seen", "dropped"].contains(&note.topic));
+    if between::is_of(recording) {
+        page.title = "Time between events".into();
+        if page.question.is_empty() {
+            page.question = between::events(recording);
+        }
+    }
     if page.title.starts_with("What a packet costs") {
         page.title = page.title.replacen(
             "What a packet costs",
@@ -75,7 +81,7 @@ pub fn page(
         .chain(classes_shown.iter().map(|c| sentence(c)))
         .collect();
     if classes_shown.is_empty() {
-        page.headline = vec!["No packet was seen: nothing was timed in any window.".into()];
+        page.headline = vec![nothing(recording).trim().into()];
     }
     let mut trees: BTreeMap<(usize, _), PageClass> = stacks
         .iter()
@@ -98,6 +104,10 @@ pub fn page(
         ));
     }
     page.summary = table::classes_page(&classes_shown);
+    page.heat = between::heat(recording);
+    page.events = (classes_shown.iter())
+        .filter_map(|class| table::groups_page(class))
+        .collect();
     page.timed = Some(timed(recording));
     page
 }
@@ -142,13 +152,20 @@ fn way(class: &TimedClass<'_>) -> String {
         let stages = class.parts().filter(|s| s.kind == kind);
         stages.map(Stage::mean_ns).sum()
     };
-    let mut text = format!(
-        "a packet's way takes {}: {} of work, {} of waiting, {} unaccounted",
-        with_unit(whole),
-        with_unit(of(StageKind::Work)),
-        with_unit(of(StageKind::Wait)),
-        with_unit(of(StageKind::Unaccounted)),
-    );
+    let mut text = match class.is_between() {
+        true => format!(
+            "from the first event to the last it takes {}, the mean of {}",
+            with_unit(whole),
+            thousands(class.stages.iter().map(Stage::packets).max().unwrap_or(0))
+        ),
+        false => format!(
+            "a packet's way takes {}: {} of work, {} of waiting, {} unaccounted",
+            with_unit(whole),
+            with_unit(of(StageKind::Work)),
+            with_unit(of(StageKind::Wait)),
+            with_unit(of(StageKind::Unaccounted)),
+        ),
+    };
     if let Some(most) = class
         .parts()
         .max_by(|a, b| a.mean_ns().total_cmp(&b.mean_ns()))
@@ -202,6 +219,7 @@ fn times(class: &TimedClass<'_>, cells: Vec<Vec<PageCell>>) -> PageTimes {
             .map(|(s, cells)| stage(s, cells))
             .collect(),
         stage_columns,
+        each: class.is_between().then(|| class.each_of().into()),
         open,
         ..PageTimes::default()
     }

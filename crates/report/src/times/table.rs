@@ -1,8 +1,9 @@
 //! The tables of times: of functions and of stages, each column declared once.
 
 use netplumb_model::span::{StageKind, Times};
+use netplumb_model::spans::By;
 
-use super::analysis::{PERCENTILES, Stage, TimedClass, TimedFunction, percentile};
+use super::analysis::{PERCENTILES, Stage, TimedClass, TimedFunction, TimedGroup, percentile};
 use super::ns;
 use super::number::share;
 use crate::analysis::NO_LAYER;
@@ -22,12 +23,16 @@ const WORD_LETTERS: usize = 16;
 const NAME_LETTERS: [usize; 2] = [16, 44];
 /// Letters of a stage's.
 const STAGE_LETTERS: usize = 30;
+/// The least and the most letters of two events with what is between them, and what is beside them.
+const EVENTS_LETTERS: [usize; 2] = [24, 60];
+const BESIDE_EVENTS: usize = 56;
 
-/// A function or a stage.
+/// A function, a stage, or what times between events are broken down by.
 #[derive(Clone, Copy)]
 enum Of<'a> {
     Function(&'a TimedFunction),
     Stage(&'a Stage),
+    Group(&'a TimedGroup),
 }
 
 /// A row.
@@ -48,6 +53,7 @@ impl<'a> Row<'a> {
                 (&data.name, data.module.as_deref())
             }
             Of::Stage(stage) => (&stage.name, None),
+            Of::Group(group) => (&group.name, None),
         }
     }
 
@@ -57,7 +63,7 @@ impl<'a> Row<'a> {
                 let data = &self.class.recording.functions[f.function as usize];
                 data.layer.as_deref()
             }
-            Of::Stage(_) => None,
+            Of::Stage(_) | Of::Group(_) => None,
         }
     }
 
@@ -65,6 +71,7 @@ impl<'a> Row<'a> {
         match self.of {
             Of::Function(f) => &f.times,
             Of::Stage(stage) => &stage.times,
+            Of::Group(group) => &group.times,
         }
     }
 
@@ -72,7 +79,7 @@ impl<'a> Row<'a> {
     fn percentile(&self, share: f64) -> Value {
         known(match self.of {
             Of::Function(f) => f.percentile(share),
-            Of::Stage(stage) => percentile(&stage.times, share),
+            Of::Stage(_) | Of::Group(_) => percentile(self.times(), share),
         })
     }
 
@@ -80,6 +87,7 @@ impl<'a> Row<'a> {
         known(match self.of {
             Of::Function(f) => Some(f.max_ns()),
             Of::Stage(stage) => stage.max_ns(),
+            Of::Group(group) => Some(group.times.max_ns as f64),
         })
     }
 
@@ -87,8 +95,8 @@ impl<'a> Row<'a> {
     fn mean(&self) -> [Value; 2] {
         match self.of {
             Of::Function(f) => [f.raw_mean_ns(), f.mean_ns()],
-            Of::Stage(stage) => {
-                let times = &stage.times;
+            Of::Stage(_) | Of::Group(_) => {
+                let times = self.times();
                 [times.total_ns as f64 / times.count.max(1) as f64; 2]
             }
         }
@@ -100,14 +108,16 @@ impl<'a> Row<'a> {
         match self.of {
             Of::Function(f) => self.class.per.each(of(f)),
             Of::Stage(stage) => stage.mean_ns(),
+            Of::Group(group) => group.times.total_ns as f64 / group.times.count.max(1) as f64,
         }
     }
 
     fn share(&self) -> f64 {
         // None of nothing.
-        match self.whole > 0.0 {
-            true => self.each(|f| f.self_ns) / self.whole,
-            false => f64::NAN,
+        match (self.whole > 0.0, self.of) {
+            (true, Of::Group(group)) => group.times.total_ns as f64 / self.whole,
+            (true, _) => self.each(|f| f.self_ns) / self.whole,
+            (false, _) => f64::NAN,
         }
     }
 
@@ -115,20 +125,20 @@ impl<'a> Row<'a> {
     fn sum(&self, of: fn(&TimedFunction) -> f64) -> Value {
         match self.of {
             Of::Function(f) => Value::Number(of(f)),
-            Of::Stage(_) => Value::Absent,
+            Of::Stage(_) | Of::Group(_) => Value::Absent,
         }
     }
 
     fn function(&self, of: impl Fn(&'a TimedFunction) -> Value) -> Value {
         match self.of {
             Of::Function(f) => of(f),
-            Of::Stage(_) => Value::Absent,
+            Of::Stage(_) | Of::Group(_) => Value::Absent,
         }
     }
 
     fn stage(&self, of: impl Fn(&'a Stage) -> Value) -> Value {
         match self.of {
-            Of::Function(_) => Value::Absent,
+            Of::Function(_) | Of::Group(_) => Value::Absent,
             Of::Stage(stage) => of(stage),
         }
     }
@@ -198,6 +208,7 @@ fn of_name<'a>() -> Vec<Column<'a, Row<'a>>> {
         Column::machine(|r: &Row<'a>| match r.of {
             Of::Function(_) => Value::Text("function".into()),
             Of::Stage(stage) => Value::Text(stage.kind.to_string()),
+            Of::Group(group) => Value::Text(group.by.to_string()),
         })
         .csv("kind"),
         Column::code("function", |r: &Row<'a>| {
@@ -323,7 +334,7 @@ pub(crate) fn functions<'a>() -> Vec<Column<'a, Row<'a>>> {
             .page("share"),
         Column::machine(|r: &Row<'a>| match r.of {
             Of::Function(_) => Value::Text(r.class.per.word().into()),
-            Of::Stage(_) => Value::Text("packet".into()),
+            Of::Stage(_) | Of::Group(_) => Value::Text(r.class.each_of().into()),
         })
         .csv("per"),
         Column::machine(|_: &Row<'a>| Value::Absent)
@@ -335,14 +346,28 @@ pub(crate) fn functions<'a>() -> Vec<Column<'a, Row<'a>>> {
     columns
 }
 
-/// The columns of stages.
-pub(crate) fn stages<'a>() -> Vec<Column<'a, Row<'a>>> {
+/// The columns of stages: of a packet's path, or between events, whose names have so many letters.
+pub(crate) fn stages<'a>(between: Option<usize>) -> Vec<Column<'a, Row<'a>>> {
+    let (count, name, kind, mean) = match between {
+        None => (
+            "packets",
+            "a part of the path between two tracepoints",
+            "work: a CPU processes the packet; wait: the packet is queued",
+            "of all packets on the path; zero for those that skipped the stage",
+        ),
+        Some(_) => (
+            "count",
+            "from one event to the next that was reached",
+            "work: a CPU is busy with it; wait: it is queued, or sleeps",
+            "of all that ended; zero for those that went another way",
+        ),
+    };
     let mut columns: Vec<Column<'a, Row<'a>>> = vec![
         Column::text("stage", |r: &Row<'a>| r.name().0.into())
-            .hint("a part of the path between two tracepoints")
+            .hint(name)
             .json("name")
             .people(0)
-            .letters(STAGE_LETTERS)
+            .letters(between.unwrap_or(STAGE_LETTERS))
             .page_own("stage"),
         Column::machine(|r: &Row<'a>| r.stage(|s| Value::Text(s.kind.to_string()))).json("kind"),
         Column::text("kind", |r: &Row<'a>| match r.of {
@@ -352,18 +377,18 @@ pub(crate) fn stages<'a>() -> Vec<Column<'a, Row<'a>>> {
             // As they are called.
             _ => String::new(),
         })
-        .hint("work: a CPU processes the packet; wait: the packet is queued")
+        .hint(kind)
         .people(1)
         .page("kind"),
-        Column::figure("packets", |r: &Row<'a>| Value::Count(r.times().count))
+        Column::figure(count, |r: &Row<'a>| Value::Count(r.times().count))
             .hint("that went through it")
-            .json("packets")
+            .json(count)
             .people(2)
             .from(MEDIUM)
             .page("packets"),
         Column::machine(|r: &Row<'a>| r.stage(|s| Value::Count(s.passed_over)))
             .title("passed over")
-            .hint("packets on this path that skipped the stage")
+            .hint("on this path, and not through the stage")
             .json("passed_over")
             .rank(6)
             .page("passed_over"),
@@ -379,7 +404,7 @@ pub(crate) fn stages<'a>() -> Vec<Column<'a, Row<'a>>> {
     columns.extend(percentiles(3));
     columns.extend([
         Column::figure("mean", |r: &Row<'a>| Value::Ns(r.each(|f| f.self_ns)))
-            .hint("of all packets on the path; zero for those that skipped the stage")
+            .hint(mean)
             .unit("ns")
             .people(4)
             .page("mean"),
@@ -395,10 +420,16 @@ pub(crate) fn stages<'a>() -> Vec<Column<'a, Row<'a>>> {
         Column::bars(|r: &Row<'a>| match r.of {
             Of::Stage(s) if s.kind == StageKind::Total => Value::Text(String::new()),
             Of::Stage(s) if s.kind == StageKind::Wait => Value::Bar(r.share(), Shade::Light),
+            Of::Group(_) => Value::Text(String::new()),
             _ => Value::Bar(r.share(), Shade::Full),
         }),
     ]);
     columns
+}
+
+/// The letters of names, where stages are between events.
+fn of_events(class: &TimedClass<'_>) -> Option<usize> {
+    class.is_between().then_some(EVENTS_LETTERS[1])
 }
 
 fn rows_of_functions<'a>(
@@ -421,11 +452,91 @@ fn rows_of_stages<'a>(class: &'a TimedClass<'a>) -> impl Iterator<Item = Row<'a>
     })
 }
 
+/// What times between events are broken down by.
+pub(crate) fn groups<'a>(by: By) -> Vec<Column<'a, Row<'a>>> {
+    let mut columns: Vec<Column<'a, Row<'a>>> = vec![
+        Column::text(by.as_str(), |r: &Row<'a>| r.name().0.into())
+            .hint("of the first event")
+            .json("name")
+            .people(0)
+            .letters(STAGE_LETTERS)
+            .page("name"),
+        Column::machine(move |_: &Row<'a>| Value::Text(by.to_string())).json("by"),
+        Column::figure("count", |r: &Row<'a>| Value::Count(r.times().count))
+            .hint("that ended")
+            .json("count")
+            .people(1)
+            .page("count"),
+        Column::machine(|r: &Row<'a>| Value::Count(r.times().total_ns)).json("total_ns"),
+        Column::machine(distribution).json("times"),
+    ];
+    columns.extend(percentiles(2));
+    columns.extend([
+        Column::figure("mean", |r: &Row<'a>| Value::Ns(r.each(|f| f.self_ns)))
+            .hint("of those that ended")
+            .unit("ns")
+            .people(3)
+            .page("mean"),
+        Column::figure("share", |r: &Row<'a>| Value::Share(r.share()))
+            .hint("of the time of all")
+            .people(4)
+            .page("share"),
+    ]);
+    columns
+}
+
+fn table_of_groups<'a>(class: &'a TimedClass<'a>) -> Option<Table<'a, Row<'a>>> {
+    let by = class.groups.first()?.by;
+    Some(Table::new(groups(by), rows_of_groups(class)))
+}
+
+fn rows_of_groups<'a>(class: &'a TimedClass<'a>) -> impl Iterator<Item = Row<'a>> {
+    let whole: u64 = class.groups.iter().map(|group| group.times.total_ns).sum();
+    class.groups.iter().map(move |group| Row {
+        class,
+        of: Of::Group(group),
+        whole: whole as f64,
+    })
+}
+
+/// Groups of a class for a terminal, the first so many.
+pub(super) fn groups_terminal(class: &TimedClass<'_>, view: &View) -> Option<String> {
+    let by = class.groups.first()?.by;
+    let most = if view.top == 0 { usize::MAX } else { view.top };
+    let table = Table::new(groups(by), rows_of_groups(class).take(most));
+    let mut out = table.terminal(Room::of(view.columns, STAGE_LETTERS));
+    if class.groups.len() > most {
+        out.push_str(&format!("  and {} more\n", class.groups.len() - most));
+    }
+    Some(out)
+}
+
+/// The same as Markdown.
+pub(super) fn groups_markdown(class: &TimedClass<'_>, out: &mut String) {
+    if let Some(table) = table_of_groups(class) {
+        table.markdown(out);
+    }
+}
+
+/// The same for the page.
+pub(super) fn groups_page(class: &TimedClass<'_>) -> Option<PageTable> {
+    let by = class.groups.first()?.by;
+    Some(table_of_groups(class)?.page(&format!("{}, by {by}; ns", class.label())))
+}
+
+/// The same as JSON.
+pub(super) fn groups_json(class: &TimedClass<'_>) -> Vec<Value> {
+    table_of_groups(class).map_or_else(Vec::new, |table| table.json())
+}
+
 /// A line for each class and function and, unless it is of one layer, for each stage, as CSV.
 pub fn csv(classes: &[TimedClass<'_>], layer: Option<&str>) -> String {
     let rows = classes.iter().flat_map(|class| {
         let stages = layer.is_none().then(|| rows_of_stages(class));
-        rows_of_functions(class, layer).chain(stages.into_iter().flatten())
+        let groups = layer.is_none().then(|| rows_of_groups(class));
+        rows_of_functions(class, layer)
+            .chain(stages.into_iter().flatten())
+            .chain(groups.into_iter().flatten())
     });
     Table::new(functions(), rows).csv()
 }
@@ -434,7 +545,7 @@ pub fn csv(classes: &[TimedClass<'_>], layer: Option<&str>) -> String {
 pub(super) fn json(class: &TimedClass<'_>) -> [Vec<Value>; 2] {
     [
         Table::new(functions(), rows_of_functions(class, None)).json(),
-        Table::new(stages(), rows_of_stages(class)).json(),
+        Table::new(stages(of_events(class)), rows_of_stages(class)).json(),
     ]
 }
 
@@ -450,7 +561,7 @@ fn first<'a>(class: &'a TimedClass<'a>, view: &'a View) -> First<'a> {
     let (small, mut ranked): (Vec<Row<'a>>, Vec<Row<'a>>) =
         rows_of_functions(class, view.layer.as_deref()).partition(|r| match r.of {
             Of::Function(f) => f.too_small(),
-            Of::Stage(_) => false,
+            Of::Stage(_) | Of::Group(_) => false,
         });
     let top = if view.top == 0 {
         ranked.len()
@@ -463,7 +574,7 @@ fn first<'a>(class: &'a TimedClass<'a>, view: &'a View) -> First<'a> {
     let small: Vec<&TimedFunction> = (small.iter())
         .filter_map(|r| match r.of {
             Of::Function(f) => Some(f),
-            Of::Stage(_) => None,
+            Of::Stage(_) | Of::Group(_) => None,
         })
         .collect();
     First {
@@ -514,12 +625,15 @@ pub(super) fn stages_terminal(class: &TimedClass<'_>, columns: usize) -> String 
         bar: columns.saturating_sub(100).clamp(8, 20),
         ..Room::of(columns, 0)
     };
-    Table::new(stages(), rows_of_stages(class)).terminal(room)
+    let [least, most] = EVENTS_LETTERS;
+    let letters = columns.saturating_sub(BESIDE_EVENTS).clamp(least, most);
+    let between = class.is_between().then_some(letters);
+    Table::new(stages(between), rows_of_stages(class)).terminal(room)
 }
 
 /// The same as Markdown.
 pub(super) fn stages_markdown(class: &TimedClass<'_>, out: &mut String) {
-    Table::new(stages(), rows_of_stages(class)).markdown(out);
+    Table::new(stages(of_events(class)), rows_of_stages(class)).markdown(out);
 }
 
 /// The table of functions on the page: its columns, and the cells of each.
@@ -530,7 +644,7 @@ pub(super) fn page(class: &TimedClass<'_>) -> (Vec<PageColumn>, Vec<Vec<PageCell
 
 /// The same of stages.
 pub(super) fn stages_page(class: &TimedClass<'_>) -> (Vec<PageColumn>, Vec<Vec<PageCell>>) {
-    let table = Table::new(stages(), rows_of_stages(class));
+    let table = Table::new(stages(of_events(class)), rows_of_stages(class));
     (table.page_columns(), table.page_rows())
 }
 
@@ -545,6 +659,11 @@ pub(super) fn classes_page(classes: &[&TimedClass<'_>]) -> Option<PageTable> {
         (c.arm(), c.class.to_string())
     });
     let (caption, title, hint) = match staged > 0 {
+        true if classes.iter().all(|class| class.is_between()) => (
+            "From the first event to the last; ns",
+            "mean",
+            "of all that ended",
+        ),
         true => (
             "A packet's path, class by class; ns",
             "mean",

@@ -6,7 +6,7 @@ use netplumb_model::span::StageKind;
 
 use super::analysis::{Stage, TimedClass};
 use super::number::share;
-use super::{ns, table, trust};
+use super::{between, ns, table, trust};
 use crate::figures::first_of;
 use crate::number::{printable, thousands};
 use crate::summary::arm_heading;
@@ -25,14 +25,17 @@ pub fn render(recording: &Recording, classes: &[TimedClass<'_>], view: &View) ->
     let mut arms: Vec<usize> = shown.iter().map(|c| c.arm).collect();
     arms.dedup();
     for arm in arms {
-        out.push_str(&arm_heading(&recording.arms[arm]));
+        out.push_str(&match between::is_of(recording) {
+            true => format!("{}\n", between::events(recording)),
+            false => arm_heading(&recording.arms[arm]),
+        });
     }
     for class in &shown {
         out.push('\n');
         out.push_str(&section(class, view));
     }
     if shown.is_empty() {
-        out.push_str("No packet was seen: nothing was timed in any window.\n");
+        out.push_str(nothing(recording));
     }
     out.push('\n');
     out.push_str(&footer::terminal(
@@ -40,6 +43,14 @@ pub fn render(recording: &Recording, classes: &[TimedClass<'_>], view: &View) ->
         view.columns,
     ));
     out
+}
+
+/// That there is nothing to show.
+pub(super) fn nothing(recording: &Recording) -> &'static str {
+    match between::is_of(recording) {
+        true => "Nothing reached the last event in any window.\n",
+        false => "No packet was seen: nothing was timed in any window.\n",
+    }
 }
 
 /// The classes that have a table.
@@ -60,6 +71,10 @@ pub fn section(class: &TimedClass<'_>, view: &View) -> String {
     let mut out = String::new();
     if !class.stages.is_empty() {
         out.push_str(&stages(class, view.columns));
+    }
+    if let Some(groups) = table::groups_terminal(class, view) {
+        out.push('\n');
+        out.push_str(&groups);
     }
     if !class.functions.is_empty() {
         if !out.is_empty() {
@@ -176,8 +191,13 @@ pub fn bottleneck(class: &TimedClass<'_>, layer: Option<&str>) -> String {
 fn stages(class: &TimedClass<'_>, columns: usize) -> String {
     let whole = class.whole_ns();
     let packets = class.stages.iter().map(Stage::packets).max().unwrap_or(0);
-    let kinds: Vec<String> = [StageKind::Work, StageKind::Wait, StageKind::Unaccounted]
-        .iter()
+    let kinds = [
+        StageKind::Work,
+        StageKind::Wait,
+        StageKind::Either,
+        StageKind::Unaccounted,
+    ];
+    let kinds: Vec<String> = (kinds.iter())
         .filter_map(|kind| {
             let of = |s: &&Stage| s.kind == *kind;
             let mut found = class.stages.iter().filter(of).peekable();
@@ -187,8 +207,12 @@ fn stages(class: &TimedClass<'_>, columns: usize) -> String {
         })
         .collect();
     let heading = format!(
-        "{}  a packet's way takes {} ns ({}), the mean of {}",
+        "{}  {} {} ns ({}), the mean of {}",
         class.label(),
+        match class.is_between() {
+            true => "it takes",
+            false => "a packet's way takes",
+        },
         ns(whole),
         kinds.join(" + "),
         thousands(packets)

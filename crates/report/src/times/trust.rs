@@ -9,7 +9,7 @@ use netplumb_model::recording::{INTO_RUN, MERGED, Recording};
 use netplumb_model::timing::{Calibration, DROPPED, FOLLOWED, Mechanism, PAUSED, SEEN, STAGE_TIME};
 
 use super::analysis::TimedClass;
-use super::{instrument, ns, rounded};
+use super::{between, instrument, ns, rounded};
 use crate::acting;
 use crate::drift;
 use crate::footer::Note;
@@ -24,12 +24,16 @@ const MAX_OVERHEAD: &str = "stages.max_overhead";
 /// Notes for under a result. `classes` are those of the recording that were asked
 /// for, with what was no packet's.
 pub fn footer(recording: &Recording, classes: &[TimedClass<'_>]) -> Vec<Note> {
-    let clock = match instrument(recording) == Some(STAGE_TIME.instrument) {
-        true => {
+    let clock = match instrument(recording) {
+        Some(of) if of == STAGE_TIME.instrument => {
             "nanoseconds of the running kernel, from one tracepoint to the next, as read; figures \
              without a unit are nanoseconds"
         }
-        false => {
+        _ if between::is_of(recording) => {
+            "nanoseconds of the running kernel, from one event to the next that was reached, as read; \
+             figures without a unit are nanoseconds"
+        }
+        _ => {
             "nanoseconds of the running kernel, from a function's entry to its exit, without what \
              interrupted a call; figures without a unit are nanoseconds"
         }
@@ -39,6 +43,9 @@ pub fn footer(recording: &Recording, classes: &[TimedClass<'_>]) -> Vec<Note> {
     notes.push(kernel(recording));
     notes.extend(probes(recording));
     notes.extend(correction(classes).map(|text| Note::new("corrected", text)));
+    if between::is_of(recording) {
+        notes.extend(between::notes(recording));
+    }
     if recording.blocks.iter().any(|b| b.ledger.offered > 0) {
         notes.push(ledger(recording, classes.iter().map(|class| class.arm)));
     }
@@ -59,6 +66,7 @@ pub fn footer(recording: &Recording, classes: &[TimedClass<'_>]) -> Vec<Note> {
     notes.extend(lost(
         recording,
         match has_gaps {
+            _ if between::is_of(recording) => "none: no event was missed, no map was full",
             true => {
                 "none that was counted: no call was missed, no map was full; what is unaccounted for is in the \
                  gaps above"
@@ -258,7 +266,8 @@ fn others(recording: &Recording) -> Option<String> {
         let Some(quantity) = recording.quantities.get(scalar.quantity as usize) else {
             continue;
         };
-        if !own.iter().any(|own| quantity.is(own)) {
+        let told = own.iter().chain(&between::TOLD);
+        if !told.into_iter().any(|own| quantity.is(own)) {
             let sum = sums
                 .entry(&quantity.name)
                 .or_insert((0.0, 0.0, &quantity.unit));

@@ -43,11 +43,11 @@ pub(super) fn footer(
     notes.push(layers(classes, "cost"));
     notes.extend(apart(classes).map(|text| Note::new("apart", text)));
     notes.extend(acting::footer(recording));
-    notes.extend(lost(
-        recording,
-        "none: every sample has a stack, and there was room for all",
-        CUT_SHORT,
-    ));
+    let none = match quantity.calls {
+        Calls::Times => "none: every time has a stack, and there was room for all",
+        _ => "none: every sample has a stack, and there was room for all",
+    };
+    notes.extend(lost(recording, none, CUT_SHORT));
     notes
 }
 
@@ -58,6 +58,11 @@ fn clock(recording: &Recording, quantity: &Quantity) -> String {
     if quantity.calls == Calls::Entries {
         let (name, unit) = (printable(&quantity.name, 60), printable(&quantity.unit, 40));
         return format!("{name}, in {unit}");
+    }
+    if quantity.calls == Calls::Times {
+        return "nanoseconds from the first event to the last, by the stack at the first; figures without a \
+                unit are nanoseconds"
+            .into();
     }
     let every = match of_run(recording, &PERIOD) {
         Some(period) => format!(", every {}", with_unit(period)),

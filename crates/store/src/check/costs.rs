@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use netplumb_model::class::{Direction, Proto};
+use netplumb_model::quantity::Calls;
 use netplumb_model::recording::{Cost, Recording};
 
 /// The costs of a block add up to its total, by quantity, and their calls to the entries.
@@ -36,8 +37,9 @@ pub(super) fn add_up(recording: &Recording) -> Result<(), String> {
                     quantity.unit
                 ));
             }
-            // For samples, calls are samples.
-            if !super::is_sampled(recording, block) && calls != block.entered {
+            // For samples, calls are samples; for times between events, how many there are.
+            let are_entries = quantity.calls == Calls::Entries;
+            if are_entries && !super::is_sampled(recording, block) && calls != block.entered {
                 return Err(format!(
                     "table block, row {row}: {} functions were entered, and its costs have \
                      {calls} calls",

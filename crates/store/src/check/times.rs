@@ -22,6 +22,16 @@ pub(super) fn ids(recording: &Recording) -> Result<(), String> {
             check("span", row, "node", call.node, nodes)?;
         }
     }
+    for (row, group) in recording.groups.iter().enumerate() {
+        check("span_group", row, "block", group.block, blocks)?;
+    }
+    for (row, slice) in recording.slices.iter().enumerate() {
+        check("span_slice", row, "block", slice.block, blocks)?;
+        let wrong = |bucket: &(u16, u64)| usize::from(bucket.0) >= BUCKETS;
+        if slice.buckets.iter().any(wrong) {
+            return Err(format!("table span_slice, row {row}: no such bucket"));
+        }
+    }
     let functions = recording.functions.len();
     for (row, attachment) in recording.attachments.iter().enumerate() {
         check(
@@ -39,6 +49,9 @@ pub(super) fn ids(recording: &Recording) -> Result<(), String> {
 pub(super) fn add_up(recording: &Recording) -> Result<(), String> {
     for (row, span) in recording.spans.iter().enumerate() {
         distribution(&span.times).map_err(|why| format!("table span, row {row}: {why}"))?;
+    }
+    for (row, group) in recording.groups.iter().enumerate() {
+        distribution(&group.times).map_err(|why| format!("table span_group, row {row}: {why}"))?;
     }
     Ok(())
 }

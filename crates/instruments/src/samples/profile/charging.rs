@@ -16,7 +16,15 @@ use super::lines::Leaves;
 use super::stacks::{Found, Named, Places, Stacks};
 
 /// How functions are called that run programs at a tracepoint.
-const TRACEPOINTS: &[&str] = &["bpf_prog_", "bpf_trace_run", "__bpf_trace_", "__traceiter_"];
+const TRACEPOINTS: &[&str] = &[
+    "bpf_prog_",
+    "bpf_trace_run",
+    "__bpf_trace_",
+    "__traceiter_",
+    "perf_trace_",
+    "perf_syscall_",
+    "trace_call_bpf",
+];
 
 /// Charges samples to where they were.
 #[derive(Debug, Default)]
@@ -119,6 +127,30 @@ impl Charging {
         (stack, waker, reason): (u64, u64, u32),
         (samples, ns): (u64, u64),
     ) {
+        let waker = stacks.get(waker).map(|found| match found.context {
+            Context::Task | Context::OtherTask => found.place.name.clone(),
+            other => other.to_string(),
+        });
+        let reason = match reason as usize {
+            REASON_PREEMPTED => "[preempted]",
+            REASON_SLEEP => "[sleep]",
+            REASON_IO => "[I/O]",
+            REASON_BLOCKED => "[blocked]",
+            _ => UNKNOWN,
+        };
+        let leaves = std::iter::once(reason.to_string())
+            .chain(waker.map(|waker| format!("[woken by {waker}]")));
+        self.add_time(stacks, stack, leaves, (samples, ns));
+    }
+
+    /// Charge time to a stack that was taken at an event, and to what is below it.
+    pub(super) fn add_time(
+        &mut self,
+        stacks: &mut Stacks,
+        stack: u64,
+        leaves: impl Iterator<Item = String>,
+        (samples, ns): (u64, u64),
+    ) {
         let (all, functions) = stacks.parts();
         let Some(found) = all.get(&stack) else {
             self.unknown += samples;
@@ -132,19 +164,6 @@ impl Charging {
         for function in user.iter().rev().chain(of_kernel.iter().rev()) {
             node = self.tree.node(Some(node), *function);
         }
-        let waker = all.get(&waker).map(|found| match found.context {
-            Context::Task | Context::OtherTask => found.place.name.clone(),
-            other => other.to_string(),
-        });
-        let reason = match reason as usize {
-            REASON_PREEMPTED => "[preempted]",
-            REASON_SLEEP => "[sleep]",
-            REASON_IO => "[I/O]",
-            REASON_BLOCKED => "[blocked]",
-            _ => UNKNOWN,
-        };
-        let leaves = std::iter::once(reason.to_string())
-            .chain(waker.map(|waker| format!("[woken by {waker}]")));
         for leaf in leaves {
             node = self
                 .tree

@@ -407,7 +407,6 @@ pub const KNOBS: &[Knob] = &[
         recorded: Recorded::IfSetWith("disk"),
         turn: 6,
         help: "I/O scheduler of the disk: `none`, `mq-deadline`, `bfq` or `kyber`; `A then B` changes it after `plumb read-file` has opened its file",
-        ..SWITCH
     },
     Knob {
         key: "nr_requests",
@@ -423,7 +422,6 @@ pub const KNOBS: &[Knob] = &[
         recorded: Recorded::IfSetWith("disk"),
         turn: 7,
         help: "requests that the disk's queue holds; `A then B` as for `scheduler`",
-        ..SWITCH
     },
     Knob {
         key: "read_ahead_kb",
@@ -439,7 +437,6 @@ pub const KNOBS: &[Knob] = &[
         recorded: Recorded::IfSetWith("disk"),
         turn: 8,
         help: "KiB that the disk's files are read ahead at most, as in `/sys/block/DEVICE/queue/read_ahead_kb`; `A then B` sets A before `plumb read-file` opens its file, and B after",
-        ..SWITCH
     },
     Knob {
         key: "seed",

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use netplumb_model::span::SpanOf;
 use serde_json::Value;
 
-use super::recording::{BLOCKS, PACKETS, functions, stages};
+use super::recording::{BLOCKS, PACKETS, between, functions, stages};
 use super::{check, slow_queue, view};
 use crate::analysis;
 use crate::page::{PageCell, PageColumn, PageStage};
@@ -16,7 +16,11 @@ use crate::trace::perfetto as trace;
 /// Check what is written for each of them.
 #[test]
 fn as_written() {
-    for (name, recording) in [("functions", functions()), ("stages", stages())] {
+    for (name, recording) in [
+        ("functions", functions()),
+        ("stages", stages()),
+        ("between", between()),
+    ] {
         let all = classes(&recording);
         check(
             &format!("{name}.json"),
@@ -225,6 +229,24 @@ fn units_of_other_formats() {
     let page = serde_json::to_string(&page).unwrap();
     assert!(page.contains(" ns per packet") && !page.contains("instructions per"));
     assert!(!crate::pprof::render(&costs, &stacks).is_empty());
+}
+
+/// Check that the page of times between events has them by device and over time, all of them.
+#[test]
+fn page_over_time() {
+    let recording = between();
+    let page = page::page(&recording, &classes(&recording), None);
+    check("../page-between.json", &super::lines(&page));
+    let heat = page.heat.unwrap();
+    let cells: u64 = heat.cells.iter().map(|cell| cell.count).sum();
+    let slices = recording.slices.iter().flat_map(|slice| &slice.buckets);
+    assert_eq!(cells, slices.map(|bucket| bucket.1).sum::<u64>());
+    let [devices] = &page.events[..] else {
+        panic!("{:?}", page.events);
+    };
+    assert_eq!(devices.rows.len(), 2);
+    assert_eq!(page.classes.len(), 1);
+    assert!(page.warnings.is_empty(), "{:?}", page.warnings);
 }
 
 /// Check that a page has what the tables have: web/ is tested with the same files.

@@ -9,6 +9,7 @@ use netplumb_model::recording::{
     Arm, Attachment, Block, Function, Ledger, Node, NodeId, Recording, env,
 };
 use netplumb_model::span::{Call, Span, SpanOf, Stage, StageKind, Times};
+use netplumb_model::spans::{self, By, Group, Slice, coarse};
 use netplumb_model::timing::{BUSY, Calibration, DROPPED, Mechanism, OWN_CPU, SEEN, Step};
 use netplumb_stats::histogram;
 
@@ -371,4 +372,115 @@ fn steps() -> Vec<Step> {
         step("queued", 15_000, 0, 1, 0, NET_RX),
         step("copy", 22_000, 1_000, 1, 4_712, Context::Task),
     ]
+}
+
+/// Times between three events, some of which pass the one between over, by device and over time.
+pub(crate) fn between() -> Recording {
+    let mut recording = Recording {
+        environment: environment("spans", "host"),
+        arms: vec![Arm {
+            name: "all CPUs".into(),
+            proto: Proto::Work,
+            link: Link::Any,
+            ..arm()
+        }],
+        blocks: blocks("spans"),
+        complete: true,
+        ..Recording::default()
+    };
+    let events = "block:block_rq_insert → block:block_rq_issue → block:block_rq_complete";
+    for (key, value) in [
+        ("spans.events", events),
+        ("spans.key", "request"),
+        ("spans.by", "device"),
+    ] {
+        recording.environment.insert(key.into(), value.into());
+    }
+    const DIRECT: u64 = PACKETS / 5;
+    let stages = [
+        (
+            1,
+            "block_rq_insert → block_rq_issue",
+            StageKind::Wait,
+            3_290_000,
+            PACKETS - DIRECT,
+        ),
+        (
+            2,
+            "block_rq_insert → block_rq_complete",
+            StageKind::Either,
+            590_000,
+            DIRECT,
+        ),
+        (
+            5,
+            "block_rq_issue → block_rq_complete",
+            StageKind::Wait,
+            580_000,
+            PACKETS - DIRECT,
+        ),
+    ];
+    for block in 0..BLOCKS {
+        // A ledger is of packets; none were sent.
+        recording.blocks[block as usize].ledger = Ledger::default();
+        let mut total = Times::default();
+        let mut put = |order, name: &str, kind, passed_over, times| {
+            recording.spans.push(Span {
+                block,
+                direction: Direction::Run,
+                of: SpanOf::Stage(Stage {
+                    order,
+                    name: name.into(),
+                    kind,
+                    passed_over,
+                }),
+                times,
+            });
+        };
+        for (order, name, kind, mean, count) in stages {
+            let times = spread(mean, count, block);
+            total.total_ns += times.total_ns;
+            put(order, name, kind, PACKETS - count, times);
+        }
+        let sum = total.total_ns;
+        total = spread(sum / PACKETS, PACKETS, 0);
+        total.total_ns = sum;
+        put(9, "total", StageKind::Total, 0, total.clone());
+        for (name, mean, count) in [
+            ("sda", 3_900_000, PACKETS - DIRECT),
+            ("nvme0n1", 90_000, DIRECT),
+        ] {
+            recording.groups.push(Group {
+                block,
+                by: By::Device,
+                name: name.into(),
+                times: spread(mean, count, block),
+            });
+        }
+        for slice in 0..4 {
+            recording.slices.push(Slice {
+                block,
+                begin_ns: (u64::from(block) * 4 + slice) * 250_000_000,
+                duration_ns: 250_000_000,
+                buckets: coarse(&spread(3_870_000, PACKETS / 4, block).buckets),
+            });
+        }
+        let more = block + 1 == BLOCKS;
+        for (of, label, value) in [
+            (&spans::BEGUN, None, PACKETS + 3 * u64::from(more)),
+            (&spans::ENDED, None, PACKETS),
+            (&spans::OPEN, None, 2 * u64::from(more)),
+            (&spans::UNMATCHED, Some(spans::BEGUN_AGAIN), u64::from(more)),
+            (&spans::APART, Some(spans::NOT_BEGUN), 4),
+            (&spans::SEEN, Some("block:block_rq_insert"), PACKETS + 3),
+            (&spans::SEEN, Some("block:block_rq_issue"), PACKETS - DIRECT),
+            (&spans::SEEN, Some("block:block_rq_complete"), PACKETS + 4),
+            (&spans::PROGRAMS, None, 3 * PACKETS * 400),
+            (&spans::RUNS, None, 3 * PACKETS),
+        ] {
+            let item = label.map_or(Item::ONLY, Item::label);
+            recording.add(Of::Block(block), of, item, value as f64);
+        }
+    }
+    recording
 }

@@ -1,0 +1,91 @@
+//! Who caused what took time, for instruments that take a stack at an event: the call graph of these
+//! stacks.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use netplumb_model::quantity::Declared;
+use netplumb_model::timing::Costs;
+use netplumb_sys::perf::changes::Changes;
+
+use super::super::arrived::Arrived;
+use super::charging::Charging;
+use super::stacks::Stacks;
+use crate::live::LiveError;
+
+/// How often, and nanoseconds.
+pub(crate) type Sums = (u64, u64);
+
+/// The stacks that events were caused at, with their names.
+#[derive(Debug)]
+pub(crate) struct Causes {
+    changes: Changes,
+    stacks: Stacks,
+}
+
+impl Causes {
+    /// Watch what processes map, beginning with what those that are there have mapped: one of them, or
+    /// all. Of those that are only started later, there is nothing to read.
+    ///
+    /// # Errors
+    /// The kernel does not tell.
+    pub(crate) fn watch(
+        cpus: &[u32],
+        children: bool,
+        pid: Option<u32>,
+    ) -> Result<Causes, LiveError> {
+        let changes =
+            Changes::watch(cpus).map_err(LiveError::system("watch what processes map"))?;
+        let mut stacks = Stacks::default();
+        if !children {
+            stacks.spaces.read(pid, &mut stacks.files);
+        }
+        Ok(Causes { changes, stacks })
+    }
+
+    /// Take what has arrived by the ring, as samples' programs tell it: soon, for a process may be
+    /// gone.
+    pub(crate) fn take<'b>(&mut self, records: impl Iterator<Item = &'b [u8]>) {
+        for (time, change) in self.changes.poll() {
+            self.stacks.follow(time, change);
+        }
+        let mut arrived = Arrived::default();
+        records.for_each(|bytes| arrived.take(bytes));
+        for place in arrived.places {
+            self.stacks.add(place);
+        }
+    }
+
+    /// Give stacks their names, before they are charged.
+    ///
+    /// # Errors
+    /// The kernel's symbols can't be read.
+    pub(crate) fn name(&mut self, hashes: impl Iterator<Item = u64>) -> Result<(), LiveError> {
+        let hashes: BTreeSet<u64> = hashes.collect();
+        self.stacks.name(&hashes)?;
+        Ok(())
+    }
+
+    /// The call graph of times by stack, and how many of them have a stack that is not known.
+    pub(crate) fn costs(
+        &mut self,
+        times: &BTreeMap<u64, Sums>,
+        quantity: &Declared,
+    ) -> (Costs, u64) {
+        let mut charging = Charging::default();
+        for (hash, sums) in times {
+            charging.add_time(&mut self.stacks, *hash, std::iter::empty(), *sums);
+        }
+        let unknown = charging.unknown;
+        (charging.costs(self.stacks.functions(), quantity), unknown)
+    }
+
+    /// Changes of processes that were not told.
+    pub(crate) fn lost(&mut self) -> u64 {
+        std::mem::take(&mut self.stacks.spaces.lost)
+    }
+
+    /// Forget stacks if they are too many: the kernel tells of them again.
+    pub(crate) fn bound(&mut self) {
+        self.stacks.bound();
+    }
+}

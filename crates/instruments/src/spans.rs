@@ -1,0 +1,70 @@
+//! The `spans` instrument: the time from one event to the next, of whatever events are about: a
+//! request of a disk, a packet, a task.
+//!
+//! Events are tracepoints, functions of the kernel, and functions of programs. They are paired in the
+//! kernel, by a table of what has begun, and times are added to histograms there. So an event storm
+//! costs time, and no memory; what does not fit is counted.
+//!
+//! `plan.rs` finds out what events are on this kernel and what they are about, `attached.rs` has the
+//! programs and their maps, `window.rs` what a window is made of.
+
+mod attached;
+mod layout;
+mod plan;
+mod window;
+
+use netplumb_model::capability::Availability;
+use netplumb_model::experiment::Lab;
+use netplumb_model::quantity::Declared;
+use netplumb_model::spans::QUANTITIES;
+use netplumb_model::timing::TimingSpec;
+
+use crate::capability::Tried;
+use crate::instrument::{Instrument, Layers};
+use crate::live::{Live, LiveError};
+
+/// The instrument.
+pub const INSTRUMENT: &dyn Instrument = &Declaration;
+
+#[derive(Debug)]
+struct Declaration;
+
+impl Instrument for Declaration {
+    fn about(&self) -> &'static str {
+        "Time from one event to the next: requests of disks, wake-ups, system calls, functions"
+    }
+
+    fn quantities(&self) -> &'static [Declared] {
+        QUANTITIES
+    }
+
+    fn unavailable(&self, lab: Lab) -> Option<(&'static str, &'static str)> {
+        match lab {
+            Lab::Host => None,
+            Lab::Netns => Some((
+                "it measures work of this machine, not packets",
+                "use `plumb between`, or `stages` for packets",
+            )),
+            Lab::Vm => Some((
+                "events of a guest's kernel are not paired",
+                "use `exact`, `functions` or `stages` there",
+            )),
+        }
+    }
+
+    fn works(&self, _: Lab, tried: &Tried<'_>) -> Availability {
+        tried.any(&[(
+            &["raw-tp"],
+            "by tracepoints; see `plumb doctor --events` for each",
+        )])
+    }
+
+    fn attach(&self, spec: &TimingSpec, _: &Layers<'_>) -> Result<Box<dyn Live>, LiveError> {
+        let asked = spec.spans.clone().unwrap_or_default();
+        Ok(Box::new(window::Between::attach(spec, &asked)?))
+    }
+
+    fn is_clock(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,592 @@
+//! What the events of a span are on this kernel, and what they are about.
+
+use std::collections::BTreeSet;
+
+use netplumb_model::events::{Asked, nearest};
+use netplumb_model::span::StageKind;
+use netplumb_model::spans::{self, By, MAX_EVENTS, SpansSpec};
+use netplumb_sys::bpf::signatures::{Argument, Signatures};
+
+use super::layout::{
+    BY_BIO, BY_CPU, BY_NOTHING, BY_REQUEST, BY_SKB, BY_STACK, BY_TASK, Event, KEY_ARGUMENT,
+    KEY_CPU, KEY_FIELD, KEY_RETURNED, KEY_TASK,
+};
+use crate::events::resolve::{self, Resolved, Tracepoints};
+use crate::live::LiveError;
+
+/// What goes from event to event, the first one that all events have being their key.
+const GOES_ON: &[&str] = &[
+    "request",
+    "bio",
+    "sk_buff",
+    "urb",
+    "scsi_cmnd",
+    "work_struct",
+    "hrtimer",
+    "timer_list",
+    "task_struct",
+    "sock",
+    "folio",
+    "page",
+    "inode",
+    "file",
+];
+/// Other names of structures.
+const ALSO: &[(&str, &str)] = &[("skb", "sk_buff"), ("bio", "bio"), ("rq", "request")];
+const TASK: &str = "task_struct";
+/// Of two tasks, the one that a tracepoint is about: `sched_switch` has both.
+const SWITCHED_TO: &str = "next";
+/// Arguments in registers.
+const REGISTERS: usize = 6;
+/// Arguments of a tracepoint that can be read.
+const MOST_ARGUMENTS: usize = 12;
+/// Tracepoints of system calls, which are none of the kernel's own: their records are made of another.
+const SYSCALLS: &str = "syscalls";
+
+/// How an event is attached to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum How {
+    /// A tracepoint by its name, with the kernel's arguments.
+    Raw(String),
+    /// A tracepoint, with the record that is made of these.
+    Record,
+    /// A function.
+    Function,
+}
+
+/// A field of a tracepoint's record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Field {
+    name: String,
+    at: u32,
+    bytes: u32,
+}
+
+/// An event, as this kernel has it.
+#[derive(Debug)]
+pub(super) struct Planned {
+    pub(super) resolved: Resolved,
+    pub(super) how: How,
+    pub(super) key: Event,
+    /// What the key is called.
+    key_name: String,
+    /// The structure that the key points to.
+    points_to: Option<String>,
+    arguments: Vec<Argument>,
+    fields: Vec<Field>,
+}
+
+/// What is measured.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) events: Vec<Planned>,
+    /// `SPANS_BY_*`.
+    pub(super) by: u32,
+    /// The name of each event's label in tables.
+    labels: Vec<String>,
+    kinds: Vec<StageKind>,
+}
+
+impl Plan {
+    /// Look up the events and their keys.
+    ///
+    /// # Errors
+    /// There is no such event, or it has no such key.
+    pub(super) fn of(asked: &SpansSpec) -> Result<Plan, LiveError> {
+        let count = asked.events.len();
+        if !(2..=MAX_EVENTS).contains(&count) {
+            return Err(LiveError::Asked(format!(
+                "{count} events; expected 2 to {MAX_EVENTS}"
+            )));
+        }
+        let mut signatures = Signatures::load().map_err(LiveError::programs(spans::INSTRUMENT))?;
+        let mut tracepoints = Tracepoints::new();
+        let mut events = Vec::new();
+        for name in &asked.events {
+            events.push(Planned::of(name, &mut tracepoints, &mut signatures)?);
+        }
+        let default;
+        let keys: Vec<&str> = match &asked.key[..] {
+            [] => {
+                default = in_common(&events);
+                vec![default.as_str(); count]
+            }
+            [one] => vec![one.as_str(); count],
+            each => each.iter().map(String::as_str).collect(),
+        };
+        for (event, key) in events.iter_mut().zip(keys) {
+            event.choose(key)?;
+        }
+        let by = breakdown(asked.by, &events[0])?;
+        let labels = labels(&events);
+        let kinds = match asked.kinds.len() == count - 1 {
+            true => asked.kinds.clone(),
+            false => Vec::new(),
+        };
+        Ok(Plan {
+            events,
+            by,
+            labels,
+            kinds,
+        })
+    }
+
+    /// What the stage from one event to another is called.
+    pub(super) fn stage(&self, from: usize, to: usize) -> String {
+        format!("{} → {}", self.labels[from], self.labels[to])
+    }
+
+    /// Whether it is work or a wait: as told of the stages that it is made of, or as declared.
+    pub(super) fn kind(&self, from: usize, to: usize) -> StageKind {
+        let told = self.kinds.get(from..to).unwrap_or_default();
+        match told {
+            [first, rest @ ..] if rest.iter().all(|kind| kind == first) => *first,
+            [_, ..] => StageKind::Either,
+            [] => {
+                let name = |n: usize| self.events[n].resolved.name.as_str();
+                spans::kind_of(name(from), name(to))
+            }
+        }
+    }
+
+    /// The name of an event, as asked for.
+    pub(super) fn name(&self, event: usize) -> &str {
+        &self.events[event].resolved.name
+    }
+
+    /// What events are paired by, in words.
+    pub(super) fn keys(&self) -> String {
+        let mut names: Vec<&str> = self.events.iter().map(|e| e.key_name.as_str()).collect();
+        names.dedup();
+        names.join(", ")
+    }
+}
+
+/// What events are called in names of stages: shortly, if that tells them apart.
+fn labels(events: &[Planned]) -> Vec<String> {
+    let short = |event: &Planned| {
+        let name = spans::short(&event.resolved.name);
+        match &event.resolved.asked {
+            Asked::Kernel { returns: true, .. } | Asked::User { returns: true, .. } => {
+                format!("{name} returns")
+            }
+            _ => name.to_string(),
+        }
+    };
+    let long = |event: &Planned| event.resolved.name.clone();
+    let keyed = |event: &Planned| format!("{}({})", short(event), event.key_name);
+    let are_different = |names: &[String]| {
+        let set: BTreeSet<&String> = names.iter().collect();
+        set.len() == names.len()
+    };
+    let each = |of: &dyn Fn(&Planned) -> String| events.iter().map(of).collect::<Vec<_>>();
+    [each(&short), each(&long), each(&keyed)]
+        .into_iter()
+        .find(|names| are_different(names))
+        .unwrap_or_else(|| {
+            let numbered = each(&short).into_iter().zip(1..);
+            numbered.map(|(name, n)| format!("{n}. {name}")).collect()
+        })
+}
+
+/// What all events are about, by the types of their arguments; the task that runs if they have nothing
+/// in common.
+fn in_common(events: &[Planned]) -> String {
+    let has = |event: &Planned, what: &str| {
+        let points = |argument: &Argument| argument.points_to.as_deref() == Some(what);
+        event.arguments.iter().any(points)
+    };
+    let all_have = |what: &&&str| events.iter().all(|event| has(event, what));
+    let found = GOES_ON.iter().find(all_have).copied();
+    match found {
+        None | Some(TASK) => "task".into(),
+        Some(what) => what.into(),
+    }
+}
+
+fn breakdown(by: Option<By>, first: &Planned) -> Result<u32, LiveError> {
+    Ok(match by {
+        None => BY_NOTHING,
+        Some(By::Stack) => BY_STACK,
+        Some(By::Task) => BY_TASK,
+        Some(By::Cpu) => BY_CPU,
+        Some(By::Device) => match first.points_to.as_deref() {
+            Some("request") => BY_REQUEST,
+            Some("bio") => BY_BIO,
+            Some("sk_buff") => BY_SKB,
+            _ => {
+                return Err(LiveError::Asked(format!(
+                    "--by device: the key of `{}` is {}, of which no device is known; it needs a \
+                     request, a bio or an skb",
+                    first.resolved.name, first.key_name
+                )));
+            }
+        },
+    } as u32)
+}
+
+impl Planned {
+    fn of(
+        name: &str,
+        tracepoints: &mut Tracepoints,
+        signatures: &mut Signatures,
+    ) -> Result<Planned, LiveError> {
+        let asked = spans::event(name).map_err(|why| {
+            // A tracepoint without its subsystem may be one that only this kernel has.
+            LiveError::Asked(why)
+        })?;
+        let mut found = resolve::one(name, asked.clone(), tracepoints).map_err(|refusal| {
+            match refusal.unknown {
+                true => LiveError::Asked(format!("`{name}`: {}", refusal.why())),
+                false => LiveError::CannotRun {
+                    reason: format!("can't attach to `{name}`"),
+                    remedy: refusal.why(),
+                },
+            }
+        })?;
+        let resolved = found
+            .pop()
+            .ok_or_else(|| LiveError::Asked(format!("`{name}` is no event")))?;
+        let (arguments, fields, how) = match &asked {
+            Asked::Tracepoint(subsystem, of) => {
+                let format = tracepoints.format(subsystem, of).unwrap_or_default();
+                let arguments = match subsystem == SYSCALLS {
+                    true => None,
+                    false => signatures.tracepoint(of),
+                };
+                let how = match &arguments {
+                    Some(_) => How::Raw(of.clone()),
+                    None => How::Record,
+                };
+                (arguments.unwrap_or_default(), fields(&format), how)
+            }
+            Asked::Kernel {
+                function,
+                returns: false,
+            } => (
+                signatures.function(function).unwrap_or_default(),
+                Vec::new(),
+                How::Function,
+            ),
+            _ => (Vec::new(), Vec::new(), How::Function),
+        };
+        Ok(Planned {
+            resolved,
+            how,
+            key: Event::default(),
+            key_name: String::new(),
+            points_to: None,
+            arguments,
+            fields,
+        })
+    }
+
+    fn returns(&self) -> bool {
+        matches!(
+            self.resolved.asked,
+            Asked::Kernel { returns: true, .. } | Asked::User { returns: true, .. }
+        )
+    }
+
+    /// Take a key.
+    fn choose(&mut self, key: &str) -> Result<(), LiveError> {
+        self.key_name = key.into();
+        let is_plain = |kind: usize| Event {
+            key: kind as u32,
+            bytes: 8,
+            ..Event::default()
+        };
+        if let Some(n) = self.argument(key) {
+            let argument = self.arguments.get(n);
+            self.points_to = argument.and_then(|a| a.points_to.clone());
+            let most = match self.how {
+                How::Raw(_) => MOST_ARGUMENTS,
+                How::Record | How::Function => REGISTERS,
+            };
+            if n >= most {
+                return Err(LiveError::Asked(format!(
+                    "--key {key}: argument {n} of `{}` can't be read, only the first {most}",
+                    self.resolved.name
+                )));
+            }
+            self.key = Event {
+                at: n as u32,
+                bytes: argument.map_or(8, |a| u32::from(a.bytes)),
+                ..is_plain(KEY_ARGUMENT)
+            };
+            return Ok(());
+        }
+        match key {
+            "task" | "current" => {
+                self.key = is_plain(KEY_TASK);
+                return Ok(());
+            }
+            "cpu" => {
+                self.key = is_plain(KEY_CPU);
+                return Ok(());
+            }
+            "retval" if self.returns() => {
+                self.key = is_plain(KEY_RETURNED);
+                return Ok(());
+            }
+            _ => {}
+        }
+        if let Some(field) = self.fields.iter().find(|field| field.name == key) {
+            if ![1, 2, 4, 8].contains(&field.bytes) {
+                return Err(LiveError::Asked(format!(
+                    "--key {key}: this field of `{}` has {} bytes; a key is a number",
+                    self.resolved.name, field.bytes
+                )));
+            }
+            self.key = Event {
+                key: KEY_FIELD as u32,
+                at: field.at,
+                bytes: field.bytes,
+                ..Event::default()
+            };
+            self.how = How::Record;
+            return Ok(());
+        }
+        Err(LiveError::Asked(self.has_no(key)))
+    }
+
+    /// The number of an argument by its name, its type, or its number.
+    fn argument(&self, key: &str) -> Option<usize> {
+        if key == "current" {
+            return None;
+        }
+        let by = |is: &dyn Fn(&Argument) -> bool| self.arguments.iter().position(is);
+        let is_key = |argument: &Argument| argument.bytes > 0;
+        let named = by(&|argument| argument.name == key && is_key(argument));
+        let also = ALSO.iter().find(|(also, _)| *also == key);
+        let of = match key {
+            "task" => TASK,
+            _ => also.map_or(key, |(_, of)| of),
+        };
+        let points = |argument: &Argument| argument.points_to.as_deref() == Some(of);
+        let typed = || {
+            // Of two tasks that are switched, the next.
+            let next = by(&|argument| points(argument) && argument.name == SWITCHED_TO);
+            next.or_else(|| by(&points))
+        };
+        let numbered = || {
+            let n: usize = key.strip_prefix("arg")?.parse().ok()?;
+            let is_function = self.how == How::Function && !self.returns();
+            let known = self.arguments.get(n).is_some_and(is_key);
+            // Of a program's function it is not known how many it has.
+            (known || is_function && self.arguments.is_empty()).then_some(n)
+        };
+        named.or_else(typed).or_else(numbered)
+    }
+
+    /// That it has no such key, and what it has.
+    fn has_no(&self, key: &str) -> String {
+        let mut has: Vec<String> = Vec::new();
+        for argument in &self.arguments {
+            match (&argument.points_to, argument.name.as_str()) {
+                (Some(to), "") => has.push(to.clone()),
+                (Some(to), name) => has.push(format!("{name} ({to})")),
+                (None, "") => {}
+                (None, name) if argument.bytes > 0 => has.push(name.into()),
+                _ => {}
+            }
+        }
+        let names = self.arguments.iter().map(|a| &a.name);
+        let known: Vec<String> = names
+            .chain(self.fields.iter().map(|field| &field.name))
+            .filter(|name| !name.is_empty())
+            .cloned()
+            .collect();
+        for field in &self.fields {
+            let fits = [1, 2, 4, 8].contains(&field.bytes);
+            if fits && !self.arguments.iter().any(|a| a.name == field.name) {
+                has.push(field.name.clone());
+            }
+        }
+        if self.arguments.is_empty() && self.how == How::Function && !self.returns() {
+            has.push("arg0 to arg5".into());
+        }
+        if self.returns() {
+            has.push("retval".into());
+        }
+        has.extend(["task".into(), "cpu".into()]);
+        let meant = nearest(key, known.iter().map(String::as_str));
+        let meant = meant.map_or_else(String::new, |meant| format!("; did you mean `{meant}`?"));
+        format!(
+            "--key {key}: `{}` has no such argument or field{meant}; it has {}",
+            self.resolved.name,
+            has.join(", ")
+        )
+    }
+}
+
+/// The fields of a tracepoint's record, without those that all have (Documentation/trace/events.rst).
+fn fields(format: &str) -> Vec<Field> {
+    let field = |line: &str| {
+        let mut parts = line.trim().split(';').map(str::trim);
+        let declared = parts.next()?.strip_prefix("field:")?;
+        let mut value = |key: &str| {
+            let text = parts.next()?.strip_prefix(key)?;
+            text.trim().parse::<u32>().ok()
+        };
+        let (at, bytes) = (value("offset:")?, value("size:")?);
+        let name = declared.rsplit([' ', '*']).next()?;
+        let name = name.split('[').next()?;
+        (!name.starts_with("common_")).then(|| Field {
+            name: name.into(),
+            at,
+            bytes,
+        })
+    };
+    format.lines().filter_map(field).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FORMAT: &str = "name: block_rq_issue\nID: 1247\nformat:\n\
+        \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+        \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\
+        \tfield:dev_t dev;\toffset:8;\tsize:4;\tsigned:0;\n\
+        \tfield:sector_t sector;\toffset:16;\tsize:8;\tsigned:0;\n\
+        \tfield:char rwbs[10];\toffset:34;\tsize:10;\tsigned:0;\n\
+        \tfield:const char * name;\toffset:48;\tsize:8;\tsigned:0;\n\n\
+        print fmt: \"%d\", REC->dev\n";
+
+    /// Check that fields are found where they are, and those that all records have left out.
+    #[test]
+    fn records() {
+        let found = fields(FORMAT);
+        let all: Vec<(&str, u32, u32)> = found
+            .iter()
+            .map(|f| (f.name.as_str(), f.at, f.bytes))
+            .collect();
+        let wanted = [
+            ("dev", 8, 4),
+            ("sector", 16, 8),
+            ("rwbs", 34, 10),
+            ("name", 48, 8),
+        ];
+        assert_eq!(all, wanted);
+        assert!(fields("nothing of the kind\n\tfield:x;").is_empty());
+    }
+
+    fn planned(name: &str, arguments: &[(&str, Option<&str>, u8)]) -> Planned {
+        let asked = spans::event(name).unwrap();
+        let how = match &asked {
+            Asked::Tracepoint(_, of) => How::Raw(of.clone()),
+            _ => How::Function,
+        };
+        let argument = |(name, to, bytes): &(&str, Option<&str>, u8)| Argument {
+            name: (*name).into(),
+            points_to: to.map(Into::into),
+            bytes: *bytes,
+        };
+        Planned {
+            resolved: Resolved::named(name, asked),
+            how,
+            key: Event::default(),
+            key_name: String::new(),
+            points_to: None,
+            arguments: arguments.iter().map(argument).collect(),
+            fields: fields(FORMAT),
+        }
+    }
+
+    const SWITCH: &[(&str, Option<&str>, u8)] = &[
+        ("preempt", None, 1),
+        ("prev", Some("task_struct"), 8),
+        ("next", Some("task_struct"), 8),
+    ];
+
+    /// Check what each kind of key is taken from, and that the default is what all have in common.
+    #[test]
+    fn keys() {
+        let issue = || planned("block:block_rq_issue", &[("rq", Some("request"), 8)]);
+        let complete = || {
+            let all = [
+                ("rq", Some("request"), 8),
+                ("error", None, 1),
+                ("nr_bytes", None, 4),
+            ];
+            planned("block:block_rq_complete", &all)
+        };
+        let switch = || planned("sched:sched_switch", SWITCH);
+        assert_eq!(in_common(&[issue(), complete()]), "request");
+        assert_eq!(in_common(&[switch(), switch()]), "task");
+        assert_eq!(in_common(&[issue(), switch()]), "task");
+        let of = |mut event: Planned, key: &str| {
+            event.choose(key).unwrap();
+            (event.key.key as usize, event.key.at, event.how)
+        };
+        let raw = |name: &str| How::Raw(name.into());
+        assert_eq!(
+            of(issue(), "request"),
+            (KEY_ARGUMENT, 0, raw("block_rq_issue"))
+        );
+        assert_eq!(
+            of(complete(), "nr_bytes"),
+            (KEY_ARGUMENT, 2, raw("block_rq_complete"))
+        );
+        assert_eq!(of(switch(), "task"), (KEY_ARGUMENT, 2, raw("sched_switch")));
+        assert_eq!(of(switch(), "prev"), (KEY_ARGUMENT, 1, raw("sched_switch")));
+        assert_eq!(of(switch(), "current"), (KEY_TASK, 0, raw("sched_switch")));
+        assert_eq!(of(issue(), "dev"), (KEY_FIELD, 8, How::Record));
+        assert_eq!(of(issue(), "cpu"), (KEY_CPU, 0, raw("block_rq_issue")));
+        let program = || planned("uprobe:/bin/x:f", &[]);
+        assert_eq!(of(program(), "arg1"), (KEY_ARGUMENT, 1, How::Function));
+        let back = || planned("uretprobe:/bin/x:f", &[]);
+        assert_eq!(of(back(), "retval"), (KEY_RETURNED, 0, How::Function));
+        for (mut event, key, has) in [
+            (issue(), "sectr", "did you mean `sector`?"),
+            (issue(), "foo", "rq (request), dev, sector, name, task, cpu"),
+            (issue(), "rwbs", "has 10 bytes"),
+            (back(), "arg0", "retval"),
+            (program(), "foo", "arg0 to arg5"),
+            (program(), "arg6", "only the first 6"),
+        ] {
+            let error = event.choose(key).unwrap_err().to_string();
+            assert!(error.contains(has), "{error}");
+        }
+    }
+
+    /// Check that the names of stages tell events apart.
+    #[test]
+    fn names() {
+        let named = |names: &[(&str, &str)]| {
+            let each = |(name, key): &(&str, &str)| {
+                let mut event = planned(name, SWITCH);
+                event.choose(key).unwrap();
+                event
+            };
+            let events: Vec<Planned> = names.iter().map(each).collect();
+            labels(&events).join(" ")
+        };
+        assert_eq!(named(&[("block:a", "task"), ("block:b", "task")]), "a b");
+        assert_eq!(named(&[("x:a", "task"), ("y:a", "task")]), "x:a y:a");
+        assert_eq!(
+            named(&[("sched:s", "prev"), ("sched:s", "next")]),
+            "s(prev) s(next)"
+        );
+        assert_eq!(
+            named(&[("kprobe:f", "task"), ("kretprobe:f", "task")]),
+            "f f returns"
+        );
+        assert_eq!(named(&[("x:a", "cpu"), ("x:a", "cpu")]), "1. a 2. a");
+    }
+
+    /// Check that devices are known of requests, bios and packets alone.
+    #[test]
+    fn devices() {
+        let mut event = planned("block:block_rq_issue", &[("rq", Some("request"), 8)]);
+        event.choose("rq").unwrap();
+        assert_eq!(
+            breakdown(Some(By::Device), &event).unwrap(),
+            BY_REQUEST as u32
+        );
+        event.points_to = None;
+        let error = breakdown(Some(By::Device), &event).unwrap_err().to_string();
+        assert!(error.contains("a request, a bio or an skb"), "{error}");
+    }
+}

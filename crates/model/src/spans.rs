@@ -1,0 +1,527 @@
+//! Time from one event to the next, of anything that events are about: requests of disks, packets,
+//! tasks. What is measured, what it is known by, and what stages are called.
+
+use serde::{Deserialize, Serialize};
+
+use crate::class::words;
+use crate::events::{Asked, NameError};
+use crate::quantity::{Declared, Kind};
+use crate::span::{Buckets, StageKind, Times};
+
+/// The instrument.
+pub const INSTRUMENT: &str = "spans";
+/// Events of a span, at most: `SPANS_EVENTS` of spans.h.
+pub const MAX_EVENTS: usize = 8;
+
+/// Time from the first event to the last, and its stages.
+pub const TIME: Declared = Declared::new(INSTRUMENT, "time", "ns", Kind::Duration);
+/// The same by the stack of who caused the first event.
+pub const STACKS: Declared = Declared::new(INSTRUMENT, "stacks", "ns", Kind::Duration).of_times();
+/// Of these, the slow ones.
+pub const SLOW: Declared = Declared::new(INSTRUMENT, "slow", "ns", Kind::Duration).of_times();
+/// How long one has to take to be slow.
+pub const THRESHOLD: Declared = Declared::new(INSTRUMENT, "threshold", "ns", Kind::Duration);
+/// How often each event was seen, whoever caused it.
+pub const SEEN: Declared =
+    Declared::new(INSTRUMENT, "seen", "events", Kind::Count).by_label("event");
+/// First events of what was asked for.
+pub const BEGUN: Declared = Declared::new(INSTRUMENT, "begun", "spans", Kind::Count);
+/// Those that reached the last event.
+pub const ENDED: Declared = Declared::new(INSTRUMENT, "ended", "spans", Kind::Count);
+/// Those that had not when the window ended.
+pub const OPEN: Declared = Declared::new(INSTRUMENT, "open", "spans", Kind::Count);
+/// Those that never will, by cause.
+pub const UNMATCHED: Declared =
+    Declared::new(INSTRUMENT, "unmatched", "spans", Kind::Count).by_label("cause");
+/// Events that belong to nothing that had begun, by cause: in no other figure.
+pub const APART: Declared =
+    Declared::new(INSTRUMENT, "apart", "events", Kind::Count).by_label("cause");
+/// Run time of the programs.
+pub const PROGRAMS: Declared = Declared::new(INSTRUMENT, "programs", "ns", Kind::Duration);
+/// How often they ran.
+pub const RUNS: Declared = Declared::new(INSTRUMENT, "runs", "runs", Kind::Count);
+
+/// All of them, that of times first.
+pub const QUANTITIES: &[Declared] = &[
+    TIME, STACKS, SLOW, THRESHOLD, SEEN, BEGUN, ENDED, OPEN, UNMATCHED, APART, PROGRAMS, RUNS,
+];
+
+/// The cause of [`UNMATCHED`] spans whose first event came again.
+pub const BEGUN_AGAIN: &str = "begun again before the end";
+/// That of spans for which the table had no room.
+pub const NO_ROOM: &str = "no room in the table";
+/// The cause of last events [`APART`].
+pub const NOT_BEGUN: &str = "ended, not begun";
+/// That of events between.
+pub const BETWEEN_NOT_BEGUN: &str = "between, not begun";
+/// That of events that came a second time, or after a later one: the first time counts.
+pub const OUT_OF_ORDER: &str = "repeated, or out of order";
+
+words! {
+    /// What times are broken down by.
+    By, "breakdown",
+    /// The stack of who caused the first event.
+    Stack = "stack",
+    /// The name of the task that was running at the first event.
+    Task = "task",
+    /// The disk or the network device.
+    Device = "device",
+    /// The CPU of the first event.
+    Cpu = "cpu",
+}
+
+/// What is slow.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub enum Slow {
+    /// What takes longer than this share of all that went before.
+    Share(f64),
+    /// What takes longer than this.
+    Ns(u64),
+}
+
+impl std::fmt::Display for Slow {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Slow::Share(share) => write!(f, "p{}", (share * 1e6).round() / 1e4),
+            Slow::Ns(ns) => write!(f, "{ns}ns"),
+        }
+    }
+}
+
+impl std::str::FromStr for Slow {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Slow, String> {
+        let wrong = || format!("invalid threshold `{text}`; expected like p99 or 10ms");
+        if let Some(percent) = text.strip_prefix('p') {
+            let percent: f64 = percent.parse().map_err(|_| wrong())?;
+            return match percent > 0.0 && percent < 100.0 {
+                true => Ok(Slow::Share(percent / 100.0)),
+                false => Err(wrong()),
+            };
+        }
+        let at = text.find(|c: char| c.is_ascii_alphabetic());
+        let (number, unit) = text.split_at(at.unwrap_or(text.len()));
+        let unit_ns = match unit {
+            "ns" => 1.0,
+            "us" => 1e3,
+            "ms" => 1e6,
+            "s" => 1e9,
+            _ => return Err(wrong()),
+        };
+        let ns = number.parse::<f64>().map_err(|_| wrong())? * unit_ns;
+        match (1.0..=1e18).contains(&ns) {
+            true => Ok(Slow::Ns(ns as u64)),
+            false => Err(wrong()),
+        }
+    }
+}
+
+/// What is measured, in an experiment.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Spans {
+    /// The events, the first one first: two or more.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<String>,
+    /// What an event is about, by which it belongs to a first one: one for all events, or one for each;
+    /// by default what they have in common.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub key: Vec<String>,
+    /// Whether a stage is work or a wait, one for each, where it is not known.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub kinds: Vec<StageKind>,
+    /// What times are broken down by.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<By>,
+    /// From when on one is slow, like `p99` or `10ms`: these have a call graph of their own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slow: Option<String>,
+}
+
+impl Spans {
+    /// Whether nothing is asked for.
+    pub fn is_empty(&self) -> bool {
+        *self == Spans::default()
+    }
+
+    /// Check what can be checked without a kernel.
+    ///
+    /// # Errors
+    /// The key, and what is wrong with it.
+    pub fn check(&self) -> Result<(), (&'static str, String)> {
+        let count = self.events.len();
+        if !(2..=MAX_EVENTS).contains(&count) {
+            let why =
+                format!("expected 2 to {MAX_EVENTS} events, the first one first, not {count}");
+            return Err(("events", why));
+        }
+        for name in &self.events {
+            event(name).map_err(|why| ("events", why))?;
+        }
+        let keys = self.key.len();
+        if ![0, 1, count].contains(&keys) {
+            let why =
+                format!("{keys} keys for {count} events; expected one for all, or one for each");
+            return Err(("key", why));
+        }
+        let is_block = |name: &String| name.starts_with("block:");
+        let of_place = |key: &&String| ["dev", "sector", "nr_sector"].contains(&key.as_str());
+        if let Some(key) = self.key.iter().find(of_place)
+            && self.events.iter().any(is_block)
+        {
+            let why = format!(
+                "requests can't be told apart by {key}: they are merged and split, and sectors are \
+                 used again, so wrong events would be paired; use --key request"
+            );
+            return Err(("key", why));
+        }
+        let kinds = self.kinds.len();
+        if kinds != 0 && kinds != count - 1 {
+            let why = format!(
+                "{kinds} kinds for {} stages; expected one for each",
+                count - 1
+            );
+            return Err(("kinds", why));
+        }
+        let fits = |kind: &StageKind| matches!(kind, StageKind::Work | StageKind::Wait);
+        if let Some(kind) = self.kinds.iter().find(|kind| !fits(kind)) {
+            return Err((
+                "kinds",
+                format!("invalid kind `{kind}`; expected work or wait"),
+            ));
+        }
+        if let Some(slow) = &self.slow {
+            slow.parse::<Slow>().map_err(|why| ("slow", why))?;
+            if self.by.is_some_and(|by| by != By::Stack) {
+                let why = "slow ones are shown by stack; leave out the other breakdown";
+                return Err(("slow", why.into()));
+            }
+        }
+        Ok(())
+    }
+
+    /// As an instrument needs it.
+    pub fn spec(&self, children: bool) -> SpansSpec {
+        let slow = self.slow.as_ref().and_then(|slow| slow.parse().ok());
+        SpansSpec {
+            events: self.events.clone(),
+            key: self.key.clone(),
+            kinds: self.kinds.clone(),
+            by: self.by.or(slow.map(|_| By::Stack)),
+            slow,
+            children,
+        }
+    }
+}
+
+/// The settings of the instrument.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct SpansSpec {
+    /// The events, the first one first.
+    pub events: Vec<String>,
+    /// What they are about: none for what they have in common, one for all, or one for each.
+    pub key: Vec<String>,
+    /// The kinds of the stages, or none.
+    pub kinds: Vec<StageKind>,
+    /// What times are broken down by.
+    pub by: Option<By>,
+    /// What is slow.
+    pub slow: Option<Slow>,
+    /// Only what processes begin that this one starts from now on.
+    pub children: bool,
+}
+
+/// An event of a span, by its name.
+///
+/// # Errors
+/// There is no such event, or it is none that a program can be attached to.
+pub fn event(name: &str) -> Result<Asked, String> {
+    match Asked::parse(name) {
+        Ok(Asked::Tracepoint(subsystem, of))
+            if [&subsystem, &of].iter().any(|w| w.contains(['*', '?'])) =>
+        {
+            Err(format!(
+                "`{name}` may be several events; expected one, like block:block_rq_issue"
+            ))
+        }
+        Ok(asked @ (Asked::Tracepoint(..) | Asked::Kernel { .. } | Asked::User { .. })) => {
+            Ok(asked)
+        }
+        Ok(_) => Err(format!(
+            "`{name}` is a counter, which has no moment; expected a tracepoint (block:block_rq_issue), \
+             kprobe:FUNCTION, or uprobe:FILE:FUNCTION"
+        )),
+        // Whether a kernel has it is found out there.
+        Err(NameError::Unknown { name, meant }) => Err(match meant {
+            Some(meant) => format!("no such event `{name}`; did you mean `{meant}`?"),
+            None => format!(
+                "no such event `{name}`; expected a tracepoint (block:block_rq_issue), \
+                 kprobe:FUNCTION, or uprobe:FILE:FUNCTION"
+            ),
+        }),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// The last part of an event's name.
+pub fn short(event: &str) -> &str {
+    event.rsplit_once(':').map_or(event, |(_, last)| last)
+}
+
+/// A stage that has a name: between these events, the next one being the second.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    from: &'static str,
+    to: &'static str,
+    kind: StageKind,
+}
+
+/// Whether a stage is work or a wait. Those of a syscall, or of a function, may be either.
+const KNOWN: &[Known] = &[
+    known(
+        "block:block_getrq",
+        "block:block_rq_insert",
+        StageKind::Work,
+    ),
+    known(
+        "block:block_bio_queue",
+        "block:block_rq_insert",
+        StageKind::Work,
+    ),
+    known(
+        "block:block_bio_queue",
+        "block:block_getrq",
+        StageKind::Wait,
+    ),
+    known(
+        "block:block_rq_insert",
+        "block:block_rq_issue",
+        StageKind::Wait,
+    ),
+    known("block:block_getrq", "block:block_rq_issue", StageKind::Wait),
+    known(
+        "block:block_rq_issue",
+        "block:block_rq_complete",
+        StageKind::Wait,
+    ),
+    known(
+        "block:block_rq_insert",
+        "block:block_rq_complete",
+        StageKind::Wait,
+    ),
+    known(
+        "block:block_io_start",
+        "block:block_io_done",
+        StageKind::Wait,
+    ),
+    known("sched:sched_waking", "sched:sched_wakeup", StageKind::Work),
+    known("sched:sched_waking", "sched:sched_switch", StageKind::Wait),
+    known("sched:sched_wakeup", "sched:sched_switch", StageKind::Wait),
+    known(
+        "irq:irq_handler_entry",
+        "irq:irq_handler_exit",
+        StageKind::Work,
+    ),
+    known("irq:softirq_raise", "irq:softirq_entry", StageKind::Wait),
+    known("irq:softirq_entry", "irq:softirq_exit", StageKind::Work),
+    known(
+        "timer:hrtimer_expire_entry",
+        "timer:hrtimer_expire_exit",
+        StageKind::Work,
+    ),
+    known(
+        "timer:timer_expire_entry",
+        "timer:timer_expire_exit",
+        StageKind::Work,
+    ),
+    known(
+        "workqueue:workqueue_queue_work",
+        "workqueue:workqueue_execute_start",
+        StageKind::Wait,
+    ),
+    known(
+        "workqueue:workqueue_activate_work",
+        "workqueue:workqueue_execute_start",
+        StageKind::Wait,
+    ),
+    known(
+        "workqueue:workqueue_execute_start",
+        "workqueue:workqueue_execute_end",
+        StageKind::Work,
+    ),
+    known(
+        "net:net_dev_queue",
+        "net:net_dev_start_xmit",
+        StageKind::Wait,
+    ),
+    known(
+        "net:net_dev_start_xmit",
+        "net:net_dev_xmit",
+        StageKind::Work,
+    ),
+    known("net:netif_rx", "net:netif_receive_skb", StageKind::Wait),
+    known(
+        "qdisc:qdisc_enqueue",
+        "qdisc:qdisc_dequeue",
+        StageKind::Wait,
+    ),
+    known(
+        "syscalls:sys_enter_nanosleep",
+        "syscalls:sys_exit_nanosleep",
+        StageKind::Wait,
+    ),
+    known(
+        "syscalls:sys_enter_clock_nanosleep",
+        "syscalls:sys_exit_clock_nanosleep",
+        StageKind::Wait,
+    ),
+    known(
+        "lock:contention_begin",
+        "lock:contention_end",
+        StageKind::Wait,
+    ),
+];
+
+const fn known(from: &'static str, to: &'static str, kind: StageKind) -> Known {
+    Known { from, to, kind }
+}
+
+/// Whether the time from one event to the next is work or a wait, by declaration.
+pub fn kind_of(from: &str, to: &str) -> StageKind {
+    let is = |known: &&Known| known.from == from && known.to == to;
+    KNOWN
+        .iter()
+        .find(is)
+        .map_or(StageKind::Either, |known| known.kind)
+}
+
+/// The times of all that one breakdown has in common: a device, a task, a CPU.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Group {
+    /// Index into [`Recording::blocks`](crate::recording::Recording::blocks).
+    pub block: u32,
+    /// By what.
+    pub by: By,
+    /// Its name.
+    pub name: String,
+    /// From the first event to the last.
+    pub times: Times,
+}
+
+/// The times of all that ended in a while, for a picture over time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Slice {
+    /// Index into [`Recording::blocks`](crate::recording::Recording::blocks).
+    pub block: u32,
+    /// When it began, since the first window did.
+    pub begin_ns: u64,
+    /// How long it was.
+    pub duration_ns: u64,
+    /// From the first event to the last: buckets of [`Times`], four together under the number of the
+    /// first.
+    pub buckets: Buckets,
+}
+
+/// Buckets that a slice has as one.
+pub const COARSE: u16 = 4;
+
+/// As a slice has them.
+pub fn coarse(buckets: &Buckets) -> Buckets {
+    let mut all: Buckets = Vec::new();
+    for (bucket, count) in buckets {
+        let first = bucket / COARSE * COARSE;
+        match all.last_mut() {
+            Some((last, sum)) if *last == first => *sum += count,
+            _ => all.push((first, *count)),
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spans(events: &[&str], key: &[&str]) -> Spans {
+        let all = |names: &[&str]| names.iter().map(|n| (*n).to_string()).collect();
+        Spans {
+            events: all(events),
+            key: all(key),
+            ..Spans::default()
+        }
+    }
+
+    const BLOCK: [&str; 2] = ["block:block_rq_issue", "block:block_rq_complete"];
+
+    /// Check that what can't be paired is refused, with the key and what to write.
+    #[test]
+    fn refused() {
+        let of = |events: &[&str], key: &[&str]| spans(events, key).check().unwrap_err();
+        assert!(spans(&BLOCK, &[]).check().is_ok());
+        assert!(spans(&BLOCK, &["request"]).check().is_ok());
+        assert!(spans(&BLOCK, &["request", "rq"]).check().is_ok());
+        assert_eq!(of(&BLOCK[..1], &[]).0, "events");
+        assert_eq!(
+            of(&["page-faults", "block:block_rq_issue"], &[]).0,
+            "events"
+        );
+        assert!(
+            of(&["block:*", "block:block_rq_issue"], &[])
+                .1
+                .contains("several events")
+        );
+        let wrong = of(&["block_rq_isue", "block:block_rq_complete"], &[]).1;
+        assert!(
+            wrong.contains("did you mean `block:block_rq_issue`?"),
+            "{wrong}"
+        );
+        assert_eq!(of(&BLOCK, &["a", "b", "c"]).0, "key");
+        for key in [&["sector"][..], &["dev", "sector"]] {
+            let (of, why) = of(&BLOCK, key);
+            assert!(of == "key" && why.contains("--key request"), "{why}");
+        }
+        let mut slow = spans(&BLOCK, &[]);
+        slow.slow = Some("p100".into());
+        assert_eq!(slow.check().unwrap_err().0, "slow");
+        slow.slow = Some("p99".into());
+        assert!(slow.check().is_ok());
+        assert_eq!(slow.spec(false).by, Some(By::Stack));
+        slow.by = Some(By::Cpu);
+        assert_eq!(slow.check().unwrap_err().0, "slow");
+        let mut kinds = spans(&BLOCK, &[]);
+        kinds.kinds = vec![StageKind::Total];
+        assert_eq!(kinds.check().unwrap_err().0, "kinds");
+        kinds.kinds = vec![StageKind::Work, StageKind::Wait];
+        assert_eq!(kinds.check().unwrap_err().0, "kinds");
+    }
+
+    /// Check thresholds: shares, times, and how they are written.
+    #[test]
+    fn thresholds() {
+        assert_eq!(
+            "p99.9".parse::<Slow>().map(|s| s.to_string()),
+            Ok("p99.9".into())
+        );
+        assert_eq!("10ms".parse(), Ok(Slow::Ns(10_000_000)));
+        assert_eq!("250us".parse(), Ok(Slow::Ns(250_000)));
+        for wrong in ["", "p", "p0", "p100", "px", "10"] {
+            assert!(wrong.parse::<Slow>().is_err(), "{wrong}");
+        }
+    }
+
+    /// Check that stages which are declared are named as events are, and that others are either.
+    #[test]
+    fn kinds() {
+        assert_eq!(kind_of(BLOCK[0], BLOCK[1]), StageKind::Wait);
+        assert_eq!(kind_of(BLOCK[1], BLOCK[0]), StageKind::Either);
+        assert_eq!(short("uprobe:/lib/x.so:f"), "f");
+    }
+
+    /// Check that slices lose no time, only detail.
+    #[test]
+    fn slices() {
+        let fine = vec![(3, 1), (4, 2), (7, 3), (8, 4)];
+        assert_eq!(coarse(&fine), [(0, 1), (4, 5), (8, 4)]);
+    }
+}

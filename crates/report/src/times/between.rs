@@ -1,0 +1,156 @@
+//! What is said of times between events, which are no packet's: what they are of, and a ledger of what
+//! began.
+
+use netplumb_model::quantity::Declared;
+use netplumb_model::recording::Recording;
+use netplumb_model::spans::{
+    APART, BEGUN, ENDED, INSTRUMENT, OPEN, PROGRAMS, RUNS, SEEN, THRESHOLD, UNMATCHED,
+};
+
+use super::{instrument, ns};
+use crate::footer::Note;
+use crate::number::{printable, thousands};
+use crate::page::{PageHeat, PageHeatCell};
+use crate::scalars::{by_label, sum};
+
+/// Facts of a recording that the instrument has.
+const EVENTS: &str = "spans.events";
+const KEY: &str = "spans.key";
+const SLOW: &str = "spans.slow";
+/// Letters of names of events.
+const EVENT_LETTERS: usize = 300;
+/// Columns of a picture over time.
+const COLUMNS: u64 = 160;
+
+/// Whether a recording is of such.
+pub(super) fn is_of(recording: &Recording) -> bool {
+    instrument(recording) == Some(INSTRUMENT)
+}
+
+/// The events, in their order.
+pub(super) fn events(recording: &Recording) -> String {
+    let events = recording.environment.get(EVENTS);
+    events.map_or_else(
+        || "the events".into(),
+        |events| printable(events, EVENT_LETTERS),
+    )
+}
+
+/// What is in the footer alone: these figures are not among the others.
+pub(super) const TOLD: [&Declared; 8] = [
+    &BEGUN, &ENDED, &OPEN, &UNMATCHED, &APART, &SEEN, &PROGRAMS, &RUNS,
+];
+
+/// Notes for the footer.
+pub(super) fn notes(recording: &Recording) -> Vec<Note> {
+    let mut notes = Vec::new();
+    if let Some(key) = recording.environment.get(KEY) {
+        notes.push(Note::new("paired by", printable(key, 100)));
+    }
+    if let Some(slow) = recording.environment.get(SLOW) {
+        let last = recording.scalars_of(&THRESHOLD).last().map(|s| s.value);
+        let at = last.map_or_else(String::new, |at| {
+            format!(", which was {} in the end", ns(at))
+        });
+        let text = match slow.starts_with('p') {
+            true => format!(
+                "longer than {} of all that ended before{at}",
+                printable(slow, 20)
+            ),
+            false => format!(
+                "longer than {}",
+                last.map_or_else(|| printable(slow, 30), ns)
+            ),
+        };
+        notes.push(Note::new("slow", text));
+    }
+    notes.push(Note::new("ledger", ledger(recording)));
+    let apart = by_label(recording, &APART, |_| true);
+    let apart: Vec<String> = (apart.iter())
+        .map(|(cause, count)| format!("{} {}", printable(cause, 60), thousands(*count as u64)))
+        .collect();
+    if !apart.is_empty() {
+        let text = format!("events of nothing that had begun: {}", apart.join(", "));
+        notes.push(Note::new("apart", text));
+    }
+    let seen = by_label(recording, &SEEN, |_| true);
+    let seen: Vec<String> = (seen.iter())
+        .map(|(event, count)| format!("{} {}", printable(event, 80), thousands(*count as u64)))
+        .collect();
+    notes.push(Note::new("seen", seen.join(", ")));
+    let (run_ns, runs) = (sum(recording, &PROGRAMS), sum(recording, &RUNS));
+    notes.push(Note::new(
+        "cost",
+        match runs > 0.0 {
+            true => format!(
+                "{:.0} ns of programs at each event, {} in all, which is in what was measured; with what \
+                 calls them it is more",
+                run_ns / runs,
+                ns(run_ns)
+            ),
+            false => "not known: the kernel did not count the programs' time".into(),
+        },
+    ));
+    notes
+}
+
+/// What began is what ended, what is open, and what will never end.
+fn ledger(recording: &Recording) -> String {
+    let whole = |of: &Declared| sum(recording, of).max(0.0) as u64;
+    let (begun, ended, unmatched) = (whole(&BEGUN), whole(&ENDED), whole(&UNMATCHED));
+    // What is open at the end.
+    let open = recording
+        .scalars_of(&OPEN)
+        .last()
+        .map_or(0, |s| s.value as u64);
+    let causes = by_label(recording, &UNMATCHED, |_| true);
+    let causes: Vec<String> = (causes.iter())
+        .map(|(cause, count)| format!("{} {}", printable(cause, 60), thousands(*count as u64)))
+        .collect();
+    let causes = match causes.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", causes.join(", ")),
+    };
+    let text = format!(
+        "{} begun = {} ended + {} open + {} unmatched{causes}",
+        thousands(begun),
+        thousands(ended),
+        thousands(open),
+        thousands(unmatched)
+    );
+    // A run that was killed has not counted what was open.
+    match begun == ended + open + unmatched || !recording.complete {
+        true => text,
+        false => format!("INVALID: {text} is not so: events were missed"),
+    }
+}
+
+/// A picture of times over time.
+pub(super) fn heat(recording: &Recording) -> Option<PageHeat> {
+    let end_ns = (recording.slices.iter())
+        .map(|slice| slice.begin_ns.saturating_add(slice.duration_ns))
+        .max()?;
+    // No slice is longer than a column, or there would be gaps.
+    let longest = recording.slices.iter().map(|slice| slice.duration_ns).max();
+    let column_ns = end_ns.div_ceil(COLUMNS).max(longest.unwrap_or(0)).max(1);
+    let mut cells: std::collections::BTreeMap<(u64, u16), u64> = Default::default();
+    for slice in &recording.slices {
+        let column = (slice.begin_ns + slice.duration_ns / 2) / column_ns;
+        for (bucket, count) in &slice.buckets {
+            let cell = cells.entry((column, *bucket)).or_default();
+            *cell = cell.saturating_add(*count);
+        }
+    }
+    let cells = cells
+        .into_iter()
+        .map(|((column, bucket), count)| PageHeatCell {
+            column,
+            bucket,
+            count,
+        });
+    Some(PageHeat {
+        title: format!("From {}", events(recording)),
+        column_ns,
+        cells: cells.collect(),
+    })
+}
