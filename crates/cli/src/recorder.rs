@@ -7,7 +7,8 @@ use anyhow::Context;
 use netplumb_engine::run::Save;
 use netplumb_engine::{EngineError, GuestRun, Options};
 use netplumb_kernel::layers::LayerRules;
-use netplumb_model::experiment::{Difference, Experiment};
+use netplumb_model::events;
+use netplumb_model::experiment::{Difference, Experiment, Kind};
 use netplumb_model::recording::{Recording, env};
 use netplumb_report::printable;
 use netplumb_store::{Output, Writer};
@@ -129,6 +130,14 @@ fn path_of(name: &str, options: &RunOptions) -> PathBuf {
         .unwrap_or_else(|| PathBuf::from(format!("{name}.plumb")))
 }
 
+/// Whether windows of work have any figure.
+fn has_measured(recording: &Recording) -> bool {
+    let counted = [&events::COUNT, &events::TIME];
+    !recording.costs.is_empty()
+        || !recording.spans.is_empty()
+        || (counted.into_iter()).any(|of| recording.scalars_of(of).next().is_some())
+}
+
 /// Run `measure`, and write its recording.
 ///
 /// # Errors
@@ -209,6 +218,11 @@ pub(crate) fn record_by(
             // Created with the first block: a guest that does not boot leaves no file, and does
             // not replace an earlier recording.
             if recording.blocks.is_empty() || (writer.is_none() && output.is_none()) {
+                return Ok(());
+            }
+            // Nor do windows in which there was nothing yet: all of them may be.
+            let is_work = experiment.workload.kind == Kind::Work;
+            if is_work && writer.is_none() && !has_measured(recording) {
                 return Ok(());
             }
             let saved = match (&mut writer, output.take()) {

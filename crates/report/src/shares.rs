@@ -21,6 +21,7 @@ const BLAME: f64 = 0.01;
 /// Letters of a name.
 const NAME_LETTERS: usize = 60;
 const HEADING_LETTERS: usize = 400;
+const SENTENCE_LETTERS: usize = 1_000;
 /// From here on there is room for intervals.
 const WIDE: usize = 90;
 
@@ -28,6 +29,7 @@ const WIDE: usize = 90;
 #[derive(Debug, Clone, PartialEq)]
 pub struct SharesOf {
     title: String,
+    note: String,
     class: Class,
     within: Option<String>,
     rows: Vec<Row>,
@@ -222,6 +224,12 @@ fn blamed(rows: &[Row], whole: &str) -> Vec<String> {
             return None;
         }
         let published = match row.published {
+            // What waits until interrupts are on is blamed for what ran before, and for no more.
+            Some(p) if p > timer => format!(
+                "; published: {:.1}%, of which that does not explain {:.1} points",
+                p * 100.0,
+                (p - timer) * 100.0
+            ),
             Some(p) => format!("; published: {:.1}%", p * 100.0),
             None => String::new(),
         };
@@ -247,6 +255,7 @@ pub(crate) fn all(
     let asked = |class: Class| directions.is_empty() || directions.contains(&class.direction);
     let one = |shares: &Shares| SharesOf {
         title: shares.title.trim().to_string(),
+        note: shares.note.split_whitespace().collect::<Vec<_>>().join(" "),
         class: shares.class,
         within: shares.within.clone(),
         rows: rows(recording, shares, arms),
@@ -279,9 +288,11 @@ impl SharesOf {
         Table::new(columns(&self.rows), self.rows.iter().cloned())
     }
 
-    /// What a timer's samples blame, of these.
-    fn blamed(&self) -> Vec<String> {
-        blamed(&self.rows, &self.whole())
+    /// What a timer's samples blame, of these, and what to bear in mind about them.
+    fn sentences(&self) -> Vec<String> {
+        let mut sentences = blamed(&self.rows, &self.whole());
+        sentences.extend(Some(self.note.clone()).filter(|note| !note.is_empty()));
+        sentences
     }
 }
 
@@ -296,7 +307,8 @@ pub fn render(all: &[SharesOf], width: usize) -> Option<String> {
         out.push_str(&continued(&heading, 2, width));
         out.push('\n');
         out.push_str(&shares.table().terminal(Room::of(width, NAME_LETTERS)));
-        for sentence in shares.blamed() {
+        for sentence in shares.sentences() {
+            let sentence = printable(&sentence, SENTENCE_LETTERS);
             out.push_str(&continued(&format!("  {sentence}"), 2, width));
             out.push('\n');
         }
@@ -310,8 +322,8 @@ pub(crate) fn markdown(all: &[SharesOf], out: &mut String) {
         let heading = prose(&shares.heading(), HEADING_LETTERS);
         out.push_str(&format!("## {heading}\n\n"));
         shares.table().markdown(out);
-        for sentence in shares.blamed() {
-            out.push_str(&format!("- {}\n", prose(&sentence, HEADING_LETTERS)));
+        for sentence in shares.sentences() {
+            out.push_str(&format!("- {}\n", prose(&sentence, SENTENCE_LETTERS)));
         }
         out.push('\n');
     }
@@ -320,9 +332,11 @@ pub(crate) fn markdown(all: &[SharesOf], out: &mut String) {
 /// The same as JSON.
 pub(crate) fn json(all: &[SharesOf]) -> Vec<Value> {
     let one = |shares: &SharesOf| {
-        let sentences = shares.blamed().into_iter().map(Value::Text);
+        let sentences = blamed(&shares.rows, &shares.whole()).into_iter();
+        let sentences = sentences.map(Value::Text);
         Value::object([
             ("title", Value::Text(shares.title.clone())),
+            ("note", Value::Text(shares.note.clone())),
             ("class", Value::Text(shares.class.to_string())),
             ("within", Value::words(shares.within.as_deref())),
             ("functions", Value::List(shares.table().json())),
@@ -338,7 +352,7 @@ pub(crate) fn page(all: &[SharesOf]) -> Vec<PageShares> {
         table: shares
             .table()
             .page(&printable(&shares.heading(), HEADING_LETTERS)),
-        blamed: shares.blamed(),
+        blamed: shares.sentences(),
     };
     all.iter().map(one).collect()
 }
@@ -436,7 +450,7 @@ mod tests {
         let text = |within: &str| {
             format!(
                 "name = \"x\"\n[[arm]]\nname = \"before\"\n[[shares]]\nclass = \"udp drop\"\n\
-                 of = [\"skb_dequeue\", \"_raw_spin_unlock_irqrestore\"]\n{within}\n\
+                 note = \"Of another machine.\"\nof = [\"skb_dequeue\", \"_raw_spin_unlock_irqrestore\"]\n{within}\n\
                  published = [{{ arm = \"before\", of = \"skb_dequeue\", percent = 55.5 }}]\n"
             )
         };
@@ -448,6 +462,7 @@ mod tests {
         for expected in [
             "skb_dequeue                  30.0%    30.0%",
             "which executes 30.0% of it; published: 55.5%.",
+            "  Of another machine.",
             "to _raw_spin_unlock_irqrestore, which executes 10.0% of it.",
         ] {
             assert!(below.contains(expected), "{expected}: {below}");
@@ -487,7 +502,7 @@ mod tests {
         );
         assert!(out.contains("published: 55.5%"), "{out}");
         let page = page(&asked);
-        assert_eq!((page[0].table.rows.len(), page[0].blamed.len()), (2, 2));
+        assert_eq!((page[0].table.rows.len(), page[0].blamed.len()), (2, 3));
         assert!(all(&[], &["after"]).is_empty());
         assert!(all(&[Direction::Rx], &[]).is_empty());
     }

@@ -154,7 +154,8 @@ fn check_long(experiment: &Experiment, options: &RunOptions) -> anyhow::Result<(
         () if experiment.scan.is_some() => "[scan]: settings are tried in short runs",
         () if experiment.probes.one_packet => "one_packet: traces would be too many",
         () if guests && experiment.arms().len() > MOST_GUESTS => {
-            "more than 8 arms in guests: each has a guest all the time"
+            "the experiment has more than 8 arms in guests, each of which has a guest all the time; leave \
+             some out in a file of its own"
         }
         () => return Ok(()),
     };

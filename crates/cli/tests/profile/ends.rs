@@ -34,6 +34,24 @@ fn a_process_ends() {
     assert!(said.contains("no such process"), "{said}");
 }
 
+/// Check that a process without a sample ends in an error, and leaves no recording.
+#[test]
+fn a_process_that_sleeps() {
+    let Some(_turn) = turn() else {
+        return;
+    };
+    let place = Place::new();
+    let mut child = place.command("sleep").arg("2").spawn().unwrap();
+    let pid = child.id().to_string();
+    let waiter = std::thread::spawn(move || child.wait());
+    let done = profile(&place, &["--pid", &pid, "--duration", "20s", "--frequency", "1"]);
+    waiter.join().unwrap().unwrap();
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert_eq!(done.status.code(), Some(1), "{said}");
+    assert!(said.contains("no samples"), "{said}");
+    assert!(!place.path("profile.plumb").exists());
+}
+
 /// Check that blocks are in the recording when they end: one that is killed has all but the last.
 #[test]
 fn killed() {

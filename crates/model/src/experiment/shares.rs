@@ -13,6 +13,9 @@ pub struct Shares {
     /// One line.
     #[serde(default)]
     pub title: String,
+    /// What to bear in mind about them, such as what published shares are of.
+    #[serde(default)]
+    pub note: String,
     /// The class.
     pub class: Class,
     /// Functions, each with all below it: names from the outermost inwards, separated by `;`.
