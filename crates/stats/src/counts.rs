@@ -191,10 +191,13 @@ impl Walk {
     /// The factor of the difference of means, of a spread and of halves that are made of noise
     /// and of a walk.
     fn of_mean(&self, spread: f64, halves: f64) -> f64 {
+        let noisy = spread.max(1.0);
         // At least three blocks tell them apart.
         let apart = (self.halves - self.spread).max(0.1);
-        let steps = (halves - spread.max(1.0)).max(0.0) / apart;
-        let noise = (spread.max(1.0) - 1.0 - steps * self.spread).max(0.0);
+        // Blocks that vary by less than such a walk makes them have no noise besides.
+        let steps = ((halves - noisy) / apart).min((halves - 1.0) / self.halves);
+        let steps = steps.max(0.0);
+        let noise = (noisy - 1.0 - steps * self.spread).max(0.0);
         1.0 + noise + steps * self.mean
     }
 }

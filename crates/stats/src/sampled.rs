@@ -255,9 +255,7 @@ fn a_tenth_of_three_percent_is_found() {
              {how:?}"
         );
         println!("{told}");
-        let enough = how.blocks >= 5;
-        let can =
-            name == "calm" && (enough || !how.apart) || !how.apart && enough && name == "drift";
+        let can = name == "calm" || !how.apart && how.blocks >= 5 && name == "drift";
         let good = others <= tries / 10 && covered >= tries * 17 / 20;
         if can_tell(name, how) && !good || can && found < tries * 17 / 20 {
             wrong.push(told);

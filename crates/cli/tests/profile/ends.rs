@@ -44,7 +44,10 @@ fn a_process_that_sleeps() {
     let mut child = place.command("sleep").arg("2").spawn().unwrap();
     let pid = child.id().to_string();
     let waiter = std::thread::spawn(move || child.wait());
-    let done = profile(&place, &["--pid", &pid, "--duration", "20s", "--frequency", "1"]);
+    let done = profile(
+        &place,
+        &["--pid", &pid, "--duration", "20s", "--frequency", "1"],
+    );
     waiter.join().unwrap().unwrap();
     let said = String::from_utf8_lossy(&done.stderr).into_owned();
     assert_eq!(done.status.code(), Some(1), "{said}");
