@@ -80,9 +80,16 @@ pub(crate) fn kernel(recording: &Recording) -> Note {
     Note::new("kernel", format!("{text}; lab {lab}"))
 }
 
-/// The blocks of these arms; of all arms if there are none.
+/// The blocks of these arms, and of those that repeat them with other seeds; of all arms if there are none.
 pub(crate) fn blocks_of(recording: &Recording, arms: impl Iterator<Item = usize>) -> Vec<&Block> {
-    let arms: BTreeSet<usize> = arms.collect();
+    let mut arms: BTreeSet<usize> = arms.collect();
+    // Of several random seeds one is shown for all.
+    let family = |arm: usize| {
+        let arm = &recording.arms[arm];
+        arm.repeats().unwrap_or(&arm.name)
+    };
+    let families: BTreeSet<&str> = arms.iter().map(|arm| family(*arm)).collect();
+    arms.extend((0..recording.arms.len()).filter(|arm| families.contains(family(*arm))));
     let shown = |block: &&Block| arms.is_empty() || arms.contains(&(block.arm as usize));
     recording.blocks.iter().filter(shown).collect()
 }
