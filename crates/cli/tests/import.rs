@@ -568,10 +568,11 @@ fn another_architecture() {
     } else {
         "aarch64"
     };
-    let (said, report, named, _) = import(here, false);
+    let (said, report, named, bare) = import(here, false);
     assert!(!said.contains("this machine is"), "{said}");
     assert!(!report.contains("imported on"), "{report}");
-    assert!(named > 0, "{report}");
+    // Where the file is stripped, functions are those of its unwind tables, named by their addresses.
+    assert!(named + bare > 0, "{report}");
     for symfs in [false, true] {
         let (said, report, named, bare) = import(other, symfs);
         let line = said
