@@ -8,9 +8,11 @@ const escaped = (text) =>
 
 /** Write a page with these data, from the template, to a file. */
 export function writePage(template, data, out) {
-  const packed = gzipSync(JSON.stringify(data)).toString("base64");
+  // One page, or several in one file.
+  const pages = [data].flat();
+  const packed = pages.map((page) => gzipSync(JSON.stringify(page)).toString("base64")).join("\n");
   const text = readFileSync(template, "utf8")
-    .replace("PLUMB_TITLE", () => escaped(data.title))
+    .replace("PLUMB_TITLE", () => escaped(pages[0].title))
     .replace("PLUMB_NOSCRIPT", "")
     .replace("PLUMB_DATA", () => packed);
   writeFileSync(out, text);

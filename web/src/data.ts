@@ -10,6 +10,7 @@ export const SCHEMA = 2;
 
 export interface Page {
   schema: number;
+  views?: string[];
   diff: boolean;
   title: string;
   question: string;

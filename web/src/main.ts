@@ -25,14 +25,23 @@ const PARTS: [string, string][] = [
   ["heat", "Over time"], ["probes", "Losses"], ["events", "Events"], ["sampled", "Samples and a timer"], ["shares", "Shares of functions"], ["threads", "Threads"], ["rates", "Rates"], ["latency", "Latency"], ["why", "Why"], ["flows", "Where packets went"],
 ];
 
-/** The class that the address asks for (`#class=3`), or the first. */
-function asked(count: number): number {
-  const found = /(?:^#|&)class=(\d+)/.exec(location.hash);
+/** The class or the view that the address asks for (`#class=3`, `#view=2&class=3`), or the first. */
+function asked(what: "class" | "view", count: number): number {
+  const found = new RegExp(`(?:^#|&)${what}=(\\d+)`).exec(location.hash);
   const index = found ? Number(found[1]) - 1 : 0;
   return index >= 0 && index < count ? index : 0;
 }
 
-function themeButton(redraw: () => void): HTMLElement {
+/** Which of the pages of a file is shown, and what shows another. */
+interface Views {
+  names: string[];
+  current: number;
+  choose: (index: number) => void;
+  /** Aborted when another one is shown. */
+  shown: AbortSignal;
+}
+
+function themeButton(redraw: () => void, shown: AbortSignal): HTMLElement {
   const root = document.documentElement;
   const system = window.matchMedia("(prefers-color-scheme: dark)");
   const dark = (): boolean => (root.dataset.theme ? root.dataset.theme === "dark" : system.matches);
@@ -49,20 +58,24 @@ function themeButton(redraw: () => void): HTMLElement {
     button.textContent = dark() ? "Light" : "Dark";
     button.setAttribute("aria-label", `Change to ${dark() ? "light" : "dark"} colours`);
   };
-  system.addEventListener("change", () => {
-    name();
-    redraw();
-  });
+  system.addEventListener(
+    "change",
+    () => {
+      name();
+      redraw();
+    },
+    { signal: shown },
+  );
   name();
   return button;
 }
 
-function build(page: Page): void {
+function build(page: Page, views: Views): void {
   document.title = short(page.title || "Netplumb", 200);
   const all = glances(page);
   const drawn = isWaterfall(page, all);
   const events = page.events ?? [];
-  let current = asked(all.length);
+  let current = asked("class", all.length);
   let shown: Detail | null = null;
   const holder = h("div", { id: "class" });
   const choose = choice(
@@ -96,7 +109,7 @@ function build(page: Page): void {
   function open(index: number, go: boolean): void {
     current = index;
     choose.value = String(index);
-    history.replaceState(null, "", `#class=${index + 1}`);
+    history.replaceState(null, "", `${views.current > 0 ? `#view=${views.current + 1}&` : "#"}class=${index + 1}`);
     draw();
     table?.querySelectorAll("tr[aria-current]").forEach((row) => row.removeAttribute("aria-current"));
     if (go) {
@@ -105,14 +118,20 @@ function build(page: Page): void {
     }
   }
 
+  const view = choice(
+    views.names.map((name, index): [string, string] => [String(index), short(name, 80)]),
+    String(views.current),
+    (value) => views.choose(Number(value)),
+  );
   const bar = h(
     "header",
     { class: "bar" },
     h("span", { class: "brand" }, "netplumb"),
     nav,
     h("span", { class: "spring" }),
+    views.names.length > 1 ? field("View", view) : null,
     all.length > 1 ? field("Class", choose) : null,
-    themeButton(draw),
+    themeButton(draw, views.shown),
   );
   const rest = page.figures.slice(chartsOf(page));
   const marks = looks(page.figures);
@@ -138,20 +157,33 @@ function build(page: Page): void {
   app.replaceChildren(bar, main, h("footer", {}, "Made by Netplumb."));
   draw();
   let unfolded: HTMLDetailsElement[] = [];
-  window.addEventListener("beforeprint", () => {
-    unfolded = unfoldAll(main);
-    shown?.icicle?.print(true);
-  });
-  window.addEventListener("afterprint", () => {
-    unfolded.splice(0).forEach((one) => (one.open = false));
-    shown?.icicle?.print(false);
-  });
-  window.addEventListener("hashchange", () => {
-    const index = asked(all.length);
-    if (location.hash.includes("class=") && index !== current) {
-      open(index, false);
-    }
-  });
+  const whileShown = { signal: views.shown };
+  window.addEventListener(
+    "beforeprint",
+    () => {
+      unfolded = unfoldAll(main);
+      shown?.icicle?.print(true);
+    },
+    whileShown,
+  );
+  window.addEventListener(
+    "afterprint",
+    () => {
+      unfolded.splice(0).forEach((one) => (one.open = false));
+      shown?.icicle?.print(false);
+    },
+    whileShown,
+  );
+  window.addEventListener(
+    "hashchange",
+    () => {
+      const index = asked("class", all.length);
+      if (asked("view", views.names.length) === views.current && location.hash.includes("class=") && index !== current) {
+        open(index, false);
+      }
+    },
+    whileShown,
+  );
 }
 
 /** Without losing from the address which class it is. */
@@ -162,18 +194,51 @@ function jump(event: Event, id: string): void {
 
 async function start(): Promise<void> {
   const data = document.getElementById("plumb-data");
-  try {
-    const page = await decode(data?.textContent ?? "");
-    // What is unpacked need not be kept packed.
-    data?.remove();
-    build(page);
-    document.documentElement.dataset.ready = String(Math.round(performance.now()));
-  } catch (error) {
-    document.documentElement.dataset.ready = "failed";
-    document.getElementById("app")?.replaceChildren(
-      h("main", { id: "main", class: "failed", role: "alert" }, h("h1", {}, "This page can't be shown"), h("p", {}, String(error instanceof Error ? error.message : error))),
-    );
+  // Several pages are separated by white space.
+  const packed = (data?.textContent ?? "").trim().split(/\s+/);
+  // What is unpacked need not be kept packed.
+  data?.remove();
+  const root = document.documentElement.dataset;
+  let names: string[] = [];
+  let current = -1;
+  let shown = new AbortController();
+
+  async function show(index: number): Promise<void> {
+    try {
+      delete root.ready;
+      const page = await decode(packed[index]);
+      names = page.views ?? names;
+      shown.abort();
+      shown = new AbortController();
+      current = index;
+      build(page, { names, current, choose, shown: shown.signal });
+      root.ready = String(Math.round(performance.now()));
+    } catch (error) {
+      root.ready = "failed";
+      document.getElementById("app")?.replaceChildren(
+        h("main", { id: "main", class: "failed", role: "alert" }, h("h1", {}, "This page can't be shown"), h("p", {}, String(error instanceof Error ? error.message : error))),
+      );
+    }
   }
+
+  function choose(index: number): void {
+    history.replaceState(null, "", `#view=${index + 1}`);
+    void show(index);
+    window.scrollTo(0, 0);
+  }
+
+  // The first one has the names of all.
+  const wanted = asked("view", packed.length);
+  if (wanted > 0) {
+    names = (await decode(packed[0]).catch(() => null))?.views ?? [];
+  }
+  await show(wanted);
+  window.addEventListener("hashchange", () => {
+    const index = asked("view", packed.length);
+    if (packed.length > 1 && location.hash.includes("view=") && index !== current) {
+      void show(index);
+    }
+  });
 }
 
 void start();

@@ -4,6 +4,7 @@
 //! data, as base64 of gzip of JSON, which is made of letters that end no element;
 //! and escaped, its title and the text for readers without scripts.
 
+mod comparisons;
 mod figure;
 mod of_recording;
 
@@ -14,6 +15,7 @@ use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
+pub use comparisons::comparisons;
 pub use of_recording::report_page;
 pub(crate) use of_recording::{facts, functions, title, warnings};
 
@@ -37,7 +39,23 @@ const MOST_ARMS: usize = 200;
 
 /// A page as one HTML file.
 pub fn render(page: &Page) -> String {
-    let data = packed(page);
+    file(page, packed(page))
+}
+
+/// Several pages as one HTML file, which shows one at a time: each with its name, and the first one
+/// first. Nothing of none.
+pub fn render_all(mut pages: Vec<(String, Page)>) -> String {
+    let names = pages.iter().map(|(name, _)| name.clone()).collect();
+    let Some((_, first)) = pages.first_mut() else {
+        return String::new();
+    };
+    first.views = names;
+    let packed: Vec<String> = pages.iter().map(|(_, page)| packed(page)).collect();
+    file(&pages[0].1, packed.join("\n"))
+}
+
+/// A file of packed data, with the words of a page.
+fn file(page: &Page, data: String) -> String {
     let mut out = String::with_capacity(TEMPLATE.len() + data.len() + 4096);
     let mut rest = TEMPLATE;
     let title = escaped(&printable(&page.title, TITLE_LETTERS));

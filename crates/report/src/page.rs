@@ -29,6 +29,9 @@ pub const SCHEMA: u32 = 2;
 pub struct Page {
     /// [`SCHEMA`].
     pub schema: u32,
+    /// Of the first of several pages in one file: the names of all.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub views: Vec<String>,
     /// Whether there are two sides, before and after; if not, `after` is all.
     pub diff: bool,
     /// Its heading.

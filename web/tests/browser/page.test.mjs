@@ -489,6 +489,37 @@ test(`${FRAMES} frames`, async (t) => {
   assert.ok(Object.keys(drawn).length > 10, "frames in the colours of their layers");
 });
 
+/** Check that of several pages in a file one is shown, the others by choice or address, and names stay text. */
+test("several pages in a file", async (t) => {
+  const hostile = "<img src=x onerror=alert(1)>";
+  const first = { ...report, views: ["exact", "before → after, below usbnet_bh", hostile] };
+  const page = await open(t, [first, small, golden("stages")]);
+  const ready = () => page.waitForFunction(() => document.documentElement.dataset.ready !== undefined);
+  const view = page.getByLabel("View");
+  assert.equal(await text(page, "h1"), report.title);
+  assert.deepEqual(await view.locator("option").allTextContents(), first.views);
+  await view.selectOption("1");
+  await ready();
+  assert.equal(await text(page, "h1"), small.title);
+  assert.match(page.url(), /#view=2$/);
+  // As a link to it opens it, with the choice of the others.
+  await page.reload();
+  await ready();
+  assert.equal(await text(page, "h1"), small.title);
+  assert.equal(await view.inputValue(), "1");
+  await page.evaluate(() => (location.hash = "#view=3"));
+  await page.waitForSelector("#stages");
+  assert.equal(await view.inputValue(), "2");
+  await page.locator("#classes").getByRole("button", { name: "udp rx" }).click();
+  assert.match(page.url(), /#view=3&class=2$/);
+  await view.selectOption("0");
+  await page.waitForFunction((title) => document.querySelector("h1")?.innerText === title, report.title);
+  assert.equal(await page.locator("header.bar").count(), 1);
+  // The only page of a file has nothing to choose.
+  const alone = await open(t, report);
+  assert.equal(await alone.getByLabel("View").count(), 0);
+});
+
 /** Check that stages are a bar that adds up, with work told from waiting, percentiles, and a histogram of each. */
 test("stages", async (t) => {
   const data = golden("stages");

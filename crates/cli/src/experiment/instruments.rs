@@ -146,7 +146,7 @@ pub(super) fn check_options(
 
 /// Check for what a long run does not support.
 fn check_long(experiment: &Experiment, options: &RunOptions) -> anyhow::Result<()> {
-    const MOST_GUESTS: usize = 8;
+    const MOST_GUESTS: usize = 16;
     let guests = experiment.lab == Lab::Vm;
     let why = match () {
         () if guests && options.cold => "--cold: guests go on from a saved state",
@@ -154,7 +154,7 @@ fn check_long(experiment: &Experiment, options: &RunOptions) -> anyhow::Result<(
         () if experiment.scan.is_some() => "[scan]: settings are tried in short runs",
         () if experiment.probes.one_packet => "one_packet: traces would be too many",
         () if guests && experiment.arms().len() > MOST_GUESTS => {
-            "the experiment has more than 8 arms in guests, each of which has a guest all the time; leave \
+            "the experiment has more than 16 arms in guests, each of which has a guest all the time; leave \
              some out in a file of its own"
         }
         () => return Ok(()),

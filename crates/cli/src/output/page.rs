@@ -1,6 +1,5 @@
 //! `--html` and `--open`: a recording, or a comparison, as a page.
 
-use std::borrow::Cow;
 use std::fs::Permissions;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -10,10 +9,10 @@ use anyhow::Context;
 use netplumb_model::class::Direction;
 use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::Recording;
+use netplumb_report::page::Page;
 use netplumb_report::shape::{Shape, shape};
 use netplumb_report::together::Together;
-use netplumb_report::{claims, rates, times};
-use netplumb_report::{events, html};
+use netplumb_report::{claims, events, html, printable, rates, times};
 use tempfile::Builder;
 
 use super::browser::{browsers, open};
@@ -71,36 +70,56 @@ pub(crate) fn write(
     }
     let experiment = Experiment::of_recording(recording)?;
     let experiment = experiment.map(|e| claims::asked(&e, directions, arms));
-    let together = Together::of(recording, experiment.as_ref(), directions, arms);
+    let asked = experiment.as_ref();
+    let together = Together::of(recording, asked, directions, arms);
     let chosen = part::of(recording, clock)?;
     let recording = &*chosen;
     if shape(recording) == Shape::Rates {
-        let page = rates::page::of_recording(recording, experiment.as_ref());
+        let page = rates::page::of_recording(recording, asked);
         return put(args, &html::render(&page));
     }
-    if let [_, _, ..] = recording.instruments()[..] {
-        return Err(part::several(&recording.parts()));
+    // A view for each instrument or quantity, and for what claims compare by the first one.
+    let mut views = Vec::new();
+    for (number, name) in recording.parts().into_iter().enumerate() {
+        let part = recording.part(name);
+        let later = asked.map(|e| claims::of_later_part(e, &part));
+        let asked = if number == 0 { asked } else { later.as_ref() };
+        let page = of_part(&part, asked, &together, directions, arms)?;
+        views.push((printable(name, 80), page));
     }
-    let parts = recording.parts();
-    let chosen = match parts[..] {
-        [first, _, ..] => recording.part(first),
-        _ => Cow::Borrowed(recording),
-    };
-    let recording = &*chosen;
-    if shape(recording) == Shape::Counts {
-        return put(
-            args,
-            &html::render(&events::page(recording, experiment.as_ref())),
-        );
+    let first = recording.parts().first().map(|name| recording.part(name));
+    if let (Some(experiment), Some(first)) = (asked, first) {
+        views.extend(html::comparisons(&first, experiment, directions));
     }
-    if shape(recording) == Shape::Times {
-        let views = super::times::asked(recording, directions, arms)?;
-        let page = times::page::page(recording, &views, experiment.as_ref());
-        return put(args, &html::render(&page));
+    match &views[..] {
+        [] => {
+            let page = of_part(recording, asked, &together, directions, arms)?;
+            put(args, &html::render(&page))
+        }
+        [(_, page)] => put(args, &html::render(page)),
+        _ => put(args, &html::render_all(views)),
     }
-    let views = shown_classes(recording, directions, arms)?;
-    let page = html::report_page(recording, &views, experiment.as_ref(), &together);
-    put(args, &html::render(&page))
+}
+
+/// The page of what one instrument or quantity says, with what all say together.
+fn of_part(
+    part: &Recording,
+    experiment: Option<&Experiment>,
+    together: &Together<'_>,
+    directions: &[Direction],
+    arms: &[String],
+) -> anyhow::Result<Page> {
+    Ok(match shape(part) {
+        Shape::Counts => events::page(part, experiment),
+        Shape::Times => {
+            let views = super::times::asked(part, directions, arms)?;
+            times::page::page(part, &views, experiment)
+        }
+        Shape::Costs | Shape::Rates => {
+            let views = shown_classes(part, directions, arms)?;
+            html::report_page(part, &views, experiment, together)
+        }
+    })
 }
 
 /// Write a page, print its name, and open it if wanted.

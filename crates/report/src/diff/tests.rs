@@ -8,3 +8,4 @@ mod properties;
 pub(crate) mod renderings;
 mod rules;
 mod same;
+mod views;

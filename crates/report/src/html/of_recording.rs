@@ -47,6 +47,7 @@ pub fn report_page(
     let costs = costs(recording);
     Page {
         schema: SCHEMA,
+        views: Vec::new(),
         diff: false,
         title: title(recording, experiment),
         question: experiment
