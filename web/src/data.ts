@@ -28,10 +28,21 @@ export interface Page {
   shares?: PageSampled[];
   threads?: PageThreads | null;
   traced?: PageTraced[];
+  code?: PageCode[];
   events?: PageTable[];
   heat?: PageHeat | null;
   timed?: PageTimed | null;
   bench?: PageBench | null;
+}
+
+/** What was executed of a function. */
+export interface PageCode {
+  arm: string;
+  function: number;
+  name: string;
+  each: string;
+  instructions: PageTable;
+  lines?: PageTable | null;
 }
 
 /**

@@ -5,6 +5,7 @@ import { answer, chartsOf, isWaterfall } from "./answer";
 import { benches } from "./bench";
 import { chartFigure, looks } from "./chart";
 import { summary } from "./classes";
+import { codePart } from "./code";
 import { decode, type Page } from "./data";
 import { detail, type Detail } from "./detail";
 import { choice, field, h, section, unfoldAll } from "./dom";
@@ -21,7 +22,7 @@ import { glances, titleOf } from "./tree";
 
 const PARTS: [string, string][] = [
   ["overview", "Overview"], ["traced", "Calls"], ["figures", "Figures"], ["claims", "Claims"], ["measured", "Measured"], ["classes", "Classes"], ["stages", "Stages"], ["verdicts", "Changes"], ["layers", "Layers"],
-  ["bars", "Shares"], ["frames", "Contexts"], ["graph", "Call graph"], ["calltext", "Call graph as text"], ["functions", "Functions"], ["ledger", "Ledger"],
+  ["bars", "Shares"], ["frames", "Contexts"], ["graph", "Call graph"], ["calltext", "Call graph as text"], ["functions", "Functions"], ["code", "Source"], ["ledger", "Ledger"],
   ["heat", "Over time"], ["probes", "Losses"], ["events", "Events"], ["sampled", "Samples and a timer"], ["shares", "Shares of functions"], ["threads", "Threads"], ["rates", "Rates"], ["latency", "Latency"], ["why", "Why"], ["flows", "Where packets went"],
 ];
 
@@ -146,6 +147,7 @@ function build(page: Page, views: Views): void {
     table,
     ...(page.bench ? benches(page.bench, page.figures.length === 0) : []),
     holder,
+    codePart(page.code ?? []),
     heatPart(page.heat),
     events.length > 0 ? section("events", page.heat ? "Broken down" : "Events", ...events.map((table) => plain(table, { limit: 200 }))) : null,
     threadsPart(page.threads),

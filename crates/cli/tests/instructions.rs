@@ -5,10 +5,13 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::symlink;
 use std::process::Command;
 
 use common::Place;
-use netplumb_model::recording::{Recording, THREAD_MODULE};
+use netplumb_model::code::FunctionCode;
+use netplumb_model::recording::{Recording, SourceLine, THREAD_MODULE};
 use netplumb_model::timing::INSTRUCTIONS;
 
 /// Check that in each arm the instructions of each function were executed as often as it costs, and that
@@ -81,6 +84,96 @@ __attribute__((noinline)) int work(int n)
 }
 int main(void) { return work(1000) < 0; }
 "#;
+
+/// An image with debug information of one function, made up: its first instruction is of line 10,
+/// the others are of line 20.
+const MADE_UP: &str = "#line 10 \"/build/linux/net/ipv4/udp.c\"
+void udp_sendmsg(void) {
+#line 20
+\t__asm__ volatile(\".rept NOPS; nop; .endr\");
+}
+";
+
+/// Check that the kernel's instructions have the lines of debug information that was added, and that
+/// these add up to what a function costs.
+#[test]
+fn lines_of_the_kernel() {
+    if !common::has_guests() {
+        return;
+    }
+    let place = Place::new();
+    // The kernel in a store of its own, at first without debug information.
+    let own = common::kernel().unwrap();
+    let folder = place.path("cache/kernels").join(&own.hash);
+    fs::create_dir_all(&folder).unwrap();
+    for entry in fs::read_dir(&own.folder).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_name() != "debug" {
+            symlink(entry.path(), folder.join(entry.file_name())).unwrap();
+        }
+    }
+    place
+        .run("path -q --cache cache --proto udp -o without.plumb")
+        .code(0);
+    let without = place.recording("without.plumb");
+    let named = |r: &Recording| {
+        let found = r.functions.iter().find(|f| f.name == "udp_sendmsg");
+        found.unwrap().clone()
+    };
+    assert_eq!(named(&without).source, None);
+    let told = place.run("report without.plumb --lines udp_sendmsg");
+    told.code(0);
+    common::prints(&told, &["plumb kernel add", "--debug"]);
+
+    fs::create_dir_all(folder.join("debug/modules")).unwrap();
+    // As long as the function, and no longer.
+    let nops = named(&without).size_bytes - 16;
+    place.write("udp.c", MADE_UP.replace("NOPS", &nops.to_string()));
+    let text = format!("-Wl,-Ttext={:#x},-e,udp_sendmsg", named(&without).address);
+    let status = (place.command("gcc"))
+        .args(["-g", "-O0", "-nostdlib", "-static", "-fno-pie", "-no-pie"])
+        .args([
+            "-fcf-protection=none",
+            "-mcmodel=kernel",
+            &text,
+            "udp.c",
+            "-o",
+        ])
+        .arg(folder.join("debug/vmlinux"))
+        .status()
+        .unwrap();
+    assert!(status.success(), "{status}");
+    place
+        .run("path -q --cache cache --proto udp -o with.plumb")
+        .code(0);
+    let with = place.recording("with.plumb");
+    let function = named(&with);
+    let line = |source: SourceLine| {
+        let (file, line) = with.source(source).unwrap();
+        assert_eq!(file, "net/ipv4/udp.c");
+        line
+    };
+    assert_eq!(function.source.map(line), Some(10));
+    let is_it = |code: &&FunctionCode| with.functions[code.function as usize] == function;
+    let code = with.code.iter().find(is_it).unwrap();
+    let lines: Vec<u32> = code
+        .insns
+        .iter()
+        .map(|insn| line(insn.source.unwrap()))
+        .collect();
+    assert_eq!(lines[0], 10);
+    assert!(
+        lines.len() > 50 && lines[1..].iter().all(|line| *line == 20),
+        "{lines:?}"
+    );
+    let told = place.run("report with.plumb --lines udp_sendmsg");
+    told.code(0);
+    common::prints(&told, &["net/ipv4/udp.c:10", "of all packets of the arm"]);
+    assert!(!told.stdout.contains("of no line"), "{}", told.stdout);
+    // No other function is in it.
+    let others = with.functions.iter().filter(|f| f.source.is_some()).count();
+    assert_eq!(others, 1);
+}
 
 /// Check that a program's instructions are those in its file, byte by byte, executed as often as they should
 /// be; that they add up, with those of libraries; and that the recording has the source.

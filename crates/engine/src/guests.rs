@@ -27,6 +27,7 @@ use crate::error::EngineError;
 use crate::extras;
 use crate::gather::Gatherer;
 use crate::index::Index;
+use crate::kernel_lines::KernelLines;
 use crate::kinds::{WindowOf, add_kinds};
 use crate::long::{self, Long};
 use crate::measure::{Beside, Measured, measure, measure_on};
@@ -233,6 +234,7 @@ pub fn run_in_guests(
             channel: sync_channel(1),
             begun: 0,
             kept: Instant::now(),
+            lines: KernelLines::default(),
             index: &mut index,
         };
         let mut keeper = Keeper::new(recording, save, &options.cancel).with_long(long);
@@ -458,6 +460,7 @@ struct Guests<'scope, 'env, 'a> {
     begun: usize,
     /// When a round was saved last.
     kept: Instant,
+    lines: KernelLines,
     index: &'a mut Index,
 }
 
@@ -584,6 +587,7 @@ impl Guests<'_, '_, '_> {
             if run.exact {
                 let (insns, none) = (&measured.instructions, Lookup::default());
                 translation.add_code(recording, arm, &executed, insns, &none);
+                self.lines.add(recording, arm, &origin.booted(options));
             }
             extras::idle(recording, turn.arm, Load::OneAtATime, extras::GUEST_CPUS);
         }

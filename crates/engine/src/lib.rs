@@ -12,6 +12,7 @@ mod gather;
 pub mod guest;
 mod guests;
 mod index;
+mod kernel_lines;
 mod kinds;
 pub mod live;
 pub mod long;

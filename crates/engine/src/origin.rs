@@ -25,6 +25,7 @@ use netplumb_model::recording::env;
 use crate::error::EngineError;
 use crate::extras;
 use crate::facts;
+use crate::kernel_lines::Booted;
 use crate::plan::GuestPlan;
 use crate::run::{Options, Progress};
 use crate::symbols::Symbols;
@@ -49,6 +50,8 @@ pub(crate) struct Origin {
     from: From,
     /// The user's modules, by their names.
     own: BTreeMap<String, PathBuf>,
+    /// The kernel that its guests boot.
+    kernel: KernelEntry,
     /// The plan to prepare for.
     plan: RunPlan,
 }
@@ -73,6 +76,16 @@ impl Origin {
     pub(crate) fn release(&self) -> &str {
         let known = self.facts.get(env::KERNEL);
         known.map_or("of the guest", String::as_str)
+    }
+
+    /// Whose source lines its code has.
+    pub(crate) fn booted<'a>(&'a self, options: &'a Options) -> Booted<'a> {
+        Booted {
+            kernel: &self.kernel,
+            own: &self.own,
+            cache: &options.cache,
+            cancel: &options.cancel,
+        }
     }
 
     /// The symbols, for a guest that was started from a saved state.
@@ -250,6 +263,7 @@ impl Boot<'_> {
                 facts: self.host_facts()?,
                 from: From::Root(initramfs),
                 own,
+                kernel: self.kernel.clone(),
                 plan,
             })
         };
@@ -270,6 +284,7 @@ impl Boot<'_> {
                 facts,
                 from: From::Prepared(state),
                 own,
+                kernel: self.kernel.clone(),
                 plan,
             });
         }
@@ -294,6 +309,7 @@ impl Boot<'_> {
             facts,
             from: From::Booted(booted),
             own,
+            kernel: self.kernel.clone(),
             plan,
         };
         if origin.machine.can_be_saved_whole() {

@@ -1,15 +1,19 @@
 //! The text of source files, kept in recordings so that they can be read anywhere.
 
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use netplumb_model::recording::Recording;
+use netplumb_model::recording::{APPLICATION, Recording};
 
 /// Most bytes of a file.
-const MAX_BYTES: usize = 512 << 10;
+pub(crate) const MAX_BYTES: usize = 512 << 10;
 /// Most bytes of all files of a recording.
 const MAX_ALL_BYTES: usize = 4 << 20;
+/// Lines of the kernel's source around those that were executed.
+const AROUND: u32 = 8;
 /// Names of source files end so. Paths are the program's word, so nothing else is read: a made-up
 /// program could name any file.
 const ENDINGS: &[&str] = &[
@@ -40,6 +44,63 @@ pub(crate) fn embed(recording: &mut Recording) {
             recording.source_texts.insert(file, text);
         }
     }
+}
+
+/// Keep the text of what was executed of the kernel, with some lines around it; other lines are empty, for
+/// the files of a packet's path are large and many. `read` reads files by their paths in the source.
+pub(crate) fn embed_kernel(
+    recording: &mut Recording,
+    read: impl FnOnce(&BTreeSet<PathBuf>) -> BTreeMap<PathBuf, String>,
+) {
+    // Of each file, the lines that were executed, and how often.
+    let mut lines: BTreeMap<u32, (u64, BTreeSet<u32>)> = BTreeMap::new();
+    for code in &recording.code {
+        let function = &recording.functions[code.function as usize];
+        if function.layer.as_deref() == Some(APPLICATION) {
+            continue;
+        }
+        let insns = code
+            .insns
+            .iter()
+            .filter_map(|insn| Some((insn.source?, insn.times)));
+        let of_function = function.source.map(|source| (source, 0));
+        for (source, times) in insns.chain(of_function) {
+            let of_file = lines.entry(source.file).or_default();
+            of_file.0 += times;
+            of_file.1.insert(source.line);
+        }
+    }
+    lines.retain(|file, _| !recording.source_texts.contains_key(file));
+    let path = |file: u32| recording.source_files.get(file as usize).map(PathBuf::from);
+    let texts = read(&lines.keys().filter_map(|file| path(*file)).collect());
+    let mut all: usize = recording.source_texts.values().map(String::len).sum();
+    let mut files: Vec<(u32, (u64, BTreeSet<u32>))> = lines.into_iter().collect();
+    files.sort_by_key(|(file, (times, _))| (Reverse(*times), *file));
+    for (file, (_, executed)) in files {
+        let Some(text) = path(file).and_then(|path| texts.get(&path)) else {
+            continue;
+        };
+        let text = around(text, &executed);
+        if all + text.len() <= MAX_ALL_BYTES && !text.contains('\0') {
+            all += text.len();
+            recording.source_texts.insert(file, text);
+        }
+    }
+}
+
+/// Some lines of a text and those around them, the others empty.
+fn around(text: &str, lines: &BTreeSet<u32>) -> String {
+    let mut out = String::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let near = u32::saturating_sub(number, AROUND)..=number + AROUND;
+        if lines.range(near).next().is_some() {
+            out.push_str(line);
+        }
+        out.push('\n');
+    }
+    out.truncate(out.trim_end_matches('\n').len());
+    out.push('\n');
+    out
 }
 
 /// The text of a source file; none if it isn't there, or isn't one.

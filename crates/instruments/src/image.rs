@@ -10,6 +10,7 @@ mod elf;
 mod find;
 mod lines;
 mod names;
+mod relocated;
 
 pub use debug::debug_file;
 pub use elf::{ImageError, build_id};
@@ -18,6 +19,7 @@ pub use lines::{
     Line, Lines, LinesError, debug_link, debug_link_checksum, has_lines, lines, loss_of,
 };
 pub use names::readable;
+pub use relocated::relocated;
 
 use rustc_hash::FxHashMap;
 

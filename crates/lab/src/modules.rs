@@ -25,6 +25,7 @@ mod place;
 mod program;
 mod source;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -168,6 +169,35 @@ impl ModuleBuilder {
             compiler_of_kernel: make::compiler_of(kernel),
             has_btf: built.has_btf,
         })
+    }
+
+    /// Fetch the source and headers of a kernel, unless they are there.
+    ///
+    /// # Errors
+    /// Its source is not known, or can't be fetched.
+    pub fn fetch(
+        &self,
+        kernel: &KernelEntry,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<(), ModuleBuildError> {
+        Source::prepare(&self.folder, kernel, &self.cancel, progress).map(|_| ())
+    }
+
+    /// The text of some source files of a kernel, by their paths in its source: those that it has, and
+    /// that are no larger than `most_bytes`. Nothing if its source was not fetched.
+    ///
+    /// # Errors
+    /// The archive of its source can't be read.
+    pub fn texts(
+        &self,
+        kernel: &KernelEntry,
+        files: &BTreeSet<PathBuf>,
+        most_bytes: u64,
+    ) -> Result<BTreeMap<PathBuf, String>, ModuleBuildError> {
+        match Source::kept(&self.folder, kernel) {
+            Some(source) if !files.is_empty() => source.texts(files, most_bytes, &self.cancel),
+            _ => Ok(BTreeMap::new()),
+        }
     }
 
     /// Forget the sources of a kernel; returns how many bytes were freed.

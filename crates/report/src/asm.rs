@@ -1,6 +1,7 @@
 //! The instructions of a function that were executed, with how often, and its jumps drawn.
 
 mod jumps;
+pub(crate) mod page;
 
 use std::collections::BTreeMap;
 

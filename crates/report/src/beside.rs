@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(LineTimes::of(&samples, "main"), None);
         assert_eq!(LineTimes::of(&counts, "work"), None);
         let views = classes(&counts);
-        let text = lines::render(&views[0], 0, 110, false, Some(&times));
+        let text = lines::render(&views[0], 0, 110, true, false, Some(&times));
         let row = |line: &str| -> Vec<&str> {
             let mut rows = text.lines().map(str::split_whitespace);
             let found = rows.find(|row| row.clone().next() == Some(line));
@@ -200,7 +200,7 @@ mod tests {
             arm: "./other".into(),
             ..times.clone()
         };
-        let text = lines::render(&views[0], 0, 110, false, Some(&other));
+        let text = lines::render(&views[0], 0, 110, true, false, Some(&other));
         assert!(text.contains("time") && !text.contains("ns each"), "{text}");
     }
 

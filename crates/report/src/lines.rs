@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use netplumb_model::class::Direction;
+use netplumb_model::code::Instruction;
 use netplumb_model::recording::{APPLICATION, FunctionId, Recording, SourceLine};
 
 use crate::analysis::ClassView;
@@ -19,8 +20,8 @@ const TEXT_LETTERS: usize = 120;
 /// Lines of a function that are shown at first sight.
 const SHOWN: usize = 40;
 
-/// The self cost by line of each function of a class, over all of its blocks. Only code of
-/// programs has any.
+/// The self cost by line of each function of a class, over all of its blocks. Only commands have
+/// any.
 pub fn of_class(class: &ClassView<'_>) -> BTreeMap<FunctionId, BTreeMap<SourceLine, u64>> {
     let mut lines: BTreeMap<FunctionId, BTreeMap<SourceLine, u64>> = BTreeMap::new();
     if class.class.direction != Direction::Run {
@@ -34,7 +35,39 @@ pub fn of_class(class: &ClassView<'_>) -> BTreeMap<FunctionId, BTreeMap<SourceLi
             *function.entry(cost.source).or_default() += cost.own;
         }
     }
+    // A command is all that its arm executed.
+    for code in &recording.code {
+        if code.arm as usize == class.arm && !lines.contains_key(&code.function) {
+            let of_function = of_instructions(class, code.function);
+            if !of_function.is_empty() {
+                lines.insert(code.function, of_function);
+            }
+        }
+    }
     lines
+}
+
+/// The lines of the instructions of a function that the arm of a class executed, whatever their class:
+/// those of the kernel have lines where its debug information was added.
+fn of_instructions(class: &ClassView<'_>, function: FunctionId) -> BTreeMap<SourceLine, u64> {
+    let mut lines: BTreeMap<SourceLine, u64> = BTreeMap::new();
+    for insn in instructions(class, function) {
+        if let Some(source) = insn.source {
+            *lines.entry(source).or_default() += insn.times;
+        }
+    }
+    lines
+}
+
+/// The instructions of a function that the arm of a class executed.
+fn instructions<'a>(
+    class: &ClassView<'a>,
+    function: FunctionId,
+) -> impl Iterator<Item = &'a Instruction> {
+    let arm = class.arm;
+    let code = class.recording.code.iter();
+    code.filter(move |code| code.arm as usize == arm && code.function == function)
+        .flat_map(|code| &code.insns)
 }
 
 /// `FILE:LINE`, fit to be shown.
@@ -58,8 +91,8 @@ fn why_none(recording: &Recording, function: FunctionId, own: u64) -> &'static s
     match own {
         0 => "it has no cost of its own, only what it calls has",
         _ if !of_program && function.address != 0 => {
-            "no lines are known: it is the kernel's code, whose debug information is not read; --asm \
-             shows its instructions"
+            "no lines are known: it is the kernel's code, whose debug information `plumb kernel add \
+             KERNEL --debug` adds; runs after that have lines, --asm shows the instructions"
         }
         _ => {
             "no lines are known: they are those of programs' code, where the file, or the debug file \
@@ -78,11 +111,13 @@ fn namesake_ran(class: &ClassView<'_>, function: FunctionId) -> bool {
 /// What the lines of a function cost in a class, as text: in the order of the file, or
 /// of the largest where there are many. Nothing if another function of its name ran instead, which has
 /// a text of its own. With the text of lines if `source`, as far as the recording has it, and with the
-/// time of the same lines, if there is any.
+/// time of the same lines, if there is any. Lines of packets are those of all of an arm, in the text of
+/// its `first` class.
 pub fn render(
     class: &ClassView<'_>,
     function: FunctionId,
     columns: usize,
+    first: bool,
     source: bool,
     times: Option<&LineTimes>,
 ) -> String {
@@ -100,11 +135,19 @@ pub fn render(
         out.push_str("  it did not run\n");
         return out;
     };
-    let mut lines: Vec<(SourceLine, u64)> = of_class(class)
-        .remove(&function)
-        .unwrap_or_default()
-        .into_iter()
-        .collect();
+    let mut whole = own.self_insns;
+    let mut found = of_class(class).remove(&function).unwrap_or_default();
+    if found.is_empty() && class.class.direction != Direction::Run {
+        found = of_instructions(class, function);
+        if !found.is_empty() {
+            if !first {
+                return String::new();
+            }
+            whole = instructions(class, function).map(|insn| insn.times).sum();
+            out.push_str("  of all packets of the arm, whatever their direction\n");
+        }
+    }
+    let mut lines: Vec<(SourceLine, u64)> = found.into_iter().collect();
     if lines.is_empty() {
         out.push_str(&format!(
             "  {}\n",
@@ -133,7 +176,7 @@ pub fn render(
         .people(0),
         Column::figure("self", |(_, insns): &(SourceLine, u64)| class.each(*insns)).people(1),
         Column::figure("share", |(_, insns): &(SourceLine, u64)| {
-            Value::Share(*insns as f64 / own.self_insns.max(1) as f64)
+            Value::Share(*insns as f64 / whole.max(1) as f64)
         })
         .people(2),
     ];
@@ -164,11 +207,8 @@ pub fn render(
             class.told(rest)
         ));
     }
-    if known < own.self_insns {
-        out.push_str(&format!(
-            "  {} are of no line\n",
-            class.told(own.self_insns - known)
-        ));
+    if known < whole {
+        out.push_str(&format!("  {} are of no line\n", class.told(whole - known)));
     }
     out
 }

@@ -73,6 +73,9 @@ pub struct Page {
     /// Of calls that were traced.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub traced: Vec<PageTraced>,
+    /// Source lines and instructions of functions that cost most.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub code: Vec<PageCode>,
     /// Of counts of events: these, and ratios.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<PageTable>,
@@ -85,6 +88,24 @@ pub struct Page {
     /// Of recordings of benches.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bench: Option<PageBench>,
+}
+
+/// What was executed of a function.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct PageCode {
+    /// The arm.
+    pub arm: String,
+    /// Index of the function.
+    pub function: u32,
+    /// Its name, and its module.
+    pub name: String,
+    /// Its own cost, in words.
+    pub each: String,
+    /// Its instructions.
+    pub instructions: PageTable,
+    /// Its lines, where they are known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lines: Option<PageTable>,
 }
 
 /// What a timer's samples would be of an arm, beside what it executed.

@@ -77,13 +77,14 @@ pub(super) fn show(
         };
         let times = times.as_ref();
         around(recording, &views, name, |class, function| {
-            let first = views.iter().find(|view| view.arm == class.arm);
+            // Instructions are those of all classes of an arm.
+            let of_arm = || views.iter().filter(|view| view.arm == class.arm);
+            let ran = of_arm().find(|view| view.functions.iter().any(|f| f.function == function));
+            let first = ran.or_else(|| of_arm().next());
+            let first = first.is_some_and(|first| first.class == class.class);
             match args.asm {
-                false => lines::render(class, function, columns, args.source, times),
-                // Instructions are those of all classes of an arm.
-                true if first.is_some_and(|first| first.class == class.class) => {
-                    asm::render(class, function, args.source, times)
-                }
+                false => lines::render(class, function, columns, first, args.source, times),
+                true if first => asm::render(class, function, args.source, times),
                 true => String::new(),
             }
         })?

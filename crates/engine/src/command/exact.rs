@@ -197,6 +197,7 @@ pub(super) fn measure(
             );
             let (arm, insns) = (one.at as u32, &told.instructions);
             translation.add_code(recording, arm, &executed, insns, &sources);
+            tables.lines.add(recording, arm, &origin.booted(options));
         }
     }
     for instrument in &counted {

@@ -16,6 +16,7 @@ use netplumb_model::recording::Arm;
 
 use super::exact::chunks;
 use crate::error::EngineError;
+use crate::kernel_lines::KernelLines;
 use crate::origin::Origin;
 use crate::receive;
 use crate::run::Options;
@@ -27,6 +28,8 @@ const OF_KERNEL: [&str; 4] = ["kernel", "cmdline", "mitigations", "module"];
 #[derive(Debug, Default)]
 pub(super) struct Tables {
     known: Vec<(Vec<String>, Arc<SymbolTable>)>,
+    /// Source lines of the kernel, of all arms.
+    pub(super) lines: KernelLines,
 }
 
 impl Tables {

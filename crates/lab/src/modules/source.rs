@@ -1,8 +1,9 @@
 //! The source and headers of a kernel, as far as they are needed.
 
-use std::collections::BTreeSet;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use netplumb_kernel::deb::{self, SparseTar};
@@ -19,6 +20,8 @@ const HEADERS: &str = "usr/src";
 const ARCHIVE: &str = "source.tar.xz";
 /// Where each file is in it.
 const LIST: &str = "source.list";
+/// Files that were unpacked to be read.
+const TEXTS: &str = "texts";
 /// Headers may include others, which may include others.
 const ROUNDS_MAX: usize = 4;
 
@@ -50,7 +53,7 @@ impl Source {
         cancel: &AtomicBool,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Source, ModuleBuildError> {
-        if let Some(tree) = build_directory(kernel) {
+        if let Some(tree) = kernel.build_directory() {
             let source = tree.join("source");
             let has_source = source.join("Makefile").is_file();
             return Ok(Source {
@@ -60,7 +63,7 @@ impl Source {
                 headers: tree,
             });
         }
-        let Some(version) = version_of(kernel) else {
+        let Some(version) = kernel.package_version() else {
             return Err(ModuleBuildError::NoSource {
                 release: kernel.release.clone(),
                 added_from: kernel.source().to_owned(),
@@ -83,6 +86,71 @@ impl Source {
                 trees: folder.join("trees"),
             },
         })
+    }
+
+    /// Where it is, if it is there already.
+    pub(super) fn kept(store: &Path, kernel: &KernelEntry) -> Option<Source> {
+        let is_there =
+            kernel.build_directory().is_some() || store.join(&kernel.hash).join(ARCHIVE).is_file();
+        let never = AtomicBool::new(false);
+        let source = is_there.then(|| Source::prepare(store, kernel, &never, &mut |_| {}));
+        source?.ok()
+    }
+
+    /// The text of some of its files, by their paths in it; those that it has, and that are no
+    /// larger than `most_bytes`. What is unpacked for that is kept.
+    pub(super) fn texts(
+        &self,
+        files: &BTreeSet<PathBuf>,
+        most_bytes: u64,
+        cancel: &AtomicBool,
+    ) -> Result<BTreeMap<PathBuf, String>, ModuleBuildError> {
+        let top = match &self.kept {
+            Kept::Tree(tree) => tree.clone(),
+            Kept::Archive { archive, .. } => {
+                let texts = archive.with_file_name(TEXTS);
+                self.unpack_texts(archive, &texts, files, cancel)?;
+                texts
+            }
+        };
+        let inside = |path: &Path| path.components().all(|c| matches!(c, Component::Normal(_)));
+        let read = |path: &PathBuf| {
+            let mut text = String::new();
+            let file = File::open(top.join(path)).ok()?;
+            let mut file = file.take(most_bytes.saturating_add(1));
+            file.read_to_string(&mut text).ok()?;
+            (text.len() as u64 <= most_bytes).then(|| (path.clone(), text))
+        };
+        Ok(files
+            .iter()
+            .filter(|path| inside(path))
+            .filter_map(read)
+            .collect())
+    }
+
+    /// Unpack files that are not there yet: each takes a part of a second.
+    fn unpack_texts(
+        &self,
+        archive: &Path,
+        texts: &Path,
+        files: &BTreeSet<PathBuf>,
+        cancel: &AtomicBool,
+    ) -> Result<(), ModuleBuildError> {
+        let is_missing = |path: &Path| files.contains(path) && !texts.join(path).exists();
+        let cancelled = || cancel.load(Ordering::Relaxed);
+        let tar = SparseTar::open(archive, &archive.with_file_name(LIST), &cancelled)?;
+        let missing: Vec<&Path> = tar.names().filter(|path| is_missing(path)).collect();
+        let stage = Stage::new(&self.store)?;
+        let unpacked = stage.entry();
+        tar.unpack(&unpacked, &is_missing, &cancelled)?;
+        for path in missing {
+            let target = texts.join(path);
+            if let Some(folder) = target.parent() {
+                fs::create_dir_all(folder).map_err(write_failed(folder))?;
+            }
+            fs::rename(unpacked.join(path), &target).map_err(write_failed(&target))?;
+        }
+        Ok(())
     }
 
     /// Copy the module's folder, with what it includes from elsewhere in the source.
@@ -234,15 +302,6 @@ fn no_folder(path: &Path, place: &Place) -> ModuleBuildError {
     }
 }
 
-/// The directory that a kernel was built in, if it is from one that is still there.
-fn build_directory(kernel: &KernelEntry) -> Option<PathBuf> {
-    let mut paths = kernel
-        .sources
-        .iter()
-        .map(|from| PathBuf::from(&from.source));
-    paths.find(|path| path.is_absolute() && path.join("Makefile").is_file())
-}
-
 /// What an archive of source has at its top.
 fn only_folder(into: &Path) -> Result<PathBuf, ModuleBuildError> {
     let mut entries = fs::read_dir(into).map_err(read_failed(into))?;
@@ -308,15 +367,9 @@ fn fetch(
     keep(&entry, folder)
 }
 
-/// The version of the package that a kernel is from.
-fn version_of(kernel: &KernelEntry) -> Option<&str> {
-    let mut sources = kernel.sources.iter();
-    sources.find_map(|from| from.package_version.as_deref())
-}
-
 /// The version of Linux that a kernel out of a package is made from: 6.1.190 of 6.1.190-1.
 pub(super) fn upstream_of(kernel: &KernelEntry) -> Option<&str> {
-    version_of(kernel).map(upstream)
+    kernel.package_version().map(upstream)
 }
 
 fn upstream(version: &str) -> &str {

@@ -7,6 +7,7 @@
 //!              vmlinuz       the bzImage, only where the ELF file cannot be booted (no CONFIG_PVH)
 //!              config        the kernel's .config, where the source had one
 //!              modules/      what is in /lib/modules/RELEASE, the modules compressed as they came
+//!              debug/        debug information, where that was added
 //!              kernel.toml   what the catalogue knows of it
 //! ```
 //!
@@ -16,6 +17,7 @@
 
 pub(crate) mod apt;
 mod collect;
+mod debug;
 mod entry;
 mod error;
 mod source;

@@ -10,6 +10,7 @@ use netplumb_model::recording::{NodeId, Recording, env};
 
 use super::figure::figure;
 use crate::analysis::{ClassView, NO_LAYER, name_beside_unit, quantity, unit};
+use crate::asm;
 use crate::claims;
 use crate::conclusions;
 use crate::disks;
@@ -74,6 +75,7 @@ pub fn report_page(
         shares: shares::page(&together.shares),
         threads: together.threads(recording).map(|threads| threads.page()),
         traced: trace::page::of(recording, experiment),
+        code: asm::page::page(views),
         events: disks::page(recording, views).into_iter().collect(),
         heat: None,
         timed: None,

@@ -1,8 +1,11 @@
 use netplumb_model::class::{Context, Family, Link, Proto};
 use netplumb_model::recording::{Arm, Block, Cost, Function, Ledger, LineCost, Node};
 
+use netplumb_model::code::FunctionCode;
+
 use super::*;
 use crate::analysis::class;
+use crate::page::{PageCell, PageTable};
 use crate::together::Together;
 use crate::{callgrind, json};
 
@@ -101,7 +104,7 @@ fn recording(recursive: bool) -> Recording {
 fn of_a_function() {
     let recording = recording(false);
     let class = class(&recording, 0, Direction::Run);
-    let text = render(&class, 1, 80, false, None);
+    let text = render(&class, 1, 80, true, false, None);
     let words: Vec<Vec<&str>> = text
         .lines()
         .map(|l| l.split_whitespace().collect())
@@ -116,7 +119,7 @@ fn of_a_function() {
             &["3", "are", "of", "no", "line"],
         ]
     );
-    assert!(render(&class, 2, 80, false, None).contains("debug information (-g)"));
+    assert!(render(&class, 2, 80, true, false, None).contains("debug information (-g)"));
     let focus = crate::tree::render_focus(&class, 1, 80);
     assert!(
         focus.starts_with("command run  defined at /src/prog.c:3\n"),
@@ -139,9 +142,85 @@ fn without_lines() {
         (1, "it is the kernel's code"),
         (2, "debug information (-g)"),
     ] {
-        let text = render(&class, function, 80, false, None);
+        let text = render(&class, function, 80, true, false, None);
         assert!(text.contains(why), "{text}");
     }
+}
+
+/// Check that a function of the kernel has the lines of its instructions: in a command as any other
+/// function, of packets once for each arm; and that the page has its lines and instructions.
+#[test]
+fn of_the_kernel() {
+    let mut recording = recording(false);
+    let kernel = &mut recording.functions[2];
+    (kernel.layer, kernel.module) = (Some("network".into()), None);
+    kernel.address = 0xffff_ffff_8100_0000;
+    let address = kernel.address;
+    let at = |line| Some(SourceLine { file: 2, line });
+    recording.source_files.push("net/ipv4/ip_input.c".into());
+    recording.source_texts.insert(2, "\n\treturn 1;\n".into());
+    // A push and a return, in both blocks, and one of no line.
+    let insns = [(0, 0x55, 8, at(2)), (1, 0x90, 6, at(7)), (2, 0xc3, 6, None)];
+    recording.code.push(FunctionCode {
+        arm: 0,
+        function: 2,
+        address,
+        insns: insns
+            .map(|(offset, byte, times, at)| {
+                Instruction::new(offset, &[byte], times).unwrap().at(at)
+            })
+            .to_vec(),
+    });
+    let expected = [
+        &["net/ipv4/ip_input.c:2", "4", "40.0%", "return", "1;"][..],
+        &["net/ipv4/ip_input.c:7", "3", "30.0%"],
+        &["3", "are", "of", "no", "line"],
+    ];
+    let words = |text: &str| -> Vec<String> {
+        let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        text.lines().map(words).collect()
+    };
+    let expected = expected.map(|line| line.join(" "));
+    let run = class(&recording, 0, Direction::Run);
+    let text = words(&render(&run, 2, 80, true, true, None));
+    assert_eq!(text[2..], expected);
+    assert_eq!(of_class(&run)[&2].len(), 2);
+    let [code] = &crate::asm::page::page(&[run])[..] else {
+        panic!("one function has instructions");
+    };
+    assert_eq!((code.name.as_str(), code.function), ("strlen", 2));
+    let lines = code.lines.as_ref().unwrap();
+    let cells = |table: &PageTable| -> Vec<String> {
+        let row = |row: &Vec<PageCell>| row.iter().map(|c| &*c.text).collect::<Vec<_>>().join("|");
+        table.rows.iter().map(row).collect()
+    };
+    assert_eq!(
+        cells(lines),
+        [
+            "ip_input.c:2|4|40.0%|    return 1;",
+            "ip_input.c:7|3|30.0%|"
+        ]
+    );
+    assert_eq!(
+        cells(&code.instructions),
+        [
+            "4|40.0%|+0x0|push %rbp|ip_input.c:2",
+            "3|30.0%|+0x1|nop|ip_input.c:7",
+            "3|30.0%|+0x2|ret|"
+        ]
+    );
+
+    for cost in &mut recording.costs {
+        cost.direction = Direction::Rx;
+    }
+    let received = class(&recording, 0, Direction::Rx);
+    let text = words(&render(&received, 2, 80, true, true, None));
+    assert_eq!(
+        text[1],
+        "of all packets of the arm, whatever their direction"
+    );
+    assert_eq!(text[3..], expected);
+    assert_eq!(render(&received, 2, 80, false, true, None), "");
 }
 
 /// Check that JSON has where a function is defined and what its lines cost, where that

@@ -103,15 +103,21 @@ pub(super) fn from_build_tree(
     }
     let modules = into.join("modules");
     copy_lists(folder, &modules)?;
-    let order = folder.join("modules.order");
-    if order.is_file() {
-        let order = fs::read_to_string(&order).map_err(read_failed(&order))?;
-        for module in order.lines().filter_map(module_path) {
-            go_on(cancel)?;
-            copy(&folder.join(&module), &modules.join("kernel").join(&module))?;
-        }
+    for module in built_modules(folder)? {
+        go_on(cancel)?;
+        copy(&folder.join(&module), &modules.join("kernel").join(&module))?;
     }
     Ok(collected)
+}
+
+/// The modules of a build directory, below it.
+pub(super) fn built_modules(folder: &Path) -> Result<Vec<PathBuf>, KernelStoreError> {
+    let order = folder.join("modules.order");
+    if !order.is_file() {
+        return Ok(Vec::new());
+    }
+    let order = fs::read_to_string(&order).map_err(read_failed(&order))?;
+    Ok(order.lines().filter_map(module_path).collect())
 }
 
 /// A line of `modules.order`: `kernel/drivers/a.ko`, or `drivers/a.o` since Linux 6.2.

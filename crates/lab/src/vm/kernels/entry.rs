@@ -115,6 +115,18 @@ impl KernelEntry {
         ModuleTree::open(&self.modules_dir())
     }
 
+    /// The version of the package that it is from, if it is from one.
+    pub fn package_version(&self) -> Option<&str> {
+        let mut sources = self.sources.iter();
+        sources.find_map(|from| from.package_version.as_deref())
+    }
+
+    /// The directory that it was built in, if it is from one that is still there.
+    pub fn build_directory(&self) -> Option<PathBuf> {
+        let mut paths = self.sources.iter().map(|from| PathBuf::from(&from.source));
+        paths.find(|path| path.is_absolute() && path.join("Makefile").is_file())
+    }
+
     /// Its package, if that is of this name and version. Only for packages of an archive, where the
     /// version determines the contents.
     pub(super) fn archive_package(&self, name: &str, version: &str) -> Option<Package> {

@@ -136,6 +136,37 @@ pub enum KernelStoreError {
         /// The end of its output.
         output: String,
     },
+    /// Nothing is known of its debug information.
+    #[error(
+        "no debug information of kernel {release} is known, which was added from {added_from}: that of \
+         Debian's packages and of kernel build directories is"
+    )]
+    NoDebug {
+        /// The kernel's release.
+        release: String,
+        /// Where it is from.
+        added_from: String,
+    },
+    /// The archive has no debug information of its version.
+    #[error(
+        "apt's lists have no {package} {version}: run `sudo apt-get update`; the archive keeps the \
+         newest versions only, so add a newer kernel with `plumb kernel add debian --debug`"
+    )]
+    NoDebugVersion {
+        /// The package.
+        package: String,
+        /// The kernel's version.
+        version: String,
+    },
+    /// The debug information is of another build.
+    #[error(
+        "the debug information that was found for kernel {release} is of another build: add the kernel \
+         again, and then its debug information"
+    )]
+    OtherDebug {
+        /// The kernel's release.
+        release: String,
+    },
     /// The running kernel's image was not found.
     #[error(
         "this machine has no image of the kernel that it runs, {release} (looked for {}): add \

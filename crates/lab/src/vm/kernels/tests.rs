@@ -288,6 +288,27 @@ fn build_tree() {
         fs::read(entry.config().unwrap()).unwrap(),
         b"CONFIG_NET=m\n"
     );
+    // Its debug information is that of the tree; a second time it is there.
+    assert!(entry.debug_vmlinux().is_none() && entry.debug_bytes().is_none());
+    let store = &fixture.store;
+    assert!(!store.add_debug(&entry, &mut |_| {}).unwrap());
+    assert!(entry.debug_vmlinux().is_some() && entry.debug_bytes().is_some());
+    assert!(entry.debug_module("y").is_some() && entry.debug_module("z").is_none());
+    assert!(store.add_debug(&entry, &mut |_| {}).unwrap());
+}
+
+/// Check that a kernel of which no debug information is known is an error that says so, and leaves
+/// nothing behind.
+#[test]
+fn without_debug_information() {
+    let fixture = Fixture::new();
+    fixture.write("vmlinux", &vmlinux(RELEASE, "image"));
+    let image = fixture.path("vmlinux");
+    let store = &fixture.store;
+    let entry = store.add_image(&image, None, &mut |_| {}).unwrap().entry;
+    let error = store.add_debug(&entry, &mut |_| {}).unwrap_err();
+    assert!(matches!(error, KernelStoreError::NoDebug { .. }), "{error}");
+    assert!(!entry.folder.join("debug").exists());
 }
 
 /// Check that the running kernel's image is found in all places, and that a missing one is an
