@@ -26,6 +26,7 @@ use netplumb_model::recording::{Arm, Recording};
 use netplumb_model::symbol::is_part;
 use netplumb_model::timing::{INSTRUCTIONS, SAMPLED, TimingSpec};
 
+use crate::prototypes::Known;
 use crate::error::EngineError;
 use crate::extras;
 use crate::origin::{Boot, Origin};
@@ -265,6 +266,15 @@ impl OneArm<'_> {
             shipped,
             archive,
         })
+    }
+
+    /// What is known of the functions of its kernel.
+    fn known<'o>(self, options: &'o Options) -> Result<Known<'o>, EngineError> {
+        let plan = self.plan();
+        let guests = plan.guests();
+        let kernel = KernelStore::new(&options.cache).find(&guests[0].kernel)?;
+        let (tree, _) = extras::module_tree(&kernel, &guests[0])?;
+        Ok(Known::of(&kernel, tree, &options.cancel))
     }
 
     /// The request to the guest.

@@ -21,6 +21,7 @@ use netplumb_model::quantity::Of;
 use netplumb_model::recording::{Arm, Block, Recording, env};
 use netplumb_model::timing::{INSTRUCTIONS, QEMU_PEAK, SAMPLED, TimingSpec};
 
+use crate::prototypes::Known;
 use crate::collect::{Executed, Translation};
 use crate::debug_info::Lookup;
 use crate::error::EngineError;
@@ -404,9 +405,18 @@ impl Shared<'_> {
                 Seen::InRounds
             }
             None => {
+                let known = match &self.run.trace {
+                    Some(_) => {
+                        let (kernel, guest) = (group.boot.kernel, group.boot.guest);
+                        let (tree, _) = extras::module_tree(kernel, guest)?;
+                        Some(Known::of(kernel, tree, &self.options.cancel))
+                    }
+                    None => None,
+                };
                 let beside = Beside {
                     sampling: self.run.sampling.as_ref(),
                     trace: self.run.trace.as_ref(),
+                    known: known.as_ref(),
                 };
                 let done = || self.one_over();
                 let measured = measure(&origin, &plan, beside, self.options, &done);
@@ -577,7 +587,15 @@ impl Guests<'_, '_, '_> {
                 if run.exact {
                     translation.add_block(recording, arm, number, &window, ledger);
                     if let Some(traced) = &window.traced {
-                        traces::add(recording, &executed, &options.layers, traced);
+                        let known = run.trace.as_ref().is_some_and(|spec| spec.has_args());
+                        let prototypes = known.then_some(&measured.prototypes);
+                        traces::add(
+                            recording,
+                            &executed,
+                            &options.layers,
+                            traced,
+                            prototypes,
+                        );
                     }
                 }
             }

@@ -135,7 +135,8 @@ impl Prototype {
     /// The register of each parameter, if it is in one.
     fn places(&self) -> impl Iterator<Item = (&Parameter, Option<usize>)> {
         // What is returned in memory has its address in the first one.
-        let in_memory = (self.returns.as_ref()).is_some_and(|of| of.registers == Some(0));
+        let in_memory = (self.returns.as_ref())
+            .is_some_and(|of| of.registers == Some(0) && of.bytes > MAX_IN_REGISTERS);
         let unknown = (self.returns.as_ref()).is_some_and(|of| of.registers.is_none());
         let mut next = match unknown {
             true => None,

@@ -7,17 +7,19 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use netplumb_kernel::kallsyms::SymbolTable;
+use netplumb_kernel::prototype::{Prototype, REGISTERS};
 use netplumb_model::class::{Context, Softirq};
-use netplumb_model::experiment::{OfCall, Trace as Spec};
+use netplumb_model::experiment::{Condition, OfCall, Trace as Spec};
 use netplumb_model::symbol::{base_name, is_part};
 use netplumb_model::trace::Flags;
 use rustc_hash::FxHashMap;
 
 use super::tree::Symbol;
 use super::user::{FIRST_SYMBOL, UserSymbol};
-use crate::image::{Images, readable};
+use crate::image::{Images, PAGE_BYTES, readable};
 
 /// Calls of which the total is remembered, for the median; of more, their number and sum.
 const MAX_TOTALS: usize = 1 << 22;
@@ -45,6 +47,10 @@ pub struct TracedStep {
     pub context: Context,
     /// What else is known.
     pub flags: Flags,
+    /// Registers of its arguments: index into [`TracedCall::registers`].
+    pub arguments: Option<u32>,
+    /// What it returned.
+    pub returned: Option<u64>,
 }
 
 /// A call.
@@ -56,6 +62,8 @@ pub struct TracedCall {
     pub thread: Option<Symbol>,
     /// Its steps; it is the first.
     pub steps: Vec<TracedStep>,
+    /// Registers of the arguments of steps.
+    pub registers: Vec<[u64; REGISTERS]>,
 }
 
 /// The calls of a window.
@@ -90,6 +98,9 @@ impl TracedCalls {
     }
 }
 
+/// A function of a program: its file, by its number, and its address in that.
+pub type InFile = (u32, u64);
+
 /// There is no function to trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoFunction {
@@ -105,8 +116,11 @@ pub struct Tracing {
     spec: Spec,
     /// By symbol of the kernel.
     kernel: Vec<bool>,
-    /// Whether functions of programs are meant.
-    of_programs: bool,
+    /// Functions of programs.
+    programs: Vec<InFile>,
+    /// Prototypes of these, where arguments are read and they are known.
+    of_kernel: FxHashMap<Symbol, Arc<Prototype>>,
+    of_programs: FxHashMap<InFile, Arc<Prototype>>,
 }
 
 impl Tracing {
@@ -136,28 +150,24 @@ impl Tracing {
                 kernel[*n] = true;
             }
             if !found.is_empty() {
-                return Ok(Tracing {
-                    spec: spec.clone(),
-                    kernel,
-                    of_programs: false,
-                });
+                return Ok(Tracing::of(spec, kernel, Vec::new()));
             }
         }
-        let files: Vec<_> = (images.images().iter())
-            .filter(|image| file.is_none_or(|file| is_file(&image.name, file)))
+        let files: Vec<_> = ((0..).zip(images.images()))
+            .filter(|(_, image)| file.is_none_or(|file| is_file(&image.name, file)))
             .collect();
-        let mut functions = files.iter().flat_map(|image| &image.functions);
-        if functions
-            .any(|function| is_named(&readable(&function.name), name) || function.name == name)
-        {
-            return Ok(Tracing {
-                spec: spec.clone(),
-                kernel: Vec::new(),
-                of_programs: true,
+        let mut programs = Vec::new();
+        for (number, image) in &files {
+            let named = image.functions.iter().filter(|function| {
+                is_named(&readable(&function.name), name) || function.name == name
             });
+            programs.extend(named.map(|function| (*number, function.start)));
+        }
+        if !programs.is_empty() {
+            return Ok(Tracing::of(spec, Vec::new(), programs));
         }
         let of_kernel = symbols.symbols().iter().map(|s| s.name.clone());
-        let of_files = files.iter().flat_map(|image| &image.functions);
+        let of_files = files.iter().flat_map(|(_, image)| &image.functions);
         let of_files = of_files.map(|function| readable(&function.name));
         let all: Vec<String> = match file {
             Some(_) => of_files.collect(),
@@ -168,6 +178,95 @@ impl Tracing {
             no_file: file.is_some() && files.is_empty(),
         })
     }
+
+    fn of(spec: &Spec, kernel: Vec<bool>, programs: Vec<InFile>) -> Tracing {
+        Tracing {
+            spec: spec.clone(),
+            kernel,
+            programs,
+            of_kernel: FxHashMap::default(),
+            of_programs: FxHashMap::default(),
+        }
+    }
+
+    /// The same with the prototypes of the functions, of which there is at least one.
+    ///
+    /// # Errors
+    /// None of these has an argument that the condition names: what the functions are like, if
+    /// that is known.
+    pub fn with_prototypes(
+        mut self,
+        symbols: &SymbolTable,
+        prototypes: &dyn Prototypes,
+    ) -> Result<Tracing, NoArgument> {
+        for symbol in self.kernel() {
+            let found = prototypes.of_kernel(&symbols.symbols()[symbol as usize]);
+            self.of_kernel.extend(found.map(|found| (symbol, found)));
+        }
+        let found = prototypes.of_programs(&self.programs);
+        self.of_programs.extend(found);
+        let known = || self.of_kernel.values().chain(self.of_programs.values());
+        let names = self.spec.only.iter().flat_map(Condition::values);
+        for name in names {
+            let has = |of: &&Arc<Prototype>| match name {
+                None => of.returns.is_some(),
+                Some(name) => of.names().any(|of| of == name),
+            };
+            if !known().any(|of| has(&of)) {
+                return Err(NoArgument {
+                    name: name.map(String::from),
+                    prototype: known().next().cloned(),
+                });
+            }
+        }
+        Ok(self)
+    }
+
+    /// Whether arguments of the functions are known.
+    pub fn has_prototypes(&self) -> bool {
+        !self.of_kernel.is_empty() || !self.of_programs.is_empty()
+    }
+
+    /// Whether functions of the kernel are meant.
+    pub fn is_of_kernel(&self) -> bool {
+        !self.kernel.is_empty()
+    }
+
+    /// Functions of the kernel, by their symbols.
+    fn kernel(&self) -> Vec<Symbol> {
+        let meant = self.kernel.iter().enumerate().filter(|(_, is)| **is);
+        meant.map(|(n, _)| n as Symbol).collect()
+    }
+
+    /// The plugin's options: which calls are traced.
+    pub fn options(&self, symbols: &SymbolTable, images: &Images) -> Vec<String> {
+        let kernel = self.kernel().into_iter().map(|symbol| {
+            let address = symbols.symbols()[symbol as usize].addr;
+            format!("call={address:x}")
+        });
+        let programs = self.programs.iter().filter_map(|(image, address)| {
+            let hash = images.hash_at(*image, *address)?;
+            Some(format!("user={hash:x}:{:x}", address % PAGE_BYTES as u64))
+        });
+        kernel.chain(programs).collect()
+    }
+}
+
+/// Prototypes of functions, as far as they are known.
+pub trait Prototypes {
+    /// That of a function of the kernel or of a module.
+    fn of_kernel(&self, symbol: &netplumb_kernel::kallsyms::Symbol) -> Option<Arc<Prototype>>;
+    /// Those of functions of programs.
+    fn of_programs(&self, functions: &[InFile]) -> Vec<(InFile, Arc<Prototype>)>;
+}
+
+/// A condition names an argument that the function does not have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NoArgument {
+    /// The argument; none if it is what the function returns.
+    pub name: Option<String>,
+    /// The function's prototype, if it is known.
+    pub prototype: Option<Arc<Prototype>>,
 }
 
 /// Whether a function of a program has a name: that of the function alone, without its arguments,
@@ -209,6 +308,10 @@ struct Open {
     level: usize,
     /// Its step, if it is one.
     step: Option<u32>,
+    /// It was jumped to, and ends with what jumped.
+    jumped: bool,
+    /// What it returned.
+    returned: Option<u64>,
     own: u64,
     /// Of what it called.
     below: u64,
@@ -225,6 +328,7 @@ pub(super) struct OpenTrace {
     number: u64,
     thread: Option<Symbol>,
     steps: Vec<TracedStep>,
+    registers: Vec<[u64; REGISTERS]>,
     open: Vec<Open>,
     dropped: u64,
 }
@@ -247,14 +351,16 @@ pub(super) struct Entered {
     pub(super) context: Option<Context>,
     /// The root of the thread, in a command.
     pub(super) thread: Option<Symbol>,
+    /// Registers of its arguments.
+    pub(super) arguments: Option<[u64; REGISTERS]>,
 }
 
 /// Traces calls.
 #[derive(Debug)]
 pub(super) struct Tracer {
     tracing: Tracing,
-    /// Of functions of programs, whether they are meant.
-    programs: FxHashMap<Symbol, bool>,
+    /// Of functions of programs, which of those that are meant.
+    programs: FxHashMap<Symbol, Option<InFile>>,
     /// Instructions since the window opened; none between windows.
     clock: Option<u64>,
     calls: TracedCalls,
@@ -326,18 +432,25 @@ impl Tracer {
         let Some(number) = symbol.checked_sub(FIRST_SYMBOL) else {
             return (self.tracing.kernel.get(symbol as usize)).is_some_and(|is| *is);
         };
-        if !self.tracing.of_programs {
+        if self.tracing.programs.is_empty() {
             return false;
         }
-        let (file, name) = self.tracing.spec.place();
-        *self.programs.entry(symbol).or_insert_with(|| {
-            let found = user.get(number as usize);
-            found.is_some_and(|symbol| {
-                symbol.image.is_some()
-                    && is_named(&symbol.name, name)
-                    && file.is_none_or(|file| is_file(&symbol.module, file))
-            })
-        })
+        let tracing = &self.tracing;
+        let of = self.programs.entry(symbol).or_insert_with(|| {
+            let found = user.get(number as usize)?;
+            let of = (found.image?, found.address);
+            tracing.programs.contains(&of).then_some(of)
+        });
+        of.is_some()
+    }
+
+    /// The prototype of a traced function.
+    fn prototype(&self, symbol: Symbol) -> Option<&Prototype> {
+        let found = match self.programs.get(&symbol) {
+            Some(of) => self.tracing.of_programs.get(of.as_ref()?),
+            None => self.tracing.of_kernel.get(&symbol),
+        };
+        found.map(|found| &**found)
     }
 
     /// A function was entered.
@@ -368,6 +481,7 @@ impl Tracer {
             number: self.calls.calls,
             thread: entered.thread,
             steps: Vec::new(),
+            registers: Vec::new(),
             open: Vec::new(),
             dropped: 0,
         };
@@ -425,20 +539,28 @@ impl Tracer {
             true => self.totals.push(first.total),
             false => calls.unranked += 1,
         }
-        let value = |of| match of {
-            OfCall::Insns => first.total,
-            OfCall::Own => first.own,
-            OfCall::Switches => u64::from(first.switches),
+        let registers = &trace.registers;
+        let prototype = self.prototype(first.symbol);
+        let value = |of: &OfCall| match of {
+            OfCall::Insns => Some(i128::from(first.total)),
+            OfCall::Own => Some(i128::from(first.own)),
+            OfCall::Switches => Some(i128::from(first.switches)),
+            OfCall::Argument(name) => {
+                prototype?.argument(name, registers.get(first.arguments? as usize)?)
+            }
+            OfCall::Returned => prototype?.return_value(first.returned?),
         };
         let spec = &self.tracing.spec;
         if spec.only.as_ref().is_some_and(|only| !only.holds(value)) {
             return;
         }
+        let calls = &mut self.calls;
         calls.matched += 1;
         let mut next = TracedCall {
             number: trace.number,
             thread: trace.thread,
             steps: trace.steps,
+            registers: trace.registers,
         };
         if self.kept_steps + next.steps.len() > MAX_KEPT {
             calls.dropped += trace.dropped + next.steps.len() as u64;
@@ -469,6 +591,21 @@ impl Tracer {
 pub(super) fn switched(traces: &mut [OpenTrace]) {
     for top in traces.iter_mut().filter_map(|trace| trace.open.last_mut()) {
         top.switches += 1;
+    }
+}
+
+/// The function that runs returns this, and so do those that jumped to it.
+pub(super) fn returned(traces: &mut [OpenTrace], user: bool, value: u64) {
+    for trace in traces {
+        for open in trace.open.iter_mut().rev() {
+            if open.user != user {
+                break;
+            }
+            open.returned = Some(value);
+            if !open.jumped {
+                break;
+            }
+        }
     }
 }
 
@@ -504,6 +641,10 @@ impl OpenTrace {
             }
         }
         if step.is_some() {
+            let arguments = entered.arguments.map(|registers| {
+                self.registers.push(registers);
+                (self.registers.len() - 1) as u32
+            });
             let mut flags = Flags::default();
             if entered.jumped {
                 flags = flags.with(Flags::TAIL);
@@ -521,12 +662,16 @@ impl OpenTrace {
                 switches: 0,
                 context: entered.context.unwrap_or(UNKNOWN_SOFTIRQ),
                 flags,
+                arguments,
+                returned: None,
             });
         }
         self.open.push(Open {
             user: entered.user,
             level: entered.level,
             step,
+            jumped: entered.jumped,
+            returned: None,
             own: 0,
             below: 0,
             switches: 0,
@@ -542,8 +687,9 @@ impl OpenTrace {
             step.elapsed = clock.saturating_sub(step.begin);
             (step.total, step.own) = (total, over.own);
             step.switches = over.switches;
-            if unfinished {
-                step.flags = step.flags.with(Flags::OPEN);
+            match unfinished {
+                true => step.flags = step.flags.with(Flags::OPEN),
+                false => step.returned = over.returned,
             }
         }
         if let Some(above) = self.open.last_mut() {

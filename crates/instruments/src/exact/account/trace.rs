@@ -1,13 +1,56 @@
 //! Traced calls: what of the accounting they are told.
 
+use netplumb_kernel::prototype::REGISTERS;
 use netplumb_model::class::{Context, Softirq};
 
-use super::super::trace::{Entered, TracedCalls};
+use super::super::frame::Flow;
+use super::super::trace::{Entered, TracedCalls, returned};
 use super::super::tree::Symbol;
 use super::super::user::User;
 use super::Accountant;
 
+/// What registers held at the block that runs.
+#[derive(Debug, Default)]
+pub(super) struct Registers {
+    /// Where it began, if a call or a jump may have led there.
+    arguments: Option<[u64; REGISTERS]>,
+    /// At the return that ends it.
+    pub(super) returned: Option<u64>,
+    /// They have been right at a call: the stack pointer was.
+    proven: bool,
+}
+
+impl Registers {
+    /// The next block runs.
+    pub(super) fn clear(&mut self) {
+        (self.arguments, self.returned) = (None, None);
+    }
+
+    /// A part of the block runs: arguments are where a function begins with the block.
+    pub(super) fn at(&mut self, part: usize, at_entry: bool) {
+        if part > 0 || !at_entry {
+            self.arguments = None;
+        }
+    }
+}
+
 impl Accountant<'_> {
+    /// Registers when the block that runs began.
+    pub(super) fn take_arguments(&mut self, checked: bool, registers: [u64; REGISTERS]) {
+        self.registers.proven |= checked;
+        match self.registers.proven {
+            true => self.registers.arguments = Some(registers),
+            false => self.losses.unchecked_arguments += 1,
+        }
+    }
+
+    /// The block that runs ends like this.
+    pub(super) fn trace_return(&mut self, user: bool, flow: Flow) {
+        if let (Flow::Ret { .. }, Some(value)) = (flow, self.registers.returned) {
+            returned(&mut self.current.traces, user, value);
+        }
+    }
+
     /// A window opens.
     pub(super) fn begin_traces(&mut self) {
         let Some(tracer) = &mut self.tracer else {
@@ -56,6 +99,7 @@ impl Accountant<'_> {
             vector,
             context,
             thread: None,
+            arguments: None,
         });
     }
 
@@ -75,6 +119,7 @@ impl Accountant<'_> {
             vector: None,
             context: Some(context),
             thread: None,
+            arguments: None,
         });
     }
 
@@ -84,6 +129,7 @@ impl Accountant<'_> {
         };
         let entered = Entered {
             thread: self.current.thread.as_ref().map(|thread| thread.symbol),
+            arguments: self.registers.arguments.take(),
             ..entered
         };
         let user = self.user.as_deref().map_or(&[][..], User::symbols);
