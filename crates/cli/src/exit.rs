@@ -78,9 +78,7 @@ impl Failure {
                 EngineError::Vm(VmError::QemuMissing(_))
                 | EngineError::Plugin(_)
                 | EngineError::NoArguments(_),
-            ) => {
-                Failure::CannotHere
-            }
+            ) => Failure::CannotHere,
             Some(EngineError::OtherPlan(_) | EngineError::Live(LiveError::Asked(_))) => {
                 Failure::Usage
             }

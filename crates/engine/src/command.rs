@@ -26,11 +26,11 @@ use netplumb_model::recording::{Arm, Recording};
 use netplumb_model::symbol::is_part;
 use netplumb_model::timing::{INSTRUCTIONS, SAMPLED, TimingSpec};
 
-use crate::prototypes::Known;
 use crate::error::EngineError;
 use crate::extras;
 use crate::origin::{Boot, Origin};
 use crate::plan::Plan;
+use crate::prototypes::Known;
 use crate::run::{Options, Progress, Save};
 use crate::schedule::{Turn, whole};
 use crate::site::{self, Alone, Ended, Keeper, OneAtATime};

@@ -21,7 +21,6 @@ use netplumb_model::quantity::Of;
 use netplumb_model::recording::{Arm, Block, Recording, env};
 use netplumb_model::timing::{INSTRUCTIONS, QEMU_PEAK, SAMPLED, TimingSpec};
 
-use crate::prototypes::Known;
 use crate::collect::{Executed, Translation};
 use crate::debug_info::Lookup;
 use crate::error::EngineError;
@@ -34,6 +33,7 @@ use crate::measure::{Beside, Measured, measure, measure_on};
 use crate::origin::{Boot, Origin};
 use crate::outside::{load, without_probes};
 use crate::plan::Plan;
+use crate::prototypes::Known;
 use crate::run::{Options, Progress, Save, add_losses, note_clock, note_instrument, note_machine};
 use crate::schedule::{Turn, whole};
 use crate::site::{self, Ended, Keeper, Site, take_up};
@@ -589,13 +589,7 @@ impl Guests<'_, '_, '_> {
                     if let Some(traced) = &window.traced {
                         let known = run.trace.as_ref().is_some_and(|spec| spec.has_args());
                         let prototypes = known.then_some(&measured.prototypes);
-                        traces::add(
-                            recording,
-                            &executed,
-                            &options.layers,
-                            traced,
-                            prototypes,
-                        );
+                        traces::add(recording, &executed, &options.layers, traced, prototypes);
                     }
                 }
             }

@@ -107,10 +107,14 @@ impl Traced<'_> {
             }
             (None, false) => format!("kernel {kernel} has no function `{name}`"),
         };
-        let inlined = (self.beside.known)
-            .map_or_else(BTreeSet::new, |known| known.inlined_into(file, name));
+        let inlined =
+            (self.beside.known).map_or_else(BTreeSet::new, |known| known.inlined_into(file, name));
         if !inlined.is_empty() {
-            let mut into: Vec<&str> = inlined.iter().take(MOST_NAMES).map(String::as_str).collect();
+            let mut into: Vec<&str> = inlined
+                .iter()
+                .take(MOST_NAMES)
+                .map(String::as_str)
+                .collect();
             let more = format!("{} more", inlined.len() - into.len());
             if inlined.len() > into.len() {
                 into.push(&more);
@@ -206,34 +210,42 @@ pub(crate) fn add(
         let mut values: Vec<(Option<TextId>, Option<TextId>)> = Vec::new();
         for step in prototypes.iter().flat_map(|_| &call.steps) {
             let of = prototypes.and_then(|all| all.get(&step.symbol));
-            let registers = step.arguments.and_then(|at| call.registers.get(at as usize));
+            let registers = step
+                .arguments
+                .and_then(|at| call.registers.get(at as usize));
             if of.is_none() {
                 unnamed.insert(step.symbol);
             }
             unread += u64::from(of.is_some() && registers.is_none());
-            let returned = of.zip(step.returned).and_then(|(of, value)| of.returned(value));
+            let returned = of
+                .zip(step.returned)
+                .and_then(|(of, value)| of.returned(value));
             values.push((
                 of.zip(registers).map(|(of, all)| text(of.arguments(all))),
                 returned.map(&mut text),
             ));
         }
         let values = values.into_iter().chain(std::iter::repeat((None, None)));
-        let steps = call.steps.iter().zip(values).map(|(step, (arguments, returned))| Step {
-            parent: step.parent,
-            name: name(step.symbol),
-            begin: step.begin,
-            elapsed: step.elapsed,
-            total: step.total,
-            own: step.own,
-            switches: step.switches,
-            context: step.context,
-            cpu: 0,
-            thread: 0,
-            command,
-            flags: step.flags,
-            arguments,
-            returned,
-        });
+        let steps = call
+            .steps
+            .iter()
+            .zip(values)
+            .map(|(step, (arguments, returned))| Step {
+                parent: step.parent,
+                name: name(step.symbol),
+                begin: step.begin,
+                elapsed: step.elapsed,
+                total: step.total,
+                own: step.own,
+                switches: step.switches,
+                context: step.context,
+                cpu: 0,
+                thread: 0,
+                command,
+                flags: step.flags,
+                arguments,
+                returned,
+            });
         recording.traces.push(Trace {
             block: Some(block),
             quantity,
@@ -289,12 +301,10 @@ fn no_argument(spec: &Spec, missing: &NoArgument) -> EngineError {
     if prototype.returns.is_some() {
         names.push(OF_CALLS[3].into());
     }
-    let has = match &names[..] {
-        [] => "it has no arguments and returns nothing".to_string(),
-        names => format!("it has {}", names.join(", ")),
-    };
+    names.push(always);
+    let names = names.join(", ");
     EngineError::NoFunction(match &missing.name {
-        Some(argument) => format!("{name} has no argument `{argument}`; {has}, and every call {always}"),
-        None => format!("{name} returns nothing; {has}, and every call {always}"),
+        Some(argument) => format!("{name} has no argument `{argument}`; expected one of {names}"),
+        None => format!("{name} returns nothing; expected one of {names}"),
     })
 }

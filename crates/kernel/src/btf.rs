@@ -320,11 +320,22 @@ mod tests {
     /// `long get(const struct page *page, unsigned int order, enum mode mode, ...)`.
     fn kernel() -> (Vec<u8>, usize) {
         let mut w = Writer::default();
-        let names: Vec<u32> = ["long", "page", "unsigned int", "mode", "READ", "NONE", "get"]
+        let names: Vec<u32> = [
+            "long",
+            "page",
+            "unsigned int",
+            "mode",
+            "READ",
+            "NONE",
+            "get",
+        ]
+        .iter()
+        .map(|name| w.name(name))
+        .collect();
+        let parameters: Vec<u32> = ["page", "order", "mode"]
             .iter()
-            .map(|name| w.name(name))
+            .map(|n| w.name(n))
             .collect();
-        let parameters: Vec<u32> = ["page", "order", "mode"].iter().map(|n| w.name(n)).collect();
         w.words(&[names[0], INT << 24, 8, 1 << 24 | 64]); // 1
         w.words(&[names[1], STRUCT << 24, 64]); // 2
         w.words(&[0, CONST << 24, 2]); // 3

@@ -8,7 +8,8 @@ use std::sync::mpsc::channel;
 use std::thread;
 
 use netplumb_instruments::exact::{
-    Accountant, Images, Losses, RanInsn, StreamError, StreamReader, TreeNode, UserCode, UserSymbol, Window,
+    Accountant, Images, Losses, RanInsn, StreamError, StreamReader, TreeNode, UserCode, UserSymbol,
+    Window,
 };
 use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::path_rules::PathRules;
@@ -26,10 +27,10 @@ use crate::debug_info::{self, Ran};
 use crate::error::EngineError;
 use crate::index::Index;
 use crate::measure::{Beside, tap};
+use crate::prototypes;
 use crate::receive;
 use crate::run::{Options, Progress, add_losses, note_clock, note_instrument, note_machine};
 use crate::site::Keeper;
-use crate::prototypes;
 use crate::traces::{self, Traced};
 
 /// The name of this program's code, as of a file.

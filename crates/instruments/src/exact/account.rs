@@ -7,6 +7,7 @@ use netplumb_kernel::path_rules::{PathRules, Role};
 use netplumb_model::class::Direction;
 use rustc_hash::FxHashMap;
 
+use self::trace::Registers;
 use super::block::Block;
 use super::frame::Flow;
 use super::sample::{Sampler, Sampling};
@@ -18,7 +19,6 @@ use super::tree::{Symbol, Tree, UNKNOWN};
 use super::user::{Birth, Part, User, UserSymbol};
 use super::window::{OpenWindow, Window};
 use crate::image::Images;
-use self::trace::Registers;
 use instructions::Cut;
 
 mod charge;

@@ -293,11 +293,7 @@ impl<R: Read> StreamReader<R> {
         let address = self.number()?;
         let shape = self.need()?;
         let count = (shape & 0xffff) as usize;
-        let page = if user {
-            self.number()?
-        } else {
-            0
-        };
+        let page = if user { self.number()? } else { 0 };
         let mut bytes = Vec::with_capacity((words - before) * 4);
         for _ in before..words {
             bytes.extend_from_slice(&self.need()?.to_le_bytes());

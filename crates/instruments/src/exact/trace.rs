@@ -283,20 +283,38 @@ fn is_file(path: &str, file: &str) -> bool {
     path == file || path.rsplit('/').next() == Some(file)
 }
 
-/// The names that are nearest, at most three.
+/// Names that are told instead of an unknown one.
+const MOST_NEAR: usize = 5;
+
+/// The names that are nearest: spelled nearly so, and those that have all of it but for a prefix of the
+/// kernel's inner functions, which are often inlined into the others.
 fn near(name: &str, all: &[String]) -> Vec<String> {
+    let core = name.trim_start_matches('_');
+    let core = core.strip_prefix("do_").unwrap_or(core);
+    let mut kin: Vec<&str> = match core.len() >= 8 {
+        true => all
+            .iter()
+            .map(String::as_str)
+            .filter(|known| known.contains(core))
+            .collect(),
+        false => Vec::new(),
+    };
+    kin.sort_unstable_by_key(|known| (known.len(), *known));
+    kin.dedup();
     let mut found: Vec<(usize, &str)> = (all.iter())
         .filter(|known| known.len().abs_diff(name.len()) <= name.len() / 2)
         .map(|known| (strsim::damerau_levenshtein(name, known), known.as_str()))
         .filter(|(distance, _)| 3 * distance <= name.len().max(3))
         .collect();
     found.sort_unstable();
-    found.dedup();
-    found
-        .iter()
-        .take(3)
-        .map(|(_, known)| (*known).to_string())
-        .collect()
+    let spelled = found.iter().map(|(_, known)| *known).take(3);
+    let mut names: Vec<String> = Vec::new();
+    for known in spelled.chain(kin) {
+        if names.len() < MOST_NEAR && !is_part(known) && names.iter().all(|name| name != known) {
+            names.push(known.to_string());
+        }
+    }
+    names
 }
 
 /// A function that has not returned, in a traced call or as its first.

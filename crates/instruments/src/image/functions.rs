@@ -316,7 +316,11 @@ impl<'r, 'a> Reader<'r, 'a> {
                 let value = value
                     .sdata_value()
                     .or_else(|| value.udata_value().map(|value| value as i64));
-                names.extend(value.map(|value| self.text(name).map(|name| (value, name))).transpose()?);
+                names.extend(
+                    value
+                        .map(|value| self.text(name).map(|name| (value, name)))
+                        .transpose()?,
+                );
             }
         }
         Ok(Shape::Enum {

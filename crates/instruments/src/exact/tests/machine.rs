@@ -9,8 +9,8 @@ use netplumb_model::experiment::Trace;
 
 use super::super::stream::Kind;
 use super::super::{
-    Accountant, Change, FIRST_USER_SYMBOL, Image, ImageFunction, Images, Losses, Mark, Prototypes, Record,
-    Sampling, Tracing, UNKNOWN, Window,
+    Accountant, Change, FIRST_USER_SYMBOL, Image, ImageFunction, Images, Losses, Mark, Prototypes,
+    Record, Sampling, Tracing, UNKNOWN, Window,
 };
 
 /// Every instruction is so long.

@@ -499,7 +499,13 @@ fn arguments_and_return_values() {
     assert_eq!((calls.calls, calls.matched), (3, 3));
     let told = calls.kept.iter().map(|call| {
         let steps = call.steps.iter();
-        let step = |s: &TracedStep| (s.arguments.map(|a| call.registers[a as usize][..2].to_vec()), s.returned);
+        let step = |s: &TracedStep| {
+            (
+                s.arguments
+                    .map(|a| call.registers[a as usize][..2].to_vec()),
+                s.returned,
+            )
+        };
         steps.map(step).collect::<Vec<_>>()
     });
     let of = |len: u64, value: i64| {
@@ -516,7 +522,11 @@ fn arguments_and_return_values() {
     );
     let matched = |only: &str| {
         let calls = traced_with_values(only, true);
-        calls.kept.iter().map(|call| call.number).collect::<Vec<_>>()
+        calls
+            .kept
+            .iter()
+            .map(|call| call.number)
+            .collect::<Vec<_>>()
     };
     assert_eq!(matched("len > 10"), [1, 2]);
     assert_eq!(matched("retval < 0"), [1]);
@@ -542,7 +552,10 @@ fn unknown_arguments() {
     };
     let missing = refused("udp_sendmsg", "length > 3");
     let names: Vec<String> = missing.prototype.unwrap().names().collect();
-    assert_eq!((missing.name.as_deref(), names.join(" ")), (Some("length"), "sk len".into()));
+    assert_eq!(
+        (missing.name.as_deref(), names.join(" ")),
+        (Some("length"), "sk len".into())
+    );
     assert_eq!(refused("helper", "retval > 3").prototype, None);
 }
 
