@@ -40,9 +40,9 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_version = QEMU_PLUGIN_VERSION;
 struct block {
 	uint32_t id;
 	uint32_t n_insns;
-	uint32_t half;	/* of the address space: 0, or EXACT_USER_HALF */
-	bool traced;	/* a traced function begins here */
-	bool may_begin; /* a function may begin here */
+	uint32_t half; /* of the address space: 0, or EXACT_USER_HALF */
+	const struct values_traced *traced; /* a function that begins here */
+	bool may_begin;			    /* a function may begin here */
 };
 
 static struct {
@@ -138,6 +138,22 @@ static void on_block(unsigned int vcpu, void *data)
 	put(block->id);
 }
 
+static void put_text(uint32_t argument, uint64_t vaddr)
+{
+	char text[EXACT_TEXT_BYTES] = { 0 };
+	size_t length;
+
+	if (!values_text(vaddr, text, sizeof(text), &length))
+		return;
+	put_record(EXACT_TEXT, argument << 16 | (uint32_t)length);
+	for (size_t i = 0; i < length; i += 4) {
+		uint32_t word;
+
+		memcpy(&word, text + i, 4);
+		put(word);
+	}
+}
+
 /* The same where calls are traced with their arguments. */
 static void on_block_with_values(unsigned int vcpu, void *data)
 {
@@ -169,6 +185,9 @@ static void on_block_with_values(unsigned int vcpu, void *data)
 	put_record(EXACT_ARGUMENTS, is_call);
 	for (size_t i = 0; i < VALUES_ARGUMENTS; i++)
 		put_number(registers[i]);
+	for (size_t i = 0; block->traced && i < VALUES_ARGUMENTS; i++)
+		if (block->traced->texts >> i & 1)
+			put_text((uint32_t)i, registers[i]);
 }
 
 static void on_user_block(unsigned int vcpu, void *data)
@@ -425,7 +444,7 @@ static void put_block(struct block *block, const struct qemu_plugin_tb *tb,
 		put_number(hash);
 	}
 	if (state.values && (!user || hash)) {
-		block->traced = values_is_traced(vaddr, hash);
+		block->traced = values_find(vaddr, hash);
 		block->may_begin = !user && values_may_begin(tb);
 	}
 	for (size_t i = 0; i < len; i += 4) {

@@ -61,8 +61,15 @@ enum exact_record {
 	EXACT_ARGUMENTS = 11,
 	/* rax at the ret that ends the block that was started last; as above. */
 	EXACT_RESULT = 12,
+	/*
+	 * After EXACT_ARGUMENTS: the text that one of these points to. p: its
+	 * number << 16 | bytes, at most EXACT_TEXT_BYTES and without the NUL;
+	 * the bytes, padded to a word.
+	 */
+	EXACT_TEXT = 13,
 };
 
+#define EXACT_TEXT_BYTES 64
 #define EXACT_USER_HALF 0x10000u
 #define EXACT_HASH_FACTOR 0x9e3779b97f4a7c15ull
 

@@ -48,6 +48,9 @@ static struct {
 	/* target/i386/cpu.h, since 5.0 with a GByteArray */
 	int (*read_register)(struct CPUState *cpu, struct byte_array *to,
 			     int number);
+	/* include/exec/cpu-common.h; without it, there are no texts */
+	int (*rw_memory)(struct CPUState *cpu, uint64_t addr, void *ptr,
+			 size_t len, bool is_write);
 	struct byte_array *(*new_array)(void);
 	struct byte_array *(*set_size)(struct byte_array *array,
 				       unsigned int size);
@@ -55,40 +58,48 @@ static struct {
 	struct CPUState *cpu;
 } qemu;
 
-struct traced {
-	uint64_t hash; /* of the page; 0 in the kernel */
-	uint64_t at;   /* the address, or the offset in the page */
-};
-
 static struct {
 	bool all;
 	size_t n_traced;
-	struct traced traced[MAX_TRACED];
+	struct values_traced traced[MAX_TRACED];
 	size_t n_open;
 	uint64_t open[MAX_OPEN];
 	bool too_many;
 } state;
 
-static void add(uint64_t hash, uint64_t at)
+/* The next of the numbers of an option, which colons separate. */
+static uint64_t next_number(const char **at)
 {
+	char *end;
+	uint64_t number = strtoull(*at, &end, 16);
+
+	*at = *end == ':' ? end + 1 : end;
+	return number;
+}
+
+static void add(uint64_t hash, const char *rest)
+{
+	uint64_t at = next_number(&rest);
+	uint32_t texts = (uint32_t)next_number(&rest);
+
 	if (state.n_traced == MAX_TRACED)
 		state.all = true;
 	else
-		state.traced[state.n_traced++] = (struct traced){ hash, at };
+		state.traced[state.n_traced++] =
+			(struct values_traced){ hash, at, texts };
 }
 
 void values_take_option(const char *option)
 {
-	char *end;
-
 	if (!strcmp(option, "calls=all")) {
 		state.all = true;
 	} else if (!strncmp(option, "call=", 5)) {
-		add(0, strtoull(option + 5, NULL, 16));
+		add(0, option + 5);
 	} else if (!strncmp(option, "user=", 5)) {
-		uint64_t hash = strtoull(option + 5, &end, 16);
+		const char *rest = option + 5;
+		uint64_t hash = next_number(&rest);
 
-		add(hash, *end ? strtoull(end + 1, NULL, 16) : 0);
+		add(hash, rest);
 	}
 }
 
@@ -102,6 +113,7 @@ bool values_can_read(void)
 	*(void **)&qemu.qemu_get_cpu = dlsym(RTLD_DEFAULT, "qemu_get_cpu");
 	*(void **)&qemu.read_register =
 		dlsym(RTLD_DEFAULT, "x86_cpu_gdb_read_register");
+	*(void **)&qemu.rw_memory = dlsym(RTLD_DEFAULT, "cpu_memory_rw_debug");
 	*(void **)&qemu.new_array = dlsym(RTLD_DEFAULT, "g_byte_array_new");
 	*(void **)&qemu.set_size = dlsym(RTLD_DEFAULT, "g_byte_array_set_size");
 	if (!qemu.qemu_get_cpu || !qemu.read_register || !qemu.new_array ||
@@ -111,14 +123,14 @@ bool values_can_read(void)
 	return qemu.array != NULL;
 }
 
-bool values_is_traced(uint64_t vaddr, uint64_t hash)
+const struct values_traced *values_find(uint64_t vaddr, uint64_t hash)
 {
 	uint64_t at = hash ? vaddr & 0xfff : vaddr;
 
 	for (size_t i = 0; i < state.n_traced; i++)
 		if (state.traced[i].hash == hash && state.traced[i].at == at)
-			return true;
-	return false;
+			return &state.traced[i];
+	return NULL;
 }
 
 /* The NOP that the kernel puts where ftrace may call (`nopl 0(%rax,%rax,1)`). */
@@ -205,4 +217,31 @@ void values_arguments(uint64_t registers[VALUES_ARGUMENTS])
 
 	for (size_t i = 0; i < VALUES_ARGUMENTS; i++)
 		registers[i] = read_register(numbers[i]);
+}
+
+bool values_text(uint64_t vaddr, char *text, size_t size, size_t *length)
+{
+	size_t have = 0;
+
+	if (!qemu.rw_memory || !qemu.cpu)
+		return false;
+	/* A page at a time: the next one may not be in memory. */
+	while (have < size) {
+		size_t n = 0x1000 - ((vaddr + have) & 0xfff);
+		const char *end;
+
+		if (n > size - have)
+			n = size - have;
+		if (qemu.rw_memory(qemu.cpu, vaddr + have, text + have, n,
+				   false))
+			break;
+		end = memchr(text + have, 0, n);
+		if (end) {
+			*length = (size_t)(end - text);
+			return true;
+		}
+		have += n;
+	}
+	*length = have;
+	return have > 0;
 }

@@ -13,9 +13,10 @@
 #define VALUES_ARGUMENTS 6
 
 /*
- * Take an option of the plugin, if it is one of these: `call=ADDRESS` traces the
- * kernel's function there, `user=HASH:OFFSET` that of a program in a page with
- * this hash, and `calls=all` all calls. Numbers are hexadecimal.
+ * Take an option of the plugin, if it is one of these: `call=ADDRESS:TEXTS`
+ * traces the kernel's function there, `user=HASH:OFFSET:TEXTS` that of a program
+ * in a page with this hash, and `calls=all` all calls. TEXTS has a bit for each
+ * argument that points to text. Numbers are hexadecimal.
  */
 void values_take_option(const char *option);
 
@@ -25,8 +26,14 @@ bool values_wanted(void);
 /* Whether QEMU exports what is necessary to read registers. */
 bool values_can_read(void);
 
-/* Whether a traced function begins at this address; `hash` is 0 in the kernel. */
-bool values_is_traced(uint64_t vaddr, uint64_t hash);
+struct values_traced {
+	uint64_t hash; /* of the page; 0 in the kernel */
+	uint64_t at;   /* the address, or the offset in the page */
+	uint32_t texts;
+};
+
+/* The traced function that begins at this address; `hash` is 0 in the kernel. */
+const struct values_traced *values_find(uint64_t vaddr, uint64_t hash);
 
 /* Whether a function of the kernel may begin with this block. */
 bool values_may_begin(const struct qemu_plugin_tb *tb);
@@ -46,5 +53,8 @@ void values_leave(uint64_t rsp);
 uint64_t values_rsp(void);
 uint64_t values_rax(void);
 void values_arguments(uint64_t registers[VALUES_ARGUMENTS]);
+
+/* The text at an address, as far as it is in memory; of `size` bytes at most. */
+bool values_text(uint64_t vaddr, char *text, size_t size, size_t *length);
 
 #endif

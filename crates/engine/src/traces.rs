@@ -149,7 +149,8 @@ impl Traced<'_> {
         if losses.no_registers {
             return Err(EngineError::NoArguments(
                 "this QEMU does not export the functions with which arguments are read \
-                 (qemu_get_cpu and x86_cpu_gdb_read_register); use Debian 12's qemu-system-x86 \
+                 (qemu_get_cpu and x86_cpu_gdb_read_register), or they do not read what they \
+                 should: the stack pointer is not where a call stored its return address; use Debian 12's qemu-system-x86 \
                  (7.2), or leave out --args"
                     .into(),
             ));
@@ -221,7 +222,14 @@ pub(crate) fn add(
                 .zip(step.returned)
                 .and_then(|(of, value)| of.returned(value));
             values.push((
-                of.zip(registers).map(|(of, all)| text(of.arguments(all))),
+                of.zip(registers).map(|(of, all)| {
+                    let known = |register: usize| {
+                        let at = (step.arguments?, register as u8);
+                        let mut all = call.texts.iter();
+                        all.find_map(|(of, text)| (*of == at).then_some(text.as_str()))
+                    };
+                    text(of.arguments(all, known))
+                }),
                 returned.map(&mut text),
             ));
         }

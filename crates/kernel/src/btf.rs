@@ -233,6 +233,7 @@ impl Btf {
                     id = entry.of;
                     continue;
                 }
+                PTR if owner.is_text(entry.of) => Type::scalar(Shape::Text, 8),
                 PTR => Type::scalar(Shape::Pointer, 8),
                 INT => {
                     let encoding = number(&owner.bytes, entry.at + TYPE_BYTES)? >> 24 & 0xf;
@@ -249,6 +250,25 @@ impl Btf {
             }));
         }
         None
+    }
+
+    /// Whether a type is `const char`.
+    fn is_text(&self, mut id: u32) -> bool {
+        let mut constant = false;
+        for _ in 0..MOST_NAMES {
+            let Some((owner, entry)) = self.entry(id) else {
+                return false;
+            };
+            match entry.kind {
+                CONST | VOLATILE | RESTRICT | TYPE_TAG => {
+                    constant |= entry.kind == CONST;
+                    id = entry.of;
+                }
+                INT => return constant && entry.of == 1 && owner.name(entry.name) == Some("char"),
+                _ => return false,
+            }
+        }
+        false
     }
 
     fn names_of(&self, of: Entry) -> Option<Shape> {
@@ -361,7 +381,7 @@ mod tests {
         let get = kernel.prototype("get").unwrap();
         let registers = [0xffff_8880_0000_1000, 3, 0xffff_ffff, 0, 0, 0];
         assert_eq!(
-            get.arguments(&registers),
+            get.arguments(&registers, |_| None),
             "page=0xffff888000001000, order=0x3, mode=NONE"
         );
         assert_eq!(get.returned(-5_i64 as u64).unwrap(), "-5");
@@ -375,7 +395,7 @@ mod tests {
         w.words(&[name, FUNC << 24, 9]); // 10
         let module = Btf::parse(w.finish(), Some(kernel)).unwrap();
         let put = module.prototype("put").unwrap();
-        assert_eq!(put.arguments(&[7; 6]), "count=0x7");
+        assert_eq!(put.arguments(&[7; 6], |_| None), "count=0x7");
         assert_eq!(put.returned(7), None);
         assert!(module.has_function("put") && !module.has_function("get"));
     }

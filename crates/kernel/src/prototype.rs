@@ -26,6 +26,8 @@ pub enum Shape {
     Bool,
     /// A pointer.
     Pointer,
+    /// A pointer to text, which does not change (`const char *`).
+    Text,
     /// A structure or union in a register.
     Struct,
     /// One of these names, or another number.
@@ -90,7 +92,7 @@ impl Type {
         Some(match &self.shape {
             Shape::Other => return None,
             Shape::Signed | Shape::Enum { signed: true, .. } => signed,
-            Shape::Pointer if low >= MAX_ERRNO.wrapping_neg() => signed,
+            Shape::Pointer | Shape::Text if low >= MAX_ERRNO.wrapping_neg() => signed,
             Shape::Bool => unsigned & 0xff,
             _ => unsigned,
         })
@@ -161,10 +163,29 @@ impl Prototype {
         (self.parameters.iter().enumerate()).map(|(at, parameter)| named(at, parameter))
     }
 
-    /// The arguments, for people; `?` of those that are not in registers.
-    pub fn arguments(&self, registers: &[u64; REGISTERS]) -> String {
+    /// The registers that point to texts, a bit for each.
+    pub fn texts(&self) -> u8 {
+        let texts = self
+            .places()
+            .filter(|(parameter, _)| parameter.of.shape == Shape::Text);
+        texts
+            .filter_map(|(_, place)| place)
+            .fold(0, |all, place| all | 1 << place)
+    }
+
+    /// The arguments, for people; `?` of those that are not in registers. `text` has what a register
+    /// points to, if it is known.
+    pub fn arguments<'t>(
+        &self,
+        registers: &[u64; REGISTERS],
+        text: impl Fn(usize) -> Option<&'t str>,
+    ) -> String {
         let all = self.places().enumerate().map(|(at, (parameter, place))| {
-            let text = place.and_then(|place| parameter.of.text(registers[place]));
+            let known = place.filter(|_| parameter.of.shape == Shape::Text);
+            let text = match known.and_then(&text) {
+                Some(text) => Some(format!("\"{}\"", text.escape_debug())),
+                None => place.and_then(|place| parameter.of.text(registers[place])),
+            };
             let text = text.unwrap_or_else(|| "?".into());
             format!("{}={text}", named(at, parameter))
         });
@@ -251,16 +272,24 @@ mod tests {
             returns: None,
         };
         assert_eq!(
-            prototype.arguments(&registers),
+            prototype.arguments(&registers, |_| None),
             "a=?, b=?, arg3={0x3}, d=4, e=5, f=?, g=6, h=?"
         );
         assert_eq!(prototype.argument("g", &registers), Some(6));
         assert_eq!(prototype.argument("h", &registers), None);
         assert_eq!(prototype.argument("arg3", &registers), Some(3));
         prototype.returns = Some(Type::aggregate(24));
-        assert!(prototype.arguments(&registers).contains("d=5"));
+        assert!(prototype.arguments(&registers, |_| None).contains("d=5"));
         prototype.parameters.insert(0, of("x", Type::default()));
-        assert!(prototype.arguments(&registers).contains("d=?"));
+        assert!(prototype.arguments(&registers, |_| None).contains("d=?"));
         assert_eq!(prototype.returned(3), None);
+        let texts = Prototype {
+            parameters: vec![of("n", long()), of("name", Type::scalar(Shape::Text, 8))],
+            returns: None,
+        };
+        assert_eq!(texts.texts(), 2);
+        assert_eq!(texts.arguments(&registers, |_| None), "n=1, name=0x2");
+        let told = texts.arguments(&registers, |at| (at == 1).then_some("a\"\n"));
+        assert_eq!(told, r#"n=1, name="a\"\n""#);
     }
 }

@@ -54,7 +54,8 @@ pub struct Losses {
     pub windows_cut: u64,
     /// Where samples are drawn: `popf` of which it is not known what it did.
     pub unknown_flags: u64,
-    /// Where arguments are read: QEMU does not export what is necessary.
+    /// Where arguments are read: QEMU does not export what is necessary, or what was read was never seen
+    /// to be right.
     pub no_registers: bool,
     /// Where arguments are read: calls of which they could not be checked before any could.
     pub unchecked_arguments: u64,
@@ -196,6 +197,7 @@ impl<'a> Accountant<'a> {
         let sampler = self.sampler.as_ref();
         Losses {
             unknown_flags: sampler.map_or(0, |s| s.interrupts.unknown),
+            no_registers: self.losses.no_registers || self.registers.is_wrong(&self.losses),
             ..self.losses
         }
     }
@@ -262,6 +264,7 @@ impl<'a> Accountant<'a> {
                 }
             }
             Record::Arguments { checked, registers } => self.take_arguments(checked, registers),
+            Record::Text(register, bytes) => self.registers.text(register, &bytes),
             Record::Returned(value) => self.registers.returned = Some(value),
             Record::NoRegisters => self.losses.no_registers = true,
             Record::User => {

@@ -12,6 +12,8 @@ const VERSION: u32 = 4;
 const MAX_BLOCK_WORDS: usize = 512 * 16 / 4;
 /// EXACT_USER_HALF: an address is below the kernel's half.
 const USER_HALF: u32 = 0x1_0000;
+/// EXACT_TEXT_BYTES: of longer texts only so much is read.
+pub(crate) const MAX_TEXT_BYTES: usize = 64;
 /// EXACT_LOSS_REGISTERS.
 const LOSS_REGISTERS: u32 = 2;
 
@@ -133,6 +135,8 @@ pub enum Record {
         /// Those registers, in the order of arguments.
         registers: [u64; REGISTERS],
     },
+    /// The text that a register of arguments points to, by its number; at most [`MAX_TEXT_BYTES`].
+    Text(u8, Vec<u8>),
     /// What the return that ends the block that runs returned.
     Returned(u64),
     /// The plugin could not use so many addresses.
@@ -257,10 +261,26 @@ impl<R: Read> StreamReader<R> {
                         registers,
                     }
                 }
+                13 => self.text(payload)?,
                 12 => Record::Returned(self.number()?),
                 other => return Err(StreamError::Damaged(format!("a record of type {other}"))),
             }));
         }
+    }
+
+    fn text(&mut self, payload: u32) -> Result<Record, StreamError> {
+        let (register, length) = (payload >> 16, (payload & 0xffff) as usize);
+        if register as usize >= REGISTERS || length > MAX_TEXT_BYTES {
+            return Err(StreamError::Damaged(format!(
+                "a text of {length} bytes in register {register}"
+            )));
+        }
+        let mut bytes = Vec::with_capacity(MAX_TEXT_BYTES);
+        while bytes.len() < length {
+            bytes.extend(self.need()?.to_le_bytes());
+        }
+        bytes.truncate(length);
+        Ok(Record::Text(register as u8, bytes))
     }
 
     /// A number of two words.

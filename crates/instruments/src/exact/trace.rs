@@ -64,6 +64,8 @@ pub struct TracedCall {
     pub steps: Vec<TracedStep>,
     /// Registers of the arguments of steps.
     pub registers: Vec<[u64; REGISTERS]>,
+    /// What some of them point to: by the number among those, and the register.
+    pub texts: Vec<((u32, u8), String)>,
 }
 
 /// The calls of a window.
@@ -242,11 +244,15 @@ impl Tracing {
     pub fn options(&self, symbols: &SymbolTable, images: &Images) -> Vec<String> {
         let kernel = self.kernel().into_iter().map(|symbol| {
             let address = symbols.symbols()[symbol as usize].addr;
-            format!("call={address:x}")
+            let texts = self.of_kernel.get(&symbol).map_or(0, |of| of.texts());
+            format!("call={address:x}:{texts:x}")
         });
         let programs = self.programs.iter().filter_map(|(image, address)| {
             let hash = images.hash_at(*image, *address)?;
-            Some(format!("user={hash:x}:{:x}", address % PAGE_BYTES as u64))
+            let texts = self.of_programs.get(&(*image, *address));
+            let texts = texts.map_or(0, |of| of.texts());
+            let offset = address % PAGE_BYTES as u64;
+            Some(format!("user={hash:x}:{offset:x}:{texts:x}"))
         });
         kernel.chain(programs).collect()
     }
@@ -347,6 +353,7 @@ pub(super) struct OpenTrace {
     thread: Option<Symbol>,
     steps: Vec<TracedStep>,
     registers: Vec<[u64; REGISTERS]>,
+    texts: Vec<((u32, u8), String)>,
     open: Vec<Open>,
     dropped: u64,
 }
@@ -476,6 +483,7 @@ impl Tracer {
         &mut self,
         traces: &mut Vec<OpenTrace>,
         entered: &Entered,
+        texts: &[(u8, String)],
         user: &[UserSymbol],
     ) {
         let Some(clock) = self.clock else { return };
@@ -484,7 +492,7 @@ impl Tracer {
             return;
         }
         for trace in traces.iter_mut() {
-            trace.enter(entered, clock, &self.tracing.spec);
+            trace.enter(entered, texts, clock, &self.tracing.spec);
         }
         if !meant {
             return;
@@ -500,6 +508,7 @@ impl Tracer {
             thread: entered.thread,
             steps: Vec::new(),
             registers: Vec::new(),
+            texts: Vec::new(),
             open: Vec::new(),
             dropped: 0,
         };
@@ -508,7 +517,7 @@ impl Tracer {
             aside: false,
             ..*entered
         };
-        trace.enter(&first, clock, &self.tracing.spec);
+        trace.enter(&first, texts, clock, &self.tracing.spec);
         traces.push(trace);
     }
 
@@ -579,6 +588,7 @@ impl Tracer {
             thread: trace.thread,
             steps: trace.steps,
             registers: trace.registers,
+            texts: trace.texts,
         };
         if self.kept_steps + next.steps.len() > MAX_KEPT {
             calls.dropped += trace.dropped + next.steps.len() as u64;
@@ -628,7 +638,7 @@ pub(super) fn returned(traces: &mut [OpenTrace], user: bool, value: u64) {
 }
 
 impl OpenTrace {
-    fn enter(&mut self, entered: &Entered, clock: u64, spec: &Spec) {
+    fn enter(&mut self, entered: &Entered, texts: &[(u8, String)], clock: u64, spec: &Spec) {
         let above = self.open.last();
         let within = above.is_some_and(|above| above.within || above.aside);
         let parent = self.open.iter().rev().find_map(|open| open.step);
@@ -660,8 +670,11 @@ impl OpenTrace {
         }
         if step.is_some() {
             let arguments = entered.arguments.map(|registers| {
+                let number = self.registers.len() as u32;
                 self.registers.push(registers);
-                (self.registers.len() - 1) as u32
+                let texts = texts.iter();
+                (self.texts).extend(texts.map(|(at, text)| ((number, *at), text.clone())));
+                number
             });
             let mut flags = Flags::default();
             if entered.jumped {

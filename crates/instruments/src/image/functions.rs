@@ -250,6 +250,7 @@ impl<'r, 'a> Reader<'r, 'a> {
                     reference = entry.attr_value(gimli::DW_AT_type);
                     continue;
                 }
+                gimli::DW_TAG_pointer_type if self.is_text(&entry)? => Type::scalar(Shape::Text, 8),
                 gimli::DW_TAG_pointer_type
                 | gimli::DW_TAG_reference_type
                 | gimli::DW_TAG_rvalue_reference_type => Type::scalar(Shape::Pointer, 8),
@@ -262,6 +263,27 @@ impl<'r, 'a> Reader<'r, 'a> {
             }));
         }
         Ok(Some(Type::default()))
+    }
+
+    /// Whether an entry is a pointer to `const char`.
+    fn is_text(&self, pointer: &Entry<'a>) -> Result<bool, LinesError> {
+        let mut constant = false;
+        let mut reference = pointer.attr_value(gimli::DW_AT_type);
+        for _ in 0..MAX_STEPS {
+            let Some(AttributeValue::UnitRef(offset)) = reference else {
+                return Ok(false);
+            };
+            let entry = self.unit.entry(offset)?;
+            match entry.tag() {
+                gimli::DW_TAG_const_type => constant = true,
+                gimli::DW_TAG_base_type => {
+                    return Ok(constant && self.names(&entry)?.first().is_some_and(|n| n == "char"));
+                }
+                _ => return Ok(false),
+            }
+            reference = entry.attr_value(gimli::DW_AT_type);
+        }
+        Ok(false)
     }
 
     fn structure(
@@ -410,7 +432,8 @@ int main(int argc, char **argv)
             let asked = addresses.into_iter().collect();
             let found = prototypes(&file, &asked, &|| true).unwrap();
             let told = |n: usize| {
-                let all = found[&addresses[n]].arguments(&[0x1000, 0x21, 0xfe, 0x101, 7, 9]);
+                let all =
+                    found[&addresses[n]].arguments(&[0x1000, 0x21, 0xfe, 0x101, 7, 9], |_| None);
                 (all, found[&addresses[n]].returned(-3_i64 as u64))
             };
             assert_eq!(
@@ -421,6 +444,7 @@ int main(int argc, char **argv)
                 )
             );
             assert_eq!(told(1), ("pair=?, large=?, last=254".into(), None));
+            assert_eq!(found[&addresses[0]].texts(), 1);
             // The first register has where to return it.
             assert_eq!(told(2), ("d=?, n=33".into(), None));
         }

@@ -4,16 +4,19 @@ use netplumb_kernel::prototype::REGISTERS;
 use netplumb_model::class::{Context, Softirq};
 
 use super::super::frame::Flow;
+use super::super::stream::MAX_TEXT_BYTES;
 use super::super::trace::{Entered, TracedCalls, returned};
 use super::super::tree::Symbol;
 use super::super::user::User;
-use super::Accountant;
+use super::{Accountant, Losses};
 
 /// What registers held at the block that runs.
 #[derive(Debug, Default)]
 pub(super) struct Registers {
     /// Where it began, if a call or a jump may have led there.
     arguments: Option<[u64; REGISTERS]>,
+    /// What they point to, of some that are texts.
+    texts: Vec<(u8, String)>,
     /// At the return that ends it.
     pub(super) returned: Option<u64>,
     /// They have been right at a call: the stack pointer was.
@@ -24,6 +27,21 @@ impl Registers {
     /// The next block runs.
     pub(super) fn clear(&mut self) {
         (self.arguments, self.returned) = (None, None);
+        self.texts.clear();
+    }
+
+    /// Whether none of those that were read could be checked.
+    pub(super) fn is_wrong(&self, losses: &Losses) -> bool {
+        losses.unchecked_arguments > 0 && !self.proven
+    }
+
+    /// A register points to this text.
+    pub(super) fn text(&mut self, register: u8, bytes: &[u8]) {
+        let mut text = String::from_utf8_lossy(bytes).into_owned();
+        if bytes.len() == MAX_TEXT_BYTES {
+            text.push('\u{2026}');
+        }
+        self.texts.push((register, text));
     }
 
     /// A part of the block runs: arguments are where a function begins with the block.
@@ -133,7 +151,8 @@ impl Accountant<'_> {
             ..entered
         };
         let user = self.user.as_deref().map_or(&[][..], User::symbols);
-        tracer.enter(&mut self.current.traces, &entered, user);
+        let texts = &self.registers.texts;
+        tracer.enter(&mut self.current.traces, &entered, texts, user);
     }
 
     /// Frames from `level` on one of the stacks are about to end.

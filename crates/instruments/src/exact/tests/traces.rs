@@ -458,6 +458,7 @@ fn with_values(m: &mut Machine<'_>, checked: bool) {
             checked,
             registers: registers(1),
         });
+        m.take(Record::Text(1, b"a name".to_vec()));
         m.call("udp_sendmsg", 20, 1, 0xd00);
         m.jump("helper", 0, 2);
         m.take(Record::Arguments {
@@ -520,6 +521,9 @@ fn arguments_and_return_values() {
         told.collect::<Vec<_>>(),
         [of(10, 10), of(20, -90), of(30, 30)]
     );
+    let texts = calls.kept.iter().map(|call| call.texts.clone());
+    let one = vec![((0, 1), "a name".to_string())];
+    assert_eq!(texts.collect::<Vec<_>>(), vec![one; 3]);
     let matched = |only: &str| {
         let calls = traced_with_values(only, true);
         calls
@@ -581,6 +585,6 @@ fn options_of_the_plugin() {
         tracing.options(&symbols, &files)
     };
     let address = symbols.by_name("udp_sendmsg")[0].addr;
-    assert_eq!(of("udp_sendmsg"), [format!("call={address:x}")]);
-    assert_eq!(of("main"), ["user=abc:123"]);
+    assert_eq!(of("udp_sendmsg"), [format!("call={address:x}:0")]);
+    assert_eq!(of("main"), ["user=abc:123:0"]);
 }
