@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use object::{Object, ObjectSection};
 
-use crate::prototype::{Parameter, Prototype, Shape, Type};
+use crate::prototype::{Parameter, Place, Prototype, Shape, Type};
 
 const MAGIC: u16 = 0xeb9f;
 const HEADER_BYTES: usize = 24;
@@ -212,6 +212,7 @@ impl Btf {
             parameters.push(Parameter {
                 name: owner.name(name)?.to_string(),
                 of: self.plain(of)?.unwrap_or_default(),
+                place: Place::ByAbi,
             });
         }
         Some(Prototype {

@@ -115,6 +115,18 @@ impl Type {
     }
 }
 
+/// Where an argument is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Place {
+    /// Where the ABI has it, by its type and those before it.
+    #[default]
+    ByAbi,
+    /// In this register, as debug information says.
+    Register(u8),
+    /// Not in a register as it is.
+    Nowhere,
+}
+
 /// A parameter.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Parameter {
@@ -122,6 +134,8 @@ pub struct Parameter {
     pub name: String,
     /// Its type.
     pub of: Type,
+    /// Where it is when the function begins.
+    pub place: Place,
 }
 
 /// The prototype of a function.
@@ -134,8 +148,27 @@ pub struct Prototype {
 }
 
 impl Prototype {
-    /// The register of each parameter, if it is in one.
+    /// The register of each parameter, if it is in one. Compilers leave out arguments that are always
+    /// the same: where one is not in the register of the ABI, only those are known whose register is.
     fn places(&self) -> impl Iterator<Item = (&Parameter, Option<usize>)> {
+        let changed = self
+            .by_abi()
+            .any(|(parameter, by_abi)| match parameter.place {
+                Place::ByAbi | Place::Nowhere => false,
+                Place::Register(at) => by_abi.is_some_and(|by_abi| by_abi != usize::from(at)),
+            });
+        self.by_abi().map(move |(parameter, by_abi)| {
+            let place = match parameter.place {
+                Place::ByAbi => by_abi.filter(|_| !changed),
+                Place::Register(at) => Some(usize::from(at)).filter(|at| *at < REGISTERS),
+                Place::Nowhere => None,
+            };
+            (parameter, place)
+        })
+    }
+
+    /// The register of each parameter by the ABI.
+    fn by_abi(&self) -> impl Iterator<Item = (&Parameter, Option<usize>)> {
         // What is returned in memory has its address in the first one.
         let in_memory = (self.returns.as_ref())
             .is_some_and(|of| of.registers == Some(0) && of.bytes > MAX_IN_REGISTERS);
@@ -225,6 +258,7 @@ mod tests {
         Parameter {
             name: name.into(),
             of,
+            place: Place::ByAbi,
         }
     }
 
@@ -283,6 +317,15 @@ mod tests {
         prototype.parameters.insert(0, of("x", Type::default()));
         assert!(prototype.arguments(&registers, |_| None).contains("d=?"));
         assert_eq!(prototype.returned(3), None);
+        let mut changed = Prototype {
+            parameters: vec![of("a", long()), of("b", long()), of("c", long())],
+            returns: None,
+        };
+        (changed.parameters[0].place, changed.parameters[1].place) =
+            (Place::Nowhere, Place::Register(1));
+        assert_eq!(changed.arguments(&registers, |_| None), "a=?, b=2, c=3");
+        changed.parameters[1].place = Place::Register(0);
+        assert_eq!(changed.arguments(&registers, |_| None), "a=?, b=1, c=?");
         let texts = Prototype {
             parameters: vec![of("n", long()), of("name", Type::scalar(Shape::Text, 8))],
             returns: None,

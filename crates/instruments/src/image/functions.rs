@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gimli::{AttributeValue, EndianSlice, LittleEndian, Unit, UnitOffset};
-use netplumb_kernel::prototype::{Parameter, Prototype, Shape, Type};
+use netplumb_kernel::prototype::{Parameter, Place, Prototype, Shape, Type};
 
 use object::read::elf::ElfFile64;
 
@@ -12,6 +12,8 @@ use super::readable;
 
 /// References and types that stand for each other, at most.
 const MAX_STEPS: usize = 16;
+/// Numbers of the registers of arguments, in DWARF: rdi, rsi, rdx, rcx, r8, r9.
+const DWARF_REGISTERS: [u8; 6] = [5, 4, 1, 2, 8, 9];
 /// Structures within each other, at most.
 const MAX_WITHIN: usize = 4;
 
@@ -42,7 +44,7 @@ pub fn prototypes(
                 None => None,
             };
             if let Some(begin) = begin.filter(|begin| addresses.contains(begin)) {
-                let prototype = of.prototype(entry)?;
+                let prototype = of.prototype(entry, begin)?;
                 found.entry(begin).or_insert(prototype);
             }
         }
@@ -127,6 +129,8 @@ struct Reader<'r, 'a> {
     unit: &'r Unit<Slice<'a>>,
     /// Its calls are those of C and C++, not only those of integers and pointers.
     is_c: bool,
+    /// GCC made it.
+    is_gnu: bool,
 }
 
 impl<'r, 'a> Reader<'r, 'a> {
@@ -151,7 +155,16 @@ impl<'r, 'a> Reader<'r, 'a> {
             .contains(&language),
             _ => false,
         };
-        Ok(Reader { dwarf, unit, is_c })
+        let mut of = Reader {
+            dwarf,
+            unit,
+            is_c,
+            is_gnu: false,
+        };
+        if let Some(producer) = root.and_then(|root| root.attr_value(gimli::DW_AT_producer)) {
+            of.is_gnu = of.text(producer)?.starts_with("GNU");
+        }
+        Ok(of)
     }
 
     /// An entry, and those of the same unit that it is an instance of.
@@ -190,7 +203,8 @@ impl<'r, 'a> Reader<'r, 'a> {
         Ok(names)
     }
 
-    fn prototype(&self, function: &Entry<'a>) -> Result<Prototype, LinesError> {
+    /// The prototype of a function that begins at an address.
+    fn prototype(&self, function: &Entry<'a>, begin: u64) -> Result<Prototype, LinesError> {
         let mut parameters = Vec::new();
         let mut entries = self.unit.entries_at_offset(function.offset())?;
         let _ = entries.next_dfs()?;
@@ -204,16 +218,62 @@ impl<'r, 'a> Reader<'r, 'a> {
                     parameters.push(Parameter {
                         name: name.map_or(Ok(String::new()), |name| self.text(name))?,
                         of: self.passed(of),
+                        place: self.place(entry, begin)?,
                     });
                 }
                 _ => {}
             }
         }
-        let returns = self.type_of(&self.chain(function)?, 0)?;
+        let mut returns = self.type_of(&self.chain(function)?, 0)?;
+        // Other languages return small structures in their own ways.
+        if let Some(of) = &mut returns
+            && !self.is_c
+            && of.shape == Shape::Struct
+        {
+            of.shape = Shape::Other;
+        }
         Ok(Prototype {
             parameters,
             returns,
         })
+    }
+
+    /// Where a parameter is when its function begins.
+    fn place(&self, parameter: &Entry<'a>, begin: u64) -> Result<Place, LinesError> {
+        let Some(location) = parameter.attr_value(gimli::DW_AT_location) else {
+            // Nobody uses it. GCC's functions have it nevertheless, or else another name.
+            return Ok(match self.is_gnu {
+                true => Place::ByAbi,
+                false => Place::Nowhere,
+            });
+        };
+        let register = |expression: gimli::Expression<Slice<'a>>| {
+            let [operation] = expression.0.slice() else {
+                return None;
+            };
+            DWARF_REGISTERS
+                .iter()
+                .position(|register| gimli::DW_OP_reg0.0 + register == *operation)
+                .map(|at| Place::Register(at as u8))
+        };
+        if let AttributeValue::Exprloc(expression) = location {
+            // Where the function puts it, if it is on the stack.
+            return Ok(register(expression).unwrap_or_default());
+        }
+        let Some(mut all) = self.dwarf.attr_locations(self.unit, location)? else {
+            return Ok(Place::Nowhere);
+        };
+        while let Some(one) = all.next()? {
+            if (one.range.begin..one.range.end).contains(&begin) {
+                // A structure in two, or on the stack.
+                let other = match self.is_gnu {
+                    true => Place::ByAbi,
+                    false => Place::Nowhere,
+                };
+                return Ok(register(one.data).unwrap_or(other));
+            }
+        }
+        Ok(Place::Nowhere)
     }
 
     /// As it is passed: other languages pass large structures by their address, and small ones in
@@ -317,7 +377,8 @@ impl<'r, 'a> Reader<'r, 'a> {
                 false => None,
             };
             // Floating-point numbers are in registers of their own.
-            if !of.is_some_and(|of| of.registers.is_some_and(|takes| takes > 0)) {
+            let takes = of.and_then(|of| of.registers).unwrap_or(0);
+            if takes == 0 {
                 return Ok(Type::default());
             }
         }

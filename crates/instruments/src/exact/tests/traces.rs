@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use netplumb_kernel::kallsyms::Symbol;
-use netplumb_kernel::prototype::{Parameter, Prototype, Shape, Type};
+use netplumb_kernel::prototype::{Parameter, Place, Prototype, Shape, Type};
 use netplumb_model::experiment::Trace;
 use netplumb_model::trace::Flags;
 
@@ -431,6 +431,7 @@ impl Prototypes for Made {
         let named = |name: &str| Parameter {
             name: name.into(),
             of: long(),
+            place: Place::ByAbi,
         };
         let parameters = match symbol.name.as_str() {
             "udp_sendmsg" => vec![named("sk"), named("len")],
