@@ -24,8 +24,8 @@ fn main() {
 }
 
 fn plugin(folder: &Path, out: &Path) {
-    let sources = ["exact.c", "clock.c"];
-    let headers = ["exact.h", "clock.h", "plugin_api.h"];
+    let sources = ["exact.c", "clock.c", "values.c"];
+    let headers = ["exact.h", "clock.h", "values.h", "plugin_api.h"];
     for file in sources.iter().chain(&headers) {
         println!("cargo::rerun-if-changed={}", folder.join(file).display());
     }

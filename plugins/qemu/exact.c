@@ -16,6 +16,9 @@
  * each of its blocks has a hash of its page, by which the reader identifies the
  * file.
  *
+ * If calls are traced with their arguments, registers are recorded at calls and
+ * returns while a traced function runs: see values.c.
+ *
  * One vCPU only: the stream has one order.
  */
 #include <errno.h>
@@ -27,6 +30,7 @@
 #include "clock.h"
 #include "exact.h"
 #include "plugin_api.h"
+#include "values.h"
 
 QEMU_PLUGIN_EXPORT int qemu_plugin_version = QEMU_PLUGIN_VERSION;
 
@@ -37,6 +41,8 @@ struct block {
 	uint32_t id;
 	uint32_t n_insns;
 	uint32_t half; /* of the address space: 0, or EXACT_USER_HALF */
+	const struct values_traced *traced; /* a function that begins here */
+	bool may_begin;			    /* a function may begin here */
 };
 
 static struct {
@@ -45,6 +51,7 @@ static struct {
 	bool armed;
 	bool tell_user; /* user mode's blocks too */
 	bool settle_clock;
+	bool values;   /* registers at calls and returns */
 	uint64_t bits; /* what markers have shifted in */
 	uint64_t watch_begin;
 	uint64_t watch_end;
@@ -55,6 +62,10 @@ static struct {
 	const struct block *before;
 	uint32_t next_id;
 	uint32_t bad_addresses;
+
+	/* Where calls stored return addresses whose functions have not begun. */
+	uint64_t called_kernel;
+	uint64_t called_user;
 
 	size_t used;
 	uint32_t words[1 << 15];
@@ -93,6 +104,12 @@ static void put_record(enum exact_record type, uint32_t payload)
 	put(0x80000000u | (uint32_t)type << 24 | (payload & 0xffffffu));
 }
 
+static void put_number(uint64_t number)
+{
+	put((uint32_t)number);
+	put((uint32_t)(number >> 32));
+}
+
 /* Instructions executed so far in recorded code. */
 static uint64_t told(void)
 {
@@ -119,6 +136,58 @@ static void on_block(unsigned int vcpu, void *data)
 	settle();
 	state.before = block;
 	put(block->id);
+}
+
+static void put_text(uint32_t argument, uint64_t vaddr)
+{
+	char text[EXACT_TEXT_BYTES] = { 0 };
+	size_t length;
+
+	if (!values_text(vaddr, text, sizeof(text), &length))
+		return;
+	put_record(EXACT_TEXT, argument << 16 | (uint32_t)length);
+	for (size_t i = 0; i < length; i += 4) {
+		uint32_t word;
+
+		memcpy(&word, text + i, 4);
+		put(word);
+	}
+}
+
+/* The same where calls are traced with their arguments. */
+static void on_block_with_values(unsigned int vcpu, void *data)
+{
+	const struct block *block = data;
+	uint64_t *called = block->half ? &state.called_user
+				       : &state.called_kernel;
+	uint64_t registers[VALUES_ARGUMENTS];
+	uint64_t rsp;
+	bool is_call;
+
+	on_block(vcpu, data);
+	if (!block->traced && !values_inside())
+		return;
+	if (!block->traced && !block->may_begin && !*called)
+		return;
+	rsp = values_rsp();
+	is_call = *called == rsp;
+	/*
+	 * Between a call and its function the kernel may run: to read a page
+	 * of the program from its file, for example.
+	 */
+	if (is_call || !block->half)
+		*called = 0;
+	if (block->traced)
+		values_enter(rsp);
+	if (!is_call && !block->traced && !block->may_begin)
+		return;
+	values_arguments(registers);
+	put_record(EXACT_ARGUMENTS, is_call);
+	for (size_t i = 0; i < VALUES_ARGUMENTS; i++)
+		put_number(registers[i]);
+	for (size_t i = 0; block->traced && i < VALUES_ARGUMENTS; i++)
+		if (block->traced->texts >> i & 1)
+			put_text((uint32_t)i, registers[i]);
 }
 
 static void on_user_block(unsigned int vcpu, void *data)
@@ -163,8 +232,13 @@ static void on_call_access(unsigned int vcpu, qemu_plugin_meminfo_t info,
 			   uint64_t vaddr, void *data)
 {
 	(void)vcpu;
-	if (qemu_plugin_mem_is_store(info))
-		put_address(EXACT_CALL, vaddr, (uint32_t)(uintptr_t)data);
+	if (!qemu_plugin_mem_is_store(info))
+		return;
+	put_address(EXACT_CALL, vaddr, (uint32_t)(uintptr_t)data);
+	if (vaddr >> 48)
+		state.called_kernel = vaddr;
+	else
+		state.called_user = vaddr;
 }
 
 static void on_ret_access(unsigned int vcpu, qemu_plugin_meminfo_t info,
@@ -173,6 +247,19 @@ static void on_ret_access(unsigned int vcpu, qemu_plugin_meminfo_t info,
 	(void)vcpu;
 	(void)info;
 	put_address(EXACT_RET, vaddr, (uint32_t)(uintptr_t)data);
+}
+
+/* The same where calls are traced with their arguments. */
+static void on_ret_access_with_values(unsigned int vcpu,
+				      qemu_plugin_meminfo_t info,
+				      uint64_t vaddr, void *data)
+{
+	on_ret_access(vcpu, info, vaddr, data);
+	if (!values_inside())
+		return;
+	put_record(EXACT_RESULT, 0);
+	put_number(values_rax());
+	values_leave(vaddr);
 }
 
 static void on_watched_access(unsigned int vcpu, qemu_plugin_meminfo_t info,
@@ -222,14 +309,16 @@ static void on_mark(unsigned int vcpu, void *data)
 	default:
 		break;
 	}
+	if (state.values &&
+	    (mark == EXACT_MARK_WINDOW_BEGIN || mark == EXACT_MARK_RUN_BEGIN))
+		values_forget();
 	/* A window opens or closes here, not at the start of a block. */
 	if (state.tell_user && state.before) {
 		put_record(EXACT_PARTIAL, (uint32_t)(told() - state.counted));
 		state.counted = told();
 	}
 	put_record(EXACT_MARK, mark);
-	put((uint32_t)state.user_insns);
-	put((uint32_t)(state.user_insns >> 32));
+	put_number(state.user_insns);
 	if (state.tell_user && state.before)
 		put(state.before->id);
 	if (mark <= EXACT_MARK_WINDOW_END || mark == EXACT_MARK_RUN_BEGIN)
@@ -325,10 +414,10 @@ static uint64_t page_hash(const struct qemu_plugin_insn *insn)
 	return hash;
 }
 
-static void put_block(const struct block *block,
-		      const struct qemu_plugin_tb *tb, enum exact_kind kind,
-		      bool user)
+static void put_block(struct block *block, const struct qemu_plugin_tb *tb,
+		      enum exact_kind kind, bool user)
 {
+	uint64_t hash = 0;
 	uint64_t vaddr = qemu_plugin_tb_vaddr(tb);
 	uint8_t bytes[BLOCK_MAX_INSNS * 16];
 	size_t n = block->n_insns;
@@ -348,14 +437,15 @@ static void put_block(const struct block *block,
 	put_record(user ? EXACT_USER_BLOCK : EXACT_BLOCK,
 		   (uint32_t)((user ? 6 : 4) + len / 4));
 	put(block->id);
-	put((uint32_t)vaddr);
-	put((uint32_t)(vaddr >> 32));
+	put_number(vaddr);
 	put((uint32_t)kind << 16 | (uint32_t)n);
 	if (user) {
-		uint64_t hash = page_hash(qemu_plugin_tb_get_insn(tb, 0));
-
-		put((uint32_t)hash);
-		put((uint32_t)(hash >> 32));
+		hash = page_hash(qemu_plugin_tb_get_insn(tb, 0));
+		put_number(hash);
+	}
+	if (state.values && (!user || hash)) {
+		block->traced = values_find(vaddr, hash);
+		block->may_begin = !user && values_may_begin(tb);
 	}
 	for (size_t i = 0; i < len; i += 4) {
 		uint32_t word;
@@ -409,7 +499,7 @@ static void on_armed_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 	}
 
 	/* Never freed: QEMU keeps the pointer until it drops the block. */
-	block = malloc(sizeof(*block));
+	block = calloc(1, sizeof(*block));
 	if (!block) {
 		fputs("netplumb: out of memory in the plugin\n", stderr);
 		abort();
@@ -421,8 +511,12 @@ static void on_armed_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 		       qemu_plugin_insn_size(last));
 	put_block(block, tb, kind, user);
 
-	qemu_plugin_register_vcpu_tb_exec_cb(tb, on_block,
-					     QEMU_PLUGIN_CB_NO_REGS, block);
+	if (state.values)
+		qemu_plugin_register_vcpu_tb_exec_cb(
+			tb, on_block_with_values, QEMU_PLUGIN_CB_R_REGS, block);
+	else
+		qemu_plugin_register_vcpu_tb_exec_cb(
+			tb, on_block, QEMU_PLUGIN_CB_NO_REGS, block);
 	if (!user) {
 		for (size_t i = 0; i < n; i++)
 			qemu_plugin_register_vcpu_insn_exec_inline(
@@ -440,6 +534,11 @@ static void on_armed_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 	if (kind == EXACT_KIND_CALL)
 		qemu_plugin_register_vcpu_mem_cb(last, on_call_access,
 						 QEMU_PLUGIN_CB_NO_REGS,
+						 QEMU_PLUGIN_MEM_RW, half);
+	else if (kind == EXACT_KIND_RET && state.values)
+		qemu_plugin_register_vcpu_mem_cb(last,
+						 on_ret_access_with_values,
+						 QEMU_PLUGIN_CB_R_REGS,
 						 QEMU_PLUGIN_MEM_RW, half);
 	else if (kind == EXACT_KIND_RET)
 		qemu_plugin_register_vcpu_mem_cb(last, on_ret_access,
@@ -461,6 +560,8 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id,
 	for (int i = 0; i < argc; i++) {
 		if (!strncmp(argv[i], "fd=", 3))
 			state.fd = atoi(argv[i] + 3);
+		else
+			values_take_option(argv[i]);
 	}
 	if (strcmp(info->target_name, "x86_64") || !info->system_emulation) {
 		fputs("netplumb: the plugin counts x86_64 system guests only\n",
@@ -475,6 +576,13 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id,
 	state.plugin = id;
 	state.settle_clock = clock_can_settle();
 	put_record(EXACT_HELLO, EXACT_STREAM_VERSION);
+	if (values_wanted()) {
+		state.values = values_can_read();
+		if (!state.values) {
+			put_record(EXACT_LOSS, EXACT_LOSS_REGISTERS);
+			put(1);
+		}
+	}
 	flush();
 	qemu_plugin_register_vcpu_tb_trans_cb(id, on_idle_translation);
 	qemu_plugin_register_atexit_cb(id, on_atexit, NULL);

@@ -11,7 +11,7 @@
 #ifndef NETPLUMB_EXACT_H
 #define NETPLUMB_EXACT_H
 
-#define EXACT_STREAM_VERSION 3
+#define EXACT_STREAM_VERSION 4
 
 enum exact_record {
 	/* p: EXACT_STREAM_VERSION. First word of the stream. */
@@ -52,8 +52,24 @@ enum exact_record {
 	EXACT_USER_BLOCK = 9,
 	/* Watched code stored to this address, encoded as in EXACT_CALL. */
 	EXACT_STORE = 10,
+	/*
+	 * Registers when the block that was started last began, where calls are
+	 * traced: rdi, rsi, rdx, rcx, r8, r9, two words each, low and high. p: 1
+	 * if a call led there, and rsp was where it had stored its return
+	 * address, or else 0.
+	 */
+	EXACT_ARGUMENTS = 11,
+	/* rax at the ret that ends the block that was started last; as above. */
+	EXACT_RESULT = 12,
+	/*
+	 * After EXACT_ARGUMENTS: the text that one of these points to. p: its
+	 * number << 16 | bytes, at most EXACT_TEXT_BYTES and without the NUL;
+	 * the bytes, padded to a word.
+	 */
+	EXACT_TEXT = 13,
 };
 
+#define EXACT_TEXT_BYTES 64
 #define EXACT_USER_HALF 0x10000u
 #define EXACT_HASH_FACTOR 0x9e3779b97f4a7c15ull
 
@@ -68,6 +84,8 @@ enum exact_kind {
 enum exact_loss {
 	/* An address of a call or ret was not in the kernel's half. */
 	EXACT_LOSS_ADDRESS = 1,
+	/* QEMU does not export what is necessary to read registers. */
+	EXACT_LOSS_REGISTERS = 2,
 };
 
 /*

@@ -340,7 +340,7 @@ fn live(qemu: &Path, kernel: &KernelEntry, variant: Variant) -> Result<Life> {
         let (reader, writer) = std::io::pipe()?;
         let writer = OwnedFd::from(writer);
         let extra = Extra {
-            args: exact::qemu_args(plugin.as_raw_fd(), writer.as_raw_fd()),
+            args: exact::qemu_args(plugin.as_raw_fd(), writer.as_raw_fd(), &[]),
             fds: vec![plugin, writer],
         };
         (extra, Some(reader))

@@ -74,9 +74,11 @@ impl Failure {
             return error.kind().into();
         }
         match error.downcast_ref::<EngineError>() {
-            Some(EngineError::Vm(VmError::QemuMissing(_)) | EngineError::Plugin(_)) => {
-                Failure::CannotHere
-            }
+            Some(
+                EngineError::Vm(VmError::QemuMissing(_))
+                | EngineError::Plugin(_)
+                | EngineError::NoArguments(_),
+            ) => Failure::CannotHere,
             Some(EngineError::OtherPlan(_) | EngineError::Live(LiveError::Asked(_))) => {
                 Failure::Usage
             }

@@ -189,6 +189,184 @@ fn calls_in_a_program() {
     assert_eq!(told(&waits).0, 1);
 }
 
+/// A program that reads what it can and what it can't, and calls `work` with values of all kinds.
+const VALUES: &str = r#"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <unistd.h>
+enum mode { READ, WRITE = 7, NONE = -1 };
+char buffer[4096];
+char text[] = "netplumb";
+static inline __attribute__((always_inline)) long inlined(long n) { __asm__ volatile("" : "+r"(n)); return n * 3; }
+__attribute__((noinline)) long work(const char *name, uint8_t small, int delta, _Bool yes, enum mode mode, long last, int on_stack)
+{ return inlined(name[0] ? delta * last : small + yes + mode + on_stack); }
+__attribute__((noinline)) void nothing(unsigned int n) { __asm__ volatile("" :: "r"(n)); }
+int main(void)
+{
+	int fd = openat(AT_FDCWD, "data", O_RDONLY | O_CLOEXEC);
+	long a = read(fd, buffer, 77);
+	long b = read(-1, buffer + 16, 5);
+	int error = errno;
+	long c = openat(AT_FDCWD, "absent", O_RDONLY);
+	long d = work(text, 0xf3, -3, 1, NONE, 1L << 40, 9);
+	long e = work(text, 4, 5, 0, WRITE, -2, 9);
+	for (unsigned n = 0; n < 3; n++) nothing(n);
+	printf("%d %ld %ld %d %ld %ld %ld\n", fd, a, b, error, c, d, e);
+	return 0;
+}
+"#;
+
+/// What the calls of a function are shown as, in order: its arguments, and what it returned.
+fn values(recording: &Recording) -> Vec<(String, String)> {
+    let text = |id: Option<u32>| id.map_or(String::new(), |id| recording.text_of_trace(id).into());
+    let first = recording.traces.iter().map(|trace| &trace.steps[0]);
+    first
+        .map(|step| (text(step.arguments), text(step.returned)))
+        .collect()
+}
+
+/// Check that arguments and return values are those that a program passed and saw, of its own functions
+/// and of the kernel's, that conditions compare them, and that they change no count.
+#[test]
+fn arguments_and_return_values() {
+    if !has_guests() {
+        return;
+    }
+    let place = Place::new();
+    place.write("v.c", VALUES);
+    place.write("data", vec![b'x'; 1000]);
+    let done = Command::new("cc")
+        .args(["-O1", "-g", "-static", "-no-pie", "-o"])
+        .args([place.path("v"), place.path("v.c")])
+        .status()
+        .unwrap();
+    assert!(done.success());
+    let symbols = Command::new("nm").arg(place.path("v")).output().unwrap();
+    let symbols = String::from_utf8(symbols.stdout).unwrap();
+    let address = |name: &str| {
+        let line = symbols.lines().find(|l| l.ends_with(&format!(" {name}")));
+        u64::from_str_radix(line.unwrap().split(' ').next().unwrap(), 16).unwrap()
+    };
+    let buffer = address("buffer");
+    let trace = |words: &str| {
+        let ran = place.run(&format!(
+            "trace {words} -q --slowest 100 -o x.plumb --with data -- ./v"
+        ));
+        ran.code(0);
+        assert!(ran.stdout.contains("3 77 -1 9 -1 "), "{}", ran.stdout);
+        (ran.stdout, place.recording("x.plumb"))
+    };
+
+    let (shown, with) = trace("ksys_read --args --depth 4");
+    let of = |fd: u32, at: u64, count: u32, returned: &str| {
+        let arguments = format!("fd={fd:#x}, buf={at:#x}, count={count:#x}");
+        (arguments, returned.to_string())
+    };
+    assert_eq!(
+        values(&with),
+        [of(3, buffer, 77, "77"), of(u32::MAX, buffer + 16, 5, "-9")],
+        "{shown}"
+    );
+    assert!(
+        shown.contains(&format!(
+            "ksys_read(fd=0x3, buf={buffer:#x}, count=0x4d) = 77"
+        )),
+        "{shown}"
+    );
+    let below = &with.traces[0].steps[1..];
+    let named = below.iter().filter(|step| step.arguments.is_some());
+    assert!(named.count() * 2 > below.len(), "{shown}");
+    let (_, again) = trace("ksys_read --args --depth 4");
+    assert_eq!(
+        (&with.traces, &with.trace_texts),
+        (&again.traces, &again.trace_texts)
+    );
+    let (_, without) = trace("ksys_read --depth 4");
+    assert_eq!(
+        (&with.costs, &with.nodes, &with.functions),
+        (&without.costs, &without.nodes, &without.functions)
+    );
+    assert!(without.traces[0].steps[0].arguments.is_none());
+
+    let (shown, opened) = trace("do_sys_openat2 --if retval<0");
+    let opened = values(&opened);
+    let errors: Vec<_> = opened.iter().filter(|(_, error)| error != "-2").collect();
+    assert!(!opened.is_empty() && errors.is_empty(), "{shown}");
+    assert!(
+        opened[0]
+            .0
+            .starts_with("dfd=-100, filename=\"absent\", how=0x"),
+        "{shown}"
+    );
+    let (_, some) = trace("ksys_read --if fd==3&&count>=77");
+    assert_eq!(values(&some), [of(3, buffer, 77, "77")]);
+
+    let (shown, own) = trace("work --args");
+    let last = 1_u64 << 40;
+    assert_eq!(
+        values(&own),
+        [
+            (
+                format!(
+                    "name=\"netplumb\", small=0xf3, delta=-3, yes=true, mode=NONE, last={last}, on_stack=?"
+                ),
+                (-9 * (last as i64)).to_string()
+            ),
+            (
+                "name=\"netplumb\", small=0x4, delta=5, yes=false, mode=WRITE, last=-2, on_stack=?"
+                    .into(),
+                "-30".into()
+            ),
+        ],
+        "{shown}"
+    );
+    let (_, own) = trace("v:nothing --if n>0x1");
+    assert_eq!(values(&own), [("n=0x2".into(), String::new())]);
+
+    let refused = |words: &str, why: &[&str]| {
+        let ran = place.run(&format!("trace {words} -q --with data -- ./v"));
+        ran.code(2);
+        for why in why {
+            assert!(ran.stderr.contains(why), "{}", ran.stderr);
+        }
+        assert_eq!(ran.stderr.trim_end().lines().count(), 1, "{}", ran.stderr);
+    };
+    refused(
+        "ksys_read --if nbytes>3",
+        &["no argument `nbytes`", "fd, buf, count, retval, insns"],
+    );
+    refused(
+        "nothing --if retval>3",
+        &["returns nothing", "one of n, insns"],
+    );
+    refused("v:inlined", &["inlined into work"]);
+}
+
+/// Check that read-ahead's size is the argument that the kernel's function has, of three settings.
+#[test]
+fn pages_to_read_ahead() {
+    if !has_guests() {
+        return;
+    }
+    let place = Place::new();
+    for (kib, pages) in [(128, "0x20"), (512, "0x80"), (2048, "0x200")] {
+        let ran = place.run(&format!(
+            "trace page_cache_ra_unbounded -q --args --depth 1 --disk null_blk:24M:ext4 \
+             --read-ahead {kib} --make-file /disk/data:16M --drop-caches -o x.plumb -- \
+             plumb read-file /disk/data --mmap --random --count 8"
+        ));
+        ran.code(0);
+        let nr_to_read = format!("nr_to_read={pages}, ");
+        let calls = values(&place.recording("x.plumb"));
+        let same = calls.iter().filter(|(all, _)| all.contains(&nr_to_read));
+        // What is read at the end of the file is less.
+        let at_least = calls.len().saturating_sub(1).max(2);
+        assert!(same.count() >= at_least, "{}", ran.stdout);
+    }
+}
+
 /// Check that what can't be traced is refused: in one line, with the remedy.
 #[test]
 fn what_is_refused() {
@@ -202,7 +380,7 @@ fn what_is_refused() {
     refused("trace ip_rcv --lab host", 3, "use --lab vm");
     refused("trace ip_rcv --packets 3 -- true", 2, "--packets");
     refused("trace nc: -q", 2, "function");
-    for condition in ["dur>1ms", "insns", "calls>3"] {
+    for condition in ["dur>1ms", "insns", "a->b>3"] {
         let ran = place.run(&format!("trace ip_rcv --if {condition}"));
         ran.code(2);
         assert!(ran.stderr.contains("invalid condition"), "{}", ran.stderr);
@@ -211,6 +389,9 @@ fn what_is_refused() {
         return;
     }
     refused("trace ip_rvc -q", 2, "ip_rcv");
+    // Inlined in this kernel, whose debug information is elsewhere.
+    refused("trace do_page_cache_ra -q", 2, "page_cache_ra_unbounded");
+    refused("trace ip_rcv -q --if calls>3", 2, "one of skb, dev, pt");
     refused(
         "trace no_such_function_anywhere -q -- true",
         2,

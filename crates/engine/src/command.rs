@@ -30,6 +30,7 @@ use crate::error::EngineError;
 use crate::extras;
 use crate::origin::{Boot, Origin};
 use crate::plan::Plan;
+use crate::prototypes::Known;
 use crate::run::{Options, Progress, Save};
 use crate::schedule::{Turn, whole};
 use crate::site::{self, Alone, Ended, Keeper, OneAtATime};
@@ -265,6 +266,15 @@ impl OneArm<'_> {
             shipped,
             archive,
         })
+    }
+
+    /// What is known of the functions of its kernel.
+    fn known<'o>(self, options: &'o Options) -> Result<Known<'o>, EngineError> {
+        let plan = self.plan();
+        let guests = plan.guests();
+        let kernel = KernelStore::new(&options.cache).find(&guests[0].kernel)?;
+        let (tree, _) = extras::module_tree(&kernel, &guests[0])?;
+        Ok(Known::of(&kernel, tree, &options.cancel))
     }
 
     /// The request to the guest.

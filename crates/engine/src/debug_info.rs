@@ -53,6 +53,15 @@ fn debug_file(entry: &Entry, file: &[u8]) -> Option<Vec<u8>> {
     exact::debug_file(host, file)
 }
 
+/// The content of the file that has the debug information of an ELF file, if one has.
+pub(crate) fn with_debug(entry: &Entry) -> Option<Vec<u8>> {
+    let file = code(entry)?;
+    match exact::has_lines(&file) {
+        true => Some(file),
+        false => debug_file(entry, &file),
+    }
+}
+
 /// The executed code of a command.
 pub(crate) struct Ran<'a> {
     pub(crate) symbols: &'a [UserSymbol],
@@ -154,15 +163,8 @@ impl Asked {
 
     fn lines(&self, entry: &Entry, go_on: &dyn Fn() -> bool) -> Result<Lines, LinesError> {
         // Read again, to save memory while the command runs.
-        let Some(file) = code(entry) else {
+        let Some(debug) = with_debug(entry) else {
             return Ok(Lines::default());
-        };
-        let debug = match exact::has_lines(&file) {
-            true => file,
-            false => match debug_file(entry, &file) {
-                Some(debug) => debug,
-                None => return Ok(Lines::default()),
-            },
         };
         exact::lines(&debug, &self.functions, &self.code, go_on)
     }

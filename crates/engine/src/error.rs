@@ -93,6 +93,9 @@ pub enum EngineError {
     /// The function to trace is not there.
     #[error("{0}")]
     NoFunction(String),
+    /// Arguments of calls can't be read here.
+    #[error("unavailable: {0}")]
+    NoArguments(String),
     /// The plugin's stream.
     #[error(transparent)]
     Stream(#[from] StreamError),

@@ -34,6 +34,7 @@ use crate::measure::{Beside, Measured, measure, measure_on};
 use crate::origin::{Boot, Origin};
 use crate::outside::{load, without_probes};
 use crate::plan::Plan;
+use crate::prototypes::Known;
 use crate::run::{Options, Progress, Save, add_losses, note_clock, note_instrument, note_machine};
 use crate::schedule::{Turn, whole};
 use crate::site::{self, Ended, Keeper, Site, take_up};
@@ -406,9 +407,18 @@ impl Shared<'_> {
                 Seen::InRounds
             }
             None => {
+                let known = match &self.run.trace {
+                    Some(_) => {
+                        let (kernel, guest) = (group.boot.kernel, group.boot.guest);
+                        let (tree, _) = extras::module_tree(kernel, guest)?;
+                        Some(Known::of(kernel, tree, &self.options.cancel))
+                    }
+                    None => None,
+                };
                 let beside = Beside {
                     sampling: self.run.sampling.as_ref(),
                     trace: self.run.trace.as_ref(),
+                    known: known.as_ref(),
                 };
                 let done = || self.one_over();
                 let measured = measure(&origin, &plan, beside, self.options, &done);
@@ -580,7 +590,9 @@ impl Guests<'_, '_, '_> {
                 if run.exact {
                     translation.add_block(recording, arm, number, &window, ledger);
                     if let Some(traced) = &window.traced {
-                        traces::add(recording, &executed, &options.layers, traced);
+                        let known = run.trace.as_ref().is_some_and(|spec| spec.has_args());
+                        let prototypes = known.then_some(&measured.prototypes);
+                        traces::add(recording, &executed, &options.layers, traced, prototypes);
                     }
                 }
             }

@@ -20,6 +20,7 @@ mod measure;
 mod origin;
 mod outside;
 pub mod plan;
+mod prototypes;
 mod receive;
 pub mod run;
 mod scan;

@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use netplumb_instruments::exact::{
-    self, Accountant, Images, Losses, NoFunction, RanInsn, Sampling, StreamError, StreamReader,
-    Tracing, TreeNode, Window,
+    self, Accountant, Images, Losses, RanInsn, Sampling, StreamError, StreamReader, Symbol,
+    TreeNode, Window,
 };
 use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::path_rules::PathRules;
+use netplumb_kernel::prototype::Prototype;
 use netplumb_lab::vm::process::{self, Extra, VmError};
 use netplumb_model::experiment::Trace;
 use netplumb_model::message::{Reply, Request, RunPlan};
@@ -21,9 +22,10 @@ use netplumb_model::recording::Ledger;
 
 use crate::error::EngineError;
 use crate::origin::Origin;
+use crate::prototypes::{self, Known};
 use crate::receive;
 use crate::run::Options;
-use crate::traces;
+use crate::traces::Traced;
 
 /// The results of an arm: all blocks, or those before an error.
 #[derive(Debug, Default)]
@@ -34,6 +36,8 @@ pub(crate) struct Measured {
     /// The symbols of the tree, if the origin has none.
     pub(crate) symbols: OnceLock<SymbolTable>,
     pub(crate) losses: Losses,
+    /// Prototypes of functions in traced calls.
+    pub(crate) prototypes: BTreeMap<Symbol, Arc<Prototype>>,
     /// Instructions that were executed in blocks; of an arm that is measured in rounds, none.
     pub(crate) instructions: Vec<RanInsn>,
     /// Facts of the guest, if the origin has none.
@@ -51,6 +55,8 @@ pub(crate) struct Beside<'a> {
     pub(crate) sampling: Option<&'a Sampling>,
     /// Traces of calls.
     pub(crate) trace: Option<&'a Trace>,
+    /// What is known of functions, if calls are traced.
+    pub(crate) known: Option<&'a Known<'a>>,
 }
 
 /// The plugin's results.
@@ -61,8 +67,8 @@ pub(crate) struct Told {
     pub(crate) losses: Losses,
     pub(crate) instructions: Vec<RanInsn>,
     pub(crate) error: Option<StreamError>,
-    /// The function to trace is not there.
-    pub(crate) missing: Option<NoFunction>,
+    /// The calls can't be traced.
+    pub(crate) refused: Option<EngineError>,
 }
 
 /// Measure an arm, and draw samples and trace calls if asked to. `done` is called after each block.
@@ -90,16 +96,18 @@ fn try_measure(
 ) -> Result<(), EngineError> {
     let limit = options.timeout;
     // A wrong name is an error at once, where symbols are known.
-    if let (Some(spec), Some(symbols)) = (beside.trace, origin.table()) {
-        Tracing::find(spec, symbols, &Images::default())
-            .map_err(|missing| traces::no_function(spec, &missing, origin.release(), false))?;
-    }
+    let traced = Traced {
+        beside,
+        release: origin.release(),
+        command: false,
+    };
+    let options_of_plugin = traced.options(origin.table(), &Images::default())?;
     let mut requests = vec![Request::Run(plan.clone())];
     if origin.symbols.is_none() {
         requests.push(Request::Describe);
         requests.push(Request::ReadFile("/proc/kallsyms".into()));
     }
-    let (stream, extra) = tap()?;
+    let (stream, extra) = tap(&options_of_plugin)?;
     let guest = origin.start(&requests, extra, options)?;
 
     // The guest is moved into the scope: when that is left, for whatever reason, it is killed, its
@@ -123,7 +131,7 @@ fn try_measure(
                 return Told::default();
             }
             match origin.table().or_else(|| late.get()) {
-                Some(symbols) => follow(spooled, symbols, beside, done),
+                Some(symbols) => follow(spooled, symbols, traced, done),
                 None => Told::default(),
             }
         });
@@ -176,8 +184,14 @@ fn try_measure(
     measured.losses = told.losses;
     measured.instructions = told.instructions;
     measured.nodes = told.nodes;
-    if let (Some(spec), Some(missing)) = (beside.trace, &told.missing) {
-        return Err(traces::no_function(spec, missing, origin.release(), false));
+    if let Some(refused) = told.refused {
+        return Err(refused);
+    }
+    traced.check(&told.losses)?;
+    let with_args = beside.trace.is_some_and(Trace::has_args);
+    let known = beside.known.filter(|_| with_args);
+    if let (Some(known), Some(symbols)) = (known, origin.table().or(late.get())) {
+        measured.prototypes = prototypes::of_calls(known, symbols, &[], told.windows.iter());
     }
     let (got, wanted) = (told.windows.len(), ledgers.len());
     let mut ledgers = ledgers.into_iter();
@@ -224,7 +238,7 @@ pub(crate) fn measure_on(
     part: &mut dyn FnMut(Measured) -> bool,
 ) -> Result<(), EngineError> {
     let limit = options.timeout;
-    let (stream, extra) = tap()?;
+    let (stream, extra) = tap(&[])?;
     let guest = origin.start(&[Request::RunOn(plan.clone())], extra, options)?;
     let Some(symbols) = origin.table() else {
         let why = "unavailable: a run with a duration needs saved states, which this kernel does not \
@@ -340,22 +354,21 @@ fn untold_ledger(packets: u32) -> Ledger {
 pub(crate) fn follow(
     stream: impl Read,
     symbols: &SymbolTable,
-    beside: Beside<'_>,
+    traced: Traced<'_>,
     done: &dyn Fn(),
 ) -> Told {
     let rules = PathRules::built_in();
     let mut reader = StreamReader::new(stream);
     let mut told = Told::default();
-    let find = |spec| Tracing::find(spec, symbols, &Images::default());
-    let tracing = match beside.trace.map(find).transpose() {
+    let tracing = match traced.tracing(symbols, &Images::default()) {
         Ok(tracing) => tracing,
-        Err(missing) => {
-            told.missing = Some(missing);
+        Err(refused) => {
+            told.refused = Some(refused);
             return told;
         }
     };
     let mut accountant = Accountant::new(symbols, &rules)
-        .sampling(beside.sampling)
+        .sampling(traced.beside.sampling)
         .tracing(tracing);
     loop {
         match reader.next() {
@@ -427,13 +440,13 @@ impl Read for Spool {
     }
 }
 
-/// The plugin for a guest, and the reading end of its pipe.
-pub(crate) fn tap() -> Result<(File, Extra), EngineError> {
+/// The plugin for a guest with these options, and the reading end of its pipe.
+pub(crate) fn tap(options: &[String]) -> Result<(File, Extra), EngineError> {
     let plugin = process::memfd("netplumb-plugin", exact::PLUGIN)
         .map_err(EngineError::host("hold the plugin"))?;
     let (stream, stream_end) = pipe().map_err(EngineError::host("make a pipe"))?;
     let extra = Extra {
-        args: exact::qemu_args(plugin.as_raw_fd(), stream_end.as_raw_fd()),
+        args: exact::qemu_args(plugin.as_raw_fd(), stream_end.as_raw_fd(), options),
         fds: vec![plugin, stream_end],
     };
     Ok((stream, extra))

@@ -1,10 +1,15 @@
-//! Traced calls: from a guest's ids to a recording.
+//! Traced calls: which they are, and from a guest's ids to a recording.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use netplumb_instruments::exact::{NoFunction, Symbol, TracedCalls};
+use netplumb_instruments::exact::{
+    self, Images, Losses, NoArgument, NoFunction, Symbol, TracedCalls, Tracing,
+};
+use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::layers::LayerRules;
-use netplumb_model::experiment::Trace as Spec;
+use netplumb_kernel::prototype::Prototype;
+use netplumb_model::experiment::{OF_CALLS, Trace as Spec};
 use netplumb_model::loss::Loss;
 use netplumb_model::quantity::{Item, Of};
 use netplumb_model::recording::Recording;
@@ -16,16 +21,152 @@ use netplumb_model::trace::{
 
 use crate::collect::Executed;
 use crate::error::EngineError;
+use crate::measure::Beside;
 
+/// Functions that an error names.
+const MOST_NAMES: usize = 8;
 /// Functions of which a recording has no traces, since it has as many steps as it holds.
 const FULL: &str = "traces beyond the limit of a recording";
 
-/// Add the traced calls of the block that was added last.
+/// Whose calls are traced.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Traced<'a> {
+    pub(crate) beside: Beside<'a>,
+    /// Release of the guest's kernel.
+    pub(crate) release: &'a str,
+    /// Whether a command is measured.
+    pub(crate) command: bool,
+}
+
+impl Traced<'_> {
+    /// Which calls are traced, if any are.
+    ///
+    /// # Errors
+    /// There is no such function, or none with the arguments of the condition.
+    pub(crate) fn tracing(
+        self,
+        symbols: &SymbolTable,
+        images: &Images,
+    ) -> Result<Option<Tracing>, EngineError> {
+        let Some(spec) = self.beside.trace else {
+            return Ok(None);
+        };
+        let tracing = Tracing::find(spec, symbols, images)
+            .map_err(|missing| self.no_function(spec, &missing))?;
+        let Some(known) = self.beside.known.filter(|_| spec.has_args()) else {
+            return Ok(Some(tracing));
+        };
+        let tracing = (tracing.with_prototypes(symbols, known))
+            .map_err(|missing| no_argument(spec, &missing))?;
+        if !tracing.has_prototypes() && tracing.is_of_kernel() && !known.has_types() {
+            return Err(EngineError::NoArguments(format!(
+                "kernel {} has no type information (BTF), by which arguments have names; use a \
+                 kernel with CONFIG_DEBUG_INFO_BTF, as distributions' kernels have, or leave out \
+                 --args",
+                self.release
+            )));
+        }
+        Ok(Some(tracing))
+    }
+
+    /// The plugin's options. If symbols are not known yet, all calls are read.
+    ///
+    /// # Errors
+    /// As [`Self::tracing`].
+    pub(crate) fn options(
+        self,
+        symbols: Option<&SymbolTable>,
+        images: &Images,
+    ) -> Result<Vec<String>, EngineError> {
+        let tracing = match symbols {
+            Some(symbols) => self.tracing(symbols, images)?,
+            None => None,
+        };
+        if !self.beside.trace.is_some_and(Spec::has_args) {
+            return Ok(Vec::new());
+        }
+        Ok(match (tracing, symbols) {
+            (Some(tracing), Some(symbols)) => tracing.options(symbols, images),
+            _ => vec![exact::ALL_CALLS.into()],
+        })
+    }
+
+    /// The error that a function is not there.
+    fn no_function(self, spec: &Spec, missing: &NoFunction) -> EngineError {
+        let (file, name) = spec.place();
+        let kernel = self.release;
+        let place = match (file, self.command) {
+            (Some(file), _) if missing.no_file => {
+                return EngineError::NoFunction(format!(
+                    "the command has no file `{file}`; expected the name or path of its program or of one of its libraries"
+                ));
+            }
+            (Some(file), _) => format!("{file} has no function `{name}`"),
+            (None, true) => {
+                format!("neither kernel {kernel} nor the command's files have a function `{name}`")
+            }
+            (None, false) => format!("kernel {kernel} has no function `{name}`"),
+        };
+        let inlined =
+            (self.beside.known).map_or_else(BTreeSet::new, |known| known.inlined_into(file, name));
+        if !inlined.is_empty() {
+            let mut into: Vec<&str> = inlined
+                .iter()
+                .take(MOST_NAMES)
+                .map(String::as_str)
+                .collect();
+            let more = format!("{} more", inlined.len() - into.len());
+            if inlined.len() > into.len() {
+                into.push(&more);
+            }
+            return EngineError::NoFunction(format!(
+                "{place}: it was inlined into {}; trace one of these",
+                into.join(", ")
+            ));
+        }
+        let near = match &missing.near[..] {
+            [] => "no name is similar".to_string(),
+            names => format!("similar names are {}", names.join(", ")),
+        };
+        let known = self.beside.known.filter(|_| file.is_none());
+        EngineError::NoFunction(match known.is_some_and(|known| known.has_function(name)) {
+            true => format!(
+                "kernel {kernel} has `{name}` in its types (BTF), but no code of that name: it was \
+                 inlined into its callers, or is in a module that is not loaded; {near}"
+            ),
+            false => format!(
+                "{place}; {near}. A function that the compiler put into its callers (inlined) can't \
+                 be traced: trace one of those"
+            ),
+        })
+    }
+
+    /// Whether arguments could be read, if they were to be.
+    ///
+    /// # Errors
+    /// They could not.
+    pub(crate) fn check(self, losses: &Losses) -> Result<(), EngineError> {
+        if losses.no_registers {
+            return Err(EngineError::NoArguments(
+                "this QEMU does not export the functions with which arguments are read \
+                 (qemu_get_cpu and x86_cpu_gdb_read_register), or they do not read what they \
+                 should: the stack pointer is not where a call stored its return address; use Debian 12's qemu-system-x86 \
+                 (7.2), or leave out --args"
+                    .into(),
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Add the traced calls of the block that was added last, with their arguments if prototypes are
+/// known.
 pub(crate) fn add(
     recording: &mut Recording,
     executed: &Executed<'_>,
     layers: &LayerRules,
     traced: &TracedCalls,
+    prototypes: Option<&BTreeMap<Symbol, Arc<Prototype>>>,
 ) {
     let Some(block) = (recording.blocks.len() as u32).checked_sub(1) else {
         return;
@@ -57,6 +198,8 @@ pub(crate) fn add(
     let name = |symbol: Symbol| names.get(&symbol).copied().unwrap_or(nameless);
     let mut all: usize = recording.traces.iter().map(|t| t.steps.len()).sum();
     let mut full = 0;
+    let mut unnamed = BTreeSet::new();
+    let mut unread = 0;
     for call in &traced.kept {
         all += call.steps.len();
         if all > MAX_STEPS {
@@ -64,22 +207,53 @@ pub(crate) fn add(
             continue;
         }
         let command = call.thread.map_or(nameless, name);
-        let steps = call.steps.iter().map(|step| Step {
-            parent: step.parent,
-            name: name(step.symbol),
-            begin: step.begin,
-            elapsed: step.elapsed,
-            total: step.total,
-            own: step.own,
-            switches: step.switches,
-            context: step.context,
-            cpu: 0,
-            thread: 0,
-            command,
-            flags: step.flags,
-            arguments: None,
-            returned: None,
-        });
+        let mut text = |text: String| recording.trace_text(&mut texts, &text);
+        let mut values: Vec<(Option<TextId>, Option<TextId>)> = Vec::new();
+        for step in prototypes.iter().flat_map(|_| &call.steps) {
+            let of = prototypes.and_then(|all| all.get(&step.symbol));
+            let registers = step
+                .arguments
+                .and_then(|at| call.registers.get(at as usize));
+            if of.is_none() {
+                unnamed.insert(step.symbol);
+            }
+            unread += u64::from(of.is_some() && registers.is_none());
+            let returned = of
+                .zip(step.returned)
+                .and_then(|(of, value)| of.returned(value));
+            values.push((
+                of.zip(registers).map(|(of, all)| {
+                    let known = |register: usize| {
+                        let at = (step.arguments?, register as u8);
+                        let mut all = call.texts.iter();
+                        all.find_map(|(of, text)| (*of == at).then_some(text.as_str()))
+                    };
+                    text(of.arguments(all, known))
+                }),
+                returned.map(&mut text),
+            ));
+        }
+        let values = values.into_iter().chain(std::iter::repeat((None, None)));
+        let steps = call
+            .steps
+            .iter()
+            .zip(values)
+            .map(|(step, (arguments, returned))| Step {
+                parent: step.parent,
+                name: name(step.symbol),
+                begin: step.begin,
+                elapsed: step.elapsed,
+                total: step.total,
+                own: step.own,
+                switches: step.switches,
+                context: step.context,
+                cpu: 0,
+                thread: 0,
+                command,
+                flags: step.flags,
+                arguments,
+                returned,
+            });
         recording.traces.push(Trace {
             block: Some(block),
             quantity,
@@ -100,6 +274,16 @@ pub(crate) fn add(
             "more calls than are remembered: they are in the number and sum of calls, but not in their median and 99th percentile",
         ),
         (
+            "functions without names of arguments",
+            unnamed.len() as u64,
+            "not in the kernel's types or the program's debug information, or changed by the compiler: assembly, constprop and isra clones",
+        ),
+        (
+            "calls without arguments",
+            unread,
+            "an interrupt came between the call and the function",
+        ),
+        (
             FULL,
             full,
             "not shown; keep fewer with --slowest or --depth",
@@ -111,31 +295,24 @@ pub(crate) fn add(
     }
 }
 
-/// The error that a function is not there.
-pub(crate) fn no_function(
-    spec: &Spec,
-    missing: &NoFunction,
-    kernel: &str,
-    command: bool,
-) -> EngineError {
-    let (file, name) = spec.place();
-    let place = match (file, command) {
-        (Some(file), _) if missing.no_file => {
-            return EngineError::NoFunction(format!(
-                "the command has no file `{file}`; expected the name or path of its program or of one of its libraries"
-            ));
-        }
-        (Some(file), _) => format!("{file} has no function `{name}`"),
-        (None, true) => {
-            format!("neither kernel {kernel} nor the command's files have a function `{name}`")
-        }
-        (None, false) => format!("kernel {kernel} has no function `{name}`"),
+/// The error that the function does not have an argument.
+fn no_argument(spec: &Spec, missing: &NoArgument) -> EngineError {
+    let name = spec.place().1;
+    let always = OF_CALLS[..3].join(", ");
+    let Some(prototype) = &missing.prototype else {
+        return EngineError::NoFunction(format!(
+            "arguments of {name} are not known: it is not in the kernel's types (BTF) or the \
+             program's debug information, or the compiler changed them; use {always}"
+        ));
     };
-    let near = match &missing.near[..] {
-        [] => "no name is similar".to_string(),
-        names => format!("similar names are {}", names.join(", ")),
-    };
-    EngineError::NoFunction(format!(
-        "{place}; {near}. A function that the compiler put into its callers (inlined) can't be traced: trace one of those"
-    ))
+    let mut names: Vec<String> = prototype.names().collect();
+    if prototype.returns.is_some() {
+        names.push(OF_CALLS[3].into());
+    }
+    names.push(always);
+    let names = names.join(", ");
+    EngineError::NoFunction(match &missing.name {
+        Some(argument) => format!("{name} has no argument `{argument}`; expected one of {names}"),
+        None => format!("{name} returns nothing; expected one of {names}"),
+    })
 }

@@ -22,14 +22,17 @@ mod window;
 
 pub use crate::image::{
     Image, ImageError, ImageFunction, Images, Line, Lines, LinesError, build_id, debug_file,
-    debug_link, debug_link_checksum, has_lines, lines, loss_of, page_hash, readable,
+    debug_link, debug_link_checksum, has_lines, inlined_into, lines, loss_of, page_hash,
+    prototypes, readable,
 };
 pub use account::{Accountant, Losses, RanInsn};
 pub use interrupts::Change;
-pub use plugin::{PLUGIN, describe_refusal, qemu_args};
+pub use plugin::{ALL_CALLS, PLUGIN, describe_refusal, qemu_args};
 pub use sample::Sampling;
 pub use stream::{Mark, Record, StreamError, StreamReader};
-pub use trace::{NoFunction, TracedCall, TracedCalls, TracedStep, Tracing};
+pub use trace::{
+    InFile, NoArgument, NoFunction, Prototypes, TracedCall, TracedCalls, TracedStep, Tracing,
+};
 pub use tree::{Symbol, Tree, TreeNode, UNKNOWN};
 pub use user::{FIRST_SYMBOL as FIRST_USER_SYMBOL, NO_FILE, UNKNOWN_CODE, UserCode, UserSymbol};
 pub use window::{Counted, RanCode, Sampled, SampledCost, Window, WithInterruptsOff};

@@ -8,6 +8,7 @@
 mod debug;
 mod elf;
 mod find;
+mod functions;
 mod lines;
 mod names;
 mod relocated;
@@ -15,6 +16,7 @@ mod relocated;
 pub use debug::debug_file;
 pub use elf::{ImageError, build_id};
 pub use find::{Finder, Found};
+pub use functions::{inlined_into, prototypes};
 pub use lines::{
     Line, Lines, LinesError, debug_link, debug_link_checksum, has_lines, lines, loss_of,
 };
@@ -24,7 +26,7 @@ pub use relocated::relocated;
 use rustc_hash::FxHashMap;
 
 /// A page of a file, and of the guest.
-const PAGE_BYTES: usize = 4096;
+pub(crate) const PAGE_BYTES: usize = 4096;
 /// EXACT_HASH_FACTOR of plugins/qemu/exact.h.
 const HASH_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -146,6 +148,16 @@ impl Images {
     /// All of them.
     pub fn images(&self) -> &[Image] {
         &self.images
+    }
+
+    /// The hash of the page that code of an image is in.
+    pub(crate) fn hash_at(&self, image: u32, address: u64) -> Option<u64> {
+        let page = address & !(PAGE_BYTES as u64 - 1);
+        let has = |all: &Vec<(u32, u64)>| all.contains(&(image, page));
+        self.pages
+            .iter()
+            .find(|(_, all)| has(all))
+            .map(|(hash, _)| *hash)
     }
 
     /// Where the code at `address` comes from, in a page with this hash.

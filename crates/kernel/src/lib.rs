@@ -1,5 +1,6 @@
 //! kernel
 
+pub mod btf;
 pub mod code;
 pub mod compression;
 pub mod config;
@@ -10,6 +11,7 @@ pub mod layers;
 pub mod modinfo;
 pub mod modules;
 pub mod path_rules;
+pub mod prototype;
 pub mod signature;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -32,8 +32,12 @@ pub(crate) struct TraceArgs {
     /// Calls to keep in each block, those that took most; besides the first one [default: 10]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     slowest: Option<u32>,
-    /// Keep only calls for which this holds: insns, self or switches, compared with a number, like
-    /// 'insns > 10K && switches == 0'
+    /// Show arguments and return values of calls, by the kernel's types (BTF) and the program's debug
+    /// information
+    #[arg(long)]
+    args: bool,
+    /// Keep only calls for which this holds: insns, self, switches, an argument of the function by
+    /// its name or retval, compared with a number, like 'insns > 10K && retval < 0'
     #[arg(long = "if", value_name = "CONDITION")]
     only: Option<Condition>,
     /// Where the workload runs
@@ -105,8 +109,10 @@ impl TraceArgs {
                 depth: self.depth,
                 slowest: self.slowest,
                 steps: None,
+                args: self.args,
                 only: self.only.clone(),
             }),
+            setup: self.command.setup()?,
             knobs,
             vary,
             ..Experiment::default()

@@ -17,12 +17,13 @@ use super::guest::{GuestLab, in_guest};
 use crate::collect::{Executed, Translation};
 use crate::error::EngineError;
 use crate::index::Index;
-use crate::measure::{Beside, Told, follow, spool, tap};
+use crate::measure::{Told, follow, spool, tap};
 use crate::origin::Origin;
 use crate::receive;
 use crate::run::{Options, Progress, Save, add_losses};
 use crate::schedule::Turn;
 use crate::site::{self, Alone, Ended, Keeper, OneAtATime};
+use crate::traces::Traced;
 
 /// Prefix of environment keys with facts of the guests in which instructions were counted.
 const FACTS: &str = "counted";
@@ -197,7 +198,7 @@ fn count(origin: &Origin, plan: CountPlan, options: &Options) -> Result<Counted,
     if origin.symbols.is_none() {
         requests.push(Request::ReadFile("/proc/kallsyms".into()));
     }
-    let (stream, extra) = tap()?;
+    let (stream, extra) = tap(&[])?;
     let guest = origin.start(&requests, extra, options)?;
     let mut counted = Counted::default();
     let symbols = OnceLock::new();
@@ -210,7 +211,7 @@ fn count(origin: &Origin, plan: CountPlan, options: &Options) -> Result<Counted,
         let reader = scope.spawn(move || {
             let spooled = spool(stream);
             match (symbols_ready.recv(), late.get()) {
-                (Ok(()), Some(symbols)) => follow(spooled, symbols, Beside::default(), &|| {}),
+                (Ok(()), Some(symbols)) => follow(spooled, symbols, Traced::default(), &|| {}),
                 _ => Told::default(),
             }
         });

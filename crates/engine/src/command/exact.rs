@@ -8,8 +8,8 @@ use std::sync::mpsc::channel;
 use std::thread;
 
 use netplumb_instruments::exact::{
-    Accountant, Images, Losses, NoFunction, RanInsn, StreamError, StreamReader, Tracing, TreeNode,
-    UserCode, UserSymbol, Window,
+    Accountant, Images, Losses, RanInsn, StreamError, StreamReader, TreeNode, UserCode, UserSymbol,
+    Window,
 };
 use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::path_rules::PathRules;
@@ -27,10 +27,11 @@ use crate::debug_info::{self, Ran};
 use crate::error::EngineError;
 use crate::index::Index;
 use crate::measure::{Beside, tap};
+use crate::prototypes;
 use crate::receive;
 use crate::run::{Options, Progress, add_losses, note_clock, note_instrument, note_machine};
 use crate::site::Keeper;
-use crate::traces;
+use crate::traces::{self, Traced};
 
 /// The name of this program's code, as of a file.
 const READER: &str = "plumb";
@@ -88,11 +89,6 @@ pub(super) fn measure(
     let watch = saved.and_then(watched);
     requests.push(one.request(links, watch, shipped));
 
-    let (stream, mut extra) = tap()?;
-    extra.args.extend(bulk::qemu_args(archive.as_raw_fd()));
-    extra.fds.push(archive);
-    let guest = origin.start(&requests, extra, options)?;
-    progress(Progress::Arm(arm.name.clone()));
     let (mut images, mut paths) = debug_info::images(&run.bundle);
     if one.command().reads.is_some() {
         // The reader is a task of the agent's, whose code is that of this program.
@@ -102,31 +98,41 @@ pub(super) fn measure(
             paths.push(READER.into());
         }
     }
+    let known = match &run.trace {
+        Some(_) => Some(one.known(options)?.with_files(&run.bundle, &paths)),
+        None => None,
+    };
+    let traced = Traced {
+        beside: Beside {
+            sampling: run.sampling.as_ref(),
+            trace: run.trace.as_ref(),
+            known: known.as_ref(),
+        },
+        release: origin.release(),
+        command: true,
+    };
     // A wrong name is an error at once, where symbols are known.
-    if let (Some(spec), Some(symbols)) = (&run.trace, symbols) {
-        Tracing::find(spec, symbols, &images)
-            .map_err(|missing| traces::no_function(spec, &missing, origin.release(), true))?;
-    }
+    let (stream, mut extra) = tap(&traced.options(symbols, &images)?)?;
+    extra.args.extend(bulk::qemu_args(archive.as_raw_fd()));
+    extra.fds.push(archive);
+    let guest = origin.start(&requests, extra, options)?;
+    progress(Progress::Arm(arm.name.clone()));
 
     let (outcome, told, late) = thread::scope(|scope| {
         let mut guest = guest;
         let (ready, begin) = channel::<(SymbolTable, Images)>();
-        let known = symbols;
+        let early = symbols;
         let blocks = run.blocks;
-        let beside = Beside {
-            sampling: run.sampling.as_ref(),
-            trace: run.trace.as_ref(),
-        };
         let reader = scope.spawn(move || {
             // The guest ended before the symbols were ready.
             let Ok((late, images)) = begin.recv() else {
                 return (Told::default(), None);
             };
-            let symbols = known.unwrap_or(&late);
-            let told = follow(stream, symbols, images, beside, &|n| {
+            let symbols = early.unwrap_or(&late);
+            let told = follow(stream, symbols, images, traced, &|n| {
                 progress(Progress::Blocks(n.min(blocks), blocks));
             });
-            (told, known.is_none().then_some(late))
+            (told, early.is_none().then_some(late))
         });
         let outcome = (|| -> Result<(), EngineError> {
             guest.go_on()?;
@@ -134,7 +140,7 @@ pub(super) fn measure(
             let vdso = chunks(&mut guest, options)?;
             // Without it, the little code that it has belongs to no file.
             let _ = images.add(VDSO, &vdso, None);
-            let late = match known {
+            let late = match early {
                 Some(_) => SymbolTable::default(),
                 None => {
                     let text = chunks(&mut guest, options)?;
@@ -156,10 +162,10 @@ pub(super) fn measure(
         (outcome, told, late)
     });
 
-    if let (Some(spec), Some(missing)) = (&run.trace, &told.missing) {
-        let release = origin.release();
-        return Err(traces::no_function(spec, missing, release, true));
+    if let Some(refused) = told.refused {
+        return Err(refused);
     }
+    traced.check(&told.losses)?;
     if let Some(symbols) = symbols.or(late.as_ref()) {
         let mut index = Index::of(recording);
         let executed = Executed {
@@ -176,10 +182,14 @@ pub(super) fn measure(
             }
         }
         if run.exact {
+            let with_args = run.trace.as_ref().is_some_and(|spec| spec.has_args());
+            let of_calls = known.as_ref().filter(|_| with_args).map(|known| {
+                prototypes::of_calls(known, symbols, &told.user_symbols, windows.iter())
+            });
             for (number, window) in (0..).zip(windows) {
                 translation.add_block(recording, one.at as u32, number, window, one_run());
                 if let Some(traced) = &window.traced {
-                    traces::add(recording, &executed, layers, traced);
+                    traces::add(recording, &executed, layers, traced, of_calls.as_ref());
                 }
             }
             let ran = Ran {
@@ -255,30 +265,29 @@ struct Told {
     losses: Losses,
     instructions: Vec<RanInsn>,
     error: Option<StreamError>,
-    /// The function to trace is not there.
-    missing: Option<NoFunction>,
+    /// The calls can't be traced.
+    refused: Option<EngineError>,
 }
 
 fn follow(
     stream: File,
     symbols: &SymbolTable,
     images: Images,
-    beside: Beside<'_>,
+    traced: Traced<'_>,
     done: &dyn Fn(u32),
 ) -> Told {
     let rules = PathRules::built_in();
     let mut reader = StreamReader::new(stream);
     let mut told = Told::default();
-    let find = |spec| Tracing::find(spec, symbols, &images);
-    let tracing = match beside.trace.map(find).transpose() {
+    let tracing = match traced.tracing(symbols, &images) {
         Ok(tracing) => tracing,
-        Err(missing) => {
-            told.missing = Some(missing);
+        Err(refused) => {
+            told.refused = Some(refused);
             return told;
         }
     };
     let mut accountant = Accountant::of_command(symbols, &rules, images)
-        .sampling(beside.sampling)
+        .sampling(traced.beside.sampling)
         .tracing(tracing);
     loop {
         match reader.next() {

@@ -7,6 +7,7 @@ use netplumb_kernel::path_rules::{PathRules, Role};
 use netplumb_model::class::Direction;
 use rustc_hash::FxHashMap;
 
+use self::trace::Registers;
 use super::block::Block;
 use super::frame::Flow;
 use super::sample::{Sampler, Sampling};
@@ -53,6 +54,11 @@ pub struct Losses {
     pub windows_cut: u64,
     /// Where samples are drawn: `popf` of which it is not known what it did.
     pub unknown_flags: u64,
+    /// Where arguments are read: QEMU does not export what is necessary, or what was read was never seen
+    /// to be right.
+    pub no_registers: bool,
+    /// Where arguments are read: calls of which they could not be checked before any could.
+    pub unchecked_arguments: u64,
 }
 
 impl Losses {
@@ -68,6 +74,8 @@ impl Losses {
             insns_without_file: self.insns_without_file - before.insns_without_file,
             windows_cut: self.windows_cut - before.windows_cut,
             unknown_flags: self.unknown_flags - before.unknown_flags,
+            no_registers: self.no_registers,
+            unchecked_arguments: self.unchecked_arguments - before.unchecked_arguments,
         }
     }
 }
@@ -110,6 +118,8 @@ pub struct Accountant<'a> {
     sampler: Option<Box<Sampler>>,
     /// Where calls are traced.
     tracer: Option<Box<Tracer>>,
+    /// Where calls are traced with their arguments: of the block that runs.
+    registers: Registers,
 }
 
 impl<'a> Accountant<'a> {
@@ -144,6 +154,7 @@ impl<'a> Accountant<'a> {
             user: None,
             sampler: None,
             tracer: None,
+            registers: Registers::default(),
         }
     }
 
@@ -186,6 +197,7 @@ impl<'a> Accountant<'a> {
         let sampler = self.sampler.as_ref();
         Losses {
             unknown_flags: sampler.map_or(0, |s| s.interrupts.unknown),
+            no_registers: self.losses.no_registers || self.registers.is_wrong(&self.losses),
             ..self.losses
         }
     }
@@ -251,6 +263,10 @@ impl<'a> Accountant<'a> {
                     running.ret = Some(sp);
                 }
             }
+            Record::Arguments { checked, registers } => self.take_arguments(checked, registers),
+            Record::Text(register, bytes) => self.registers.text(register, &bytes),
+            Record::Returned(value) => self.registers.returned = Some(value),
+            Record::NoRegisters => self.losses.no_registers = true,
             Record::User => {
                 self.settle();
                 self.pop_to(0, true);
@@ -314,6 +330,11 @@ impl<'a> Accountant<'a> {
 
     /// Account for the block that ran last, now that it is known how far.
     fn settle(&mut self) {
+        self.settle_block();
+        self.registers.clear();
+    }
+
+    fn settle_block(&mut self) {
         let Some(running) = self.running.take() else {
             return;
         };
@@ -339,6 +360,7 @@ impl<'a> Accountant<'a> {
             self.switch_to(stack_id(sp));
         }
         self.flow = self.flow_after(&block, &running);
+        self.trace_return(false, self.flow);
         self.blocks[running.id as usize] = Some(block);
     }
 
@@ -359,6 +381,7 @@ impl<'a> Accountant<'a> {
                 let role = self.role(segment.symbol);
                 self.losses.calls_without_address += u64::from(!(role.entry || role.interrupt));
             }
+            self.registers.at(n, segment.at_entry);
             let entered = self.arrive(flow, segment, block.start);
             // A block may count more than it is long, if `rep` repeats in it.
             let last = n + 1 == block.segments.len();

@@ -3,13 +3,18 @@
 /// The shared object, compiled from plugins/qemu/exact.c.
 pub static PLUGIN: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/exact.so"));
 
+/// The plugin's option that has arguments of all calls read, where symbols are not known yet.
+pub const ALL_CALLS: &str = "calls=all";
+
 /// QEMU's arguments for the plugin in descriptor `plugin`, writing its stream to
-/// descriptor `stream`.
-pub fn qemu_args(plugin: i32, stream: i32) -> Vec<String> {
-    vec![
-        "-plugin".into(),
-        format!("file=/proc/self/fd/{plugin},fd={stream}"),
-    ]
+/// descriptor `stream`, with these options ([`super::Tracing::options`]).
+pub fn qemu_args(plugin: i32, stream: i32, options: &[String]) -> Vec<String> {
+    let mut file = format!("file=/proc/self/fd/{plugin},fd={stream}");
+    for option in options {
+        file.push(',');
+        file.push_str(option);
+    }
+    vec!["-plugin".into(), file]
 }
 
 /// If QEMU ended because it would not have the plugin: why, and what to do.

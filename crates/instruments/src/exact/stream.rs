@@ -2,14 +2,20 @@
 
 use std::io::{self, Read};
 
+use netplumb_kernel::prototype::REGISTERS;
+
 use super::interrupts::Change;
 
 /// EXACT_STREAM_VERSION.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 /// A block has at most 512 instructions of 15 bytes, and a size byte each.
 const MAX_BLOCK_WORDS: usize = 512 * 16 / 4;
 /// EXACT_USER_HALF: an address is below the kernel's half.
 const USER_HALF: u32 = 0x1_0000;
+/// EXACT_TEXT_BYTES: of longer texts only so much is read.
+pub(crate) const MAX_TEXT_BYTES: usize = 64;
+/// EXACT_LOSS_REGISTERS.
+const LOSS_REGISTERS: u32 = 2;
 
 /// Why a stream can't be read on.
 #[derive(Debug, thiserror::Error)]
@@ -122,8 +128,21 @@ pub enum Record {
     User,
     /// A marker was executed, with the user instructions so far.
     Mark(Mark, u64),
+    /// Registers of arguments when the block that runs began.
+    Arguments {
+        /// Whether the stack pointer was where a call before it had stored its return address.
+        checked: bool,
+        /// Those registers, in the order of arguments.
+        registers: [u64; REGISTERS],
+    },
+    /// The text that a register of arguments points to, by its number; at most [`MAX_TEXT_BYTES`].
+    Text(u8, Vec<u8>),
+    /// What the return that ends the block that runs returned.
+    Returned(u64),
     /// The plugin could not use so many addresses.
     Loss(u32),
+    /// QEMU does not export what is necessary to read registers.
+    NoRegisters,
 }
 
 /// Decodes a stream.
@@ -220,19 +239,53 @@ impl<R: Read> StreamReader<R> {
                 5 => Record::Ret(self.stack_address(payload)?),
                 6 => Record::User,
                 7 => {
-                    let low = u64::from(self.need()?);
-                    let high = u64::from(self.need()?);
+                    let user_insns = self.number()?;
                     match Mark::from_number(payload) {
-                        Some(mark) => Record::Mark(mark, high << 32 | low),
+                        Some(mark) => Record::Mark(mark, user_insns),
                         None => continue,
                     }
                 }
-                8 => Record::Loss(self.need()?),
+                8 => match (payload, self.need()?) {
+                    (LOSS_REGISTERS, _) => Record::NoRegisters,
+                    (_, count) => Record::Loss(count),
+                },
                 9 => self.block(payload as usize, true)?,
                 10 => Record::Store(self.stack_address(payload)?),
+                11 => {
+                    let mut registers = [0; REGISTERS];
+                    for register in &mut registers {
+                        *register = self.number()?;
+                    }
+                    Record::Arguments {
+                        checked: payload != 0,
+                        registers,
+                    }
+                }
+                13 => self.text(payload)?,
+                12 => Record::Returned(self.number()?),
                 other => return Err(StreamError::Damaged(format!("a record of type {other}"))),
             }));
         }
+    }
+
+    fn text(&mut self, payload: u32) -> Result<Record, StreamError> {
+        let (register, length) = (payload >> 16, (payload & 0xffff) as usize);
+        if register as usize >= REGISTERS || length > MAX_TEXT_BYTES {
+            return Err(StreamError::Damaged(format!(
+                "a text of {length} bytes in register {register}"
+            )));
+        }
+        let mut bytes = Vec::with_capacity(MAX_TEXT_BYTES);
+        while bytes.len() < length {
+            bytes.extend(self.need()?.to_le_bytes());
+        }
+        bytes.truncate(length);
+        Ok(Record::Text(register as u8, bytes))
+    }
+
+    /// A number of two words.
+    fn number(&mut self) -> Result<u64, StreamError> {
+        Ok(u64::from(self.need()?) | u64::from(self.need()?) << 32)
     }
 
     fn stack_address(&mut self, high: u32) -> Result<u64, StreamError> {
@@ -257,14 +310,10 @@ impl<R: Read> StreamReader<R> {
                 self.blocks
             )));
         }
-        let address = u64::from(self.need()?) | u64::from(self.need()?) << 32;
+        let address = self.number()?;
         let shape = self.need()?;
         let count = (shape & 0xffff) as usize;
-        let page = if user {
-            u64::from(self.need()?) | u64::from(self.need()?) << 32
-        } else {
-            0
-        };
+        let page = if user { self.number()? } else { 0 };
         let mut bytes = Vec::with_capacity((words - before) * 4);
         for _ in before..words {
             bytes.extend_from_slice(&self.need()?.to_le_bytes());

@@ -7,17 +7,19 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use netplumb_kernel::kallsyms::SymbolTable;
+use netplumb_kernel::prototype::{Prototype, REGISTERS};
 use netplumb_model::class::{Context, Softirq};
-use netplumb_model::experiment::{OfCall, Trace as Spec};
+use netplumb_model::experiment::{Condition, OfCall, Trace as Spec};
 use netplumb_model::symbol::{base_name, is_part};
 use netplumb_model::trace::Flags;
 use rustc_hash::FxHashMap;
 
 use super::tree::Symbol;
 use super::user::{FIRST_SYMBOL, UserSymbol};
-use crate::image::{Images, readable};
+use crate::image::{Images, PAGE_BYTES, readable};
 
 /// Calls of which the total is remembered, for the median; of more, their number and sum.
 const MAX_TOTALS: usize = 1 << 22;
@@ -45,6 +47,10 @@ pub struct TracedStep {
     pub context: Context,
     /// What else is known.
     pub flags: Flags,
+    /// Registers of its arguments: index into [`TracedCall::registers`].
+    pub arguments: Option<u32>,
+    /// What it returned.
+    pub returned: Option<u64>,
 }
 
 /// A call.
@@ -56,6 +62,10 @@ pub struct TracedCall {
     pub thread: Option<Symbol>,
     /// Its steps; it is the first.
     pub steps: Vec<TracedStep>,
+    /// Registers of the arguments of steps.
+    pub registers: Vec<[u64; REGISTERS]>,
+    /// What some of them point to: by the number among those, and the register.
+    pub texts: Vec<((u32, u8), String)>,
 }
 
 /// The calls of a window.
@@ -90,6 +100,9 @@ impl TracedCalls {
     }
 }
 
+/// A function of a program: its file, by its number, and its address in that.
+pub type InFile = (u32, u64);
+
 /// There is no function to trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoFunction {
@@ -105,8 +118,11 @@ pub struct Tracing {
     spec: Spec,
     /// By symbol of the kernel.
     kernel: Vec<bool>,
-    /// Whether functions of programs are meant.
-    of_programs: bool,
+    /// Functions of programs.
+    programs: Vec<InFile>,
+    /// Prototypes of these, where arguments are read and they are known.
+    of_kernel: FxHashMap<Symbol, Arc<Prototype>>,
+    of_programs: FxHashMap<InFile, Arc<Prototype>>,
 }
 
 impl Tracing {
@@ -136,28 +152,24 @@ impl Tracing {
                 kernel[*n] = true;
             }
             if !found.is_empty() {
-                return Ok(Tracing {
-                    spec: spec.clone(),
-                    kernel,
-                    of_programs: false,
-                });
+                return Ok(Tracing::of(spec, kernel, Vec::new()));
             }
         }
-        let files: Vec<_> = (images.images().iter())
-            .filter(|image| file.is_none_or(|file| is_file(&image.name, file)))
+        let files: Vec<_> = ((0..).zip(images.images()))
+            .filter(|(_, image)| file.is_none_or(|file| is_file(&image.name, file)))
             .collect();
-        let mut functions = files.iter().flat_map(|image| &image.functions);
-        if functions
-            .any(|function| is_named(&readable(&function.name), name) || function.name == name)
-        {
-            return Ok(Tracing {
-                spec: spec.clone(),
-                kernel: Vec::new(),
-                of_programs: true,
+        let mut programs = Vec::new();
+        for (number, image) in &files {
+            let named = image.functions.iter().filter(|function| {
+                is_named(&readable(&function.name), name) || function.name == name
             });
+            programs.extend(named.map(|function| (*number, function.start)));
+        }
+        if !programs.is_empty() {
+            return Ok(Tracing::of(spec, Vec::new(), programs));
         }
         let of_kernel = symbols.symbols().iter().map(|s| s.name.clone());
-        let of_files = files.iter().flat_map(|image| &image.functions);
+        let of_files = files.iter().flat_map(|(_, image)| &image.functions);
         let of_files = of_files.map(|function| readable(&function.name));
         let all: Vec<String> = match file {
             Some(_) => of_files.collect(),
@@ -168,6 +180,99 @@ impl Tracing {
             no_file: file.is_some() && files.is_empty(),
         })
     }
+
+    fn of(spec: &Spec, kernel: Vec<bool>, programs: Vec<InFile>) -> Tracing {
+        Tracing {
+            spec: spec.clone(),
+            kernel,
+            programs,
+            of_kernel: FxHashMap::default(),
+            of_programs: FxHashMap::default(),
+        }
+    }
+
+    /// The same with the prototypes of the functions, of which there is at least one.
+    ///
+    /// # Errors
+    /// None of these has an argument that the condition names: what the functions are like, if
+    /// that is known.
+    pub fn with_prototypes(
+        mut self,
+        symbols: &SymbolTable,
+        prototypes: &dyn Prototypes,
+    ) -> Result<Tracing, NoArgument> {
+        for symbol in self.kernel() {
+            let found = prototypes.of_kernel(&symbols.symbols()[symbol as usize]);
+            self.of_kernel.extend(found.map(|found| (symbol, found)));
+        }
+        let found = prototypes.of_programs(&self.programs);
+        self.of_programs.extend(found);
+        let known = || self.of_kernel.values().chain(self.of_programs.values());
+        let names = self.spec.only.iter().flat_map(Condition::values);
+        for name in names {
+            let has = |of: &&Arc<Prototype>| match name {
+                None => of.returns.is_some(),
+                Some(name) => of.names().any(|of| of == name),
+            };
+            if !known().any(|of| has(&of)) {
+                return Err(NoArgument {
+                    name: name.map(String::from),
+                    prototype: known().next().cloned(),
+                });
+            }
+        }
+        Ok(self)
+    }
+
+    /// Whether arguments of the functions are known.
+    pub fn has_prototypes(&self) -> bool {
+        !self.of_kernel.is_empty() || !self.of_programs.is_empty()
+    }
+
+    /// Whether functions of the kernel are meant.
+    pub fn is_of_kernel(&self) -> bool {
+        !self.kernel.is_empty()
+    }
+
+    /// Functions of the kernel, by their symbols.
+    fn kernel(&self) -> Vec<Symbol> {
+        let meant = self.kernel.iter().enumerate().filter(|(_, is)| **is);
+        meant.map(|(n, _)| n as Symbol).collect()
+    }
+
+    /// The plugin's options: which calls are traced.
+    pub fn options(&self, symbols: &SymbolTable, images: &Images) -> Vec<String> {
+        let kernel = self.kernel().into_iter().map(|symbol| {
+            let address = symbols.symbols()[symbol as usize].addr;
+            let texts = self.of_kernel.get(&symbol).map_or(0, |of| of.texts());
+            format!("call={address:x}:{texts:x}")
+        });
+        let programs = self.programs.iter().filter_map(|(image, address)| {
+            let hash = images.hash_at(*image, *address)?;
+            let texts = self.of_programs.get(&(*image, *address));
+            let texts = texts.map_or(0, |of| of.texts());
+            let offset = address % PAGE_BYTES as u64;
+            Some(format!("user={hash:x}:{offset:x}:{texts:x}"))
+        });
+        kernel.chain(programs).collect()
+    }
+}
+
+/// Prototypes of functions, as far as they are known.
+pub trait Prototypes {
+    /// That of a function of the kernel or of a module.
+    fn of_kernel(&self, symbol: &netplumb_kernel::kallsyms::Symbol) -> Option<Arc<Prototype>>;
+    /// Those of functions of programs.
+    fn of_programs(&self, functions: &[InFile]) -> Vec<(InFile, Arc<Prototype>)>;
+}
+
+/// A condition names an argument that the function does not have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NoArgument {
+    /// The argument; none if it is what the function returns.
+    pub name: Option<String>,
+    /// The function's prototype, if it is known.
+    pub prototype: Option<Arc<Prototype>>,
 }
 
 /// Whether a function of a program has a name: that of the function alone, without its arguments,
@@ -184,20 +289,38 @@ fn is_file(path: &str, file: &str) -> bool {
     path == file || path.rsplit('/').next() == Some(file)
 }
 
-/// The names that are nearest, at most three.
+/// Names that are told instead of an unknown one.
+const MOST_NEAR: usize = 5;
+
+/// The names that are nearest: spelled nearly so, and those that have all of it but for a prefix of the
+/// kernel's inner functions, which are often inlined into the others.
 fn near(name: &str, all: &[String]) -> Vec<String> {
+    let core = name.trim_start_matches('_');
+    let core = core.strip_prefix("do_").unwrap_or(core);
+    let mut kin: Vec<&str> = match core.len() >= 8 {
+        true => all
+            .iter()
+            .map(String::as_str)
+            .filter(|known| known.contains(core))
+            .collect(),
+        false => Vec::new(),
+    };
+    kin.sort_unstable_by_key(|known| (known.len(), *known));
+    kin.dedup();
     let mut found: Vec<(usize, &str)> = (all.iter())
         .filter(|known| known.len().abs_diff(name.len()) <= name.len() / 2)
         .map(|known| (strsim::damerau_levenshtein(name, known), known.as_str()))
         .filter(|(distance, _)| 3 * distance <= name.len().max(3))
         .collect();
     found.sort_unstable();
-    found.dedup();
-    found
-        .iter()
-        .take(3)
-        .map(|(_, known)| (*known).to_string())
-        .collect()
+    let spelled = found.iter().map(|(_, known)| *known).take(3);
+    let mut names: Vec<String> = Vec::new();
+    for known in spelled.chain(kin) {
+        if names.len() < MOST_NEAR && !is_part(known) && names.iter().all(|name| name != known) {
+            names.push(known.to_string());
+        }
+    }
+    names
 }
 
 /// A function that has not returned, in a traced call or as its first.
@@ -209,6 +332,10 @@ struct Open {
     level: usize,
     /// Its step, if it is one.
     step: Option<u32>,
+    /// It was jumped to, and ends with what jumped.
+    jumped: bool,
+    /// What it returned.
+    returned: Option<u64>,
     own: u64,
     /// Of what it called.
     below: u64,
@@ -225,6 +352,8 @@ pub(super) struct OpenTrace {
     number: u64,
     thread: Option<Symbol>,
     steps: Vec<TracedStep>,
+    registers: Vec<[u64; REGISTERS]>,
+    texts: Vec<((u32, u8), String)>,
     open: Vec<Open>,
     dropped: u64,
 }
@@ -247,14 +376,16 @@ pub(super) struct Entered {
     pub(super) context: Option<Context>,
     /// The root of the thread, in a command.
     pub(super) thread: Option<Symbol>,
+    /// Registers of its arguments.
+    pub(super) arguments: Option<[u64; REGISTERS]>,
 }
 
 /// Traces calls.
 #[derive(Debug)]
 pub(super) struct Tracer {
     tracing: Tracing,
-    /// Of functions of programs, whether they are meant.
-    programs: FxHashMap<Symbol, bool>,
+    /// Of functions of programs, which of those that are meant.
+    programs: FxHashMap<Symbol, Option<InFile>>,
     /// Instructions since the window opened; none between windows.
     clock: Option<u64>,
     calls: TracedCalls,
@@ -326,18 +457,25 @@ impl Tracer {
         let Some(number) = symbol.checked_sub(FIRST_SYMBOL) else {
             return (self.tracing.kernel.get(symbol as usize)).is_some_and(|is| *is);
         };
-        if !self.tracing.of_programs {
+        if self.tracing.programs.is_empty() {
             return false;
         }
-        let (file, name) = self.tracing.spec.place();
-        *self.programs.entry(symbol).or_insert_with(|| {
-            let found = user.get(number as usize);
-            found.is_some_and(|symbol| {
-                symbol.image.is_some()
-                    && is_named(&symbol.name, name)
-                    && file.is_none_or(|file| is_file(&symbol.module, file))
-            })
-        })
+        let tracing = &self.tracing;
+        let of = self.programs.entry(symbol).or_insert_with(|| {
+            let found = user.get(number as usize)?;
+            let of = (found.image?, found.address);
+            tracing.programs.contains(&of).then_some(of)
+        });
+        of.is_some()
+    }
+
+    /// The prototype of a traced function.
+    fn prototype(&self, symbol: Symbol) -> Option<&Prototype> {
+        let found = match self.programs.get(&symbol) {
+            Some(of) => self.tracing.of_programs.get(of.as_ref()?),
+            None => self.tracing.of_kernel.get(&symbol),
+        };
+        found.map(|found| &**found)
     }
 
     /// A function was entered.
@@ -345,6 +483,7 @@ impl Tracer {
         &mut self,
         traces: &mut Vec<OpenTrace>,
         entered: &Entered,
+        texts: &[(u8, String)],
         user: &[UserSymbol],
     ) {
         let Some(clock) = self.clock else { return };
@@ -353,7 +492,7 @@ impl Tracer {
             return;
         }
         for trace in traces.iter_mut() {
-            trace.enter(entered, clock, &self.tracing.spec);
+            trace.enter(entered, texts, clock, &self.tracing.spec);
         }
         if !meant {
             return;
@@ -368,6 +507,8 @@ impl Tracer {
             number: self.calls.calls,
             thread: entered.thread,
             steps: Vec::new(),
+            registers: Vec::new(),
+            texts: Vec::new(),
             open: Vec::new(),
             dropped: 0,
         };
@@ -376,7 +517,7 @@ impl Tracer {
             aside: false,
             ..*entered
         };
-        trace.enter(&first, clock, &self.tracing.spec);
+        trace.enter(&first, texts, clock, &self.tracing.spec);
         traces.push(trace);
     }
 
@@ -425,20 +566,29 @@ impl Tracer {
             true => self.totals.push(first.total),
             false => calls.unranked += 1,
         }
-        let value = |of| match of {
-            OfCall::Insns => first.total,
-            OfCall::Own => first.own,
-            OfCall::Switches => u64::from(first.switches),
+        let registers = &trace.registers;
+        let prototype = self.prototype(first.symbol);
+        let value = |of: &OfCall| match of {
+            OfCall::Insns => Some(i128::from(first.total)),
+            OfCall::Own => Some(i128::from(first.own)),
+            OfCall::Switches => Some(i128::from(first.switches)),
+            OfCall::Argument(name) => {
+                prototype?.argument(name, registers.get(first.arguments? as usize)?)
+            }
+            OfCall::Returned => prototype?.return_value(first.returned?),
         };
         let spec = &self.tracing.spec;
         if spec.only.as_ref().is_some_and(|only| !only.holds(value)) {
             return;
         }
+        let calls = &mut self.calls;
         calls.matched += 1;
         let mut next = TracedCall {
             number: trace.number,
             thread: trace.thread,
             steps: trace.steps,
+            registers: trace.registers,
+            texts: trace.texts,
         };
         if self.kept_steps + next.steps.len() > MAX_KEPT {
             calls.dropped += trace.dropped + next.steps.len() as u64;
@@ -472,8 +622,23 @@ pub(super) fn switched(traces: &mut [OpenTrace]) {
     }
 }
 
+/// The function that runs returns this, and so do those that jumped to it.
+pub(super) fn returned(traces: &mut [OpenTrace], user: bool, value: u64) {
+    for trace in traces {
+        for open in trace.open.iter_mut().rev() {
+            if open.user != user {
+                break;
+            }
+            open.returned = Some(value);
+            if !open.jumped {
+                break;
+            }
+        }
+    }
+}
+
 impl OpenTrace {
-    fn enter(&mut self, entered: &Entered, clock: u64, spec: &Spec) {
+    fn enter(&mut self, entered: &Entered, texts: &[(u8, String)], clock: u64, spec: &Spec) {
         let above = self.open.last();
         let within = above.is_some_and(|above| above.within || above.aside);
         let parent = self.open.iter().rev().find_map(|open| open.step);
@@ -504,6 +669,13 @@ impl OpenTrace {
             }
         }
         if step.is_some() {
+            let arguments = entered.arguments.map(|registers| {
+                let number = self.registers.len() as u32;
+                self.registers.push(registers);
+                let texts = texts.iter();
+                (self.texts).extend(texts.map(|(at, text)| ((number, *at), text.clone())));
+                number
+            });
             let mut flags = Flags::default();
             if entered.jumped {
                 flags = flags.with(Flags::TAIL);
@@ -521,12 +693,16 @@ impl OpenTrace {
                 switches: 0,
                 context: entered.context.unwrap_or(UNKNOWN_SOFTIRQ),
                 flags,
+                arguments,
+                returned: None,
             });
         }
         self.open.push(Open {
             user: entered.user,
             level: entered.level,
             step,
+            jumped: entered.jumped,
+            returned: None,
             own: 0,
             below: 0,
             switches: 0,
@@ -542,8 +718,9 @@ impl OpenTrace {
             step.elapsed = clock.saturating_sub(step.begin);
             (step.total, step.own) = (total, over.own);
             step.switches = over.switches;
-            if unfinished {
-                step.flags = step.flags.with(Flags::OPEN);
+            match unfinished {
+                true => step.flags = step.flags.with(Flags::OPEN),
+                false => step.returned = over.returned,
             }
         }
         if let Some(above) = self.open.last_mut() {

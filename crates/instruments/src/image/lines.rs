@@ -31,9 +31,9 @@ const MAX_ORIGINS: usize = 8;
 /// So many steps are taken between two looks at the caller's patience.
 const STEPS: u32 = 4096;
 
-type Slice<'a> = EndianSlice<'a, LittleEndian>;
-type Elf<'a> = ElfFile64<'a, object::LittleEndian>;
-type Entry<'a> = DebuggingInformationEntry<Slice<'a>>;
+pub(super) type Slice<'a> = EndianSlice<'a, LittleEndian>;
+pub(super) type Elf<'a> = ElfFile64<'a, object::LittleEndian>;
+pub(super) type Entry<'a> = DebuggingInformationEntry<Slice<'a>>;
 
 /// Why there are no lines.
 #[derive(Debug, thiserror::Error)]
@@ -120,8 +120,7 @@ pub fn lines(
     go_on: &dyn Fn() -> bool,
 ) -> Result<Lines, LinesError> {
     let elf = Elf::parse(file).map_err(|e| LinesError::Damaged(e.to_string()))?;
-    let mut left = MAX_DWARF_BYTES;
-    let sections = DwarfSections::load(|id| section(&elf, id.name(), &mut left))?;
+    let sections = sections(&elf)?;
     let dwarf = sections.borrow(|bytes| EndianSlice::new(bytes, LittleEndian));
     let mut search = Search {
         dwarf,
@@ -155,6 +154,12 @@ pub fn lines(
         code: code.iter().map(first).collect(),
         files: search.files.names,
     })
+}
+
+/// The sections with debug information of a file.
+pub(super) fn sections<'a>(elf: &Elf<'a>) -> Result<DwarfSections<Cow<'a, [u8]>>, LinesError> {
+    let mut left = MAX_DWARF_BYTES;
+    DwarfSections::load(|id| section(elf, id.name(), &mut left))
 }
 
 /// A section, unpacked; empty if there is none.
@@ -196,14 +201,14 @@ fn asked<'a>(addresses: impl IntoIterator<Item = &'a u64>) -> Asked {
     addresses.into_iter().map(|at| (*at, None)).collect()
 }
 
-struct Patience<'a> {
-    go_on: &'a dyn Fn() -> bool,
-    steps: u32,
+pub(super) struct Patience<'a> {
+    pub(super) go_on: &'a dyn Fn() -> bool,
+    pub(super) steps: u32,
 }
 
 impl Patience<'_> {
     /// One of many small steps.
-    fn step(&mut self) -> Result<(), LinesError> {
+    pub(super) fn step(&mut self) -> Result<(), LinesError> {
         self.steps += 1;
         if self.steps < STEPS {
             return Ok(());
@@ -211,7 +216,7 @@ impl Patience<'_> {
         self.ask()
     }
 
-    fn ask(&mut self) -> Result<(), LinesError> {
+    pub(super) fn ask(&mut self) -> Result<(), LinesError> {
         self.steps = 0;
         if (self.go_on)() {
             Ok(())

@@ -20,6 +20,8 @@ const MAX_SLOWEST: u32 = 1_000_000;
 const STEPS: u32 = 10_000;
 /// As many as a recording has room for.
 const MAX_STEPS: u32 = 1 << 22;
+/// Letters of an argument's name.
+const MAX_NAME: usize = 200;
 /// Conditions of one filter.
 const MAX_TERMS: usize = 16;
 
@@ -36,6 +38,9 @@ pub struct Trace {
     pub slowest: Option<u32>,
     /// Maximum number of steps that are kept of a call.
     pub steps: Option<u32>,
+    /// Whether calls have their arguments and what they return.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub args: bool,
     /// Which calls are kept.
     #[serde(rename = "if", skip_serializing_if = "Option::is_none")]
     pub only: Option<Condition>,
@@ -55,6 +60,12 @@ impl Trace {
     /// Maximum number of steps of a call.
     pub fn steps(&self) -> u32 {
         self.steps.unwrap_or(STEPS)
+    }
+
+    /// Whether arguments and return values are read: to be shown, or for the condition.
+    pub fn has_args(&self) -> bool {
+        let only = self.only.as_ref();
+        self.args || only.is_some_and(|only| only.values().next().is_some())
     }
 
     /// The file, if one is named, and the function.
@@ -87,7 +98,7 @@ impl Trace {
 }
 
 /// What of a call a term compares.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Of {
     /// Instructions, with those of all that it called.
     Insns,
@@ -95,14 +106,41 @@ pub enum Of {
     Own,
     /// How often its task was switched out.
     Switches,
+    /// What it returned.
+    Returned,
+    /// An argument, by its name.
+    Argument(String),
 }
 
-/// What can be compared, by name.
-const FIELDS: [(&str, Of); 3] = [
-    ("insns", Of::Insns),
-    ("self", Of::Own),
-    ("switches", Of::Switches),
-];
+/// What can be compared of every call, by name; the last one of those that return something.
+pub const FIELDS: [&str; 4] = ["insns", "self", "switches", "retval"];
+
+impl Of {
+    fn named(name: &str) -> Option<Of> {
+        let first = |c: char| c.is_ascii_alphabetic() || c == '_';
+        let is_name = name.starts_with(first)
+            && name.chars().all(|c| first(c) || c.is_ascii_digit())
+            && name.len() <= MAX_NAME;
+        Some(match name {
+            "insns" => Of::Insns,
+            "self" => Of::Own,
+            "switches" => Of::Switches,
+            "retval" => Of::Returned,
+            _ if is_name => Of::Argument(name.into()),
+            _ => return None,
+        })
+    }
+
+    fn name(&self) -> &str {
+        match self {
+            Of::Insns => FIELDS[0],
+            Of::Own => FIELDS[1],
+            Of::Switches => FIELDS[2],
+            Of::Returned => FIELDS[3],
+            Of::Argument(name) => name,
+        }
+    }
+}
 
 /// How.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,11 +163,11 @@ const COMPARISONS: [(&str, Compare); 6] = [
     (">", Compare::More),
 ];
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Term {
     of: Of,
     compare: Compare,
-    with: u64,
+    with: i128,
 }
 
 /// Which calls are kept: `insns > 10K && switches == 0`. All terms have to hold.
@@ -139,10 +177,21 @@ pub struct Condition {
 }
 
 impl Condition {
-    /// Whether it holds for a call.
-    pub fn holds(&self, value: impl Fn(Of) -> u64) -> bool {
+    /// The arguments that it compares, by name; none is what a call returns.
+    pub fn values(&self) -> impl Iterator<Item = Option<&str>> {
+        self.terms.iter().filter_map(|term| match &term.of {
+            Of::Argument(name) => Some(Some(name.as_str())),
+            Of::Returned => Some(None),
+            Of::Insns | Of::Own | Of::Switches => None,
+        })
+    }
+
+    /// Whether it holds for a call; not if one of its values is not known.
+    pub fn holds(&self, value: impl Fn(&Of) -> Option<i128>) -> bool {
         self.terms.iter().all(|term| {
-            let value = value(term.of);
+            let Some(value) = value(&term.of) else {
+                return false;
+            };
             match term.compare {
                 Compare::Less => value < term.with,
                 Compare::AtMost => value <= term.with,
@@ -187,25 +236,14 @@ fn term(text: &str) -> Result<Term, String> {
         Some((field.trim(), *compare, value.trim()))
     });
     let (field, compare, value) = found.ok_or_else(wrong)?;
-    let known = FIELDS.iter().find(|(name, _)| *name == field);
-    let Some((_, of)) = known else {
-        let names: Vec<&str> = FIELDS.iter().map(|(name, _)| *name).collect();
-        return Err(match field {
-            "" => wrong(),
-            "dur" | "duration" | "time" => format!(
-                "invalid condition `{}`: the vm lab counts instructions and has no time; use insns",
-                shown(text)
-            ),
-            _ => format!(
-                "invalid condition `{}`: a call has no `{}`; expected one of {}",
-                shown(text),
-                shown(field),
-                names.join(", ")
-            ),
-        });
-    };
+    if field == "dur" {
+        return Err(format!(
+            "invalid condition `{}`: the vm lab counts instructions and has no time; use insns",
+            shown(text)
+        ));
+    }
     Ok(Term {
-        of: *of,
+        of: Of::named(field).ok_or_else(wrong)?,
         compare,
         with: number(value).ok_or_else(|| {
             format!(
@@ -218,7 +256,14 @@ fn term(text: &str) -> Result<Term, String> {
 }
 
 /// A whole number, with a suffix for thousands and so on, or in hexadecimal.
-fn number(text: &str) -> Option<u64> {
+fn number(text: &str) -> Option<i128> {
+    match text.strip_prefix('-') {
+        Some(text) => Some(-i128::from(positive(text)?)),
+        None => Some(positive(text)?.into()),
+    }
+}
+
+fn positive(text: &str) -> Option<u64> {
     if let Some(hex) = text.strip_prefix("0x") {
         return u64::from_str_radix(hex, 16).ok();
     }
@@ -238,11 +283,10 @@ fn number(text: &str) -> Option<u64> {
 impl fmt::Display for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (n, term) in self.terms.iter().enumerate() {
-            let field = FIELDS.iter().find(|(_, of)| *of == term.of);
             let compare = COMPARISONS.iter().find(|(_, c)| *c == term.compare);
             let join = if n == 0 { "" } else { " && " };
-            let (field, compare) = (field.map_or("", |f| f.0), compare.map_or("", |c| c.0));
-            write!(f, "{join}{field} {compare} {}", term.with)?;
+            let compare = compare.map_or("", |c| c.0);
+            write!(f, "{join}{} {compare} {}", term.of.name(), term.with)?;
         }
         Ok(())
     }
@@ -275,9 +319,11 @@ mod tests {
                 condition
             );
             condition.holds(|of| match of {
-                Of::Insns => insns,
-                Of::Own => 7,
-                Of::Switches => switches,
+                Of::Insns => Some(insns.into()),
+                Of::Own => Some(7),
+                Of::Switches => Some(switches.into()),
+                Of::Returned => Some(-2),
+                Of::Argument(name) => (name == "nr_to_read").then_some(0x80),
             })
         };
         assert!(holds("insns > 10K", 10_001, 0));
@@ -286,6 +332,15 @@ mod tests {
         assert!(!holds("insns >= 16 && switches != 1", 16, 1));
         assert!(holds("self <= 7", 0, 0));
         assert!(!holds("self < 7", 0, 0));
+        assert!(holds("retval < 0 && nr_to_read == 0x80", 0, 0));
+        assert!(holds("retval == -2", 0, 0) && !holds("retval > -2", 0, 0));
+        assert!(!holds("other >= 0", 0, 0));
+        let of = |text: &str| -> Vec<Option<String>> {
+            let condition: Condition = text.parse().unwrap();
+            condition.values().map(|of| of.map(String::from)).collect()
+        };
+        assert_eq!(of("retval < 0 && a_1 == 2"), [None, Some("a_1".into())]);
+        assert_eq!(of("insns > 2"), []);
     }
 
     /// Check that what is no condition is refused, by what is wrong with it.
@@ -298,7 +353,9 @@ mod tests {
         assert!(refused("insns > 10 KB").contains("`10 KB` is no number"));
         assert!(refused("insns > 99999999999999999999").contains("no number"));
         assert!(refused("dur > 1ms").contains("use insns"));
-        assert!(refused("calls > 1").contains("insns, self, switches"));
+        assert!(refused("a->b > 1").contains("insns > 10K"));
+        assert!(refused("2x > 1").contains("insns > 10K"));
+        assert!(refused("insns > --1").contains("no number"));
         assert!(refused("insns > 1 &&").contains("insns > 10K"));
         assert!(refused(&"insns > 1 &&".repeat(20)).contains("at most"));
     }

@@ -134,7 +134,11 @@ impl<'t> Tree<'t> {
 /// A call, with its arguments and what it returned, where these are known.
 pub(super) fn call(recording: &Recording, step: &Step) -> String {
     let text = |id, letters| printable(recording.text_of_trace(id), letters);
-    let mut out = text(step.name, NAME_LETTERS);
+    let name = recording.text_of_trace(step.name);
+    let mut out = match step.arguments {
+        Some(_) => printable(without_parameters(name), NAME_LETTERS),
+        None => printable(name, NAME_LETTERS),
+    };
     if let Some(arguments) = step.arguments {
         out += &format!("({})", text(arguments, TEXT_LETTERS));
     }
@@ -144,5 +148,43 @@ pub(super) fn call(recording: &Recording, step: &Step) -> String {
     match step.flags.has(Flags::ASIDE) {
         true => format!("[{out}]"),
         false => out,
+    }
+}
+
+/// The name of a C++ function without the types of its parameters.
+fn without_parameters(name: &str) -> &str {
+    let Some(list) = name.trim_end_matches(" const").strip_suffix(')') else {
+        return name;
+    };
+    let mut depth = 1;
+    for (at, letter) in list.char_indices().rev() {
+        match letter {
+            ')' => depth += 1,
+            '(' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return if at > 0 { &name[..at] } else { name };
+        }
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that types of parameters are left out, and nothing else.
+    #[test]
+    fn parameters() {
+        for (name, short) in [
+            ("ns::C::get(int, void (*)(int)) const", "ns::C::get"),
+            ("operator()(int)", "operator()"),
+            ("ksys_read", "ksys_read"),
+            ("(anonymous)", "(anonymous)"),
+            ("f)", "f)"),
+        ] {
+            assert_eq!(without_parameters(name), short);
+        }
     }
 }

@@ -1,13 +1,74 @@
 //! Traced calls: what of the accounting they are told.
 
+use netplumb_kernel::prototype::REGISTERS;
 use netplumb_model::class::{Context, Softirq};
 
-use super::super::trace::{Entered, TracedCalls};
+use super::super::frame::Flow;
+use super::super::stream::MAX_TEXT_BYTES;
+use super::super::trace::{Entered, TracedCalls, returned};
 use super::super::tree::Symbol;
 use super::super::user::User;
-use super::Accountant;
+use super::{Accountant, Losses};
+
+/// What registers held at the block that runs.
+#[derive(Debug, Default)]
+pub(super) struct Registers {
+    /// Where it began, if a call or a jump may have led there.
+    arguments: Option<[u64; REGISTERS]>,
+    /// What they point to, of some that are texts.
+    texts: Vec<(u8, String)>,
+    /// At the return that ends it.
+    pub(super) returned: Option<u64>,
+    /// They have been right at a call: the stack pointer was.
+    proven: bool,
+}
+
+impl Registers {
+    /// The next block runs.
+    pub(super) fn clear(&mut self) {
+        (self.arguments, self.returned) = (None, None);
+        self.texts.clear();
+    }
+
+    /// Whether none of those that were read could be checked.
+    pub(super) fn is_wrong(&self, losses: &Losses) -> bool {
+        losses.unchecked_arguments > 0 && !self.proven
+    }
+
+    /// A register points to this text.
+    pub(super) fn text(&mut self, register: u8, bytes: &[u8]) {
+        let mut text = String::from_utf8_lossy(bytes).into_owned();
+        if bytes.len() == MAX_TEXT_BYTES {
+            text.push('\u{2026}');
+        }
+        self.texts.push((register, text));
+    }
+
+    /// A part of the block runs: arguments are where a function begins with the block.
+    pub(super) fn at(&mut self, part: usize, at_entry: bool) {
+        if part > 0 || !at_entry {
+            self.arguments = None;
+        }
+    }
+}
 
 impl Accountant<'_> {
+    /// Registers when the block that runs began.
+    pub(super) fn take_arguments(&mut self, checked: bool, registers: [u64; REGISTERS]) {
+        self.registers.proven |= checked;
+        match self.registers.proven {
+            true => self.registers.arguments = Some(registers),
+            false => self.losses.unchecked_arguments += 1,
+        }
+    }
+
+    /// The block that runs ends like this.
+    pub(super) fn trace_return(&mut self, user: bool, flow: Flow) {
+        if let (Flow::Ret { .. }, Some(value)) = (flow, self.registers.returned) {
+            returned(&mut self.current.traces, user, value);
+        }
+    }
+
     /// A window opens.
     pub(super) fn begin_traces(&mut self) {
         let Some(tracer) = &mut self.tracer else {
@@ -56,6 +117,7 @@ impl Accountant<'_> {
             vector,
             context,
             thread: None,
+            arguments: None,
         });
     }
 
@@ -75,6 +137,7 @@ impl Accountant<'_> {
             vector: None,
             context: Some(context),
             thread: None,
+            arguments: None,
         });
     }
 
@@ -84,10 +147,12 @@ impl Accountant<'_> {
         };
         let entered = Entered {
             thread: self.current.thread.as_ref().map(|thread| thread.symbol),
+            arguments: self.registers.arguments.take(),
             ..entered
         };
         let user = self.user.as_deref().map_or(&[][..], User::symbols);
-        tracer.enter(&mut self.current.traces, &entered, user);
+        let texts = &self.registers.texts;
+        tracer.enter(&mut self.current.traces, &entered, texts, user);
     }
 
     /// Frames from `level` on one of the stacks are about to end.

@@ -193,6 +193,7 @@ impl Accountant<'_> {
                 break;
             }
             let flow = if n == 0 { flow } else { Flow::Sequential };
+            self.registers.at(n, segment.at_entry);
             let entered = self.arrive_user(flow, segment);
             let last = n + 1 == block.segments.len();
             let insns = if last { left } else { left.min(segment.insns) };
@@ -222,6 +223,7 @@ impl Accountant<'_> {
             (Kind::Call, None, _) | (Kind::Ret, _, None) => Flow::Sequential,
             _ => self.flow_after(block, running),
         };
+        self.trace_return(true, flow);
         if let Some(thread) = &mut self.current.thread {
             thread.flow = flow;
         }

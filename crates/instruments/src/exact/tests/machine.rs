@@ -9,8 +9,8 @@ use netplumb_model::experiment::Trace;
 
 use super::super::stream::Kind;
 use super::super::{
-    Accountant, Change, FIRST_USER_SYMBOL, Image, ImageFunction, Images, Losses, Mark, Record,
-    Sampling, Tracing, UNKNOWN, Window,
+    Accountant, Change, FIRST_USER_SYMBOL, Image, ImageFunction, Images, Losses, Mark, Prototypes,
+    Record, Sampling, Tracing, UNKNOWN, Window,
 };
 
 /// Every instruction is so long.
@@ -167,6 +167,16 @@ impl<'a> Machine<'a> {
     /// The same, with calls traced.
     pub(super) fn tracing(self, spec: &Trace) -> Self {
         let tracing = Tracing::find(spec, self.symbols, &self.images).unwrap();
+        Machine {
+            accountant: self.accountant.tracing(Some(tracing)),
+            ..self
+        }
+    }
+
+    /// The same, with arguments by these prototypes.
+    pub(super) fn tracing_with(self, spec: &Trace, prototypes: &dyn Prototypes) -> Self {
+        let tracing = Tracing::find(spec, self.symbols, &self.images).unwrap();
+        let tracing = tracing.with_prototypes(self.symbols, prototypes).unwrap();
         Machine {
             accountant: self.accountant.tracing(Some(tracing)),
             ..self

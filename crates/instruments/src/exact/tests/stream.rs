@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use super::super::stream::Kind;
 use super::super::{Change, Mark, Record, StreamError, StreamReader};
 
-const HELLO: u32 = 0x8100_0003;
+const HELLO: u32 = 0x8100_0004;
 
 fn bytes(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|w| w.to_le_bytes()).collect()
@@ -65,6 +65,20 @@ fn everything() -> (Vec<u32>, Vec<Record>) {
     records.extend([Record::Exec(1), Record::Call(0xffff_c900_1234_5678)]);
     words.extend([2, 0x8500_c900, 0x1234_5678]);
     records.extend([Record::Exec(2), Record::Ret(0xffff_c900_1234_5678)]);
+    words.push(0x8b00_0001);
+    words.extend([1, 0, 2, 0, 3, 0, 4, 0, 5, 0, 0x1234_5678, 0xffff_c900]);
+    words.extend([0x8d01_0005, 0x6461_6d61, 0x61, 0x8d00_0000]);
+    words.extend([0x8c00_0000, 0xffff_fffe, u32::MAX, 0x8800_0002, 1]);
+    records.extend([
+        Record::Arguments {
+            checked: true,
+            registers: [1, 2, 3, 4, 5, 0xffff_c900_1234_5678],
+        },
+        Record::Text(1, b"amada".to_vec()),
+        Record::Text(0, Vec::new()),
+        Record::Returned(-2_i64 as u64),
+        Record::NoRegisters,
+    ]);
     words.push(0x8600_0000);
     records.push(Record::User);
     let marks = [
@@ -191,7 +205,7 @@ fn cut_at_every_byte() {
 /// Check that a stream of another version is refused, and says which.
 #[test]
 fn wrong_version() {
-    assert_eq!(damage(&[0x8100_0001]), "its version is 1, not 3");
+    assert_eq!(damage(&[0x8100_0001]), "its version is 1, not 4");
 }
 
 /// Check that what does not greet is not ours, whatever it begins with: a record,
@@ -207,7 +221,7 @@ fn no_greeting() {
 /// later workload passed over.
 #[test]
 fn unknown_types() {
-    for kind in [0, 11, 0x7f] {
+    for kind in [0, 14, 0x7f] {
         let told = damage(&[HELLO, 0x8000_0000 | kind << 24]);
         assert_eq!(told, format!("a record of type {kind}"));
     }

@@ -1,10 +1,16 @@
 //! Single calls: their trees, and that they add up to what the function costs.
 
+use std::sync::Arc;
+
+use netplumb_kernel::kallsyms::Symbol;
+use netplumb_kernel::prototype::{Parameter, Place, Prototype, Shape, Type};
 use netplumb_model::experiment::Trace;
 use netplumb_model::trace::Flags;
 
 use super::super::stream::Kind;
-use super::super::{Images, Mark, TracedCall, TracedCalls, Tracing};
+use super::super::{
+    Images, InFile, Mark, Prototypes, Record, TracedCall, TracedCalls, TracedStep, Tracing,
+};
 use super::machine::{Machine, symbols};
 use super::random::generate;
 use super::{IDLE, OWN, switch};
@@ -414,4 +420,172 @@ fn unknown_code() {
         m.jump("entry_SYSCALL_64", 20, 3);
     });
     assert_eq!(told, ["udp_sendmsg 16/7 @5+16", ". [unknown] 9/9 @10+9"]);
+}
+
+/// Prototypes of a few functions, for tests.
+struct Made;
+
+impl Prototypes for Made {
+    fn of_kernel(&self, symbol: &Symbol) -> Option<Arc<Prototype>> {
+        let long = || Type::scalar(Shape::Signed, 8);
+        let named = |name: &str| Parameter {
+            name: name.into(),
+            of: long(),
+            place: Place::ByAbi,
+        };
+        let parameters = match symbol.name.as_str() {
+            "udp_sendmsg" => vec![named("sk"), named("len")],
+            _ => return None,
+        };
+        Some(Arc::new(Prototype {
+            parameters,
+            returns: Some(long()),
+        }))
+    }
+
+    fn of_programs(&self, _: &[InFile]) -> Vec<(InFile, Arc<Prototype>)> {
+        Vec::new()
+    }
+}
+
+/// Three calls, the second of which returns an error; each calls `helper`, which jumps on, and is
+/// interrupted.
+fn with_values(m: &mut Machine<'_>, checked: bool) {
+    for (len, value) in [(10, 10), (20, -90_i64), (30, 30)] {
+        let registers = |first: u64| [first, len, 0, 0, 0, 0];
+        m.call_only("entry_SYSCALL_64", 0xe00);
+        m.jump("udp_sendmsg", 0, 5);
+        m.take(Record::Arguments {
+            checked,
+            registers: registers(1),
+        });
+        m.take(Record::Text(1, b"a name".to_vec()));
+        m.call("udp_sendmsg", 20, 1, 0xd00);
+        m.jump("helper", 0, 2);
+        m.take(Record::Arguments {
+            checked,
+            registers: registers(2),
+        });
+        m.jump("asm_common_interrupt", 0, 3);
+        m.iret("asm_common_interrupt", 12, 1);
+        m.ret("dst_output", 0, 3, 0xd00);
+        m.take(Record::Returned(7));
+        m.ret("udp_sendmsg", 24, 2, 0xe00);
+        m.take(Record::Returned(value as u64));
+    }
+    m.jump("entry_SYSCALL_64", 20, 3);
+}
+
+fn traced_with_values(only: &str, checked: bool) -> TracedCalls {
+    let symbols = symbols();
+    let spec = Trace {
+        args: true,
+        only: Some(only.parse().unwrap()),
+        ..spec("udp_sendmsg")
+    };
+    let mut m = Machine::new(&symbols).tracing_with(&spec, &Made);
+    m.user();
+    m.mark(Mark::WindowBegin);
+    m.jump("entry_SYSCALL_64", 0, 4);
+    with_values(&mut m, checked);
+    m.user();
+    m.mark(Mark::WindowEnd);
+    m.window().traced.unwrap()
+}
+
+/// Check that calls have the registers with which they began and what they returned, a function that
+/// jumped to another what that did, and that conditions compare them.
+#[test]
+fn arguments_and_return_values() {
+    let calls = traced_with_values("insns > 0", true);
+    assert_eq!((calls.calls, calls.matched), (3, 3));
+    let told = calls.kept.iter().map(|call| {
+        let steps = call.steps.iter();
+        let step = |s: &TracedStep| {
+            (
+                s.arguments
+                    .map(|a| call.registers[a as usize][..2].to_vec()),
+                s.returned,
+            )
+        };
+        steps.map(step).collect::<Vec<_>>()
+    });
+    let of = |len: u64, value: i64| {
+        vec![
+            (Some(vec![1, len]), Some(value as u64)),
+            (Some(vec![2, len]), Some(7)),
+            (None, None),
+            (None, Some(7)),
+        ]
+    };
+    assert_eq!(
+        told.collect::<Vec<_>>(),
+        [of(10, 10), of(20, -90), of(30, 30)]
+    );
+    let texts = calls.kept.iter().map(|call| call.texts.clone());
+    let one = vec![((0, 1), "a name".to_string())];
+    assert_eq!(texts.collect::<Vec<_>>(), vec![one; 3]);
+    let matched = |only: &str| {
+        let calls = traced_with_values(only, true);
+        calls
+            .kept
+            .iter()
+            .map(|call| call.number)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(matched("len > 10"), [1, 2]);
+    assert_eq!(matched("retval < 0"), [1]);
+    assert_eq!(matched("len > 10 && retval >= 0"), [2]);
+    assert_eq!(matched("sk != 1"), []);
+}
+
+/// Check that registers are not believed that were never seen to be right, and that an argument which
+/// is not there is refused with those that are.
+#[test]
+fn unknown_arguments() {
+    let calls = traced_with_values("insns > 0", false);
+    let steps = || calls.kept.iter().flat_map(|call| &call.steps);
+    assert!(steps().all(|step| step.arguments.is_none()));
+    let symbols = symbols();
+    let refused = |function: &str, only: &str| {
+        let spec = Trace {
+            only: Some(only.parse().unwrap()),
+            ..spec(function)
+        };
+        let tracing = Tracing::find(&spec, &symbols, &Images::default()).unwrap();
+        tracing.with_prototypes(&symbols, &Made).unwrap_err()
+    };
+    let missing = refused("udp_sendmsg", "length > 3");
+    let names: Vec<String> = missing.prototype.unwrap().names().collect();
+    assert_eq!(
+        (missing.name.as_deref(), names.join(" ")),
+        (Some("length"), "sk len".into())
+    );
+    assert_eq!(refused("helper", "retval > 3").prototype, None);
+}
+
+/// Check what the plugin is told: the addresses of the kernel's functions, and the pages of a
+/// program's.
+#[test]
+fn options_of_the_plugin() {
+    let symbols = symbols();
+    let mut files = Images::default();
+    files.add_made(
+        super::super::Image {
+            functions: vec![super::super::ImageFunction {
+                start: 0x2123,
+                end: 0x2200,
+                name: "main".into(),
+            }],
+            ..super::super::Image::default()
+        },
+        &[(0x1000, 7), (0x2000, 0xabc)],
+    );
+    let of = |function: &str| {
+        let tracing = Tracing::find(&spec(function), &symbols, &files).unwrap();
+        tracing.options(&symbols, &files)
+    };
+    let address = symbols.by_name("udp_sendmsg")[0].addr;
+    assert_eq!(of("udp_sendmsg"), [format!("call={address:x}:0")]);
+    assert_eq!(of("main"), ["user=abc:123:0"]);
 }

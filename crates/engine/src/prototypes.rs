@@ -1,0 +1,201 @@
+//! Prototypes of a guest's functions: of its kernel's and modules' by BTF, of a command's by the debug
+//! information of its files. Also where functions were inlined.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use netplumb_instruments::exact::{
+    self, FIRST_USER_SYMBOL, InFile, Prototypes, Symbol, UserSymbol, Window,
+};
+use netplumb_kernel::btf::Btf;
+use netplumb_kernel::image::KernelImage;
+use netplumb_kernel::kallsyms::{self, SymbolTable};
+use netplumb_kernel::modules::ModuleTree;
+use netplumb_kernel::prototype::Prototype;
+use netplumb_lab::bundle::Bundle;
+use netplumb_lab::vm::kernels::KernelEntry;
+use netplumb_model::symbol::base_name;
+
+use crate::debug_info;
+
+/// Maximum time to read the debug information of a file.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What is known of a guest's functions.
+pub(crate) struct Known<'a> {
+    image: PathBuf,
+    /// Its types, read when they are needed.
+    kernel: OnceLock<Option<Arc<Btf>>>,
+    tree: ModuleTree,
+    /// Those of modules that were asked for.
+    modules: Mutex<HashMap<String, Option<Arc<Btf>>>>,
+    /// The command's files, and the paths of those with code.
+    files: Option<(&'a Bundle, Vec<PathBuf>)>,
+    cancel: &'a AtomicBool,
+}
+
+impl std::fmt::Debug for Known<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Known")
+            .field("image", &self.image)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> Known<'a> {
+    /// What there is of a kernel with these modules.
+    pub(crate) fn of(kernel: &KernelEntry, tree: ModuleTree, cancel: &'a AtomicBool) -> Known<'a> {
+        Known {
+            image: kernel.boot_image(),
+            kernel: OnceLock::new(),
+            tree,
+            modules: Mutex::default(),
+            files: None,
+            cancel,
+        }
+    }
+
+    /// The same with a command's files, of which these are images.
+    pub(crate) fn with_files(self, bundle: &'a Bundle, images: &[PathBuf]) -> Known<'a> {
+        Known {
+            files: Some((bundle, images.to_vec())),
+            ..self
+        }
+    }
+
+    fn kernel(&self) -> Option<Arc<Btf>> {
+        let found = self.kernel.get_or_init(|| {
+            let image = KernelImage::open(&self.image).ok()?;
+            Btf::of_file(&image.vmlinux, None).ok().map(Arc::new)
+        });
+        found.clone()
+    }
+
+    /// Whether the kernel has types.
+    pub(crate) fn has_types(&self) -> bool {
+        self.kernel().is_some()
+    }
+
+    /// Whether the kernel's types have a function of this name.
+    pub(crate) fn has_function(&self, name: &str) -> bool {
+        self.kernel().is_some_and(|btf| btf.has_function(name))
+    }
+
+    /// The functions that a function was inlined into: of the command's files, or of one of these by
+    /// its name, and of the kernel, as far as they have debug information.
+    pub(crate) fn inlined_into(&self, file: Option<&str>, name: &str) -> BTreeSet<String> {
+        let until = Instant::now() + PATIENCE;
+        let go_on = || Instant::now() < until && !self.cancel.load(Ordering::Relaxed);
+        let of = |bytes: &[u8]| exact::inlined_into(bytes, name, &go_on).unwrap_or_default();
+        let mut found = BTreeSet::new();
+        if let Some((bundle, paths)) = &self.files {
+            for path in paths {
+                let is = |file| path.ends_with(file) || path.to_str() == Some(file);
+                let entry = bundle.entries().get(path).filter(|_| file.is_none_or(is));
+                let bytes = entry.and_then(debug_info::with_debug);
+                found.extend(bytes.iter().flat_map(|bytes| of(bytes)));
+            }
+        }
+        if found.is_empty()
+            && file.is_none()
+            && let Ok(image) = KernelImage::open(&self.image)
+        {
+            match exact::has_lines(&image.vmlinux) {
+                true => found = of(&image.vmlinux),
+                false => {
+                    let debug = exact::debug_file(Some(&self.image), &image.vmlinux);
+                    found.extend(debug.iter().flat_map(|bytes| of(bytes)));
+                }
+            }
+        }
+        found
+    }
+
+    fn module(&self, name: &str) -> Option<Arc<Btf>> {
+        let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = modules.entry(name.to_string()).or_insert_with(|| {
+            let file = self.tree.find(name)?.read().ok()?;
+            Btf::of_file(&file, self.kernel()).ok().map(Arc::new)
+        });
+        found.clone()
+    }
+}
+
+impl Prototypes for Known<'_> {
+    fn of_kernel(&self, symbol: &kallsyms::Symbol) -> Option<Arc<Prototype>> {
+        let btf = match &symbol.module {
+            None => self.kernel(),
+            Some(module) => self.module(module),
+        }?;
+        // The compiler changes the arguments of clones (constprop, isra).
+        if base_name(&symbol.name) != symbol.name {
+            return None;
+        }
+        let names = std::iter::once(&symbol.name).chain(&symbol.aliases);
+        let found = names.into_iter().find_map(|name| btf.prototype(name))?;
+        Some(Arc::new(found))
+    }
+
+    fn of_programs(&self, functions: &[InFile]) -> Vec<(InFile, Arc<Prototype>)> {
+        let Some((bundle, paths)) = &self.files else {
+            return Vec::new();
+        };
+        let until = Instant::now() + PATIENCE;
+        let go_on = || Instant::now() < until && !self.cancel.load(Ordering::Relaxed);
+        let mut by_file: BTreeMap<u32, BTreeSet<u64>> = BTreeMap::new();
+        for (image, address) in functions {
+            by_file.entry(*image).or_default().insert(*address);
+        }
+        let mut all = Vec::new();
+        for (image, addresses) in by_file {
+            let path = paths.get(image as usize);
+            let Some(entry) = path.and_then(|path| bundle.entries().get(path)) else {
+                continue;
+            };
+            let Some(file) = debug_info::with_debug(entry) else {
+                continue;
+            };
+            // Without them, the calls are shown without arguments.
+            let found = exact::prototypes(&file, &addresses, &go_on).unwrap_or_default();
+            let found = found.into_iter();
+            all.extend(found.map(|(address, of)| ((image, address), Arc::new(of))));
+        }
+        all
+    }
+}
+
+/// The prototypes of all functions in the calls that were kept in windows.
+pub(crate) fn of_calls<'w>(
+    known: &dyn Prototypes,
+    symbols: &SymbolTable,
+    user: &[UserSymbol],
+    windows: impl Iterator<Item = &'w Window>,
+) -> BTreeMap<Symbol, Arc<Prototype>> {
+    let traced = windows.filter_map(|window| window.traced.as_ref());
+    let all: BTreeSet<Symbol> = traced.flat_map(|traced| traced.symbols()).collect();
+    let mut found = BTreeMap::new();
+    let mut in_files: BTreeMap<InFile, Symbol> = BTreeMap::new();
+    for symbol in all {
+        match symbol.checked_sub(FIRST_USER_SYMBOL) {
+            None => {
+                let of = symbols.symbols().get(symbol as usize);
+                let of = of.and_then(|of| known.of_kernel(of));
+                found.extend(of.map(|of| (symbol, of)));
+            }
+            Some(number) => {
+                let of = user.get(number as usize);
+                let of = of.filter(|of| of.size_bytes > 0);
+                let of = of.and_then(|of| Some((of.image?, of.address)));
+                in_files.extend(of.map(|of| (of, symbol)));
+            }
+        }
+    }
+    let functions: Vec<InFile> = in_files.keys().copied().collect();
+    for (of, prototype) in known.of_programs(&functions) {
+        found.extend(in_files.get(&of).map(|symbol| (*symbol, prototype)));
+    }
+    found
+}

@@ -1,0 +1,338 @@
+//! Prototypes of functions, and what registers at a call say of their arguments.
+//!
+//! The System V ABI for x86-64: the first six integers and pointers are in rdi, rsi, rdx, rcx, r8 and
+//! r9, a small structure in one or two of them, and the rest on the stack. What is returned is in rax.
+
+use std::sync::Arc;
+
+/// Registers of arguments, in their order: rdi, rsi, rdx, rcx, r8, r9.
+pub const REGISTERS: usize = 6;
+/// Pointers from here on up are errors (`IS_ERR_VALUE`, include/linux/err.h).
+const MAX_ERRNO: u64 = 4095;
+/// Larger structures are in memory.
+const MAX_IN_REGISTERS: u64 = 16;
+
+/// What a value is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Shape {
+    /// Not a value that is shown: a floating-point number, or a structure of two registers.
+    #[default]
+    Other,
+    /// A signed integer.
+    Signed,
+    /// An unsigned integer.
+    Unsigned,
+    /// True or false.
+    Bool,
+    /// A pointer.
+    Pointer,
+    /// A pointer to text, which does not change (`const char *`).
+    Text,
+    /// A structure or union in a register.
+    Struct,
+    /// One of these names, or another number.
+    Enum {
+        /// Whether its numbers have a sign.
+        signed: bool,
+        /// Names, by their numbers.
+        names: Arc<[(i64, String)]>,
+    },
+}
+
+/// The type of an argument or of what is returned.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Type {
+    /// What it is.
+    pub shape: Shape,
+    /// Its size.
+    pub bytes: u64,
+    /// Registers that it takes, 0 on the stack; none if that is not known.
+    pub registers: Option<u8>,
+}
+
+impl Type {
+    /// A value in one register.
+    pub fn scalar(shape: Shape, bytes: u64) -> Type {
+        let fits = (1..=8).contains(&bytes);
+        Type {
+            shape: if fits { shape } else { Shape::Other },
+            bytes,
+            registers: match bytes {
+                1..=8 => Some(1),
+                16 => Some(2),
+                _ => None,
+            },
+        }
+    }
+
+    /// A structure or union without floating-point numbers.
+    pub fn aggregate(bytes: u64) -> Type {
+        let registers = match bytes {
+            1..=8 => 1,
+            9..=MAX_IN_REGISTERS => 2,
+            _ => 0,
+        };
+        Type {
+            shape: if registers == 1 {
+                Shape::Struct
+            } else {
+                Shape::Other
+            },
+            bytes,
+            registers: Some(registers),
+        }
+    }
+
+    /// The number in a register, as the type has it; an error in a pointer is negative.
+    fn number(&self, register: u64) -> Option<i128> {
+        let bits = 8 * self.bytes.clamp(1, 8) as u32;
+        let low = register & (u64::MAX >> (64 - bits));
+        let signed = i128::from((low << (64 - bits)) as i64 >> (64 - bits));
+        let unsigned = i128::from(low);
+        Some(match &self.shape {
+            Shape::Other => return None,
+            Shape::Signed | Shape::Enum { signed: true, .. } => signed,
+            Shape::Pointer | Shape::Text if low >= MAX_ERRNO.wrapping_neg() => signed,
+            Shape::Bool => unsigned & 0xff,
+            _ => unsigned,
+        })
+    }
+
+    /// The value in a register, for people.
+    fn text(&self, register: u64) -> Option<String> {
+        let number = self.number(register)?;
+        Some(match &self.shape {
+            Shape::Bool if number < 2 => (number == 1).to_string(),
+            Shape::Enum { names, .. } => {
+                let known = names.iter().find(|(n, _)| i128::from(*n) == number);
+                known.map_or_else(|| number.to_string(), |(_, name)| name.clone())
+            }
+            Shape::Signed => number.to_string(),
+            _ if number < 0 => number.to_string(),
+            Shape::Struct => format!("{{{number:#x}}}"),
+            _ => format!("{number:#x}"),
+        })
+    }
+}
+
+/// Where an argument is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Place {
+    /// Where the ABI has it, by its type and those before it.
+    #[default]
+    ByAbi,
+    /// In this register, as debug information says.
+    Register(u8),
+    /// Not in a register as it is.
+    Nowhere,
+}
+
+/// A parameter.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Parameter {
+    /// Its name; empty if it has none.
+    pub name: String,
+    /// Its type.
+    pub of: Type,
+    /// Where it is when the function begins.
+    pub place: Place,
+}
+
+/// The prototype of a function.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Prototype {
+    /// The parameters, in order.
+    pub parameters: Vec<Parameter>,
+    /// What it returns; none of `void`.
+    pub returns: Option<Type>,
+}
+
+impl Prototype {
+    /// The register of each parameter, if it is in one. Compilers leave out arguments that are always
+    /// the same: where one is not in the register of the ABI, only those are known whose register is.
+    fn places(&self) -> impl Iterator<Item = (&Parameter, Option<usize>)> {
+        let changed = self
+            .by_abi()
+            .any(|(parameter, by_abi)| match parameter.place {
+                Place::ByAbi | Place::Nowhere => false,
+                Place::Register(at) => by_abi.is_some_and(|by_abi| by_abi != usize::from(at)),
+            });
+        self.by_abi().map(move |(parameter, by_abi)| {
+            let place = match parameter.place {
+                Place::ByAbi => by_abi.filter(|_| !changed),
+                Place::Register(at) => Some(usize::from(at)).filter(|at| *at < REGISTERS),
+                Place::Nowhere => None,
+            };
+            (parameter, place)
+        })
+    }
+
+    /// The register of each parameter by the ABI.
+    fn by_abi(&self) -> impl Iterator<Item = (&Parameter, Option<usize>)> {
+        // What is returned in memory has its address in the first one.
+        let in_memory = (self.returns.as_ref())
+            .is_some_and(|of| of.registers == Some(0) && of.bytes > MAX_IN_REGISTERS);
+        let unknown = (self.returns.as_ref()).is_some_and(|of| of.registers.is_none());
+        let mut next = match unknown {
+            true => None,
+            false => Some(usize::from(in_memory)),
+        };
+        self.parameters.iter().map(move |parameter| {
+            let (Some(at), Some(takes)) = (next, parameter.of.registers) else {
+                next = None;
+                return (parameter, None);
+            };
+            let takes = usize::from(takes);
+            if takes == 0 || at + takes > REGISTERS {
+                return (parameter, None);
+            }
+            next = Some(at + takes);
+            (parameter, Some(at))
+        })
+    }
+
+    /// The names of parameters, in order; of those without one, `arg1` and so on.
+    pub fn names(&self) -> impl Iterator<Item = String> {
+        (self.parameters.iter().enumerate()).map(|(at, parameter)| named(at, parameter))
+    }
+
+    /// The registers that point to texts, a bit for each.
+    pub fn texts(&self) -> u8 {
+        let texts = self
+            .places()
+            .filter(|(parameter, _)| parameter.of.shape == Shape::Text);
+        texts
+            .filter_map(|(_, place)| place)
+            .fold(0, |all, place| all | 1 << place)
+    }
+
+    /// The arguments, for people; `?` of those that are not in registers. `text` has what a register
+    /// points to, if it is known.
+    pub fn arguments<'t>(
+        &self,
+        registers: &[u64; REGISTERS],
+        text: impl Fn(usize) -> Option<&'t str>,
+    ) -> String {
+        let all = self.places().enumerate().map(|(at, (parameter, place))| {
+            let known = place.filter(|_| parameter.of.shape == Shape::Text);
+            let text = match known.and_then(&text) {
+                Some(text) => Some(format!("\"{}\"", text.escape_debug())),
+                None => place.and_then(|place| parameter.of.text(registers[place])),
+            };
+            let text = text.unwrap_or_else(|| "?".into());
+            format!("{}={text}", named(at, parameter))
+        });
+        all.collect::<Vec<_>>().join(", ")
+    }
+
+    /// An argument as a number, if it is one.
+    pub fn argument(&self, name: &str, registers: &[u64; REGISTERS]) -> Option<i128> {
+        let (_, (parameter, place)) = (self.places().enumerate())
+            .find(|(at, (parameter, _))| named(*at, parameter) == name)?;
+        parameter.of.number(registers[place?])
+    }
+
+    /// What was returned, for people; none of `void`.
+    pub fn returned(&self, register: u64) -> Option<String> {
+        self.returns.as_ref()?.text(register)
+    }
+
+    /// What was returned as a number, if it is one.
+    pub fn return_value(&self, register: u64) -> Option<i128> {
+        self.returns.as_ref()?.number(register)
+    }
+}
+
+fn named(at: usize, parameter: &Parameter) -> String {
+    match parameter.name.as_str() {
+        "" => format!("arg{}", at + 1),
+        name => name.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(name: &str, of: Type) -> Parameter {
+        Parameter {
+            name: name.into(),
+            of,
+            place: Place::ByAbi,
+        }
+    }
+
+    /// Check that values are shown by their types, and are only as wide as these.
+    #[test]
+    fn values() {
+        let text = |shape: Shape, bytes, register| Type::scalar(shape, bytes).text(register);
+        let told = |shape, bytes, register| text(shape, bytes, register).unwrap();
+        assert_eq!(told(Shape::Signed, 4, 0xdead_ffff_fffe), "-2");
+        assert_eq!(told(Shape::Unsigned, 4, 0xdead_ffff_fffe), "0xfffffffe");
+        assert_eq!(told(Shape::Signed, 8, u64::MAX), "-1");
+        assert_eq!(told(Shape::Unsigned, 2, 0x1_0200), "0x200");
+        assert_eq!(told(Shape::Bool, 1, 0xff01), "true");
+        assert_eq!(told(Shape::Bool, 1, 0xff00), "false");
+        assert_eq!(told(Shape::Pointer, 8, 0), "0x0");
+        assert_eq!(told(Shape::Pointer, 8, (-2_i64) as u64), "-2");
+        let names: Arc<[(i64, String)]> = [(0, "READ".to_string()), (-1, "NONE".into())].into();
+        let of = |signed| Shape::Enum {
+            signed,
+            names: names.clone(),
+        };
+        assert_eq!(told(of(true), 4, 0), "READ");
+        assert_eq!(told(of(true), 4, 0xffff_ffff), "NONE");
+        assert_eq!(told(of(false), 4, 7), "7");
+        assert_eq!(text(Shape::Signed, 16, 0), None);
+    }
+
+    /// Check which registers arguments are in: of structures two, one or none, with what is returned in
+    /// memory, and beyond the sixth.
+    #[test]
+    fn registers() {
+        let long = || Type::scalar(Shape::Signed, 8);
+        let registers = [1, 2, 3, 4, 5, 6];
+        let mut prototype = Prototype {
+            parameters: vec![
+                of("a", Type::aggregate(16)),
+                of("b", Type::aggregate(24)),
+                of("", Type::aggregate(4)),
+                of("d", long()),
+                of("e", long()),
+                of("f", Type::aggregate(16)),
+                of("g", long()),
+                of("h", long()),
+            ],
+            returns: None,
+        };
+        assert_eq!(
+            prototype.arguments(&registers, |_| None),
+            "a=?, b=?, arg3={0x3}, d=4, e=5, f=?, g=6, h=?"
+        );
+        assert_eq!(prototype.argument("g", &registers), Some(6));
+        assert_eq!(prototype.argument("h", &registers), None);
+        assert_eq!(prototype.argument("arg3", &registers), Some(3));
+        prototype.returns = Some(Type::aggregate(24));
+        assert!(prototype.arguments(&registers, |_| None).contains("d=5"));
+        prototype.parameters.insert(0, of("x", Type::default()));
+        assert!(prototype.arguments(&registers, |_| None).contains("d=?"));
+        assert_eq!(prototype.returned(3), None);
+        let mut changed = Prototype {
+            parameters: vec![of("a", long()), of("b", long()), of("c", long())],
+            returns: None,
+        };
+        (changed.parameters[0].place, changed.parameters[1].place) =
+            (Place::Nowhere, Place::Register(1));
+        assert_eq!(changed.arguments(&registers, |_| None), "a=?, b=2, c=3");
+        changed.parameters[1].place = Place::Register(0);
+        assert_eq!(changed.arguments(&registers, |_| None), "a=?, b=1, c=?");
+        let texts = Prototype {
+            parameters: vec![of("n", long()), of("name", Type::scalar(Shape::Text, 8))],
+            returns: None,
+        };
+        assert_eq!(texts.texts(), 2);
+        assert_eq!(texts.arguments(&registers, |_| None), "n=1, name=0x2");
+        let told = texts.arguments(&registers, |at| (at == 1).then_some("a\"\n"));
+        assert_eq!(told, r#"n=1, name="a\"\n""#);
+    }
+}
