@@ -41,7 +41,8 @@ pub(crate) fn run(
     how.check()?;
     how.options.seeds = experiment.blocks.seeds;
     let asked = instruments::chosen(experiment)?;
-    if asked.len() > 1 && kind != Kind::Frames && how.is_one_output() {
+    let shows_all = how.clock.is_none() && kind != Kind::Frames;
+    if asked.len() > 1 && shows_all && how.is_one_output() {
         let why = "this output format shows a single instrument: omit it, and write it for each \
                    instrument afterwards, with `plumb report FILE --clock CLOCK`";
         return Err(Usage(why.into()).into());

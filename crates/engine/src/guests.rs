@@ -685,21 +685,29 @@ fn add_told(
 #[derive(Debug)]
 pub(crate) struct CommandWindows<'a> {
     /// The template of arms for its packets.
-    pub(crate) like: &'a Arm,
+    like: &'a Arm,
+    /// The arm itself, if the recording has it.
+    arm: Option<u32>,
     /// The requested address family.
-    pub(crate) family: Option<Family>,
+    family: Option<Family>,
     instrument: String,
     index: Index,
     gatherer: Option<Gatherer>,
 }
 
 impl<'a> CommandWindows<'a> {
-    pub(crate) fn new(like: &'a Arm, spec: &TimingSpec) -> CommandWindows<'a> {
+    pub(crate) fn new(
+        like: &'a Arm,
+        arm: Option<u32>,
+        spec: &TimingSpec,
+        recording: &Recording,
+    ) -> CommandWindows<'a> {
         CommandWindows {
             like,
+            arm,
             family: spec.filter.family,
             instrument: spec.instrument.clone(),
-            index: Index::default(),
+            index: Index::of(recording),
             gatherer: None,
         }
     }
@@ -721,6 +729,7 @@ impl<'a> CommandWindows<'a> {
                     like: self.like,
                     instrument: &self.instrument,
                     family: self.family,
+                    arm: self.arm,
                 };
                 let blocks = add_kinds(recording, &of, window, number, ns);
                 let gatherer = self.gatherer.as_mut();

@@ -48,8 +48,8 @@ pub(super) struct Machine {
     pub(super) sampling: Option<Sampling>,
     /// Which calls are traced.
     pub(super) trace: Option<Trace>,
-    /// What is timed, if they are not.
-    pub(super) timed: Option<TimingSpec>,
+    /// What is measured on the running kernel, each in guests of its own.
+    pub(super) timed: Vec<TimingSpec>,
 }
 
 /// Measure a command, and print what it cost.

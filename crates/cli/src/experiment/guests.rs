@@ -41,15 +41,13 @@ pub(super) fn run(
         }
     }
     if experiment.workload.kind == Kind::Command {
-        let timed = match (exact || samples, timed.as_slice()) {
-            (true, []) => None,
-            (false, [spec]) => Some(spec.clone()),
-            _ => {
-                let why =
-                    "only one instrument at a time can measure a command, or exact and samples";
-                return Err(WrongKey::cannot_here("instruments", why).into());
-            }
-        };
+        // Packets of a command make arms of their own, by protocol.
+        let of_packets = others.iter().any(|i| i.is_clock());
+        if of_packets && asked.len() > 1 {
+            let why = "functions and stages measure a command alone: leave out the other instruments, \
+                       and measure again with these";
+            return Err(WrongKey::cannot_here("instruments", why).into());
+        }
         let machine = Machine {
             exact,
             sampling,
@@ -57,7 +55,7 @@ pub(super) fn run(
             timed,
             ..lower::machine(experiment)?
         };
-        if machine.timed.is_some() && machine.arms.len() > 1 {
+        if of_packets && machine.arms.len() > 1 {
             let why = "times of a command's packets are measured in one arm: measure each by \
                        itself, and compare the recordings with `plumb diff`";
             return Err(WrongKey::usage("instruments", why).into());

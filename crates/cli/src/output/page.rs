@@ -90,7 +90,11 @@ pub(crate) fn write(
     if shape(recording) == Shape::Counts {
         return put(
             args,
-            &html::render(&events::page(recording, experiment.as_ref())),
+            &html::render(&events::page(
+                recording,
+                experiment.as_ref(),
+                &together.exact,
+            )),
         );
     }
     if shape(recording) == Shape::Times {

@@ -197,6 +197,7 @@ impl Windows<'_, '_> {
     /// Wait until a window is over, for any reason.
     fn wait(&mut self, until: Instant, keeper: &Keeper<'_>) -> Result<Woken, EngineError> {
         loop {
+            self.probes.poll()?;
             if keeper.is_cancelled() {
                 return Ok(Woken::Cancelled);
             }
@@ -234,6 +235,7 @@ impl Windows<'_, '_> {
             like: &self.like,
             instrument: self.probes.name(),
             family: self.filter.as_ref().and_then(|filter| filter.family),
+            arm: None,
         };
         let blocks = add_kinds(recording, &of, window, index, duration_ns);
         self.probes.gather(recording, &blocks, window);

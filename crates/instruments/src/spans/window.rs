@@ -63,9 +63,17 @@ impl Between {
     pub(super) fn attach(spec: &TimingSpec, asked: &SpansSpec) -> Result<Between, LiveError> {
         let begun = Instant::now();
         let reader_ns = process_ns();
-        let plan = Plan::of(asked)?;
         let scope = Scope::of(asked.children, &spec.filter);
-        let mut attached = Attached::load(&plan, scope)?;
+        let mut plan = Plan::of(asked, true)?;
+        let mut probes = None;
+        let mut attached = match Attached::load(&plan, scope) {
+            Err(error) if !plan.trampolines().is_empty() => {
+                probes = Some(format!("{}: {error}", plan.trampolines().join(", ")));
+                plan = Plan::of(asked, false)?;
+                Attached::load(&plan, scope)?
+            }
+            loaded => loaded?,
+        };
         if let Some(Slow::Ns(ns)) = asked.slow {
             attached.set_slow(ns);
         }
@@ -83,6 +91,9 @@ impl Between {
             ("spans.events".to_string(), names.join(" → ")),
             ("spans.key".to_string(), plan.keys()),
         ]);
+        if let Some(why) = probes {
+            facts.insert("spans.probes".into(), why);
+        }
         if let Some(by) = asked.by {
             facts.insert("spans.by".into(), by.to_string());
         }
@@ -237,11 +248,11 @@ impl Between {
         let now = Instant::now();
         let counts = self.attached.counts()?;
         let totals = self.attached.totals();
-        let left = counts
-            .begun
-            .saturating_sub(counts.ended + counts.again + counts.no_room);
         // Counted apart from what began, so that the ledger tells if they differ.
-        let open = self.attached.under_way()?.unwrap_or(left);
+        let open = match last {
+            true => Some(self.attached.give_up()?),
+            false => None,
+        };
         let stages = self.stages();
         let (costs, unknown) = self.costs()?;
         let figures = self.figures(&counts, &totals, open);
@@ -277,18 +288,18 @@ impl Between {
         Ok(window)
     }
 
-    fn figures(&self, counts: &Counts, totals: &Totals, open: u64) -> Vec<Figure> {
+    fn figures(&self, counts: &Counts, totals: &Totals, open: Option<u64>) -> Vec<Figure> {
         let since = |of: fn(&Counts) -> u64| of(counts).saturating_sub(of(&self.counts)) as f64;
         let mut figures = vec![
             Figure::new(&BEGUN, since(|c| c.begun)),
             Figure::new(&ENDED, since(|c| c.ended)),
-            Figure::new(&OPEN, open as f64),
             Figure::new(
                 &PROGRAMS,
                 totals.run_ns.saturating_sub(self.totals.run_ns) as f64,
             ),
             Figure::new(&RUNS, totals.runs.saturating_sub(self.totals.runs) as f64),
         ];
+        figures.extend(open.map(|open| Figure::new(&OPEN, open as f64)));
         let mut named = BTreeSet::new();
         for n in 0..self.plan.events.len() {
             // One that is there twice is seen by two programs.
@@ -384,11 +395,12 @@ impl Live for Between {
     fn open(&mut self) -> Result<(), LiveError> {
         self.opened = Instant::now();
         self.sliced = self.opened;
-        if self.begun.is_none() {
-            self.begun = Some(self.opened);
-            self.attached.begin(&self.plan)?;
+        self.begun.get_or_insert(self.opened);
+        // Also after a window was closed: the next block is another one.
+        match self.attached.is_attached() {
+            true => Ok(()),
+            false => self.attached.begin(&self.plan),
         }
-        Ok(())
     }
 
     fn poll(&mut self) -> Result<(), LiveError> {
@@ -400,6 +412,10 @@ impl Live for Between {
             true => self.slice(),
             false => Ok(()),
         }
+    }
+
+    fn polled_every(&self) -> Option<Duration> {
+        Some(POLL)
     }
 
     fn turn(&mut self) -> Result<Window, LiveError> {
