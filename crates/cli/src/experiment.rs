@@ -55,6 +55,11 @@ pub(crate) fn run(
         return frames::run(&plan, &guests, experiment, &how, cache);
     }
     instruments::check_options(experiment, &asked, &how.options)?;
+    if how.watch && lab == Lab::Vm {
+        let why =
+            "--watch: there is no live view of guests, whose results arrive when they have ended";
+        return Err(Usage(why.into()).into());
+    }
     if lab == Lab::Vm {
         return guests::run(experiment, &asked, &how, cache);
     }

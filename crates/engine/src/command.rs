@@ -28,7 +28,7 @@ use netplumb_model::timing::{INSTRUCTIONS, SAMPLED, TimingSpec};
 
 use crate::error::EngineError;
 use crate::extras;
-use crate::kinds::is_of_packets;
+use crate::kinds::{check_pairs, is_of_packets};
 use crate::origin::{Boot, Origin};
 use crate::plan::Plan;
 use crate::run::{Options, Progress, Save, note_instrument, note_machine};
@@ -139,7 +139,8 @@ pub fn run_command(
     let turns = whole(run.arms.len(), names.len(), 0..run.blocks);
     site::run(&mut site, turns, &names, &mut keeper, &mut |_, _| {})?;
     keeper.recording.complete = !said.ends.iter().any(|end| end.stopped);
-    keeper.keep()
+    keeper.keep()?;
+    check_pairs(keeper.recording, &names)
 }
 
 /// The site of a command: a guest of its own.

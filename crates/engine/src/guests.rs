@@ -27,7 +27,7 @@ use crate::error::EngineError;
 use crate::extras;
 use crate::gather::Gatherer;
 use crate::index::Index;
-use crate::kinds::{WindowOf, add_kinds};
+use crate::kinds::{WindowOf, add_kinds, check_pairs};
 use crate::long::{self, Long};
 use crate::measure::{Beside, Measured, measure, measure_on};
 use crate::origin::{Boot, Origin};
@@ -238,7 +238,8 @@ pub fn run_in_guests(
         let mut keeper = Keeper::new(recording, save, &options.cancel).with_long(long);
         site::run(&mut site, turns, &names, &mut keeper, &mut |_, _| {})?;
         keeper.recording.complete = true;
-        keeper.keep()
+        keeper.keep()?;
+        check_pairs(keeper.recording, &names)
     })
 }
 

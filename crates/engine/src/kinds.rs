@@ -7,7 +7,10 @@ use netplumb_instruments::registry;
 use netplumb_model::class::{Family, Proto};
 use netplumb_model::quantity::{Item, Of};
 use netplumb_model::recording::{Arm, Block, Ledger, Recording};
+use netplumb_model::spans;
 use netplumb_model::timing::{FOLLOWED, Window};
+
+use crate::error::EngineError;
 
 /// What windows belong to.
 #[derive(Debug, Clone, Copy)]
@@ -26,6 +29,18 @@ pub(crate) struct WindowOf<'a> {
 /// about all that was done.
 pub(crate) fn is_of_packets(instrument: &str) -> bool {
     registry::find(instrument).is_none_or(Instrument::is_clock)
+}
+
+/// An error if times between events were to be measured, and no first one reached the last.
+pub(crate) fn check_pairs(recording: &Recording, names: &[&str]) -> Result<(), EngineError> {
+    let is_its = |block: u32| {
+        let block = recording.blocks.get(block as usize);
+        block.is_some_and(|block| block.instrument == spans::INSTRUMENT)
+    };
+    match names.contains(&spans::INSTRUMENT) && !recording.spans.iter().any(|s| is_its(s.block)) {
+        true => Err(EngineError::NothingSeen { command: None }),
+        false => Ok(()),
+    }
 }
 
 /// Add a block for each protocol and address family that a window saw, each in an arm of its own

@@ -63,6 +63,17 @@ pub(super) fn spec(experiment: &Experiment, instrument: &str) -> anyhow::Result<
             filter.interface = Some(interface(name, &within)?);
         }
     }
+    let of_work = [events::INSTRUMENT, spans::INSTRUMENT].contains(&instrument);
+    for (key, given) in [
+        ("pid", asked.pid.is_some()),
+        ("cgroup", asked.cgroup.is_some()),
+    ] {
+        if given && of_work && experiment.lab == Lab::Vm {
+            let why =
+                format!("{key} is of this machine, which a guest knows nothing of: use --lab host");
+            return Err(WrongKey::usage(of_filter(key), why).into());
+        }
+    }
     if let Some(pid) = asked.pid
         && !Path::new(&format!("/proc/{pid}")).exists()
     {

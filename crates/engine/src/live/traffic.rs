@@ -15,7 +15,7 @@ use super::packets::{Standing, Within};
 use super::{LiveEnd, LiveEvent, Probes, TrafficPlan};
 use crate::ends::topology_of;
 use crate::error::EngineError;
-use crate::kinds::{WindowOf, add_kinds};
+use crate::kinds::{WindowOf, add_kinds, check_pairs};
 use crate::outside::Cpus;
 use crate::plan::Plan;
 use crate::schedule::Turn;
@@ -243,6 +243,9 @@ impl Windows<'_, '_> {
             recording.add(Of::Block(first), &BUSY, Item::ONLY, busy);
         }
         self.seen |= !blocks.is_empty();
+        // Of what is no packet's, each window has a block.
+        let none = check_pairs(recording, &[self.probes.name()]).is_err();
+        self.seen &= !none;
     }
 }
 

@@ -1,5 +1,5 @@
-//! Calls of functions by trampolines (events/calls.bpf.c): of the tasks that are asked for, and at a
-//! tenth of the cost of a kprobe.
+//! Calls of functions by trampolines (events/calls.bpf.c): of the tasks that are asked for, and at less
+//! cost than by a kprobe.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

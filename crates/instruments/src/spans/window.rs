@@ -19,6 +19,7 @@ use netplumb_sys::cpus;
 use super::attached::Attached;
 use super::layout::{Counts, Known, row, rows};
 use super::plan::Plan;
+use crate::capability::lockdown;
 use crate::live::{self, Live, LiveError};
 use crate::own::{Totals, process_ns};
 use crate::samples::{Causes, Scope};
@@ -68,8 +69,10 @@ impl Between {
         let mut probes = None;
         let mut attached = match Attached::load(&plan, scope) {
             Err(error) if !plan.trampolines().is_empty() => {
-                probes = Some(format!("{}: {error}", plan.trampolines().join(", ")));
-                plan = Plan::of(asked, false)?;
+                let names = plan.trampolines().join(", ");
+                let neither = |other: LiveError| neither(&names, &error, other);
+                plan = Plan::of(asked, false).map_err(neither)?;
+                probes = Some(format!("{names}: {error}"));
                 Attached::load(&plan, scope)?
             }
             loaded => loaded?,
@@ -371,6 +374,24 @@ impl Between {
                 "code that was mapped then may have no name",
             ),
         ])
+    }
+}
+
+/// That functions have neither a trampoline nor a kprobe.
+fn neither(names: &str, trampoline: &LiveError, kprobe: LiveError) -> LiveError {
+    match (kprobe, lockdown().filter(|mode| mode != "none")) {
+        (LiveError::CannotRun { .. }, Some(mode)) => LiveError::CannotRun {
+            reason: format!("can't attach to {names}"),
+            remedy: format!(
+                "kernel lockdown ({mode}) forbids probes in functions: boot without lockdown, or \
+                 measure in a guest, with --lab vm"
+            ),
+        },
+        (LiveError::CannotRun { remedy, .. }, None) => LiveError::CannotRun {
+            reason: format!("can't attach to {names}"),
+            remedy: format!("{trampoline}; and by a kprobe: {remedy}"),
+        },
+        (other, _) => other,
     }
 }
 

@@ -131,7 +131,7 @@ fn outputs() {
 /// Check that of a single run the count is what it is, without an interval.
 #[test]
 fn one_run() {
-    let text = terminal(&recording(1_000, 1), None, 100);
+    let text = terminal(&recording(1_000, 1), None, &[], 100);
     assert!(
         !text.contains("interval") && !text.contains("per run"),
         "{text}"

@@ -621,8 +621,13 @@ pub(super) fn functions_markdown(
 
 /// The stages of a class for a terminal.
 pub(super) fn stages_terminal(class: &TimedClass<'_>, columns: usize) -> String {
+    let narrow = match class.is_between() && columns < MEDIUM {
+        // Names of events need what there is.
+        true => 5,
+        false => 8,
+    };
     let room = Room {
-        bar: columns.saturating_sub(100).clamp(8, 20),
+        bar: columns.saturating_sub(100).clamp(narrow, 20),
         ..Room::of(columns, 0)
     };
     let [least, most] = EVENTS_LETTERS;
