@@ -211,6 +211,49 @@ fn packets() {
         let offered: u64 = recording.blocks.iter().map(|b| b.ledger.offered).sum();
         assert_eq!(offered, 100, "{lab}");
         assert_eq!(total(&recording, 0, "total").0, offered, "{lab}");
+        for preset in ["qdisc", "net-rx"] {
+            let ran = place.run(&format!(
+                "between -q --preset {preset} --packets 50 --blocks 2 --lab {lab} -o {preset}.plumb"
+            ));
+            ran.code(0);
+            let recording = place.recording(&format!("{preset}.plumb"));
+            let count = total(&recording, 0, "total").0;
+            assert!(count >= offered, "{preset}, {lab}: {count}");
+        }
+    }
+}
+
+/// Check that what can't be paired in a guest is an error of a line, with what to do.
+#[test]
+fn bad_input() {
+    if !common::has_guests() {
+        return;
+    }
+    let place = compiled();
+    for (words, code, says) in [
+        (
+            "fentry:ksys_wrte fexit:ksys_write",
+            1,
+            "did you mean `ksys_write`?",
+        ),
+        ("uprobe:/bin/sh:main uprobe:/bin/sh:f", 2, "--with /bin/sh"),
+        ("--preset disk", 1, "what was run does not cause it"),
+        (
+            "fentry:ksys_write fexit:ksys_write --key buf,retval",
+            1,
+            "no two had the same key (buf, retval)",
+        ),
+        ("--preset disk --pid 1", 2, "use --lab host"),
+    ] {
+        // Of a process and a command only one can be asked for.
+        let command = match words.contains("--pid") {
+            true => String::new(),
+            false => format!(" -- ./writes {ROUNDS}"),
+        };
+        let ran = place.run(&format!("between -q {words} --lab vm{command}"));
+        ran.code(code);
+        ran.says(&[says]);
+        assert!(ran.stderr.trim().lines().count() <= 2, "{}", ran.stderr);
     }
 }
 

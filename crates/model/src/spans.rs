@@ -85,7 +85,7 @@ words! {
     Workqueue = "workqueue",
     /// A packet in its qdisc, and in the driver until it has taken it.
     Qdisc = "qdisc",
-    /// A packet from the driver or its queue until a program has copied it.
+    /// A packet from the driver until it is freed: of UDP, once a program has read it.
     NetRx = "net-rx",
 }
 
@@ -126,10 +126,7 @@ impl Preset {
                 ],
                 &["skb"],
             ),
-            Preset::NetRx => (
-                &["net:netif_receive_skb", "skb:skb_copy_datagram_iovec"],
-                &["skb"],
-            ),
+            Preset::NetRx => (&["net:netif_receive_skb", "skb:consume_skb"], &["skb"]),
         }
     }
 }

@@ -69,8 +69,9 @@ pub(super) fn spec(experiment: &Experiment, instrument: &str) -> anyhow::Result<
         ("cgroup", asked.cgroup.is_some()),
     ] {
         if given && of_work && experiment.lab == Lab::Vm {
-            let why =
-                format!("{key} is of this machine, which a guest knows nothing of: use --lab host");
+            let why = format!(
+                "--{key} ({key}) is of this machine, of which guests know nothing: use --lab host"
+            );
             return Err(WrongKey::usage(of_filter(key), why).into());
         }
     }
