@@ -211,15 +211,12 @@ fn packets() {
         let offered: u64 = recording.blocks.iter().map(|b| b.ledger.offered).sum();
         assert_eq!(offered, 100, "{lab}");
         assert_eq!(total(&recording, 0, "total").0, offered, "{lab}");
-        for preset in ["qdisc", "net-rx"] {
-            let ran = place.run(&format!(
-                "between -q --preset {preset} --packets 50 --blocks 2 --lab {lab} -o {preset}.plumb"
-            ));
-            ran.code(0);
-            let recording = place.recording(&format!("{preset}.plumb"));
-            let count = total(&recording, 0, "total").0;
-            assert!(count >= offered, "{preset}, {lab}: {count}");
-        }
+        let ran = place.run(&format!(
+            "between -q --preset qdisc --packets 50 --blocks 2 --lab {lab} -o qdisc.plumb"
+        ));
+        ran.code(0);
+        let recording = place.recording("qdisc.plumb");
+        assert_eq!(total(&recording, 0, "total").0, offered, "{lab}");
     }
 }
 

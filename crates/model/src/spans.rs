@@ -85,8 +85,6 @@ words! {
     Workqueue = "workqueue",
     /// A packet in its qdisc, and in the driver until it has taken it.
     Qdisc = "qdisc",
-    /// A packet from the driver until it is freed: of UDP, once a program has read it.
-    NetRx = "net-rx",
 }
 
 impl Preset {
@@ -126,7 +124,6 @@ impl Preset {
                 ],
                 &["skb"],
             ),
-            Preset::NetRx => (&["net:netif_receive_skb", "skb:consume_skb"], &["skb"]),
         }
     }
 }
