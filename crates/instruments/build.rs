@@ -15,8 +15,10 @@ fn main() {
         compile(name, name);
         twins(name, &format!("{name}.h"), name);
     }
-    compile("events", "tasks");
-    twins("events", "tasks.h", "tasks");
+    for name in ["calls", "tasks"] {
+        compile("events", name);
+        twins("events", &format!("{name}.h"), name);
+    }
     for name in ["busy", "drops"] {
         compile("rates", name);
         twins("rates", &format!("{name}.h"), name);

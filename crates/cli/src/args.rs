@@ -6,5 +6,6 @@ pub(crate) mod formats;
 pub(crate) mod knobs;
 pub(crate) mod live;
 pub(crate) mod page;
+pub(crate) mod place;
 pub(crate) mod run;
 pub(crate) mod show;

@@ -12,9 +12,9 @@ fn asked(line: &str) -> Experiment {
     match Cli::try_parse_from(words).unwrap().command {
         Command::Path(args) => args.experiment().unwrap(),
         Command::Profile(args) => args.experiment(),
-        Command::Stat(args) => args.experiment(),
+        Command::Stat(args) => args.experiment().unwrap(),
         Command::Trace(args) => args.experiment().unwrap(),
-        Command::Between(args) => args.experiment(),
+        Command::Between(args) => args.experiment().unwrap(),
         Command::Bench(command) => command.experiment().unwrap().unwrap(),
         _ => panic!("{line}: it asks for no experiment"),
     }

@@ -41,7 +41,8 @@ pub(crate) fn run(
     how.check()?;
     how.options.seeds = experiment.blocks.seeds;
     let asked = instruments::chosen(experiment)?;
-    if asked.len() > 1 && kind != Kind::Frames && how.is_one_output() {
+    let shows_all = how.clock.is_none() && kind != Kind::Frames;
+    if asked.len() > 1 && shows_all && how.is_one_output() {
         let why = "this output format shows a single instrument: omit it, and write it for each \
                    instrument afterwards, with `plumb report FILE --clock CLOCK`";
         return Err(Usage(why.into()).into());
@@ -54,6 +55,11 @@ pub(crate) fn run(
         return frames::run(&plan, &guests, experiment, &how, cache);
     }
     instruments::check_options(experiment, &asked, &how.options)?;
+    if how.watch && lab == Lab::Vm {
+        let why =
+            "--watch: there is no live view of guests, whose results arrive when they have ended";
+        return Err(Usage(why.into()).into());
+    }
     if lab == Lab::Vm {
         return guests::run(experiment, &asked, &how, cache);
     }

@@ -13,7 +13,7 @@ use common::Place;
 use netplumb_model::quantity::Declared;
 use netplumb_model::recording::Recording;
 use netplumb_model::span::StageKind;
-use netplumb_model::spans::{APART, BEGUN, ENDED, OPEN, SEEN, UNMATCHED};
+use netplumb_model::spans::{APART, BEGUN, ENDED, NO_ROOM, NOT_BEGUN, OPEN, SEEN, UNMATCHED};
 use serde_json::Value;
 
 /// Calls functions in turn, some time apart: `begin`, `middle` except every so many times, `end`.
@@ -35,7 +35,12 @@ static void spin(long ns)
 int main(int argc, char **argv)
 {
 	long rounds = atol(argv[1]), skip = atol(argv[2]);
-	for (long n = 0; n < rounds; n++) {
+	/* All at once. */
+	for (long n = 0; argc > 3 && n < rounds; n++)
+		begin(n);
+	for (long n = 0; argc > 3 && n < rounds; n++)
+		end(n);
+	for (long n = 0; argc == 3 && n < rounds; n++) {
 		begin(n);
 		spin(100000);
 		if (!skip || n % skip)
@@ -124,7 +129,7 @@ fn sum(recording: &Recording, of: &Declared, label: Option<&str>) -> u64 {
 
 /// All that began ended, is open, or has a cause for why not.
 fn assert_ledger(recording: &Recording) {
-    let open = recording.scalars_of(&OPEN).last().unwrap().value as u64;
+    let open = sum(recording, &OPEN, None);
     let told = [&ENDED, &UNMATCHED].map(|of| sum(recording, of, None));
     assert_eq!(
         sum(recording, &BEGUN, None),
@@ -511,6 +516,40 @@ fn as_root_full_table() {
         "{said}"
     );
     assert!(said.contains("--key"), "{said}");
+
+    // Of a hundred that are under way at once, those that there was room for are told, and the rest is
+    // lost by its cause.
+    let words = [
+        "between",
+        "-q",
+        "uprobe:./steps:begin",
+        "uprobe:./steps:end",
+    ];
+    let mut command = place.command(env!("CARGO_BIN_EXE_plumb"));
+    let done = command
+        .args(words)
+        .args(["--key", "arg0", "--", "./steps", "100", "0", "at once"])
+        .env("PLUMB_TEST_SPANS_OPEN", "8")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(done.status.success(), "{said}");
+    let recording = netplumb_store::read(&place.path("between.plumb")).unwrap();
+    assert_ledger(&recording);
+    assert_eq!(sum(&recording, &BEGUN, None), 100);
+    let ended = sum(&recording, &ENDED, None);
+    assert!((1..=8).contains(&ended), "{ended}");
+    let of = |quantity: &Declared, cause: &str| sum(&recording, quantity, Some(cause));
+    assert_eq!(of(&UNMATCHED, NO_ROOM), 100 - ended);
+    assert_eq!(of(&APART, NOT_BEGUN), 100 - ended);
+    let lost = recording.losses["spans"].iter();
+    let lost: u64 = lost
+        .filter(|loss| loss.cause.contains("no room"))
+        .map(|loss| loss.count)
+        .sum();
+    assert_eq!(lost, 100 - ended);
+    let text = report(&place, &["between.plumb"]);
+    assert!(text.contains("no room in the table"), "{text}");
 }
 
 /// Check that two runs of the same are not told apart, in most of a few tries, and that a longer sleep

@@ -22,16 +22,17 @@ use netplumb_model::message::{
 };
 use netplumb_model::quantity::Of;
 use netplumb_model::reads::FileReads;
-use netplumb_model::recording::{Arm, Recording};
+use netplumb_model::recording::{Arm, Recording, env};
 use netplumb_model::symbol::is_part;
 use netplumb_model::timing::{INSTRUCTIONS, SAMPLED, TimingSpec};
 
 use crate::error::EngineError;
 use crate::extras;
+use crate::kinds::{check_pairs, is_of_packets};
 use crate::origin::{Boot, Origin};
 use crate::plan::Plan;
 use crate::prototypes::Known;
-use crate::run::{Options, Progress, Save};
+use crate::run::{Options, Progress, Save, note_instrument, note_machine};
 use crate::schedule::{Turn, whole};
 use crate::site::{self, Alone, Ended, Keeper, OneAtATime};
 use tables::Tables;
@@ -59,7 +60,7 @@ pub struct CommandArm {
 /// Commands with their files and settings.
 #[derive(Debug)]
 pub struct CommandRun {
-    /// What is compared, each in a guest of its own; one if packets are timed.
+    /// What is compared, each in a guest of its own; one if an instrument is about packets.
     pub arms: Vec<CommandArm>,
     /// The path and arguments of the peer.
     pub peer: Option<(PathBuf, Vec<String>)>,
@@ -85,8 +86,8 @@ pub struct CommandRun {
     pub sampling: Option<Sampling>,
     /// Which calls are traced, where they are counted.
     pub trace: Option<Trace>,
-    /// The settings of an instrument that measures time; without, instructions are counted or sampled.
-    pub timed: Option<TimingSpec>,
+    /// The settings of instruments that measure on the running kernel, each in guests of its own.
+    pub timed: Vec<TimingSpec>,
 }
 
 /// Measure a command. Its output is passed to `output`; how its runs ended is in `ends`, also for
@@ -107,20 +108,28 @@ pub fn run_command(
         let words = arm.words.join(" ");
         (recording.environment).insert("command.words".into(), words);
     }
-    if run.timed.is_none() {
+    if !run.is_of_packets() {
         recording.arms = run.arms.iter().map(|arm| arm.arm.clone()).collect();
     }
     recording
         .environment
         .insert("command.warmup".into(), run.warmup.to_string());
     recording.complete = false;
-    let names = run.counted();
-    let name = match &run.timed {
-        None => names.first().copied().unwrap_or_default(),
-        Some(spec) => &spec.instrument,
-    };
+    let names = run.names();
+    let counts = !run.counted().is_empty();
+    note_machine(recording, options);
+    note_instrument(
+        recording,
+        names.first().copied().unwrap_or_default(),
+        counts,
+    );
+    recording.environment.insert(env::LAB.into(), "vm".into());
     let mut keeper = Keeper::new(recording, save, &options.cancel);
-    let mut said = Said { output, ends };
+    let mut said = Said {
+        output,
+        ends,
+        quiet: false,
+    };
     let mut site = OneAtATime::new(Runs {
         run,
         options,
@@ -128,10 +137,11 @@ pub fn run_command(
         said: &mut said,
         tables: Tables::default(),
     });
-    let turns = whole(run.arms.len(), 1, 0..run.blocks);
-    site::run(&mut site, turns, &[name], &mut keeper, &mut |_, _| {})?;
+    let turns = whole(run.arms.len(), names.len(), 0..run.blocks);
+    site::run(&mut site, turns, &names, &mut keeper, &mut |_, _| {})?;
     keeper.recording.complete = !said.ends.iter().any(|end| end.stopped);
-    keeper.keep()
+    keeper.keep()?;
+    check_pairs(keeper.recording, &names)
 }
 
 /// The site of a command: a guest of its own.
@@ -144,14 +154,16 @@ struct Runs<'a, 's> {
 }
 
 impl Alone for Runs<'_, '_> {
-    /// All runs of an arm, in one guest.
+    /// All runs of an arm with an instrument, in one guest.
     fn turn(&mut self, turn: &Turn, keeper: &mut Keeper<'_>) -> Result<Ended, EngineError> {
         let (options, progress) = (self.options, self.progress);
         let one = OneArm {
             run: self.run,
             at: turn.arm,
         };
-        match &self.run.timed {
+        // What it prints is the same with each.
+        self.said.quiet = turn.by > 0;
+        match self.run.spec(turn.by) {
             None => {
                 let tables = &mut self.tables;
                 exact::measure(one, options, keeper, progress, self.said, tables)?;
@@ -166,12 +178,15 @@ impl Alone for Runs<'_, '_> {
 struct Said<'a> {
     output: &'a mut dyn FnMut(Output, &[u8]),
     ends: &'a mut Vec<CommandEnd>,
+    /// Whether the output is not passed on.
+    quiet: bool,
 }
 
 impl Said<'_> {
     /// Process a reply, if it is one of these.
     fn take(&mut self, reply: Reply) {
         match reply {
+            Reply::Output(..) if self.quiet => {}
             Reply::Output(from, bytes) => (self.output)(from, &bytes),
             Reply::Ended(end) => self.ends.push(end),
             _ => {}
@@ -210,6 +225,25 @@ impl CommandRun {
         let exact = self.exact.then_some(INSTRUCTIONS.instrument);
         let samples = self.sampling.as_ref().map(|_| SAMPLED.instrument);
         exact.into_iter().chain(samples).collect()
+    }
+
+    /// The instruments, by their numbers in turns: those that have a turn together are named by the
+    /// first.
+    fn names(&self) -> Vec<&str> {
+        let timed = self.timed.iter().map(|spec| spec.instrument.as_str());
+        self.counted().into_iter().take(1).chain(timed).collect()
+    }
+
+    /// The settings of an instrument, by number; none for those that the plugin serves.
+    fn spec(&self, by: usize) -> Option<&TimingSpec> {
+        let at = by.checked_sub(usize::from(!self.counted().is_empty()))?;
+        self.timed.get(at)
+    }
+
+    /// Whether an instrument is about packets, whose arms are made as they are seen.
+    fn is_of_packets(&self) -> bool {
+        let mut timed = self.timed.iter();
+        timed.any(|spec| is_of_packets(&spec.instrument))
     }
 }
 

@@ -352,6 +352,10 @@ fn block_of(
     proto: Proto,
     family: Option<Family>,
 ) -> Option<u32> {
+    // What is no packet's is of all that was done.
+    if proto == Proto::Work {
+        return blocks.first().copied();
+    }
     let of = |block: &&u32| {
         let arm = recording
             .blocks

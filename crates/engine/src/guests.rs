@@ -28,7 +28,7 @@ use crate::extras;
 use crate::gather::Gatherer;
 use crate::index::Index;
 use crate::kernel_lines::KernelLines;
-use crate::kinds::{WindowOf, add_kinds};
+use crate::kinds::{WindowOf, add_kinds, check_pairs};
 use crate::long::{self, Long};
 use crate::measure::{Beside, Measured, measure, measure_on};
 use crate::origin::{Boot, Origin};
@@ -241,7 +241,8 @@ pub fn run_in_guests(
         let mut keeper = Keeper::new(recording, save, &options.cancel).with_long(long);
         site::run(&mut site, turns, &names, &mut keeper, &mut |_, _| {})?;
         keeper.recording.complete = true;
-        keeper.keep()
+        keeper.keep()?;
+        check_pairs(keeper.recording, &names)
     })
 }
 
@@ -701,21 +702,29 @@ fn add_told(
 #[derive(Debug)]
 pub(crate) struct CommandWindows<'a> {
     /// The template of arms for its packets.
-    pub(crate) like: &'a Arm,
+    like: &'a Arm,
+    /// The arm itself, if the recording has it.
+    arm: Option<u32>,
     /// The requested address family.
-    pub(crate) family: Option<Family>,
+    family: Option<Family>,
     instrument: String,
     index: Index,
     gatherer: Option<Gatherer>,
 }
 
 impl<'a> CommandWindows<'a> {
-    pub(crate) fn new(like: &'a Arm, spec: &TimingSpec) -> CommandWindows<'a> {
+    pub(crate) fn new(
+        like: &'a Arm,
+        arm: Option<u32>,
+        spec: &TimingSpec,
+        recording: &Recording,
+    ) -> CommandWindows<'a> {
         CommandWindows {
             like,
+            arm,
             family: spec.filter.family,
             instrument: spec.instrument.clone(),
-            index: Index::default(),
+            index: Index::of(recording),
             gatherer: None,
         }
     }
@@ -737,6 +746,7 @@ impl<'a> CommandWindows<'a> {
                     like: self.like,
                     instrument: &self.instrument,
                     family: self.family,
+                    arm: self.arm,
                 };
                 let blocks = add_kinds(recording, &of, window, number, ns);
                 let gatherer = self.gatherer.as_mut();

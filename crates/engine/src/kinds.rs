@@ -2,10 +2,15 @@
 
 use std::collections::BTreeSet;
 
+use netplumb_instruments::instrument::Instrument;
+use netplumb_instruments::registry;
 use netplumb_model::class::{Family, Proto};
 use netplumb_model::quantity::{Item, Of};
 use netplumb_model::recording::{Arm, Block, Ledger, Recording};
+use netplumb_model::spans;
 use netplumb_model::timing::{FOLLOWED, Window};
+
+use crate::error::EngineError;
 
 /// What windows belong to.
 #[derive(Debug, Clone, Copy)]
@@ -16,10 +21,31 @@ pub(crate) struct WindowOf<'a> {
     pub(crate) instrument: &'a str,
     /// The requested address family.
     pub(crate) family: Option<Family>,
+    /// The arm of what an instrument measures that is about no packets, if there is one already.
+    pub(crate) arm: Option<u32>,
+}
+
+/// Whether an instrument is about packets, so that what it measures has a protocol; otherwise it is
+/// about all that was done.
+pub(crate) fn is_of_packets(instrument: &str) -> bool {
+    registry::find(instrument).is_none_or(Instrument::is_clock)
+}
+
+/// An error if times between events were to be measured, and no first one reached the last.
+pub(crate) fn check_pairs(recording: &Recording, names: &[&str]) -> Result<(), EngineError> {
+    let is_its = |block: u32| {
+        let block = recording.blocks.get(block as usize);
+        block.is_some_and(|block| block.instrument == spans::INSTRUMENT)
+    };
+    match names.contains(&spans::INSTRUMENT) && !recording.spans.iter().any(|s| is_its(s.block)) {
+        true => Err(EngineError::NothingSeen { command: None }),
+        false => Ok(()),
+    }
 }
 
 /// Add a block for each protocol and address family that a window saw, each in an arm of its own
-/// with the link and the knobs of the template. Returns their indices.
+/// with the link and the knobs of the template; or one block, of an instrument that is not about
+/// packets. Returns their indices.
 pub(crate) fn add_kinds(
     recording: &mut Recording,
     of: &WindowOf<'_>,
@@ -28,8 +54,15 @@ pub(crate) fn add_kinds(
     duration_ns: u64,
 ) -> Vec<u32> {
     let mut blocks = Vec::new();
-    for (proto, family) in kinds(window, of.family) {
-        let arm = arm_of(recording, of.like, proto, family);
+    let kinds = match is_of_packets(of.instrument) {
+        true => kinds(window, of.family),
+        false => BTreeSet::from([(Proto::Command, of.family.unwrap_or(Family::V4))]),
+    };
+    for (proto, family) in kinds {
+        let arm = match (proto, of.arm) {
+            (Proto::Command, Some(arm)) => arm as usize,
+            _ => arm_of(recording, of.like, proto, family),
+        };
         let packets = window
             .stages
             .iter()

@@ -2,6 +2,7 @@
 //! information of its files. Also where functions were inlined.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -27,6 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// What is known of a guest's functions.
 pub(crate) struct Known<'a> {
     image: PathBuf,
+    /// Its image with debug information, if that was added.
+    debug: Option<PathBuf>,
     /// Its types, read when they are needed.
     kernel: OnceLock<Option<Arc<Btf>>>,
     tree: ModuleTree,
@@ -50,6 +53,7 @@ impl<'a> Known<'a> {
     pub(crate) fn of(kernel: &KernelEntry, tree: ModuleTree, cancel: &'a AtomicBool) -> Known<'a> {
         Known {
             image: kernel.boot_image(),
+            debug: kernel.debug_vmlinux(),
             kernel: OnceLock::new(),
             tree,
             modules: Mutex::default(),
@@ -106,7 +110,9 @@ impl<'a> Known<'a> {
             match exact::has_lines(&image.vmlinux) {
                 true => found = of(&image.vmlinux),
                 false => {
-                    let debug = exact::debug_file(Some(&self.image), &image.vmlinux);
+                    let added = self.debug.as_ref().and_then(|path| fs::read(path).ok());
+                    let debug =
+                        added.or_else(|| exact::debug_file(Some(&self.image), &image.vmlinux));
                     found.extend(debug.iter().flat_map(|bytes| of(bytes)));
                 }
             }

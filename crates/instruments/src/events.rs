@@ -5,9 +5,11 @@
 //! are. What is read is never scaled: an event that shared a counter with others has a smaller count,
 //! and how long it was counted stands beside it.
 //!
-//! `resolve.rs` finds out what names mean on this kernel, `counting.rs` counts, `tasks.rs` tells tasks apart, `reasons.rs` says why
+//! `resolve.rs` finds out what names mean on this kernel, `counting.rs` counts, `calls.rs` counts calls by
+//! trampolines, `tasks.rs` tells tasks apart, `reasons.rs` says why
 //! something can't be counted, and `map.rs` tries all events there are.
 
+mod calls;
 mod counting;
 mod map;
 pub(crate) mod reasons;
@@ -49,17 +51,10 @@ impl Instrument for Declaration {
         ALL
     }
 
-    fn unavailable(&self, lab: Lab) -> Option<(&'static str, &'static str)> {
-        match lab {
-            Lab::Netns | Lab::Host => None,
-            Lab::Vm => Some((
-                "counters of a guest's kernel are not read",
-                "use `exact`, which has the calls and instructions of all its functions without a probe",
-            )),
+    fn works(&self, lab: Lab, tried: &Tried<'_>) -> Availability {
+        if lab == Lab::Vm {
+            return Availability::yes("what the guest's kernel counts; it has no hardware events");
         }
-    }
-
-    fn works(&self, _: Lab, tried: &Tried<'_>) -> Availability {
         match tried.verdict("perf-software") {
             Availability::Yes { .. } => Availability::yes("see `plumb doctor --events` for each"),
             other => other,

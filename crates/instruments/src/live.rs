@@ -1,6 +1,7 @@
 //! Instruments that measure time on the running kernel: their trait and errors.
 
 use std::fmt;
+use std::time::Duration;
 
 use netplumb_model::loss::Loss;
 use netplumb_model::quantity::Figure;
@@ -139,6 +140,12 @@ pub trait Live: fmt::Debug {
     /// It can't be read.
     fn poll(&mut self) -> Result<(), LiveError> {
         Ok(())
+    }
+
+    /// How often [`Live::poll`] is to be called, if it has to be: where nothing else is to be done
+    /// meanwhile, calling it is work that would be measured.
+    fn polled_every(&self) -> Option<Duration> {
+        None
     }
 
     /// Close the window and open the next one, without a gap if the instrument supports that.

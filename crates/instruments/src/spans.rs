@@ -20,7 +20,7 @@ use netplumb_model::spans::QUANTITIES;
 use netplumb_model::timing::TimingSpec;
 
 use crate::capability::Tried;
-use crate::instrument::{Instrument, Layers};
+use crate::instrument::{Instrument, Layers, in_guest};
 use crate::live::{Live, LiveError};
 
 /// The instrument.
@@ -38,21 +38,10 @@ impl Instrument for Declaration {
         QUANTITIES
     }
 
-    fn unavailable(&self, lab: Lab) -> Option<(&'static str, &'static str)> {
-        match lab {
-            Lab::Host => None,
-            Lab::Netns => Some((
-                "it measures work of this machine, not packets",
-                "use `plumb between`, or `stages` for packets",
-            )),
-            Lab::Vm => Some((
-                "events of a guest's kernel are not paired",
-                "use `exact`, `functions` or `stages` there",
-            )),
+    fn works(&self, lab: Lab, tried: &Tried<'_>) -> Availability {
+        if lab == Lab::Vm {
+            return in_guest("tracepoints, functions, and those of a command", tried);
         }
-    }
-
-    fn works(&self, _: Lab, tried: &Tried<'_>) -> Availability {
         tried.any(&[(
             &["raw-tp"],
             "by tracepoints; see `plumb doctor --events` for each",

@@ -7,7 +7,7 @@ mod name;
 use serde::{Deserialize, Serialize};
 
 pub use declared::{EVENTS, Event, Source, find};
-pub use name::{Asked, Mode, NameError, Ratio, nearest};
+pub use name::{Asked, Mode, NameError, Ratio, nearest, within};
 
 use crate::class::words;
 use crate::quantity::{Declared, Kind};

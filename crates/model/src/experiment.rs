@@ -98,6 +98,13 @@ words! {
     Work = "work",
 }
 
+impl Kind {
+    /// Whether plumb sends packets, through the stack.
+    pub fn sends(self) -> bool {
+        matches!(self, Kind::Packets | Kind::Stream)
+    }
+}
+
 /// An experiment, checked.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -28,7 +28,7 @@ pub const SEEN: Declared =
 pub const BEGUN: Declared = Declared::new(INSTRUMENT, "begun", "spans", Kind::Count);
 /// Those that reached the last event.
 pub const ENDED: Declared = Declared::new(INSTRUMENT, "ended", "spans", Kind::Count);
-/// Those that had not when the window ended.
+/// Those that had not when measuring ended: of windows that follow each other, after the last one.
 pub const OPEN: Declared = Declared::new(INSTRUMENT, "open", "spans", Kind::Count);
 /// Those that never will, by cause.
 pub const UNMATCHED: Declared =
@@ -68,6 +68,64 @@ words! {
     Device = "device",
     /// The CPU of the first event.
     Cpu = "cpu",
+}
+
+words! {
+    /// Events that are often paired, with their keys.
+    Preset, "preset",
+    /// A request at its disk, from issue to completion.
+    Disk = "disk",
+    /// The same and its wait in the scheduler's queue before, if the disk has a scheduler.
+    DiskQueue = "disk-queue",
+    /// A task that was woken up until it runs.
+    Runqueue = "runqueue",
+    /// A task that does not run, until it runs again.
+    OffCpu = "off-cpu",
+    /// Work that was queued until it runs, and until it is done.
+    Workqueue = "workqueue",
+    /// A packet in its qdisc, and in the driver until it has taken it.
+    Qdisc = "qdisc",
+}
+
+impl Preset {
+    /// Its events and their keys.
+    pub fn parts(self) -> (&'static [&'static str], &'static [&'static str]) {
+        match self {
+            Preset::Disk => (
+                &["block:block_rq_issue", "block:block_rq_complete"],
+                &["request"],
+            ),
+            Preset::DiskQueue => (
+                &[
+                    "block:block_rq_insert",
+                    "block:block_rq_issue",
+                    "block:block_rq_complete",
+                ],
+                &["request"],
+            ),
+            Preset::Runqueue => (&["sched:sched_wakeup", "sched:sched_switch"], &["task"]),
+            Preset::OffCpu => (
+                &["sched:sched_switch", "sched:sched_switch"],
+                &["prev", "next"],
+            ),
+            Preset::Workqueue => (
+                &[
+                    "workqueue:workqueue_activate_work",
+                    "workqueue:workqueue_execute_start",
+                    "workqueue:workqueue_execute_end",
+                ],
+                &["work_struct"],
+            ),
+            Preset::Qdisc => (
+                &[
+                    "net:net_dev_queue",
+                    "net:net_dev_start_xmit",
+                    "net:net_dev_xmit",
+                ],
+                &["skb"],
+            ),
+        }
+    }
 }
 
 /// What is slow.
@@ -121,6 +179,9 @@ impl std::str::FromStr for Slow {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Spans {
+    /// Events and keys that have a name, in place of these.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preset: Option<Preset>,
     /// The events, the first one first: two or more.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<String>,
@@ -145,11 +206,30 @@ impl Spans {
         *self == Spans::default()
     }
 
+    /// With the events and keys of its preset.
+    pub fn whole(&self) -> Spans {
+        let mut whole = self.clone();
+        if let Some(preset) = whole.preset.take() {
+            let (events, key) = preset.parts();
+            let owned = |words: &[&str]| words.iter().map(|word| (*word).to_string()).collect();
+            whole.events = owned(events);
+            whole.key = owned(key);
+        }
+        whole
+    }
+
     /// Check what can be checked without a kernel.
     ///
     /// # Errors
     /// The key, and what is wrong with it.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
+        if let Some(preset) = self.preset {
+            if !(self.events.is_empty() && self.key.is_empty()) {
+                let why = format!("preset {preset} has events and keys; leave out these");
+                return Err(("preset", why));
+            }
+            return self.whole().check();
+        }
         let count = self.events.len();
         if !(2..=MAX_EVENTS).contains(&count) {
             let why =
@@ -203,12 +283,13 @@ impl Spans {
 
     /// As an instrument needs it.
     pub fn spec(&self, children: bool) -> SpansSpec {
-        let slow = self.slow.as_ref().and_then(|slow| slow.parse().ok());
+        let whole = self.whole();
+        let slow = whole.slow.as_ref().and_then(|slow| slow.parse().ok());
         SpansSpec {
-            events: self.events.clone(),
-            key: self.key.clone(),
-            kinds: self.kinds.clone(),
-            by: self.by.or(slow.map(|_| By::Stack)),
+            events: whole.events,
+            key: whole.key,
+            kinds: whole.kinds,
+            by: whole.by.or(slow.map(|_| By::Stack)),
             slow,
             children,
         }
@@ -250,14 +331,14 @@ pub fn event(name: &str) -> Result<Asked, String> {
         }
         Ok(_) => Err(format!(
             "`{name}` is a counter, which has no moment; expected a tracepoint (block:block_rq_issue), \
-             kprobe:FUNCTION, or uprobe:FILE:FUNCTION"
+             fentry:FUNCTION, kprobe:FUNCTION, or uprobe:FILE:FUNCTION"
         )),
         // Whether a kernel has it is found out there.
         Err(NameError::Unknown { name, meant }) => Err(match meant {
             Some(meant) => format!("no such event `{name}`; did you mean `{meant}`?"),
             None => format!(
                 "no such event `{name}`; expected a tracepoint (block:block_rq_issue), \
-                 kprobe:FUNCTION, or uprobe:FILE:FUNCTION"
+                 fentry:FUNCTION, kprobe:FUNCTION, or uprobe:FILE:FUNCTION"
             ),
         }),
         Err(error) => Err(error.to_string()),
@@ -494,6 +575,22 @@ mod tests {
         assert_eq!(kinds.check().unwrap_err().0, "kinds");
         kinds.kinds = vec![StageKind::Work, StageKind::Wait];
         assert_eq!(kinds.check().unwrap_err().0, "kinds");
+    }
+
+    /// Check that each preset is one that may be written out, and that it is not mixed with others.
+    #[test]
+    fn presets() {
+        for preset in Preset::ALL {
+            let mut spans = Spans {
+                preset: Some(*preset),
+                ..Spans::default()
+            };
+            assert_eq!(spans.check(), Ok(()), "{preset}");
+            assert_eq!(spans.whole().check(), Ok(()), "{preset}");
+            assert!(spans.spec(false).events.len() >= 2);
+            spans.events = vec![BLOCK[0].into()];
+            assert_eq!(spans.check().unwrap_err().0, "preset");
+        }
     }
 
     /// Check thresholds: shares, times, and how they are written.

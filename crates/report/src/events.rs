@@ -1,6 +1,7 @@
 //! Counts of events: as tables for terminals, CSV, JSON, Markdown and the page.
 
 mod columns;
+mod exact;
 mod rows;
 
 use std::iter;
@@ -23,6 +24,7 @@ use crate::trust::common::{CUT_SHORT, kernel, ledger, lost};
 #[cfg(test)]
 pub(crate) use columns::declared;
 use columns::with_unit;
+pub(crate) use exact::beside;
 pub(crate) use rows::{Counted, counted as counts, focus};
 use rows::{Divided, Row, divided, rows, shown};
 
@@ -74,11 +76,16 @@ fn heading(recording: &Recording) -> Vec<String> {
     recording.arms.iter().enumerate().map(line).collect()
 }
 
-/// For a terminal.
-pub fn terminal(recording: &Recording, experiment: Option<&Experiment>, columns: usize) -> String {
+/// For a terminal. `exact` is said of the same arms by [`Together`](crate::together::Together).
+pub fn terminal(
+    recording: &Recording,
+    experiment: Option<&Experiment>,
+    exact: &[String],
+    columns: usize,
+) -> String {
     let mut out = String::new();
-    for line in heading(recording) {
-        out.push_str(&line);
+    for line in heading(recording).iter().chain(exact) {
+        out.push_str(&continued(line, 3, columns));
         out.push('\n');
     }
     out.push('\n');
@@ -127,10 +134,14 @@ pub fn json(recording: &Recording, experiment: Option<&Experiment>) -> String {
 }
 
 /// As GitHub-flavoured Markdown.
-pub fn markdown(recording: &Recording, experiment: Option<&Experiment>) -> String {
+pub fn markdown(
+    recording: &Recording,
+    experiment: Option<&Experiment>,
+    exact: &[String],
+) -> String {
     let mut out = String::from("# Counts of events\n\n");
-    for line in heading(recording) {
-        out.push_str(&format!("{}\n\n", prose(&line, ARM_LETTERS * 2)));
+    for line in heading(recording).iter().chain(exact) {
+        out.push_str(&format!("{}\n\n", prose(line, ARM_LETTERS * 2)));
     }
     short_table(recording).markdown(&mut out);
     if let Some(ratios) = ratios(recording, experiment) {
@@ -142,8 +153,9 @@ pub fn markdown(recording: &Recording, experiment: Option<&Experiment>) -> Strin
 }
 
 /// The page.
-pub fn page(recording: &Recording, experiment: Option<&Experiment>) -> Page {
-    let headline = heading(recording);
+pub fn page(recording: &Recording, experiment: Option<&Experiment>, exact: &[String]) -> Page {
+    let mut headline = heading(recording);
+    headline.extend_from_slice(exact);
     let mut events: Vec<PageTable> = vec![short_table(recording).page("Events")];
     events.extend(ratios(recording, experiment).map(|ratios| ratios.page("Ratios")));
     Page {
@@ -175,6 +187,10 @@ fn trust(recording: &Recording) -> Vec<Note> {
     if let Some(scope) = fact("events.scope_of_functions") {
         let text = format!("calls of functions are counted in {scope}, whatever else is not");
         notes.push(Note::new("functions", text));
+    }
+    if let Some(why) = fact("events.probed") {
+        let text = format!("functions are probed by kprobes, which take longer: {why}");
+        notes.push(Note::new("probes", text));
     }
     if recording.blocks.iter().any(|b| b.ledger.offered > 0) {
         notes.push(ledger(recording, iter::empty()));

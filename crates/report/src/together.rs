@@ -8,6 +8,7 @@ use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::Recording;
 
 use crate::analysis::ClassView;
+use crate::events;
 use crate::sampled::{self, Beside, Shares};
 use crate::shares::{self, SharesOf};
 use crate::threads::Threads;
@@ -25,6 +26,8 @@ pub struct Together<'a> {
     pub sampled: Vec<Beside<'a>>,
     /// The shares that the experiment asks for.
     pub shares: Vec<SharesOf>,
+    /// Beside counts of events, what `exact` counted: a line for each arm.
+    pub exact: Vec<String>,
 }
 
 impl<'a> Together<'a> {
@@ -41,6 +44,7 @@ impl<'a> Together<'a> {
             arms: arms.to_vec(),
             sampled: sampled::beside(recording, directions, arms),
             shares: shares.unwrap_or_default(),
+            exact: events::beside(recording),
         }
     }
 

@@ -4,7 +4,9 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
-use netplumb_model::experiment::{Flag, KNOBS, Kind, Knob, KnobDefault, Knobs, Recorded, Takes};
+use netplumb_model::experiment::{
+    Flag, KNOBS, Kind, Knob, KnobDefault, Knobs, Lab, Recorded, Takes, Vary,
+};
 
 /// The set of knobs of a command.
 pub(crate) trait Shows: Clone + Send + Sync + 'static {
@@ -225,6 +227,34 @@ impl<S: Shows> FromArgMatches for KnobArgs<S> {
         *self = Self::from_arg_matches(matches)?;
         Ok(())
     }
+}
+
+/// The knobs that all arms share, and those that vary. Where no knob varies, the arm is named
+/// after the protocol.
+pub(crate) fn levels(
+    knobs: &KnobArgs<OfPackets>,
+    kind: Kind,
+    lab: Lab,
+) -> Result<(Knobs, Vary), String> {
+    let (mut fixed, mut vary) = (Vec::new(), Vec::new());
+    let given = knobs.given();
+    if kind == Kind::Packets && !knobs.has("proto") {
+        vary.push(("proto".to_string(), "udp".to_string()));
+    }
+    for (key, level) in given {
+        // For traffic of other programs these two are filters.
+        let filters = (key == "family" && lab == Lab::Host) || key == "proto";
+        if filters && kind != Kind::Packets {
+            continue;
+        }
+        let alone = given.iter().filter(|(other, _)| other == key).count() == 1;
+        let level = (key.clone(), level.clone());
+        match alone && key != "proto" {
+            true => fixed.push(level),
+            false => vary.push(level),
+        }
+    }
+    Ok((Knobs::of(fixed)?, Vary::of(vary)?))
 }
 
 #[cfg(test)]

@@ -80,6 +80,7 @@ fn how(out: &OutArgs) -> How<'_> {
         folder: Path::new(""),
         shown: Shown::Rates(out.format()),
         page: &out.page,
+        clock: None,
         options: out.options(),
         watch: false,
         stdin: false,

@@ -5,16 +5,19 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use netplumb_model::class::Direction;
-use netplumb_model::experiment::{Experiment, Filter, Kind, Lab, Time, Workload};
+use netplumb_model::experiment::{Experiment, Filter, Kind, Time, Workload};
 use netplumb_model::span::StageKind;
-use netplumb_model::spans::{By, Slow, Spans};
+use netplumb_model::spans::{self, By, Preset, Slow, Spans};
 
 use crate::args::live::SPANS;
 use crate::args::page::PageArgs;
+use crate::args::place::PlaceArgs;
 use crate::args::run::RunOptions;
 use crate::args::show::ShowArgs;
+use crate::exit::Usage;
+use crate::experiment::modules::Names;
 use crate::experiment::{self, How, Shown};
 
 /// Arguments of `plumb between`.
@@ -22,8 +25,11 @@ use crate::experiment::{self, How, Shown};
 pub(crate) struct BetweenArgs {
     /// Two events or more, the first one first: tracepoints (block:block_rq_issue), functions of the
     /// kernel (kprobe:FUNCTION, kretprobe:FUNCTION) and of programs (uprobe:FILE:FUNCTION)
-    #[arg(value_name = "EVENT", required = true, num_args = 1..)]
+    #[arg(value_name = "EVENT", required_unless_present = "preset", num_args = 1..)]
     events: Vec<String>,
+    /// Events that are often paired, with their keys
+    #[arg(long, value_name = "PRESET", conflicts_with_all = ["events", "key"], value_parser = presets())]
+    preset: Option<Preset>,
     /// What an event is about: `request`, `bio`, `skb`, `task`, `cpu`, or the name of an argument or
     /// field; one for all events, or one for each, comma-separated [default: what all events have in
     /// common, by their types, or else the task that runs]
@@ -54,18 +60,24 @@ pub(crate) struct BetweenArgs {
     show: ShowArgs,
     #[command(flatten)]
     page: PageArgs,
-    /// Recording to write [default: between.plumb]; an existing one is renamed to between.plumb.old
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
-    /// File of layer rules that take precedence over the built-in ones
-    #[arg(long, value_name = "FILE")]
-    layers: Option<PathBuf>,
-    /// Don't print progress
-    #[arg(short, long)]
-    quiet: bool,
-    /// Command to run meanwhile: only what it and its children begin
-    #[arg(last = true, value_name = "COMMAND")]
-    command: Vec<String>,
+    /// Show a live view: the stages with their times; q ends it, and prints the report
+    #[arg(long, conflicts_with = "command")]
+    watch: bool,
+    #[command(flatten)]
+    place: PlaceArgs,
+    #[command(flatten)]
+    options: RunOptions,
+}
+
+/// Presets, each with its events.
+fn presets() -> impl TypedValueParser<Value = Preset> {
+    let about = |preset: &Preset| {
+        let (events, _) = preset.parts();
+        let short: Vec<&str> = events.iter().map(|event| spans::short(event)).collect();
+        PossibleValue::new(preset.as_str()).help(short.join(", "))
+    };
+    let words: Vec<PossibleValue> = Preset::ALL.iter().map(about).collect();
+    PossibleValuesParser::new(words).try_map(|word| word.parse::<Preset>())
 }
 
 /// What times may be broken down by.
@@ -85,17 +97,19 @@ fn slow(text: &str) -> Result<String, String> {
 
 impl BetweenArgs {
     /// As an experiment.
-    pub(crate) fn experiment(&self) -> Experiment {
-        Experiment {
+    ///
+    /// # Errors
+    /// An invalid level of a knob, or an option that is for other work.
+    pub(crate) fn experiment(&self) -> anyhow::Result<Experiment> {
+        let place = self.place.experiment()?;
+        Ok(Experiment {
             name: "between".into(),
             instruments: Some(vec![SPANS.into()]),
-            lab: Lab::Host,
             layer: self.show.layer().map(String::from),
             workload: Workload {
-                command: self.command.clone(),
                 duration: self.duration,
                 window: self.interval,
-                ..Workload::of(Kind::Work)
+                ..place.workload
             },
             filter: Filter {
                 pid: self.pid,
@@ -103,14 +117,15 @@ impl BetweenArgs {
                 ..Filter::default()
             },
             spans: Spans {
+                preset: self.preset,
                 events: self.events.clone(),
                 key: self.key.clone(),
                 kinds: self.kind.clone(),
                 by: self.by,
                 slow: self.slow.clone(),
             },
-            ..Experiment::default()
-        }
+            ..place
+        })
     }
 }
 
@@ -119,21 +134,25 @@ impl BetweenArgs {
 /// # Errors
 /// It can't be measured here, or the run failed.
 pub(crate) fn run(args: BetweenArgs, cache: &Path) -> anyhow::Result<ExitCode> {
-    let experiment = args.experiment();
+    let mut experiment = args.experiment()?;
+    if experiment.workload.kind == Kind::Work && experiment.blocks.count.is_some() {
+        let why = "--blocks: on this machine times are measured in windows; use --interval";
+        return Err(Usage(why.into()).into());
+    }
+    if args.place.has("module") {
+        experiment.check().map_err(|(_, why)| Usage(why))?;
+        experiment::modules::prepare(&mut experiment, Names::Typed, cache)?;
+    }
     let directions: [Direction; 0] = [];
     let how = How {
         text: "",
         folder: Path::new(""),
         shown: Shown::Report(&args.show, &directions),
         page: &args.page,
-        options: RunOptions {
-            output: args.output,
-            layers: args.layers,
-            quiet: args.quiet,
-            ..RunOptions::plain()
-        },
-        watch: false,
-        stdin: false,
+        clock: None,
+        stdin: args.place.takes_stdin(),
+        options: args.options,
+        watch: args.watch,
         yes_change: &[],
         even_default_route: false,
     };

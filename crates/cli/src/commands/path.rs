@@ -8,11 +8,11 @@ use std::process::ExitCode;
 use clap::Args;
 use netplumb_model::class::Direction;
 use netplumb_model::experiment::{
-    Blocks, Experiment, Filter, Functions, Kind, Knob, Knobs, Lab, Probes, Vary, Workload,
+    Blocks, Experiment, Filter, Functions, Kind, Knob, Lab, Probes, Workload,
 };
 
 use crate::args::command::CommandArgs;
-use crate::args::knobs::{KnobArgs, OfPackets};
+use crate::args::knobs::{KnobArgs, OfPackets, levels};
 use crate::args::live::{EXACT, LiveArgs, SAMPLES};
 use crate::args::page::PageArgs;
 use crate::args::run::RunOptions;
@@ -179,34 +179,6 @@ impl PathArgs {
     }
 }
 
-/// The knobs that all arms share, and those that vary. Where no knob varies, the arm is named
-/// after the protocol.
-pub(crate) fn levels(
-    knobs: &KnobArgs<OfPackets>,
-    kind: Kind,
-    lab: Lab,
-) -> Result<(Knobs, Vary), String> {
-    let (mut fixed, mut vary) = (Vec::new(), Vec::new());
-    let given = knobs.given();
-    if kind == Kind::Packets && !knobs.has("proto") {
-        vary.push(("proto".to_string(), "udp".to_string()));
-    }
-    for (key, level) in given {
-        // For traffic of other programs these two are filters.
-        let filters = (key == "family" && lab == Lab::Host) || key == "proto";
-        if filters && kind != Kind::Packets {
-            continue;
-        }
-        let alone = given.iter().filter(|(other, _)| other == key).count() == 1;
-        let level = (key.clone(), level.clone());
-        match alone && key != "proto" {
-            true => fixed.push(level),
-            false => vary.push(level),
-        }
-    }
-    Ok((Knobs::of(fixed)?, Vary::of(vary)?))
-}
-
 /// Measure and show.
 ///
 /// # Errors
@@ -251,6 +223,7 @@ pub(crate) fn run(args: PathArgs, cache: &Path) -> anyhow::Result<ExitCode> {
         folder: Path::new(""),
         shown: Shown::Report(&args.show, &args.direction),
         page: &args.page,
+        clock: None,
         options: args.options,
         watch: args.live.watch,
         stdin: args.command.takes_stdin(),

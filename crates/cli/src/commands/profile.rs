@@ -139,6 +139,7 @@ pub(crate) fn run(args: ProfileArgs, cache: &Path) -> anyhow::Result<ExitCode> {
         folder: Path::new(""),
         shown: Shown::Report(&args.show, &directions),
         page: &args.page,
+        clock: None,
         options: RunOptions {
             output: args.output,
             layers: args.layers,

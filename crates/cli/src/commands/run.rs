@@ -106,6 +106,7 @@ pub(crate) fn run(args: RunArgs, cache: &Path) -> anyhow::Result<ExitCode> {
             _ => Shown::Report(&args.show, &[]),
         },
         page: &args.page,
+        clock: None,
         options: args.options,
         watch: false,
         stdin: false,

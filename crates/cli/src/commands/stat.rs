@@ -7,13 +7,16 @@ use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use netplumb_model::class::Direction;
 use netplumb_model::events::{By, EVENTS as DECLARED, Events, Focus};
-use netplumb_model::experiment::{Blocks, Experiment, Filter, Kind, Lab, Time, Workload};
+use netplumb_model::experiment::{Experiment, Filter, Kind, Lab, Time, Workload};
 
 use crate::args::formats::FormatArgs;
-use crate::args::live::EVENTS;
+use crate::args::live::{EVENTS, EXACT};
 use crate::args::page::PageArgs;
+use crate::args::place::PlaceArgs;
 use crate::args::run::RunOptions;
 use crate::args::show::ShowArgs;
+use crate::exit::Usage;
+use crate::experiment::modules::Names;
 use crate::experiment::{self, How, Shown};
 
 /// Which events are counted.
@@ -64,9 +67,6 @@ pub(crate) struct StatArgs {
     /// Count in windows of this length, like 1s; of a command too, which is one block otherwise
     #[arg(long, value_name = "TIME")]
     interval: Option<Time>,
-    /// Run COMMAND this often: each run is a block, and counts get intervals [default: 1]
-    #[arg(long, value_name = "N", requires = "command", conflicts_with_all = ["interval", "duration"], value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    blocks: Option<u32>,
     /// Print CSV, one row per event
     #[arg(long, conflicts_with = "json")]
     csv: bool,
@@ -81,18 +81,13 @@ pub(crate) struct StatArgs {
     openmetrics: Option<PathBuf>,
     #[command(flatten)]
     page: PageArgs,
-    /// Recording to write [default: stat.plumb]; an existing one is renamed to stat.plumb.old
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    #[command(flatten)]
+    place: PlaceArgs,
+    #[command(flatten)]
+    options: RunOptions,
     /// Show a live view: the events with their rates; q ends it, and prints the report
     #[arg(long, conflicts_with_all = ["csv", "json", "command", "blocks"])]
     watch: bool,
-    /// Don't print progress
-    #[arg(short, long)]
-    quiet: bool,
-    /// Command to run and count, from its exec to its end
-    #[arg(last = true, value_name = "COMMAND")]
-    command: Vec<String>,
 }
 
 /// Subsystems, each with its number of events.
@@ -112,20 +107,20 @@ fn breakdowns() -> impl TypedValueParser<Value = By> {
 
 impl StatArgs {
     /// As an experiment.
-    pub(crate) fn experiment(&self) -> Experiment {
-        Experiment {
+    ///
+    /// # Errors
+    /// An invalid level of a knob, or an option that is for other work.
+    pub(crate) fn experiment(&self) -> anyhow::Result<Experiment> {
+        let place = self.place.experiment()?;
+        // In guests all instructions are counted as well, in others of the same kind.
+        let counts = (place.lab == Lab::Vm).then(|| EXACT.to_string());
+        Ok(Experiment {
             name: "stat".into(),
-            instruments: Some(vec![EVENTS.into()]),
-            lab: Lab::Host,
+            instruments: Some(counts.into_iter().chain([EVENTS.into()]).collect()),
             workload: Workload {
-                command: self.command.clone(),
                 duration: self.duration,
                 window: self.interval,
-                ..Workload::of(Kind::Work)
-            },
-            blocks: Blocks {
-                count: self.blocks,
-                ..Blocks::default()
+                ..place.workload
             },
             filter: Filter {
                 pid: self.pid,
@@ -136,8 +131,8 @@ impl StatArgs {
                 ratios: self.ratio.clone(),
                 ..self.which.events()
             },
-            ..Experiment::default()
-        }
+            ..place
+        })
     }
 }
 
@@ -146,7 +141,16 @@ impl StatArgs {
 /// # Errors
 /// It can't be counted here, or the run failed.
 pub(crate) fn run(args: StatArgs, cache: &Path) -> anyhow::Result<ExitCode> {
-    let experiment = args.experiment();
+    let mut experiment = args.experiment()?;
+    let work = experiment.workload.kind == Kind::Work;
+    if work && experiment.blocks.count.is_some() && experiment.workload.command.is_empty() {
+        let why = "--blocks: these are runs of a command; without one use --interval";
+        return Err(Usage(why.into()).into());
+    }
+    if args.place.has("module") {
+        experiment.check().map_err(|(_, why)| Usage(why))?;
+        experiment::modules::prepare(&mut experiment, Names::Typed, cache)?;
+    }
     // What ratios there are is for the report to know.
     let text = experiment.to_toml()?;
     let show = ShowArgs::of_no_functions(
@@ -160,13 +164,11 @@ pub(crate) fn run(args: StatArgs, cache: &Path) -> anyhow::Result<ExitCode> {
         folder: Path::new(""),
         shown: Shown::Report(&show, &directions),
         page: &args.page,
-        options: RunOptions {
-            output: args.output,
-            quiet: args.quiet,
-            ..RunOptions::plain()
-        },
+        // Of two instruments, that one; the other is said with it.
+        clock: (experiment.lab == Lab::Vm).then_some(EVENTS),
+        stdin: args.place.takes_stdin(),
+        options: args.options,
         watch: args.watch,
-        stdin: false,
         yes_change: &[],
         even_default_route: false,
     };

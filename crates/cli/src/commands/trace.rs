@@ -8,9 +8,8 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use netplumb_model::class::Direction;
 use netplumb_model::experiment::{Blocks, Condition, Experiment, Kind, Lab, Trace, Workload};
 
-use super::path::levels;
 use crate::args::command::CommandArgs;
-use crate::args::knobs::{KnobArgs, OfPackets};
+use crate::args::knobs::{KnobArgs, OfPackets, levels};
 use crate::args::live::EXACT;
 use crate::args::page::PageArgs;
 use crate::args::run::RunOptions;
@@ -153,6 +152,7 @@ pub(crate) fn run(args: TraceArgs, cache: &Path) -> anyhow::Result<ExitCode> {
         folder: Path::new(""),
         shown: Shown::Report(&args.show, &directions),
         page: &args.page,
+        clock: None,
         options: args.options,
         watch: false,
         stdin: args.command.takes_stdin(),

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use netplumb_engine::{CommandArm, CommandRun, run_command};
 use netplumb_instruments::exact::Sampling;
 use netplumb_lab::bundle::{Bundle, Host, companions};
+use netplumb_model::events::Asked;
 use netplumb_model::experiment::{Experiment, Trace};
 use netplumb_model::message::{CommandEnd, Exit, Output, SetupPlan};
 use netplumb_model::recording::Arm;
@@ -48,8 +49,8 @@ pub(super) struct Machine {
     pub(super) sampling: Option<Sampling>,
     /// Which calls are traced.
     pub(super) trace: Option<Trace>,
-    /// What is timed, if they are not.
-    pub(super) timed: Option<TimingSpec>,
+    /// What is measured on the running kernel, each in guests of its own.
+    pub(super) timed: Vec<TimingSpec>,
 }
 
 /// Measure a command, and print what it cost.
@@ -156,6 +157,7 @@ fn prepare(experiment: &Experiment, how: &How<'_>, machine: Machine) -> anyhow::
         let program = add(words)?;
         commands.push((program.to_string_lossy().into_owned(), words.clone()));
     }
+    check_probed(&machine.timed, &bundle)?;
     disks::add(&mut bundle, &arms)?;
     bundle.check_size(FILES_BYTES)?;
     disks::check_size(&arms, &bundle, setup)?;
@@ -187,6 +189,31 @@ fn prepare(experiment: &Experiment, how: &How<'_>, machine: Machine) -> anyhow::
         trace: machine.trace,
         timed: machine.timed,
     })
+}
+
+/// Check that programs whose functions are events are there.
+fn check_probed(specs: &[TimingSpec], bundle: &Bundle) -> anyhow::Result<()> {
+    let of_spans = specs.iter().filter_map(|spec| spec.spans.as_ref());
+    let of_events = specs.iter().filter_map(|spec| spec.events.as_ref());
+    let names = of_spans.flat_map(|spans| &spans.events);
+    for name in names.chain(of_events.flat_map(|events| &events.names)) {
+        let Ok(Asked::User { file, .. }) = Asked::parse(name) else {
+            continue;
+        };
+        let path = Path::new(&file);
+        let has = |path: &Path| bundle.entries().contains_key(path);
+        // Links on the way are there as well.
+        let is_there = has(path) || path.canonicalize().is_ok_and(|path| has(&path));
+        if !is_there {
+            let (name, file) = (printable(name, 200), printable(&file, 200));
+            let why = match path.exists() {
+                true => format!("`{name}`: {file} is not in the guest; copy it with --with {file}"),
+                false => format!("`{name}`: there is no file {file}"),
+            };
+            return Err(Usage(why).into());
+        }
+    }
+    Ok(())
 }
 
 fn own_stdin() -> anyhow::Result<Vec<u8>> {

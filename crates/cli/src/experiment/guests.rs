@@ -10,6 +10,7 @@ use netplumb_model::experiment::{Experiment, Key, Kind};
 use super::command::Machine;
 use super::how::{How, finish};
 use super::instruments::{check_counting, specs};
+use super::unseen::{is_nothing_seen, nothing_seen};
 use super::{command, cost, lower};
 use crate::args::live::{EXACT, SAMPLES};
 use crate::exit::WrongKey;
@@ -41,15 +42,18 @@ pub(super) fn run(
         }
     }
     if experiment.workload.kind == Kind::Command {
-        let timed = match (exact || samples, timed.as_slice()) {
-            (true, []) => None,
-            (false, [spec]) => Some(spec.clone()),
-            _ => {
-                let why =
-                    "only one instrument at a time can measure a command, or exact and samples";
-                return Err(WrongKey::cannot_here("instruments", why).into());
-            }
-        };
+        if experiment.workload.window.is_some() {
+            let why = "window (--interval) is for work of this machine: in a guest each run of the \
+                       command is a block";
+            return Err(WrongKey::usage(Key::of("workload", "window"), why).into());
+        }
+        // Packets of a command make arms of their own, by protocol.
+        let of_packets = others.iter().any(|i| i.is_clock());
+        if of_packets && asked.len() > 1 {
+            let why = "functions and stages measure a command alone: leave out the other instruments, \
+                       and measure again with these";
+            return Err(WrongKey::cannot_here("instruments", why).into());
+        }
         let machine = Machine {
             exact,
             sampling,
@@ -57,7 +61,7 @@ pub(super) fn run(
             timed,
             ..lower::machine(experiment)?
         };
-        if machine.timed.is_some() && machine.arms.len() > 1 {
+        if of_packets && machine.arms.len() > 1 {
             let why = "times of a command's packets are measured in one arm: measure each by \
                        itself, and compare the recordings with `plumb diff`";
             return Err(WrongKey::usage("instruments", why).into());
@@ -76,6 +80,10 @@ pub(super) fn run(
         ..lower::guests(experiment)
     };
     let outcome = record(&run, (experiment, how.text), &how.options, cache)?;
+    if outcome.error.as_ref().is_some_and(is_nothing_seen) {
+        let told = nothing_seen(experiment, &outcome.recording);
+        return Err(anyhow::Error::msg(told));
+    }
     if run.measure_cost && !outcome.recording.blocks.is_empty() {
         cost::tell(&outcome.recording, how.for_programs());
     }

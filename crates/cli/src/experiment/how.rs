@@ -31,6 +31,8 @@ pub(crate) struct How<'a> {
     pub(crate) folder: &'a Path,
     pub(crate) shown: Shown<'a>,
     pub(crate) page: &'a PageArgs,
+    /// The instrument to show, of several.
+    pub(crate) clock: Option<&'a str>,
     pub(crate) options: RunOptions,
     /// Whether to show the live view.
     pub(crate) watch: bool,
@@ -95,11 +97,11 @@ pub(super) fn finish(outcome: Outcome, how: &How<'_>) -> anyhow::Result<ExitCode
     let shown = if outcome.recording.blocks.is_empty() {
         Ok(ExitCode::SUCCESS)
     } else {
-        show::show(&outcome.recording, None, show_args, directions).and_then(|code| {
+        show::show(&outcome.recording, how.clock, show_args, directions).and_then(|code| {
             page::write(
                 how.page,
                 &outcome.recording,
-                None,
+                how.clock,
                 directions,
                 &show_args.arm,
             )?;

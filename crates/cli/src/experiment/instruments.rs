@@ -50,15 +50,11 @@ pub(super) fn chosen(experiment: &Experiment) -> anyhow::Result<Vec<&'static dyn
                      of work"
                 )
             }),
-            _ if name == SPANS => Some(format!(
-                "instrument `{name}` needs a workload of kind work, as `plumb between` has it; packets \
-                 have `stages`"
+            Kind::Traffic if [EVENTS, SPANS].contains(&name.as_str()) => Some(format!(
+                "instrument `{name}` is not about packets of others; use a workload of kind work, as \
+                 `plumb stat` and `plumb between` do"
             )),
-            Kind::Command | Kind::Traffic if name == EVENTS => Some(format!(
-                "instrument `{name}` counts no packets of others; use a workload of kind work, as \
-                 `plumb stat` does"
-            )),
-            _ if name == EVENTS => {
+            _ if [EVENTS, SPANS].contains(&name.as_str()) => {
                 (found.unavailable(lab)).map(|(why, remedy)| cannot_in(name, lab, why, remedy))
             }
             _ if !found.is_clock() => Some(format!(

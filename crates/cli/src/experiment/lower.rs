@@ -215,7 +215,7 @@ pub(super) fn machine(experiment: &Experiment) -> anyhow::Result<Machine> {
         exact: false,
         sampling: None,
         trace: None,
-        timed: None,
+        timed: Vec::new(),
     })
 }
 

@@ -154,6 +154,7 @@ fn plan(experiment: &Experiment) -> anyhow::Result<LivePlan> {
         folder: Path::new(""),
         shown: Shown::Report(&show, &[]),
         page: &page,
+        clock: None,
         options: RunOptions::plain(),
         watch: false,
         stdin: false,

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use netplumb_model::class::Proto;
 use netplumb_model::events::{self, EventsSpec, Whose};
-use netplumb_model::experiment::{Experiment, Key, Kind};
+use netplumb_model::experiment::{Experiment, Key, Kind, Lab};
 use netplumb_model::recording::Recording;
-use netplumb_model::spans;
+use netplumb_model::spans::{self, SpansSpec};
 use netplumb_model::timing::{Filter, ProfileSpec, Roles, Selection, TimingSpec};
 use netplumb_report::printable;
 use netplumb_sys::netns::Namespace;
@@ -63,6 +63,18 @@ pub(super) fn spec(experiment: &Experiment, instrument: &str) -> anyhow::Result<
             filter.interface = Some(interface(name, &within)?);
         }
     }
+    let of_work = [events::INSTRUMENT, spans::INSTRUMENT].contains(&instrument);
+    for (key, given) in [
+        ("pid", asked.pid.is_some()),
+        ("cgroup", asked.cgroup.is_some()),
+    ] {
+        if given && of_work && experiment.lab == Lab::Vm {
+            let why = format!(
+                "--{key} ({key}) is of this machine, of which guests know nothing: use --lab host"
+            );
+            return Err(WrongKey::usage(of_filter(key), why).into());
+        }
+    }
     if let Some(pid) = asked.pid
         && !Path::new(&format!("/proc/{pid}")).exists()
     {
@@ -70,6 +82,11 @@ pub(super) fn spec(experiment: &Experiment, instrument: &str) -> anyhow::Result<
         return Err(WrongKey::usage(of_filter("pid"), why).into());
     }
     let mut directory = None;
+    // Others are at work on this machine.
+    let sends = experiment.lab == Lab::Netns && workload.kind.sends();
+    if instrument == spans::INSTRUMENT && sends && asked.pid.is_none() && asked.cgroup.is_none() {
+        filter.pid = Some(std::process::id());
+    }
     if let Some(path) = &asked.cgroup {
         let (path, id) = cgroup(Path::new(path))?;
         filter.cgroup = Some(id);
@@ -101,19 +118,42 @@ pub(super) fn spec(experiment: &Experiment, instrument: &str) -> anyhow::Result<
             event: samples.event.unwrap_or_default(),
             children: !workload.command.is_empty(),
         }),
-        events: (instrument == events::INSTRUMENT).then(|| EventsSpec {
-            names: experiment.events.all(),
-            whose: match (workload.kind, workload.command.is_empty()) {
-                (Kind::Work, true) => Whose::All,
-                (Kind::Work, false) => Whose::Started,
-                _ => Whose::Own,
-            },
-            cgroup: directory,
-            by: experiment.events.by,
-        }),
-        spans: (instrument == spans::INSTRUMENT)
-            .then(|| experiment.spans.spec(!workload.command.is_empty())),
+        events: match instrument == events::INSTRUMENT {
+            true => Some(EventsSpec {
+                names: named(experiment, experiment.events.all())?,
+                whose: match (workload.kind, workload.command.is_empty()) {
+                    (Kind::Work, true) => Whose::All,
+                    (Kind::Work | Kind::Command, _) => Whose::Started,
+                    _ => Whose::Own,
+                },
+                cgroup: directory,
+                by: experiment.events.by,
+            }),
+            false => None,
+        },
+        spans: match instrument == spans::INSTRUMENT {
+            true => Some(SpansSpec {
+                events: named(experiment, experiment.spans.whole().events)?,
+                ..experiment.spans.spec(runs(experiment))
+            }),
+            false => None,
+        },
     })
+}
+
+/// Whether it is about a command, which an arm may have by itself.
+fn runs(experiment: &Experiment) -> bool {
+    experiment.workload.kind == Kind::Command || !experiment.workload.command.is_empty()
+}
+
+/// Events by their names, as a guest's agent has to have them, whose directory is another.
+fn named(experiment: &Experiment, names: Vec<String>) -> anyhow::Result<Vec<String>> {
+    if experiment.lab != Lab::Vm {
+        return Ok(names);
+    }
+    let folder = std::env::current_dir().context("can't read the current directory")?;
+    let each = names.into_iter();
+    Ok(each.map(|name| events::within(&name, &folder)).collect())
 }
 
 fn of_filter(name: &'static str) -> Key {

@@ -3,7 +3,7 @@
 use netplumb_engine::EngineError;
 use netplumb_model::experiment::{Experiment, Kind};
 use netplumb_model::quantity::{Declared, Scalar};
-use netplumb_model::recording::Recording;
+use netplumb_model::recording::{Recording, env};
 use netplumb_model::spans;
 use netplumb_model::text::counted;
 use netplumb_report::printable;
@@ -23,7 +23,7 @@ pub(super) fn nothing_seen(experiment: &Experiment, recording: &Recording) -> St
         .flatten()
         .any(|name| name == SPANS)
     {
-        return no_pair(&experiment.spans.events, recording);
+        return no_pair(recording);
     }
     if experiment.workload.kind == Kind::Work {
         let more = match experiment.samples.off_cpu {
@@ -65,7 +65,9 @@ pub(super) fn nothing_seen(experiment: &Experiment, recording: &Recording) -> St
 }
 
 /// The message that no first event has reached the last one, with what was seen.
-fn no_pair(events: &[String], recording: &Recording) -> String {
+fn no_pair(recording: &Recording) -> String {
+    let events = recording.environment.get("spans.events");
+    let events: Vec<&str> = events.map_or_else(Vec::new, |names| names.split(" → ").collect());
     let sum = |of: &Declared, label: Option<&str>| {
         let is = |s: &&Scalar| label.is_none_or(|label| s.item.label.as_deref() == Some(label));
         let found = recording.scalars_of(of).filter(is);
@@ -74,15 +76,26 @@ fn no_pair(events: &[String], recording: &Recording) -> String {
     let (Some(first), Some(last)) = (events.first(), events.last()) else {
         return "no event was asked for".into();
     };
-    let [of_first, of_last] = [first, last].map(|name| sum(&spans::SEEN, Some(name)));
+    let [of_first, of_last] = [first, last].map(|name| sum(&spans::SEEN, Some(*name)));
+    let [first, last] = [first, last].map(|name| printable(name, 200));
+    // Only this machine has work that was not begun to be measured.
+    let (longer, cause) = match recording.environment.get(env::LAB).map(String::as_str) {
+        Some("host") => (
+            "measure longer with --duration 60s",
+            "measure longer with --duration 60s, or cause it meanwhile",
+        ),
+        _ => (
+            "what was run does not cause it",
+            "what was run does not cause it",
+        ),
+    };
     let begun = sum(&spans::BEGUN, None);
     let times = |count: u64| counted(usize::try_from(count).unwrap_or(usize::MAX), "time");
     let key = recording.environment.get("spans.key");
     let key = key.map_or_else(String::new, |key| printable(key, 80));
     match (of_first, begun, of_last) {
         (0, ..) => format!(
-            "`{first}` was not seen, `{last}` {}: measure longer with --duration 60s, or cause it \
-             meanwhile",
+            "`{first}` was not seen, `{last}` {}: {cause}",
             times(of_last)
         ),
         (_, 0, _) => format!(
@@ -91,7 +104,7 @@ fn no_pair(events: &[String], recording: &Recording) -> String {
             times(of_first)
         ),
         (.., 0) => format!(
-            "`{first}` was seen {}, `{last}` never: measure longer with --duration 60s",
+            "`{first}` was seen {}, `{last}` never: {longer}",
             times(of_first)
         ),
         _ => format!(

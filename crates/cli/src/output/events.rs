@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::Recording;
+use netplumb_report::together::Together;
 use netplumb_report::{events, openmetrics};
 
 use super::print::{columns, print};
@@ -19,12 +20,13 @@ use crate::files::Out;
 pub(super) fn show(
     recording: &Recording,
     experiment: Option<&Experiment>,
+    together: &Together<'_>,
     args: &ShowArgs,
 ) -> anyhow::Result<ExitCode> {
     args.check_for_counts()?;
     match args.formats.chosen() {
         Some((Format::Markdown, out)) => {
-            let text = events::markdown(recording, experiment);
+            let text = events::markdown(recording, experiment, &together.exact);
             Out::of(out)?.write(text.as_bytes())?;
             return Ok(ExitCode::SUCCESS);
         }
@@ -43,6 +45,6 @@ pub(super) fn show(
     print(&match (args.json, args.csv) {
         (true, _) => events::json(recording, experiment),
         (_, true) => events::csv(recording),
-        _ => events::terminal(recording, experiment, columns()),
+        _ => events::terminal(recording, experiment, &together.exact, columns()),
     })
 }

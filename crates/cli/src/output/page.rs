@@ -110,7 +110,7 @@ fn of_part(
     arms: &[String],
 ) -> anyhow::Result<Page> {
     Ok(match shape(part) {
-        Shape::Counts => events::page(part, experiment),
+        Shape::Counts => events::page(part, experiment, &together.exact),
         Shape::Times => {
             let views = super::times::asked(part, directions, arms)?;
             times::page::page(part, &views, experiment)

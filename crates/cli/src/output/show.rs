@@ -101,7 +101,7 @@ fn part_of(
     }
     match shape(recording) {
         Shape::Times => times::show(recording, experiment, args, directions),
-        Shape::Counts => events::show(recording, experiment, args),
+        Shape::Counts => events::show(recording, experiment, together, args),
         _ => costs::show(recording, experiment, together, args, directions),
     }
 }

@@ -29,7 +29,7 @@ use crate::index::Index;
 use crate::measure::{Beside, tap};
 use crate::prototypes;
 use crate::receive;
-use crate::run::{Options, Progress, add_losses, note_clock, note_instrument, note_machine};
+use crate::run::{Options, Progress, add_losses, note_clock};
 use crate::site::Keeper;
 use crate::traces::{self, Traced};
 
@@ -50,13 +50,7 @@ pub(super) fn measure(
     let (run, arm) = (one.run, &one.command().arm);
     let ends_before = said.ends.len();
     let recording = &mut *keeper.recording;
-    note_machine(recording, options);
     let counted = run.counted();
-    note_instrument(
-        recording,
-        counted.first().copied().unwrap_or_default(),
-        true,
-    );
     note_clock(recording, arm.link, options);
     let Base {
         origin,

@@ -1,4 +1,5 @@
-//! A command with an instrument that measures time: the packets seen while it runs. No plugin.
+//! A command with an instrument that measures on the running kernel: the packets seen while it runs,
+//! or what it does. No plugin.
 
 use std::os::fd::AsRawFd;
 use std::time::Duration;
@@ -6,20 +7,38 @@ use std::time::Duration;
 use netplumb_lab::vm::bulk;
 use netplumb_lab::vm::process::Extra;
 use netplumb_model::message::{Reply, Request};
-use netplumb_model::recording::env;
 use netplumb_model::timing::TimingSpec;
 
-use super::{Base, OneArm, Said, add_command_losses, facts, runs};
+use super::{Base, OneArm, Said, add_command_losses, add_figures, facts, runs};
 use crate::error::EngineError;
 use crate::guests::CommandWindows;
-use crate::run::{Options, Progress, note_clock, note_instrument, note_machine};
+use crate::kinds::is_of_packets;
+use crate::run::{Options, Progress, note_clock};
 use crate::site::Keeper;
 
 /// Minimum timeout for attaching the instrument in the guest: a hundred functions take half a
 /// minute, and a short --timeout is meant for the command.
 const ATTACH_PATIENCE: Duration = Duration::from_secs(120);
 
-/// Measure the packets of a command, with a window for each run.
+/// The agent, of which the task that reads a file is a copy.
+const AGENT: u32 = 1;
+
+impl OneArm<'_> {
+    /// The settings of an instrument for its command.
+    fn spec(self, spec: &TimingSpec) -> TimingSpec {
+        let mut spec = spec.clone();
+        // No program that begins with its exec.
+        if self.command().reads.is_some() && !is_of_packets(&spec.instrument) {
+            spec.filter.pid = Some(AGENT);
+            if let Some(spans) = &mut spec.spans {
+                spans.children = false;
+            }
+        }
+        spec
+    }
+}
+
+/// Measure a command, with a window for each run.
 pub(super) fn measure(
     one: OneArm<'_>,
     spec: &TimingSpec,
@@ -31,9 +50,6 @@ pub(super) fn measure(
     let (run, arm) = (one.run, &one.command().arm);
     let ends_before = said.ends.len();
     let recording = &mut *keeper.recording;
-    note_machine(recording, options);
-    note_instrument(recording, &spec.instrument, false);
-    recording.environment.insert(env::LAB.into(), "vm".into());
     note_clock(recording, arm.link, options);
     let Base {
         origin,
@@ -48,7 +64,7 @@ pub(super) fn measure(
         requests.push(Request::Describe);
     }
     requests.push(Request::Attach {
-        spec: spec.clone(),
+        spec: one.spec(spec),
         links: links.clone(),
     });
     requests.push(one.request(links, None, shipped));
@@ -58,7 +74,8 @@ pub(super) fn measure(
     };
     let mut guest = origin.start(&requests, extra, options)?;
     progress(Progress::Arm(arm.name.clone()));
-    let mut windows = CommandWindows::new(arm, spec);
+    let own = (!run.is_of_packets()).then_some(one.at as u32);
+    let mut windows = CommandWindows::new(arm, own, spec, recording);
     let outcome = (|| -> Result<(), EngineError> {
         guest.go_on()?;
         guest.answers(options.timeout, |_| Ok(()))?;
@@ -80,6 +97,9 @@ pub(super) fn measure(
         })
     })();
     let ends = &said.ends[ends_before..];
+    if own.is_some() {
+        add_figures(recording, one.at, &spec.instrument, ends);
+    }
     add_command_losses(recording, &spec.instrument, 0, ends);
     match (outcome, ends.last()) {
         (Ok(()), Some(end)) if recording.blocks.is_empty() => Err(EngineError::NothingSeen {

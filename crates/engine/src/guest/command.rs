@@ -177,7 +177,17 @@ fn one(
         )
         .map_err(|e| format!("start `{}`: {e}", plan.words.join(" ")))?,
     };
-    let stopped = !await_end(command.pid, port).map_err(doing("wait for the command"))?;
+    let stopped = loop {
+        let every = instrument.as_ref().and_then(|i| i.polled_every());
+        match await_end(command.pid, port, every).map_err(doing("wait for the command"))? {
+            Woken::Ended => break false,
+            Woken::Told => break true,
+            Woken::Time => {}
+        }
+        if let Some(instrument) = &mut instrument {
+            instrument.poll().map_err(|e| e.to_string())?;
+        }
+    };
     // A reader closes its window itself, unless it was stopped.
     if plan.reads.is_none() || stopped {
         mark::<{ mark::WINDOW_END }>();
@@ -399,8 +409,22 @@ fn await_socket(peer: &mut Started, ends: &Ends) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Wait for a process to exit, or for a stop request; returns whether it exited.
-fn await_end(pid: libc::pid_t, port: Option<&OwnedFd>) -> io::Result<bool> {
+/// Why waiting for a process ended.
+enum Woken {
+    /// It has exited.
+    Ended,
+    /// The host said to stop.
+    Told,
+    /// The time is over.
+    Time,
+}
+
+/// Wait for a process to exit, or for a stop request, for some time at most.
+fn await_end(
+    pid: libc::pid_t,
+    port: Option<&OwnedFd>,
+    most: Option<Duration>,
+) -> io::Result<Woken> {
     // SAFETY: the call takes numbers; what it returns is a new descriptor, or none.
     let process = unsafe {
         let fd = libc::syscall(libc::SYS_pidfd_open, pid, 0) as i32;
@@ -411,8 +435,12 @@ fn await_end(pid: libc::pid_t, port: Option<&OwnedFd>) -> io::Result<bool> {
         events: libc::POLLIN,
         revents: 0,
     };
+    let most_ms = most.map(|most| most.as_millis() as libc::c_int);
     // Before 5.3 there is no pidfd: poll.
-    let wait_ms = if process.is_some() { -1 } else { POLL_MS };
+    let wait_ms = match process.is_some() {
+        true => most_ms.unwrap_or(-1),
+        false => POLL_MS,
+    };
     loop {
         let mut fds = [
             of(process.as_ref().map(AsRawFd::as_raw_fd)),
@@ -428,10 +456,13 @@ fn await_end(pid: libc::pid_t, port: Option<&OwnedFd>) -> io::Result<bool> {
             return Err(error);
         }
         if fds[0].revents != 0 || (process.is_none() && has_ended(pid)) {
-            return Ok(true);
+            return Ok(Woken::Ended);
         }
         if fds[1].revents != 0 {
-            return Ok(false);
+            return Ok(Woken::Told);
+        }
+        if n == 0 && most.is_some() {
+            return Ok(Woken::Time);
         }
     }
 }

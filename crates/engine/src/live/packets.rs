@@ -17,6 +17,7 @@ use super::{LiveEnd, LiveEvent, PacketPlan, Probes};
 use crate::ends::{ends_of, topology_of};
 use crate::error::EngineError;
 use crate::extras;
+use crate::kinds::check_pairs;
 use crate::outside::{Cpus, figures, load};
 use crate::plan::Plan;
 use crate::schedule::{Turn, interleaved};
@@ -163,6 +164,7 @@ pub(super) fn run(
             None => LiveEvent::Block(recording, over, Some(all)),
         });
     })?;
+    check_pairs(keeper.recording, &names)?;
     Ok(LiveEnd::default())
 }
 

@@ -15,7 +15,7 @@ use super::packets::{Standing, Within};
 use super::{LiveEnd, LiveEvent, Probes, TrafficPlan};
 use crate::ends::topology_of;
 use crate::error::EngineError;
-use crate::kinds::{WindowOf, add_kinds};
+use crate::kinds::{WindowOf, add_kinds, check_pairs};
 use crate::outside::Cpus;
 use crate::plan::Plan;
 use crate::schedule::Turn;
@@ -197,6 +197,7 @@ impl Windows<'_, '_> {
     /// Wait until a window is over, for any reason.
     fn wait(&mut self, until: Instant, keeper: &Keeper<'_>) -> Result<Woken, EngineError> {
         loop {
+            self.probes.poll()?;
             if keeper.is_cancelled() {
                 return Ok(Woken::Cancelled);
             }
@@ -234,6 +235,7 @@ impl Windows<'_, '_> {
             like: &self.like,
             instrument: self.probes.name(),
             family: self.filter.as_ref().and_then(|filter| filter.family),
+            arm: None,
         };
         let blocks = add_kinds(recording, &of, window, index, duration_ns);
         self.probes.gather(recording, &blocks, window);
@@ -241,6 +243,9 @@ impl Windows<'_, '_> {
             recording.add(Of::Block(first), &BUSY, Item::ONLY, busy);
         }
         self.seen |= !blocks.is_empty();
+        // Of what is no packet's, each window has a block.
+        let none = check_pairs(recording, &[self.probes.name()]).is_err();
+        self.seen &= !none;
     }
 }
 

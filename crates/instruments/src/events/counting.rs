@@ -11,14 +11,16 @@ use netplumb_model::events::{
 };
 use netplumb_model::quantity::{Figure, Item};
 use netplumb_model::samples::Thread;
-use netplumb_model::timing::{Attached, TimingSpec, Window};
+use netplumb_model::timing::{Attached, Filter, TimingSpec, Window};
 use netplumb_sys::cpus;
 use netplumb_sys::perf::count::{self, Count, Counter, Target};
 
+use super::calls::{self, Called, Calls};
 use super::reasons;
 use super::resolve::{Resolved, names};
 use super::tasks::{self, ByTask, Tasks};
 use crate::live::{Live, LiveError};
+use crate::samples;
 
 /// Reasons in the error that nothing can be counted.
 const MOST_REASONS: usize = 3;
@@ -26,6 +28,8 @@ const MOST_REASONS: usize = 3;
 const SCOPE: &str = "events.scope";
 /// The same of functions called, where that is another.
 const PROBES: &str = "events.scope_of_functions";
+/// Why functions are probed that were to have trampolines.
+const PROBED: &str = "events.probed";
 
 /// Tasks that there was no room for.
 const LOST_TASKS: &str = "[no room for more tasks]";
@@ -124,6 +128,9 @@ fn threads(pid: u32) -> io::Result<Vec<u32>> {
 struct Event {
     what: Resolved,
     counters: Vec<Part>,
+    /// If its calls are counted by a program: its number there, and the counts of CPUs as the window
+    /// was opened.
+    called: Option<(usize, Vec<u64>)>,
 }
 
 /// Its part on one CPU or of one thread.
@@ -142,6 +149,8 @@ pub(super) struct Counting {
     events: Vec<Event>,
     cpus: Vec<u32>,
     by: Option<By>,
+    /// Counts calls of functions that have trampolines.
+    calls: Option<Calls>,
     /// Tells tasks apart, if they are asked for.
     tasks: Option<Tasks>,
     attached: Attached,
@@ -165,10 +174,25 @@ impl Counting {
         let mut refused = names.refused;
         let mut all_unknown = names.all_unknown;
         let mut events = Vec::new();
+        let (calls, probed) = trampolines(&names.found, &scope, spec, asked.by);
+        let mut number = 0;
         for mut what in names.found {
             let name = what.name.clone();
+            if calls.is_some() && what.trampoline().is_some() && number < calls::MOST {
+                events.push(Event {
+                    what,
+                    counters: Vec::new(),
+                    called: Some((number, Vec::new())),
+                });
+                number += 1;
+                continue;
+            }
             match open(&mut what, &scope, &cpus, asked.by) {
-                Ok(counters) => events.push(Event { what, counters }),
+                Ok(counters) => events.push(Event {
+                    what,
+                    counters,
+                    called: None,
+                }),
                 Err(error) => {
                     // A process may end at any time.
                     if let (Scope::Threads(_), Some(libc::ESRCH)) = (&scope, error.raw_os_error()) {
@@ -188,8 +212,12 @@ impl Counting {
             _ => None,
         };
         let mut facts = BTreeMap::from([(SCOPE.to_string(), scope.name().to_string())]);
-        if scope.is_of_threads() && events.iter().any(|event| event.what.is_probe()) {
+        let by_perf = |event: &Event| event.called.is_none() && event.what.is_probe();
+        if scope.is_of_threads() && events.iter().any(by_perf) {
             facts.insert(PROBES.into(), "all processes".into());
+        }
+        if let Some(why) = probed {
+            facts.insert(PROBED.into(), why);
         }
         let attached = Attached {
             refused,
@@ -202,6 +230,7 @@ impl Counting {
             events,
             cpus,
             by: asked.by,
+            calls,
             tasks,
             attached,
             opened: begun,
@@ -233,12 +262,10 @@ impl Counting {
     /// change contexts as one is switched to the other (`perf_event_context_sched_out()` in
     /// kernel/events/core.c): then counters end with what was started, and inherit no more.
     fn reopen(&mut self) -> io::Result<()> {
-        if !std::mem::replace(&mut self.used, false)
-            || !matches!(self.scope, Scope::Started | Scope::Own)
-        {
+        if !std::mem::replace(&mut self.used, false) || !self.scope.is_of_threads() {
             return Ok(());
         }
-        for event in &mut self.events {
+        for event in self.events.iter_mut().filter(|e| e.called.is_none()) {
             // The old ones are closed after that: where nobody has a tracepoint any more, the kernel
             // waits for all CPUs, and again for the next one to have it.
             event.counters = open(&mut event.what, &self.scope, &self.cpus, self.by)?;
@@ -252,8 +279,13 @@ impl Counting {
             tasks.read()?;
         }
         let failed = || LiveError::system("read the counters");
-        for part in self.events.iter_mut().flat_map(|e| &mut e.counters) {
-            part.before = part.counter.read().map_err(failed())?;
+        for event in &mut self.events {
+            for part in &mut event.counters {
+                part.before = part.counter.read().map_err(failed())?;
+            }
+            if let (Some(calls), Some((n, before))) = (&self.calls, &mut event.called) {
+                *before = calls.read(*n)?;
+            }
         }
         self.opened = Instant::now();
         Ok(())
@@ -280,6 +312,21 @@ impl Counting {
                 if let Some(cpu) = part.cpu {
                     add(by_cpu.entry(cpu).or_default(), since);
                 }
+            }
+            if let (Some(calls), Some((n, before))) = (&self.calls, &mut event.called) {
+                let now = calls.read(*n)?;
+                for (cpu, count) in (0_u32..).zip(&now) {
+                    let earlier = before.get(cpu as usize).copied().unwrap_or(0);
+                    let since = Count {
+                        value: count.saturating_sub(earlier),
+                        ..Count::default()
+                    };
+                    add(&mut all, since);
+                    if self.cpus.contains(&cpu) {
+                        add(by_cpu.entry(cpu).or_default(), since);
+                    }
+                }
+                *before = now;
             }
             let name = &event.what.name;
             let of = if event.what.is_time { &TIME } else { &COUNT };
@@ -309,6 +356,40 @@ impl Counting {
             threads: threads.all,
             ..Window::default()
         })
+    }
+}
+
+/// Count calls by trampolines, if there are any that are asked for; or why they can't be.
+fn trampolines(
+    found: &[Resolved],
+    scope: &Scope,
+    spec: &TimingSpec,
+    by: Option<By>,
+) -> (Option<Calls>, Option<String>) {
+    let called = found.iter().filter_map(Resolved::trampoline);
+    let called: Vec<Called> = called
+        .take(calls::MOST)
+        .map(|(function, returns)| Called {
+            function: function.into(),
+            returns,
+        })
+        .collect();
+    if called.is_empty() {
+        return (None, None);
+    }
+    // Tasks are told apart by counters of perf's.
+    if by == Some(By::Task) {
+        return (None, Some("by task, events are counted by perf".into()));
+    }
+    let own = matches!(scope, Scope::Own).then(std::process::id);
+    let filter = Filter {
+        pid: spec.filter.pid.or(own),
+        ..spec.filter.clone()
+    };
+    let within = samples::Scope::of(matches!(scope, Scope::Started), &filter);
+    match Calls::attach(&called, within) {
+        Ok(calls) => (Some(calls), None),
+        Err(error) => (None, Some(error.to_string())),
     }
 }
 
@@ -462,6 +543,9 @@ impl Live for Counting {
             .map_err(LiveError::system("open the counters"))?;
         self.begin()?;
         if !self.runs {
+            if let Some(calls) = &self.calls {
+                calls.switch(true)?;
+            }
             let switched = self.switch(true);
             switched.map_err(LiveError::system("begin to count"))?;
             self.runs = true;
@@ -477,6 +561,9 @@ impl Live for Counting {
         if std::mem::replace(&mut self.runs, false) {
             // What can't be stopped any more is gone.
             let _ = self.switch(false);
+            if let Some(calls) = &self.calls {
+                let _ = calls.switch(false);
+            }
         }
     }
 

@@ -113,6 +113,7 @@ mod tests {
         let kernel = Asked::Kernel {
             function: "tcp_sendmsgg".into(),
             returns: false,
+            trampoline: false,
         };
         let text = of(&kernel, libc::ENOENT);
         assert!(text.contains("no such function"), "{text}");

@@ -54,8 +54,7 @@ impl Resolved {
         attr
     }
 
-    /// One that can't be opened, for tests.
-    #[cfg(test)]
+    /// One that perf can't open: a function that a program is attached to by itself.
     pub(crate) fn named(name: &str, asked: Asked) -> Resolved {
         Resolved {
             name: name.into(),
@@ -72,6 +71,18 @@ impl Resolved {
     /// (`perf_uprobe_event_init()` in kernel/events/core.c), where it is not, and refuses to fork.
     pub(super) fn is_probe(&self) -> bool {
         matches!(self.asked, Asked::Kernel { .. } | Asked::User { .. })
+    }
+
+    /// The function of the kernel, if a trampoline is asked for, and whether its returns are.
+    pub(super) fn trampoline(&self) -> Option<(&str, bool)> {
+        match &self.asked {
+            Asked::Kernel {
+                function,
+                returns,
+                trampoline: true,
+            } => Some((function, *returns)),
+            _ => None,
+        }
     }
 
     /// Only what programs do, which every user may count.
@@ -308,7 +319,9 @@ pub(crate) fn one(
             }
             Ok(found)
         }
-        Asked::Kernel { function, returns } => {
+        Asked::Kernel {
+            function, returns, ..
+        } => {
             let (type_, config) = probe("kprobe", *returns).map_err(Refusal::known)?;
             let text = CString::new(function.as_str()).ok();
             Ok(vec![alone(base(type_, config), text, false, false)])

@@ -83,6 +83,8 @@ fn program(how: &How, event: usize) -> String {
     let kind = match how {
         How::Raw(_) => "raw",
         How::Record => "record",
+        How::Trampoline { exit: false, .. } => "entry",
+        How::Trampoline { exit: true, .. } => "exit",
         How::Function => "function",
     };
     format!("spans_{kind}_{event}")
@@ -121,7 +123,12 @@ impl Attached {
         for mut program in open.progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
             let follows = scope.follows() && FOLLOWING.contains(&name.as_str());
-            program.set_autoload(follows || wanted.contains(&name));
+            let at = wanted.iter().position(|wanted| *wanted == name);
+            program.set_autoload(follows || at.is_some());
+            if let Some(How::Trampoline { function, .. }) = at.map(|n| &plan.events[n].how) {
+                let to = program.set_attach_target(0, Some(function.clone()));
+                to.map_err(LiveError::system("find a function of the kernel"))?;
+            }
         }
         let under_way = std::env::var(OPEN_VARIABLE).ok();
         let under_way = under_way
@@ -205,6 +212,12 @@ impl Attached {
                 self.links.push(link.map_err(LiveError::system(&doing))?);
                 continue;
             }
+            if let How::Trampoline { .. } = &event.how {
+                let link = self.find(&name)?.attach();
+                let doing = format!("attach to `{}`", event.resolved.name);
+                self.links.push(link.map_err(LiveError::system(&doing))?);
+                continue;
+            }
             // Of all CPUs and tasks, though it is opened on one.
             let mut attr = event.resolved.attr();
             let opened = perf::open(&mut attr, Some(0));
@@ -237,7 +250,7 @@ impl Attached {
     }
 
     /// Whether they are attached.
-    fn is_attached(&self) -> bool {
+    pub(super) fn is_attached(&self) -> bool {
         !(self.links.is_empty() && self.probes.is_empty())
     }
 
@@ -358,20 +371,15 @@ impl Attached {
         Ok(sum)
     }
 
-    /// How many are under way, counted one by one: once nothing is attached.
+    /// Forget what is under way, and count it one by one: once nothing is attached, since it has no end.
     ///
     /// # Errors
     /// The table can't be read.
-    pub(super) fn under_way(&self) -> Result<Option<u64>, LiveError> {
-        if self.is_attached() {
-            return Ok(None);
-        }
-        let batch = self
-            .under_way
-            .lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY);
+    pub(super) fn give_up(&self) -> Result<u64, LiveError> {
+        let batch = (self.under_way).lookup_and_delete_batch(BATCH, MapFlags::ANY, MapFlags::ANY);
         let batch = batch.map_err(LiveError::system("read what is under way"))?;
         let is_begun = |(_, value): &(Vec<u8>, Vec<u8>)| Begun::read(value).is_some();
-        Ok(Some(batch.filter(is_begun).count() as u64))
+        Ok(batch.filter(is_begun).count() as u64)
     }
 
     /// Run time of the programs so far, if the kernel counts it.

@@ -50,8 +50,10 @@ pub(super) enum How {
     Raw(String),
     /// A tracepoint, with the record that is made of these.
     Record,
-    /// A function.
+    /// A function, by a probe in it.
     Function,
+    /// A function of the kernel, by a trampoline: its entry, or its exit.
+    Trampoline { function: String, exit: bool },
 }
 
 /// A field of a tracepoint's record.
@@ -92,7 +94,7 @@ impl Plan {
     ///
     /// # Errors
     /// There is no such event, or it has no such key.
-    pub(super) fn of(asked: &SpansSpec) -> Result<Plan, LiveError> {
+    pub(super) fn of(asked: &SpansSpec, trampolines: bool) -> Result<Plan, LiveError> {
         let count = asked.events.len();
         if !(2..=MAX_EVENTS).contains(&count) {
             return Err(LiveError::Asked(format!(
@@ -103,7 +105,8 @@ impl Plan {
         let mut tracepoints = Tracepoints::new();
         let mut events = Vec::new();
         for name in &asked.events {
-            events.push(Planned::of(name, &mut tracepoints, &mut signatures)?);
+            let planned = Planned::of(name, trampolines, &mut tracepoints, &mut signatures);
+            events.push(planned?);
         }
         let default;
         let keys: Vec<&str> = match &asked.key[..] {
@@ -147,6 +150,13 @@ impl Plan {
                 spans::kind_of(name(from), name(to))
             }
         }
+    }
+
+    /// Functions that are attached to by trampolines, of which the kernel may have none.
+    pub(super) fn trampolines(&self) -> Vec<&str> {
+        let events = self.events.iter();
+        let by = events.filter(|event| matches!(event.how, How::Trampoline { .. }));
+        by.map(|event| event.resolved.name.as_str()).collect()
     }
 
     /// The name of an event, as asked for.
@@ -197,6 +207,15 @@ fn in_common(events: &[Planned]) -> String {
         event.arguments.iter().any(points)
     };
     let all_have = |what: &&&str| events.iter().all(|event| has(event, what));
+    // A call is its task's, whatever it is about.
+    let function = |event: &Planned| match &event.resolved.asked {
+        Asked::Kernel { function, .. } => Some(function.clone()),
+        _ => None,
+    };
+    let called: BTreeSet<Option<String>> = events.iter().map(function).collect();
+    if called.len() == 1 && !called.contains(&None) {
+        return "task".into();
+    }
     let found = GOES_ON.iter().find(all_have).copied();
     match found {
         None | Some(TASK) => "task".into(),
@@ -228,6 +247,7 @@ fn breakdown(by: Option<By>, first: &Planned) -> Result<u32, LiveError> {
 impl Planned {
     fn of(
         name: &str,
+        trampolines: bool,
         tracepoints: &mut Tracepoints,
         signatures: &mut Signatures,
     ) -> Result<Planned, LiveError> {
@@ -235,15 +255,19 @@ impl Planned {
             // A tracepoint without its subsystem may be one that only this kernel has.
             LiveError::Asked(why)
         })?;
-        let mut found = resolve::one(name, asked.clone(), tracepoints).map_err(|refusal| {
-            match refusal.unknown {
+        let found = resolve::one(name, asked.clone(), tracepoints);
+        let by_itself = matches!(&asked, Asked::Kernel { trampoline, .. } if *trampoline);
+        let mut found = match found {
+            // Perf need not know of it.
+            Err(_) if by_itself && trampolines => vec![Resolved::named(name, asked.clone())],
+            found => found.map_err(|refusal| match refusal.unknown {
                 true => LiveError::Asked(format!("`{name}`: {}", refusal.why())),
                 false => LiveError::CannotRun {
                     reason: format!("can't attach to `{name}`"),
                     remedy: refusal.why(),
                 },
-            }
-        })?;
+            })?,
+        };
         let resolved = found
             .pop()
             .ok_or_else(|| LiveError::Asked(format!("`{name}` is no event")))?;
@@ -262,12 +286,22 @@ impl Planned {
             }
             Asked::Kernel {
                 function,
-                returns: false,
-            } => (
-                signatures.function(function).unwrap_or_default(),
-                Vec::new(),
-                How::Function,
-            ),
+                returns,
+                trampoline,
+            } => {
+                let arguments = signatures.function(function);
+                let trampoline = *trampoline && trampolines && arguments.is_some();
+                let how = match trampoline {
+                    true => How::Trampoline {
+                        function: function.clone(),
+                        exit: *returns,
+                    },
+                    false => How::Function,
+                };
+                // At the return registers have other values.
+                let arguments = arguments.filter(|_| trampoline || !returns);
+                (arguments.unwrap_or_default(), Vec::new(), how)
+            }
             _ => (Vec::new(), Vec::new(), How::Function),
         };
         Ok(Planned {
@@ -300,7 +334,7 @@ impl Planned {
             let argument = self.arguments.get(n);
             self.points_to = argument.and_then(|a| a.points_to.clone());
             let most = match self.how {
-                How::Raw(_) => MOST_ARGUMENTS,
+                How::Raw(_) | How::Trampoline { .. } => MOST_ARGUMENTS,
                 How::Record | How::Function => REGISTERS,
             };
             if n >= most {
@@ -326,7 +360,21 @@ impl Planned {
                 return Ok(());
             }
             "retval" if self.returns() => {
-                self.key = is_plain(KEY_RETURNED);
+                // With a trampoline it comes after the arguments.
+                let after = self.arguments.len();
+                self.key = match self.how {
+                    How::Trampoline { .. } if after >= MOST_ARGUMENTS => {
+                        return Err(LiveError::Asked(format!(
+                            "--key retval: `{}` has too many arguments for that; use kretprobe:",
+                            self.resolved.name
+                        )));
+                    }
+                    How::Trampoline { .. } => Event {
+                        at: after as u32,
+                        ..is_plain(KEY_ARGUMENT)
+                    },
+                    _ => is_plain(KEY_RETURNED),
+                };
                 return Ok(());
             }
             _ => {}

@@ -17,6 +17,7 @@
 #include "kernel/net.h"
 #include "kernel/skb.h"
 #include "kernel/task.h"
+#include "times.h"
 #include "../samples/samples.h"
 #include "spans.h"
 
@@ -83,61 +84,12 @@ struct {
 
 struct spans_turn turn SEC(".data");
 
-/* The bucket of a time, as in crates/model/src/span.rs. */
-static __always_inline __u32 bucket(__u64 ns)
-{
-	__u32 octave = 0, b;
-	__u64 v = ns;
-
-	if (ns < 1 << SPANS_SUB_BITS)
-		return ns;
-	if (v >> 32) {
-		v >>= 32;
-		octave = 32;
-	}
-	if (v >> 16) {
-		v >>= 16;
-		octave += 16;
-	}
-	if (v >> 8) {
-		v >>= 8;
-		octave += 8;
-	}
-	if (v >> 4) {
-		v >>= 4;
-		octave += 4;
-	}
-	if (v >> 2) {
-		v >>= 2;
-		octave += 2;
-	}
-	if (v >> 1)
-		octave += 1;
-	b = (octave - SPANS_SUB_BITS + 1) << SPANS_SUB_BITS;
-	b += ns >> (octave - SPANS_SUB_BITS) & ((1 << SPANS_SUB_BITS) - 1);
-	return b < SPANS_BUCKETS ? b : SPANS_BUCKETS - 1;
-}
-
-static __always_inline void add_to(struct spans_times *t, __u64 ns)
-{
-	__u32 b = bucket(ns);
-
-	if (!t->count || ns < t->min_ns)
-		t->min_ns = ns;
-	if (ns > t->max_ns)
-		t->max_ns = ns;
-	t->count++;
-	t->total_ns += ns;
-	if (b < SPANS_BUCKETS)
-		t->buckets[b]++;
-}
-
 static __noinline int add(__u32 row, __u64 ns)
 {
 	struct spans_times *t = bpf_map_lookup_elem(&times, &row);
 
 	if (t)
-		add_to(t, ns);
+		ADD_TIME(t, ns);
 	return 0;
 }
 
@@ -167,7 +119,7 @@ static __noinline int add_group(const struct spans_group *name, __u32 half,
 		if (!t)
 			return 1;
 	}
-	add_to(t, ns);
+	ADD_TIME(t, ns);
 	return 0;
 }
 
@@ -437,7 +389,10 @@ static __always_inline __u64 cut(__u64 value, __u32 bytes)
 		READ(offset); \
 		break
 
-/* At a tracepoint, its arguments as the kernel has them. */
+/*
+ * At a tracepoint, or at a function that has a trampoline, the arguments as the
+ * kernel has them; where it returns, what that is comes after them.
+ */
 static __always_inline int at_raw(struct bpf_raw_tracepoint_args *ctx,
 				  __u32 event)
 {
@@ -507,21 +462,31 @@ static __always_inline int at_function(void *ctx, __u32 event)
 	return reach(ctx, event, 1, key);
 }
 
-#define EVENT(n)                                               \
-	SEC("raw_tp")                                          \
-	int spans_raw_##n(struct bpf_raw_tracepoint_args *ctx) \
-	{                                                      \
-		return at_raw(ctx, n);                         \
-	}                                                      \
-	SEC("tp")                                              \
-	int spans_record_##n(void *ctx)                        \
-	{                                                      \
-		return at_record(ctx, n);                      \
-	}                                                      \
-	SEC("kprobe")                                          \
-	int spans_function_##n(void *ctx)                      \
-	{                                                      \
-		return at_function(ctx, n);                    \
+#define EVENT(n)                                                 \
+	SEC("raw_tp")                                            \
+	int spans_raw_##n(struct bpf_raw_tracepoint_args *ctx)   \
+	{                                                        \
+		return at_raw(ctx, n);                           \
+	}                                                        \
+	SEC("fentry")                                            \
+	int spans_entry_##n(struct bpf_raw_tracepoint_args *ctx) \
+	{                                                        \
+		return at_raw(ctx, n);                           \
+	}                                                        \
+	SEC("fexit")                                             \
+	int spans_exit_##n(struct bpf_raw_tracepoint_args *ctx)  \
+	{                                                        \
+		return at_raw(ctx, n);                           \
+	}                                                        \
+	SEC("tp")                                                \
+	int spans_record_##n(void *ctx)                          \
+	{                                                        \
+		return at_record(ctx, n);                        \
+	}                                                        \
+	SEC("kprobe")                                            \
+	int spans_function_##n(void *ctx)                        \
+	{                                                        \
+		return at_function(ctx, n);                      \
 	}
 
 EVENT(0)

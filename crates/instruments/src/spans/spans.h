@@ -19,7 +19,6 @@
 #define SPANS_RING_BYTES 8388608
 /* Buckets of a histogram: as in crates/model/src/span.rs. */
 #define SPANS_BUCKETS 512
-#define SPANS_SUB_BITS 4
 
 /* What an event is about, by which it belongs to a first one. */
 enum spans_key {

@@ -19,6 +19,7 @@ use netplumb_sys::cpus;
 use super::attached::Attached;
 use super::layout::{Counts, Known, row, rows};
 use super::plan::Plan;
+use crate::capability::lockdown;
 use crate::live::{self, Live, LiveError};
 use crate::own::{Totals, process_ns};
 use crate::samples::{Causes, Scope};
@@ -63,9 +64,19 @@ impl Between {
     pub(super) fn attach(spec: &TimingSpec, asked: &SpansSpec) -> Result<Between, LiveError> {
         let begun = Instant::now();
         let reader_ns = process_ns();
-        let plan = Plan::of(asked)?;
         let scope = Scope::of(asked.children, &spec.filter);
-        let mut attached = Attached::load(&plan, scope)?;
+        let mut plan = Plan::of(asked, true)?;
+        let mut probes = None;
+        let mut attached = match Attached::load(&plan, scope) {
+            Err(error) if !plan.trampolines().is_empty() => {
+                let names = plan.trampolines().join(", ");
+                let neither = |other: LiveError| neither(&names, &error, other);
+                plan = Plan::of(asked, false).map_err(neither)?;
+                probes = Some(format!("{names}: {error}"));
+                Attached::load(&plan, scope)?
+            }
+            loaded => loaded?,
+        };
         if let Some(Slow::Ns(ns)) = asked.slow {
             attached.set_slow(ns);
         }
@@ -83,6 +94,9 @@ impl Between {
             ("spans.events".to_string(), names.join(" → ")),
             ("spans.key".to_string(), plan.keys()),
         ]);
+        if let Some(why) = probes {
+            facts.insert("spans.probes".into(), why);
+        }
         if let Some(by) = asked.by {
             facts.insert("spans.by".into(), by.to_string());
         }
@@ -237,11 +251,11 @@ impl Between {
         let now = Instant::now();
         let counts = self.attached.counts()?;
         let totals = self.attached.totals();
-        let left = counts
-            .begun
-            .saturating_sub(counts.ended + counts.again + counts.no_room);
         // Counted apart from what began, so that the ledger tells if they differ.
-        let open = self.attached.under_way()?.unwrap_or(left);
+        let open = match last {
+            true => Some(self.attached.give_up()?),
+            false => None,
+        };
         let stages = self.stages();
         let (costs, unknown) = self.costs()?;
         let figures = self.figures(&counts, &totals, open);
@@ -277,18 +291,18 @@ impl Between {
         Ok(window)
     }
 
-    fn figures(&self, counts: &Counts, totals: &Totals, open: u64) -> Vec<Figure> {
+    fn figures(&self, counts: &Counts, totals: &Totals, open: Option<u64>) -> Vec<Figure> {
         let since = |of: fn(&Counts) -> u64| of(counts).saturating_sub(of(&self.counts)) as f64;
         let mut figures = vec![
             Figure::new(&BEGUN, since(|c| c.begun)),
             Figure::new(&ENDED, since(|c| c.ended)),
-            Figure::new(&OPEN, open as f64),
             Figure::new(
                 &PROGRAMS,
                 totals.run_ns.saturating_sub(self.totals.run_ns) as f64,
             ),
             Figure::new(&RUNS, totals.runs.saturating_sub(self.totals.runs) as f64),
         ];
+        figures.extend(open.map(|open| Figure::new(&OPEN, open as f64)));
         let mut named = BTreeSet::new();
         for n in 0..self.plan.events.len() {
             // One that is there twice is seen by two programs.
@@ -363,6 +377,24 @@ impl Between {
     }
 }
 
+/// That functions have neither a trampoline nor a kprobe.
+fn neither(names: &str, trampoline: &LiveError, kprobe: LiveError) -> LiveError {
+    match (kprobe, lockdown().filter(|mode| mode != "none")) {
+        (LiveError::CannotRun { .. }, Some(mode)) => LiveError::CannotRun {
+            reason: format!("can't attach to {names}"),
+            remedy: format!(
+                "kernel lockdown ({mode}) forbids probes in functions: boot without lockdown, or \
+                 measure in a guest, with --lab vm"
+            ),
+        },
+        (LiveError::CannotRun { remedy, .. }, None) => LiveError::CannotRun {
+            reason: format!("can't attach to {names}"),
+            remedy: format!("{trampoline}; and by a kprobe: {remedy}"),
+        },
+        (other, _) => other,
+    }
+}
+
 /// What a share of times stays below: the end of the bucket that it falls into.
 fn threshold(times: &Times, share: f64) -> u64 {
     let wanted = times.count as f64 * share;
@@ -384,11 +416,12 @@ impl Live for Between {
     fn open(&mut self) -> Result<(), LiveError> {
         self.opened = Instant::now();
         self.sliced = self.opened;
-        if self.begun.is_none() {
-            self.begun = Some(self.opened);
-            self.attached.begin(&self.plan)?;
+        self.begun.get_or_insert(self.opened);
+        // Also after a window was closed: the next block is another one.
+        match self.attached.is_attached() {
+            true => Ok(()),
+            false => self.attached.begin(&self.plan),
         }
-        Ok(())
     }
 
     fn poll(&mut self) -> Result<(), LiveError> {
@@ -400,6 +433,10 @@ impl Live for Between {
             true => self.slice(),
             false => Ok(()),
         }
+    }
+
+    fn polled_every(&self) -> Option<Duration> {
+        Some(POLL)
     }
 
     fn turn(&mut self) -> Result<Window, LiveError> {

@@ -12,7 +12,6 @@
 /* Maximum number of tasks whose last system call is kept. A power of two. */
 #define STAGES_TASKS 16384
 /* As in crates/model/src/span.rs. */
-#define STAGES_SUB_BITS 4
 #define STAGES_BUCKETS 512
 /* Maximum number of sockets whose queues are followed. A power of two. */
 #define STAGES_SOCKETS 1024

@@ -11,6 +11,7 @@
 
 #include "kernel/sock.h"
 #include "kernel/task.h"
+#include "times.h"
 #include "packet.h"
 #include "stages.h"
 
@@ -276,41 +277,6 @@ static __always_inline struct stages_task *task_of(__u32 tid)
 	return t && t->tid == tid ? t : NULL;
 }
 
-/* The bucket of a time, as in crates/model/src/span.rs. */
-static __always_inline __u32 bucket(__u64 ns)
-{
-	__u32 octave = 0, b;
-	__u64 v = ns;
-
-	if (ns < 1 << STAGES_SUB_BITS)
-		return ns;
-	if (v >> 32) {
-		v >>= 32;
-		octave = 32;
-	}
-	if (v >> 16) {
-		v >>= 16;
-		octave += 16;
-	}
-	if (v >> 8) {
-		v >>= 8;
-		octave += 8;
-	}
-	if (v >> 4) {
-		v >>= 4;
-		octave += 4;
-	}
-	if (v >> 2) {
-		v >>= 2;
-		octave += 2;
-	}
-	if (v >> 1)
-		octave += 1;
-	b = (octave - STAGES_SUB_BITS + 1) << STAGES_SUB_BITS;
-	b += ns >> (octave - STAGES_SUB_BITS) & ((1 << STAGES_SUB_BITS) - 1);
-	return b < STAGES_BUCKETS ? b : STAGES_BUCKETS - 1;
-}
-
 /* The first key of the half; read once for all rows of a packet. */
 static __always_inline __u32 this_half(void)
 {
@@ -323,18 +289,9 @@ static __always_inline void record(__u32 in, __u32 row,
 	__u32 class = window.aside ? STAGES_ASIDE : p->proto;
 	__u32 key = in + (row * STAGES_CLASSES + class) * 2 + p->family;
 	struct stages_times *t = bpf_map_lookup_elem(&times, &key);
-	__u32 b = bucket(ns);
 
-	if (!t)
-		return;
-	if (!t->count || ns < t->min_ns)
-		t->min_ns = ns;
-	if (ns > t->max_ns)
-		t->max_ns = ns;
-	t->count++;
-	t->total_ns += ns;
-	if (b < STAGES_BUCKETS)
-		t->buckets[b]++;
+	if (t)
+		ADD_TIME(t, ns);
 }
 
 /*

@@ -1,6 +1,7 @@
 //! Names of events, as people write them.
 
 use std::fmt;
+use std::path::{Component, Path, PathBuf};
 
 use super::declared::{EVENTS, Event, find};
 
@@ -28,12 +29,15 @@ pub enum Asked {
     Raw(u64, Mode),
     /// Tracepoints: a subsystem and a name, both of which may have `*`.
     Tracepoint(String, String),
-    /// Calls of a kernel function, or returns from it: `kprobe:NAME`, `kretprobe:NAME`.
+    /// Calls of a kernel function, or returns from it: `fentry:NAME`, `fexit:NAME`, or by another
+    /// mechanism `kprobe:NAME`, `kretprobe:NAME`.
     Kernel {
         /// The function.
         function: String,
         /// Whether returns are counted.
         returns: bool,
+        /// Whether by a trampoline, where the kernel has them.
+        trampoline: bool,
     },
     /// Calls of a function of a program or library, or returns from it: `uprobe:FILE:FUNCTION`,
     /// `uretprobe:FILE:FUNCTION`.
@@ -112,14 +116,17 @@ impl Asked {
             };
         };
         match first {
-            "kprobe" | "kretprobe" => {
+            "fentry" | "fexit" | "kprobe" | "kretprobe" => {
                 let fits = |c: char| c.is_ascii_alphanumeric() || "_.$".contains(c);
                 if rest.is_empty() || !rest.chars().all(fits) {
-                    return Err(invalid("kprobe:FUNCTION, a function of the kernel"));
+                    return Err(invalid(
+                        "fentry:FUNCTION or kprobe:FUNCTION, a function of the kernel",
+                    ));
                 }
                 return Ok(Asked::Kernel {
                     function: rest.into(),
-                    returns: first == "kretprobe",
+                    returns: ["fexit", "kretprobe"].contains(&first),
+                    trampoline: ["fentry", "fexit"].contains(&first),
                 });
             }
             "uprobe" | "uretprobe" => {
@@ -152,6 +159,29 @@ impl Asked {
             )),
             _ => tracepoint(name).ok_or_else(|| invalid(TRACEPOINT)),
         }
+    }
+}
+
+/// The name of an event where the current directory is another: a program's file by its full path.
+pub fn within(name: &str, folder: &Path) -> String {
+    match Asked::parse(name) {
+        Ok(Asked::User { file, function, .. }) => {
+            let kind = name.split(':').next().unwrap_or_default();
+            // As files are named in guests.
+            let parts = folder.join(file);
+            let mut path = PathBuf::new();
+            for part in parts.components() {
+                match part {
+                    Component::CurDir => {}
+                    Component::ParentDir => {
+                        path.pop();
+                    }
+                    part => path.push(part),
+                }
+            }
+            format!("{kind}:{}:{function}", path.display())
+        }
+        _ => name.into(),
     }
 }
 
@@ -305,8 +335,21 @@ mod tests {
             Ok(Asked::Kernel {
                 function: function.into(),
                 returns,
+                trampoline: false,
             })
         };
+        assert_eq!(
+            Asked::parse("fexit:tcp_sendmsg"),
+            Ok(Asked::Kernel {
+                function: "tcp_sendmsg".into(),
+                returns: true,
+                trampoline: true,
+            })
+        );
+        let folder = Path::new("/home/me/../you");
+        assert_eq!(within("uprobe:./a/x:f", folder), "uprobe:/home/you/a/x:f");
+        assert_eq!(within("uretprobe:/x:f", folder), "uretprobe:/x:f");
+        assert_eq!(within("page-faults", folder), "page-faults");
         assert_eq!(
             Asked::parse("kprobe:tcp_sendmsg"),
             kernel("tcp_sendmsg", false)

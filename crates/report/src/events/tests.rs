@@ -109,14 +109,14 @@ fn outputs() {
     let recording = recording(1_000, 5);
     let experiment = asked();
     assert_eq!(shape(&recording), Shape::Counts);
-    let text = terminal(&recording, Some(&experiment), 130);
+    let text = terminal(&recording, Some(&experiment), &[], 130);
     assert!(!text.contains('\u{1b}'), "{text}");
     golden("wide.txt", &text);
-    golden("narrow.txt", &terminal(&recording, None, 80));
+    golden("narrow.txt", &terminal(&recording, None, &[], 80));
     golden("counts.csv", &csv(&recording));
     golden("document.json", &json(&recording, Some(&experiment)));
-    golden("report.md", &markdown(&recording, Some(&experiment)));
-    let page = page(&recording, Some(&experiment));
+    golden("report.md", &markdown(&recording, Some(&experiment), &[]));
+    let page = page(&recording, Some(&experiment), &[]);
     assert_eq!(page.events.len(), 2);
     let cells: Vec<&str> = page.events[0].rows[0]
         .iter()
@@ -131,7 +131,7 @@ fn outputs() {
 /// Check that of a single run the count is what it is, without an interval.
 #[test]
 fn one_run() {
-    let text = terminal(&recording(1_000, 1), None, 100);
+    let text = terminal(&recording(1_000, 1), None, &[], 100);
     assert!(
         !text.contains("interval") && !text.contains("per run"),
         "{text}"

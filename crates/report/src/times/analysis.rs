@@ -228,7 +228,7 @@ impl TimedClass<'_> {
 
     /// Whether it is of times between events, which are no packet's.
     pub(crate) fn is_between(&self) -> bool {
-        self.arm().proto == Proto::Work && !self.stages.is_empty()
+        super::between::is_of(self.recording) && !self.stages.is_empty()
     }
 
     /// What each of its stages' times is of.
@@ -262,7 +262,7 @@ impl TimedClass<'_> {
     /// The class, after the arm where that says more than the protocol.
     pub(crate) fn label(&self) -> String {
         let arm = self.arm();
-        let label = if arm.proto == Proto::Work {
+        let label = if arm.proto == Proto::Work || self.is_between() {
             printable(&arm.name, 60)
         } else if arm.name == arm.proto.as_str() {
             self.class.to_string()

@@ -17,6 +17,7 @@ use crate::scalars::{by_label, sum};
 const EVENTS: &str = "spans.events";
 const KEY: &str = "spans.key";
 const SLOW: &str = "spans.slow";
+const PROBES: &str = "spans.probes";
 /// Letters of names of events.
 const EVENT_LETTERS: usize = 300;
 /// Columns of a picture over time.
@@ -46,6 +47,13 @@ pub(super) fn notes(recording: &Recording) -> Vec<Note> {
     let mut notes = Vec::new();
     if let Some(key) = recording.environment.get(KEY) {
         notes.push(Note::new("paired by", printable(key, 100)));
+    }
+    if let Some(why) = recording.environment.get(PROBES) {
+        let text = format!(
+            "functions are probed by kprobes, which take longer: {}",
+            printable(why, 300)
+        );
+        notes.push(Note::new("probes", text));
     }
     if let Some(slow) = recording.environment.get(SLOW) {
         let last = recording.scalars_of(&THRESHOLD).last().map(|s| s.value);
@@ -98,11 +106,8 @@ pub(super) fn notes(recording: &Recording) -> Vec<Note> {
 fn ledger(recording: &Recording) -> String {
     let whole = |of: &Declared| sum(recording, of).max(0.0) as u64;
     let (begun, ended, unmatched) = (whole(&BEGUN), whole(&ENDED), whole(&UNMATCHED));
-    // What is open at the end.
-    let open = recording
-        .scalars_of(&OPEN)
-        .last()
-        .map_or(0, |s| s.value as u64);
+    // At the end of each block, or of the last one where they follow each other.
+    let open = whole(&OPEN);
     let causes = by_label(recording, &UNMATCHED, |_| true);
     let causes: Vec<String> = (causes.iter())
         .map(|(cause, count)| format!("{} {}", printable(cause, 60), thousands(*count as u64)))

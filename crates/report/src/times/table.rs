@@ -23,9 +23,12 @@ const WORD_LETTERS: usize = 16;
 const NAME_LETTERS: [usize; 2] = [16, 44];
 /// Letters of a stage's.
 const STAGE_LETTERS: usize = 30;
-/// The least and the most letters of two events with what is between them, and what is beside them.
-const EVENTS_LETTERS: [usize; 2] = [24, 60];
-const BESIDE_EVENTS: usize = 56;
+/// The least and the most letters of two events with what is between them, and what is beside them: in a
+/// narrow terminal, and with all percentiles.
+const EVENTS_LETTERS: [usize; 2] = [16, 60];
+const BESIDE_EVENTS: [usize; 2] = [56, 80];
+/// From here on there is room for bars beside them.
+const BARS_OF_EVENTS: usize = 140;
 
 /// A function, a stage, or what times between events are broken down by.
 #[derive(Clone, Copy)]
@@ -422,7 +425,8 @@ pub(crate) fn stages<'a>(between: Option<usize>) -> Vec<Column<'a, Row<'a>>> {
             Of::Stage(s) if s.kind == StageKind::Wait => Value::Bar(r.share(), Shade::Light),
             Of::Group(_) => Value::Text(String::new()),
             _ => Value::Bar(r.share(), Shade::Full),
-        }),
+        })
+        .from(between.map_or(0, |_| BARS_OF_EVENTS)),
     ]);
     columns
 }
@@ -626,7 +630,12 @@ pub(super) fn stages_terminal(class: &TimedClass<'_>, columns: usize) -> String 
         ..Room::of(columns, 0)
     };
     let [least, most] = EVENTS_LETTERS;
-    let letters = columns.saturating_sub(BESIDE_EVENTS).clamp(least, most);
+    let beside = match columns {
+        0..MEDIUM => BESIDE_EVENTS[0],
+        MEDIUM..BARS_OF_EVENTS => BESIDE_EVENTS[1],
+        _ => BESIDE_EVENTS[1] + 2 + room.bar,
+    };
+    let letters = columns.saturating_sub(beside).clamp(least, most);
     let between = class.is_between().then_some(letters);
     Table::new(stages(between), rows_of_stages(class)).terminal(room)
 }

@@ -24,11 +24,14 @@ pub fn render(recording: &Recording, classes: &[TimedClass<'_>], view: &View) ->
     let mut out = String::new();
     let mut arms: Vec<usize> = shown.iter().map(|c| c.arm).collect();
     arms.dedup();
-    for arm in arms {
-        out.push_str(&match between::is_of(recording) {
-            true => format!("{}\n", between::events(recording)),
-            false => arm_heading(&recording.arms[arm]),
-        });
+    match between::is_of(recording) {
+        true if shown.is_empty() => {}
+        true => out.push_str(&format!("{}\n", between::events(recording))),
+        false => {
+            for arm in arms {
+                out.push_str(&arm_heading(&recording.arms[arm]));
+            }
+        }
     }
     for class in &shown {
         out.push('\n');

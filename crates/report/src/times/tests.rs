@@ -13,7 +13,7 @@ use netplumb_testkit::golden;
 use super::*;
 use crate::shape::{Shape, shape};
 use crate::view::View;
-use recording::{functions, stages};
+use recording::{between, functions, stages};
 
 #[track_caller]
 fn check(name: &str, text: &str) {
@@ -41,7 +41,11 @@ fn view(columns: usize) -> View {
 #[test]
 fn on_a_terminal() {
     for columns in [80, 110, 150] {
-        for (name, recording) in [("functions", functions()), ("stages", stages())] {
+        for (name, recording) in [
+            ("functions", functions()),
+            ("stages", stages()),
+            ("between", between()),
+        ] {
             let text = terminal::render(&recording, &classes(&recording), &view(columns));
             check(&format!("{name}-{columns}.txt"), &text);
             for line in text.lines() {

@@ -11,6 +11,7 @@ use netplumb_model::events::INSTRUMENT;
 use netplumb_model::quantity::Declared;
 use netplumb_model::recording::{NodeId, Recording, env};
 use netplumb_model::span::{StageKind, Times};
+use netplumb_model::spans;
 use netplumb_model::text::counted;
 use netplumb_model::timing::{BUSY, CPU_TIME, FOLLOWED, OWN_CPU};
 use netplumb_report::printable;
@@ -23,8 +24,12 @@ use ratatui::widgets::Paragraph;
 
 /// The layer of functions without a rule.
 const NO_LAYER: &str = "other";
-/// Columns of a row before its bar: name, count, mean, p99.
-const FIGURES: usize = 56;
+/// Letters of a name, at least.
+const NAME: usize = 24;
+/// Columns of a row between its name and its bar: count, mean, p99.
+const FIGURES: usize = 32;
+/// The fact that has the events that time is measured between.
+const EVENTS: &str = "spans.events";
 
 /// What is shown.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -113,6 +118,17 @@ impl View {
             return view;
         }
         view.add_stages(recording);
+        if is_between(recording) {
+            view.title = arm.map_or_else(
+                || view.title.clone(),
+                |arm| format!("{} of {}", fact(env::CLOCK), printable(&arm.name, 60)),
+            );
+            view.of_work = true;
+            for way in &mut view.ways {
+                way.name = fact(EVENTS).into();
+            }
+            return view;
+        }
         view.add_functions(recording, top);
         view
     }
@@ -310,16 +326,20 @@ impl View {
         frame.render_widget(Paragraph::new(title).style(bold), head);
         let mut lines = Vec::new();
         for way in &self.ways {
-            lines.push(Line::styled(way.name.clone(), bold));
-            let whole_ns = way.whole_ns();
+            lines.push(Line::styled(
+                printable(&way.name, usize::from(body.width)),
+                bold,
+            ));
+            let (whole_ns, name) = (way.whole_ns(), way.name_width(body.width));
             for row in &way.rows {
-                lines.push(row.line(body.width, whole_ns));
+                lines.push(row.line(body.width, name, whole_ns));
             }
         }
         if !self.top.is_empty() {
             lines.push(Line::styled("functions, by own time", bold));
             let most_ns = self.top.iter().map(|r| r.mean_ns).fold(0.0, f64::max);
-            lines.extend(self.top.iter().map(|row| row.line(body.width, most_ns)));
+            let row = |row: &Row| row.line(body.width, NAME, most_ns);
+            lines.extend(self.top.iter().map(row));
         }
         for sheet in self.sheets.iter().filter(|sheet| !sheet.is_empty()) {
             lines.extend(sheet.lines(body.width, usize::from(body.height)));
@@ -342,6 +362,13 @@ impl View {
 }
 
 impl Way {
+    /// Letters of the names: of stages between events, what both need, in half of the width.
+    fn name_width(&self, width: u16) -> usize {
+        let longest = self.rows.iter().map(|row| row.name.chars().count()).max();
+        let most = (usize::from(width) / 2).max(NAME);
+        longest.unwrap_or(0).clamp(NAME, most)
+    }
+
     fn whole_ns(&self) -> f64 {
         let ends = self.rows.iter().map(|r| r.offset_ns + r.mean_ns);
         ends.fold(0.0, f64::max)
@@ -350,16 +377,16 @@ impl Way {
 
 impl Row {
     /// A row of a waterfall: its figures, and a bar at its position on the path.
-    fn line(&self, width: u16, whole_ns: f64) -> Line<'static> {
+    fn line(&self, width: u16, name: usize, whole_ns: f64) -> Line<'static> {
         let p99 = self.p99_ns.map_or_else(|| "-".to_string(), nanoseconds);
         let figures = format!(
-            "  {:<24} {:>8} {:>9} {:>9} ",
-            printable(&self.name, 24),
+            "  {:<name$} {:>8} {:>9} {:>9} ",
+            printable(&self.name, name),
             self.count,
             nanoseconds(self.mean_ns),
             p99
         );
-        let room = usize::from(width).saturating_sub(FIGURES);
+        let room = usize::from(width).saturating_sub(name + FIGURES);
         let scaled = |ns: f64| match whole_ns > 0.0 {
             true => (ns / whole_ns * room as f64).round() as usize,
             false => 0,
@@ -399,6 +426,12 @@ fn way_name(recording: &Recording, arm: u32, direction: Direction) -> String {
         .get(arm as usize)
         .map_or("", |a| a.name.as_str());
     format!("{} {direction}", printable(name, 60))
+}
+
+/// Whether a recording is of times between events.
+fn is_between(recording: &Recording) -> bool {
+    let clock = recording.environment.get(env::CLOCK);
+    clock.is_some_and(|clock| clock == spans::INSTRUMENT)
 }
 
 /// Whether a recording is of work, not of packets.

@@ -15,9 +15,10 @@ use super::super::tree::{Functions, Sum, Tree, nameless};
 use super::lines::Leaves;
 use super::stacks::{Found, Named, Places, Stacks};
 
-/// How functions are called that run programs at a tracepoint.
+/// How functions are called that run programs at a tracepoint, or at a function.
 const TRACEPOINTS: &[&str] = &[
     "bpf_prog_",
+    "bpf_trampoline_",
     "bpf_trace_run",
     "__bpf_trace_",
     "__traceiter_",

@@ -7,7 +7,10 @@ use netplumb_model::events::{COUNT, INSTRUMENT, TIME};
 use netplumb_model::loss::Loss;
 use netplumb_model::quantity::{Item, Of};
 use netplumb_model::recording::{Arm, Block, Cost, Function, Ledger, Node, Recording, env};
+use netplumb_model::span::{Span, SpanOf, Stage, StageKind, Times};
+use netplumb_model::spans;
 use netplumb_model::timing::{BUSY, CPU_TIME, OWN_CPU};
+use netplumb_stats::histogram::bucket_of;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
@@ -106,6 +109,63 @@ fn samples(functions: u32) -> Recording {
     recording
 }
 
+/// Times between events: stages of which a few go another way.
+fn times() -> Recording {
+    let mut recording = recording(spans::INSTRUMENT, 40);
+    let events = "block:block_rq_insert → block:block_rq_issue → block:block_rq_complete";
+    recording
+        .environment
+        .insert("spans.events".into(), events.into());
+    for (order, name, kind, count, each_ns) in [
+        (
+            1,
+            "block_rq_insert → block_rq_issue",
+            StageKind::Wait,
+            90,
+            40_000,
+        ),
+        (
+            2,
+            "block_rq_insert → block_rq_complete",
+            StageKind::Wait,
+            10,
+            900_000,
+        ),
+        (
+            5,
+            "block_rq_issue → block_rq_complete",
+            StageKind::Wait,
+            90,
+            570_000,
+        ),
+        (9, "total", StageKind::Total, 100, 639_000),
+    ] {
+        for block in 0..40 {
+            recording.spans.push(Span {
+                block,
+                direction: Direction::Run,
+                of: SpanOf::Stage(Stage {
+                    order,
+                    name: name.into(),
+                    kind,
+                    passed_over: 100 - count,
+                }),
+                times: Times {
+                    count,
+                    total_ns: count * each_ns,
+                    min_ns: each_ns,
+                    max_ns: each_ns,
+                    buckets: vec![(bucket_of(each_ns), count)],
+                },
+            });
+        }
+    }
+    for block in 0..40 {
+        recording.add(Of::Block(block), &OWN_CPU, Item::ONLY, 2e6);
+    }
+    recording
+}
+
 fn screen(recording: &Recording, width: u16, height: u16) -> String {
     let view = View::of(recording, 12);
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
@@ -130,6 +190,10 @@ fn screens() {
         let of_counts = screen(&counts(30), width, height);
         assert!(!of_counts.contains('\u{1b}'));
         golden(&format!("counts-{name}.txt"), &of_counts);
+        golden(
+            &format!("times-{name}.txt"),
+            &screen(&times(), width, height),
+        );
         golden(
             &format!("samples-{name}.txt"),
             &screen(&samples(9), width, height),
