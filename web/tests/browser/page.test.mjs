@@ -552,7 +552,7 @@ test("stages", async (t) => {
   assert.deepEqual(await column(page, "#stages .table", 0), ["receive", "socket queue", "wake-up to copy", "unaccounted", "total"]);
   assert.equal(await page.locator("canvas").count(), 0);
   const hidden = await page.$$eval("nav a", (links) => links.filter((link) => link.getClientRects().length === 0).map((link) => link.textContent));
-  assert.deepEqual(hidden, ["Figures", "Claims", "Changes", "Layers", "Shares", "Contexts", "Call graph", "Call graph as text", "Functions", "Source", "Over time", "Events", "Samples and a timer", "Shares of functions", "Threads", "Rates", "Latency", "Why", "Where packets went"]);
+  assert.deepEqual(hidden, ["Calls", "Figures", "Claims", "Changes", "Layers", "Shares", "Contexts", "Call graph", "Call graph as text", "Functions", "Source", "Over time", "Events", "Samples and a timer", "Shares of functions", "Threads", "Rates", "Latency", "Why", "Where packets went"]);
   assert.match(await text(page, "#ledger"), /5,000 offered = 5,000 delivered \+ 0 dropped/);
 });
 

@@ -135,7 +135,7 @@ pub enum Record {
         /// Those registers, in the order of arguments.
         registers: [u64; REGISTERS],
     },
-    /// The text that a register of arguments points to, by its number; at most [`MAX_TEXT_BYTES`].
+    /// The text that a register of arguments points to, by its number; at most 64 bytes.
     Text(u8, Vec<u8>),
     /// What the return that ends the block that runs returned.
     Returned(u64),

@@ -140,6 +140,9 @@ impl Source {
         let cancelled = || cancel.load(Ordering::Relaxed);
         let tar = SparseTar::open(archive, &archive.with_file_name(LIST), &cancelled)?;
         let missing: Vec<&Path> = tar.names().filter(|path| is_missing(path)).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
         let stage = Stage::new(&self.store)?;
         let unpacked = stage.entry();
         tar.unpack(&unpacked, &is_missing, &cancelled)?;

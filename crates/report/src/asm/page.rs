@@ -19,10 +19,13 @@ const MOST_FUNCTIONS: usize = 60;
 const MOST_INSNS: usize = 6_000;
 const NAME_LETTERS: usize = 60;
 
+/// The first class of an arm, and its functions' code with what it cost.
+type OfArm<'a> = (&'a ClassView<'a>, Vec<(u64, &'a FunctionCode)>);
+
 /// The functions with the highest own cost, of each arm in turn.
 pub(crate) fn page(views: &[ClassView<'_>]) -> Vec<PageCode> {
     // The first class of each arm: instructions are those of all of them.
-    let mut arms: BTreeMap<usize, (&ClassView<'_>, Vec<(u64, &FunctionCode)>)> = BTreeMap::new();
+    let mut arms: BTreeMap<usize, OfArm<'_>> = BTreeMap::new();
     for view in views.iter().filter(|view| view.is_exact()) {
         arms.entry(view.arm).or_insert_with(|| {
             let of_arm = view.recording.code.iter();
