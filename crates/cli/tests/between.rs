@@ -517,8 +517,8 @@ fn as_root_full_table() {
     );
     assert!(said.contains("--key"), "{said}");
 
-    // Of a hundred that are under way at once, those that there was room for are told, and the rest is
-    // lost by its cause.
+    // A hundred are under way at once: the result has those for which there was room, and the others are
+    // a loss with its cause.
     let words = [
         "between",
         "-q",

@@ -109,7 +109,7 @@ impl KernelLines {
     }
 }
 
-/// Look up what is not known yet.
+/// Look up the lines that are missing.
 fn look_up(
     recording: &Recording,
     places: &[usize],
@@ -170,7 +170,7 @@ fn begins(image: &Image, functions: &BTreeMap<u64, &Function>) -> HashMap<u64, u
     let mut found = HashMap::new();
     for (at, function) in functions {
         let mut named = (image.functions.iter()).filter(|f| f.name == function.name);
-        // Static functions of one name can't be told apart.
+        // Two static functions of the same name are ambiguous.
         if let (Some(only), None) = (named.next(), named.next()) {
             found.insert(*at, only.start);
         }

@@ -126,9 +126,52 @@ fn text(path: &Path) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use netplumb_model::recording::{LineCost, SourceLine};
+    use netplumb_model::code::{FunctionCode, Instruction};
+    use netplumb_model::recording::{Function, LineCost, SourceLine};
 
     use super::*;
+
+    /// Check that of the kernel's source the lines that were executed are kept with those around them, each
+    /// under its number, and nothing of files without such lines.
+    #[test]
+    fn what_is_kept_of_the_kernel() {
+        let function = |layer: Option<&str>| Function {
+            name: "f".into(),
+            module: None,
+            layer: layer.map(String::from),
+            address: 0,
+            size_bytes: 0,
+            source: None,
+        };
+        let code = |function, file, line| FunctionCode {
+            arm: 0,
+            function,
+            address: 0,
+            insns: vec![
+                Instruction::new(0, &[0x90], 3)
+                    .unwrap()
+                    .at(Some(SourceLine { file, line })),
+            ],
+        };
+        let names = ["net/a.c", "net/b.c", "/src/program.c", "net/missing.c"];
+        let mut recording = Recording {
+            functions: vec![function(Some("network")), function(Some(APPLICATION))],
+            source_files: names.map(String::from).to_vec(),
+            code: vec![code(0, 0, 40), code(1, 2, 1), code(0, 3, 1)],
+            ..Recording::default()
+        };
+        let text: String = (1..=100).map(|n| format!("line {n}\n")).collect();
+        embed_kernel(&mut recording, |asked| {
+            let wanted = ["net/a.c", "net/missing.c"].map(PathBuf::from);
+            assert_eq!(*asked, BTreeSet::from(wanted));
+            BTreeMap::from([(PathBuf::from("net/a.c"), text)])
+        });
+        assert_eq!(recording.source_texts.keys().collect::<Vec<_>>(), [&0]);
+        let kept: Vec<&str> = recording.source_texts[&0].lines().collect();
+        assert_eq!((kept.len(), kept[39], kept[0]), (48, "line 40", ""));
+        let full = kept.iter().filter(|line| !line.is_empty()).count();
+        assert_eq!(full, 17);
+    }
 
     /// Check that files with costs are kept, if they are source, text, and not too large.
     #[test]

@@ -49,7 +49,10 @@ pub fn of_class(class: &ClassView<'_>) -> BTreeMap<FunctionId, BTreeMap<SourceLi
 
 /// The lines of the instructions of a function that the arm of a class executed, whatever their class:
 /// those of the kernel have lines where its debug information was added.
-fn of_instructions(class: &ClassView<'_>, function: FunctionId) -> BTreeMap<SourceLine, u64> {
+pub(crate) fn of_instructions(
+    class: &ClassView<'_>,
+    function: FunctionId,
+) -> BTreeMap<SourceLine, u64> {
     let mut lines: BTreeMap<SourceLine, u64> = BTreeMap::new();
     for insn in instructions(class, function) {
         if let Some(source) = insn.source {

@@ -377,7 +377,7 @@ fn trampolines(
     if called.is_empty() {
         return (None, None);
     }
-    // Tasks are told apart by counters of perf's.
+    // Only counters of perf's are per task.
     if by == Some(By::Task) {
         return (None, Some("by task, events are counted by perf".into()));
     }

@@ -289,7 +289,7 @@ fn is_file(path: &str, file: &str) -> bool {
     path == file || path.rsplit('/').next() == Some(file)
 }
 
-/// Names that are told instead of an unknown one.
+/// Most names suggested for an unknown one.
 const MOST_NEAR: usize = 5;
 
 /// The names that are nearest: spelled nearly so, and those that have all of it but for a prefix of the

@@ -8,7 +8,7 @@ use netplumb_model::recording::SourceLine;
 
 use super::{LINE_LETTERS, Row, decoded, text_of};
 use crate::analysis::ClassView;
-use crate::lines::place;
+use crate::lines::{of_instructions, place};
 use crate::number::{per_packet, printable};
 use crate::page::{PageCode, PageTable};
 use crate::table::{Column, Table, Value};
@@ -129,12 +129,7 @@ fn instructions(view: &ClassView<'_>, code: &FunctionCode, all: u64, caption: &s
 
 /// The lines of a function in the order of their files; none without debug information.
 fn lines(view: &ClassView<'_>, code: &FunctionCode, all: u64, caption: &str) -> Option<PageTable> {
-    let mut lines: BTreeMap<SourceLine, u64> = BTreeMap::new();
-    for insn in &code.insns {
-        if let Some(source) = insn.source {
-            *lines.entry(source).or_default() += insn.times;
-        }
-    }
+    let lines = of_instructions(view, code.function);
     if lines.is_empty() {
         return None;
     }

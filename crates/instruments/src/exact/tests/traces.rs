@@ -564,7 +564,7 @@ fn unknown_arguments() {
     assert_eq!(refused("helper", "retval > 3").prototype, None);
 }
 
-/// Check what the plugin is told: the addresses of the kernel's functions, and the pages of a
+/// Check the options passed to the plugin: the addresses of the kernel's functions, and the pages of a
 /// program's.
 #[test]
 fn options_of_the_plugin() {
