@@ -79,7 +79,8 @@ fn compare() -> Result<bool> {
     let floods: Vec<_> = (0..cpus).map(|_| thread::spawn(flood)).collect();
     let folder = tempfile::tempdir()?;
     let seconds = SECONDS.to_string();
-    let (mut base, mut ours, mut fps, mut dwarf) = (vec![], vec![], vec![], vec![]);
+    let (mut base, mut perfs) = (vec![], vec![]);
+    let (mut auto, mut fp, mut dwarf) = (vec![], vec![], vec![]);
     let mut outcome = Ok(());
     for _ in 0..ROUNDS {
         outcome = (|| {
@@ -88,7 +89,7 @@ fn compare() -> Result<bool> {
                 Command::new("sleep").arg(&seconds),
                 |_| Some((0.0, 0.0)),
             )?);
-            for (turns, stacks) in [(&mut ours, "fp"), (&mut dwarf, "dwarf")] {
+            for (turns, stacks) in [(&mut auto, "auto"), (&mut fp, "fp"), (&mut dwarf, "dwarf")] {
                 let mut command = Command::new(env!("CARGO_BIN_EXE_plumb"));
                 command
                     .args(["profile", "-q", "--json", "--frequency", RATE])
@@ -113,7 +114,7 @@ fn compare() -> Result<bool> {
                 "perf.data",
             ])
             .args(["--", "sleep", &seconds]);
-            fps.push(turn(folder.path(), &mut perf, of_perf)?);
+            perfs.push(turn(folder.path(), &mut perf, of_perf)?);
             Ok(())
         })();
         if outcome.is_err() {
@@ -126,7 +127,7 @@ fn compare() -> Result<bool> {
     }
     outcome.map_err(|error: Box<dyn std::error::Error>| error)?;
     println!(
-        "  {:<32}{:>12}{:>12}{:>12}{:>12}{:>12}",
+        "  {:<34}{:>12}{:>12}{:>12}{:>12}{:>12}",
         "", "process", "interrupts", "both", "names", "samples"
     );
     let each = |name: &str, turns: &[Turn]| {
@@ -137,20 +138,22 @@ fn compare() -> Result<bool> {
         let samples = median(turns.iter().map(|turn| turn.samples));
         let both = process + interrupts;
         println!(
-            "  {name:<32}{process:>9.1} us{interrupts:>9.1} us{both:>9.1} us{names:>9.1} us\
+            "  {name:<34}{process:>9.1} us{interrupts:>9.1} us{both:>9.1} us{names:>9.1} us\
              {samples:>12.0}"
         );
         both
     };
-    let own = each("plumb profile", &ours);
-    let tables = each("plumb profile, unwinding tables", &dwarf);
-    let perf = each("perf record -g", &fps);
+    let auto = each("plumb profile", &auto);
+    let fp = each("plumb profile --user-stacks fp", &fp);
+    let dwarf = each("plumb profile --user-stacks dwarf", &dwarf);
+    let perf = each("perf record -g", &perfs);
     println!(
-        "\n  as parts of perf record -g: {:.2}, by unwinding tables {:.2}",
-        own / perf,
-        tables / perf
+        "\n  as parts of perf record -g: {:.2}, by frame pointers only {:.2}, by tables only {:.2}",
+        auto / perf,
+        fp / perf,
+        dwarf / perf
     );
-    Ok(own <= perf)
+    Ok(auto <= perf && fp <= perf)
 }
 
 /// Send to itself, and receive.

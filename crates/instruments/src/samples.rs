@@ -32,8 +32,8 @@ use netplumb_model::experiment::Lab;
 use netplumb_model::quantity::Declared;
 use netplumb_model::timing::{
     CPU_TIME, CYCLES, DEFERRED, FREQUENCY, IDLE, IN_KERNEL, INTERRUPTS_OFF, LATE, NAMES, OFF_CPU,
-    ON_TIME, PERIOD, PROGRAMS, REACHED, READER, SAMPLE_PERIOD, SAMPLE_SEED, SAMPLED, STACKS_CUT,
-    TAKEN, TimingSpec, USER_STACKS, WAITS_BEGUN, WAITS_ENDED, WAITS_OPEN,
+    ON_TIME, PERIOD, PROGRAMS, REACHED, READER, SAMPLE_PERIOD, SAMPLE_SEED, SAMPLED, STACKS_COPIED,
+    STACKS_CUT, TAKEN, TimingSpec, USER_STACKS, WAITS_BEGUN, WAITS_ENDED, WAITS_OPEN,
 };
 
 use crate::capability::Tried;
@@ -77,6 +77,7 @@ impl Instrument for Declaration {
             IDLE,
             USER_STACKS,
             STACKS_CUT,
+            STACKS_COPIED,
             ON_TIME,
             LATE,
             PROGRAMS,

@@ -89,10 +89,12 @@ words! {
     /// How the stacks of user code are found.
     #[derive(Default)]
     UserStacks, "kind of user stacks",
-    /// By frame pointers, in the kernel.
+    /// By frame pointers where they hold, and by unwind tables where they don't.
     #[default]
+    Auto = "auto",
+    /// By frame pointers, in the kernel.
     FramePointers = "fp",
-    /// By the unwind tables of files, on a copy of the stack.
+    /// By the unwind tables of files, on a copy of each stack.
     Dwarf = "dwarf",
 }
 
@@ -415,6 +417,9 @@ pub const USER_STACKS: Declared = Declared::new("samples", "user stacks", "sampl
 /// Of these, those whose stack ends before a function that a thread begins with.
 pub const STACKS_CUT: Declared =
     Declared::new("samples", "user stacks cut", "samples", Kind::Count);
+/// Samples whose user stack was copied, and unwound by tables.
+pub const STACKS_COPIED: Declared =
+    Declared::new("samples", "user stacks copied", "samples", Kind::Count);
 /// Samples in the kernel whose time is known.
 pub const ON_TIME: Declared = Declared::new("samples", "timed", "samples", Kind::Count);
 /// Of these, those that came late: what ran before had interrupts off, or the CPU itself did not

@@ -27,7 +27,8 @@ pub(crate) struct SamplingArgs {
     #[arg(long, value_name = "EVENT", value_parser = events())]
     event: Option<SampleEvent>,
     /// How stacks of programs are found: `fp` by frame pointers, `dwarf` by the unwind tables of
-    /// files, on copies of stacks [default: fp]
+    /// files, on copies of stacks; `auto` by frame pointers where they hold, and else by tables
+    /// [default: auto]
     #[arg(long, value_name = "HOW", value_parser = user_stacks())]
     user_stacks: Option<UserStacks>,
 }

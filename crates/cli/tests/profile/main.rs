@@ -16,7 +16,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use common::Place;
 use netplumb_model::class::Direction;
 use netplumb_model::recording::Recording;
-use netplumb_model::timing::{CPU_TIME, OFF_CPU, WAITS_BEGUN, WAITS_ENDED, WAITS_OPEN};
+use netplumb_model::timing::{
+    CPU_TIME, OFF_CPU, STACKS_COPIED, STACKS_CUT, USER_STACKS, WAITS_BEGUN, WAITS_ENDED, WAITS_OPEN,
+};
 use netplumb_report::analysis::class;
 
 /// A program that works for some seconds, in two functions, three times as long in one of them.
@@ -53,7 +55,7 @@ __attribute__((noinline)) void doze(void)
 	struct timespec t = { 0, 50000000 };
 	nanosleep(&t, 0);
 }
-/* Who calls a function without a frame, as nanosleep is, is not in its stack. */
+/* By frame pointers, who calls a function without a frame, as nanosleep is, is not in its stack. */
 __attribute__((noinline)) void nap(void) { doze(); }
 int main(void)
 {
@@ -91,6 +93,10 @@ fn with_frame_pointers(place: &Place, name: &str, source: &str) {
     let words = ["-O0", "-static", "-fno-omit-frame-pointer"];
     compile(place, name, source, &words);
 }
+
+/// Without tail calls, whose callers are on no stack.
+const WITHOUT_FRAME_POINTERS: &[&str] =
+    &["-O2", "-fomit-frame-pointer", "-fno-optimize-sibling-calls"];
 
 /// Run `plumb profile`.
 fn profile(place: &Place, words: &[&str]) -> Output {
@@ -131,8 +137,8 @@ fn check_share(recording: &Recording, name: &str, expected: f64) {
 }
 
 /// Check that functions have the shares that they are known to have, in a program with frame
-/// pointers and, by unwind tables, in one without; that the blocks add up; and that the command's
-/// exit code is told.
+/// pointers and in one without, whose stacks are unwound; that they aren't where frame pointers hold;
+/// that the blocks add up; and that the command's exit code is told.
 #[test]
 fn known_shares() {
     let Some(_turn) = turn() else {
@@ -151,11 +157,28 @@ fn known_shares() {
         let sum: u64 = of.map(|c| c.own).sum();
         assert_eq!(sum, block.kernel() + block.user(), "block {number}");
     }
-    let words = ["-O2", "-fomit-frame-pointer"];
-    compile(&place, "bare", WORK, &words);
-    let recording = recorded(&place, &["--user-stacks", "dwarf", "--", "./bare", "2"]);
-    check_share(&recording, "heavy", 0.75);
-    check_share(&recording, "main", 1.0);
+    // Its stacks were copied until its frame pointers were found to hold.
+    let parts = |recording: &Recording| {
+        let sum = |of| recording.scalars_of(of).map(|s| s.value).sum::<f64>();
+        let all = sum(&USER_STACKS);
+        (sum(&STACKS_COPIED) / all, sum(&STACKS_CUT) / all)
+    };
+    let (copied, cut) = parts(&recording);
+    assert!(
+        copied > 0.0 && copied < 0.5 && cut < 0.05,
+        "{copied}, {cut}"
+    );
+    compile(&place, "bare", WORK, WITHOUT_FRAME_POINTERS);
+    for (how, least) in [("auto", 0.95), ("dwarf", 0.99)] {
+        let recording = recorded(&place, &["--user-stacks", how, "--", "./bare", "2"]);
+        check_share(&recording, "heavy", 0.75);
+        check_share(&recording, "main", 1.0);
+        let (copied, cut) = parts(&recording);
+        assert!(copied >= least && cut < 0.05, "{how}: {copied}, {cut}");
+    }
+    let recording = recorded(&place, &["--user-stacks", "fp", "--", "./bare", "2"]);
+    let (copied, cut) = parts(&recording);
+    assert!(copied == 0.0 && cut > 0.5, "{copied}, {cut}");
 
     let done = profile(&place, &["--", "./work", "0.5", "7"]);
     let said = String::from_utf8_lossy(&done.stderr).into_owned();
@@ -176,9 +199,26 @@ fn sleeps() {
     };
     let place = Place::new();
     with_frame_pointers(&place, "sleep", SLEEP);
+    check_sleep(&place, "fp", &["nap", "[sleep]"]);
+    check_sleep(&place, "auto", &["doze", "nap", "main", "[sleep]"]);
+    compile(&place, "sleep", SLEEP, WITHOUT_FRAME_POINTERS);
+    check_sleep(&place, "auto", &["doze", "nap", "main", "[sleep]"]);
+}
+
+/// Check the time that the program sleeps, which each of some functions has, and the ledger of waits.
+#[track_caller]
+fn check_sleep(place: &Place, how: &str, functions: &[&str]) {
     let recording = recorded(
-        &place,
-        &["--off-cpu", "--frequency", "5000", "--", "./sleep"],
+        place,
+        &[
+            "--off-cpu",
+            "--frequency",
+            "5000",
+            "--user-stacks",
+            how,
+            "--",
+            "./sleep",
+        ],
     );
     let waits = recording.part(OFF_CPU.name);
     let view = class(&waits, 0, Direction::Run);
@@ -191,7 +231,7 @@ fn sleeps() {
     };
     // Timers are not early, but a task whose timer ends before its CPU leaves it does not wait, as on
     // a machine whose CPUs are not always run; how late it is, nobody knows.
-    for name in ["nap", "[sleep]"] {
+    for name in functions {
         assert!((0.75..3.0).contains(&ns(name)), "{name}: {} s", ns(name));
     }
     let sum = |of| recording.scalars_of(of).map(|s| s.value).sum::<f64>();

@@ -3,8 +3,8 @@
 use netplumb_sys::plain::Plain;
 
 use super::layout::{
-    Crossed, FOREIGN, IDLE, KIND_COPY, KIND_CROSSED, KIND_STACK, KIND_TIME, KIND_WAIT, Stack, Time,
-    UserStack, Wait,
+    Crossed, FOREIGN, IDLE, KIND_COPY, KIND_COPY_OF_WAIT, KIND_CROSSED, KIND_STACK, KIND_TIME,
+    KIND_WAIT, KIND_WAITED, Stack, Time, UserStack, Wait, Waited,
 };
 
 /// Who was on the CPU.
@@ -41,9 +41,12 @@ pub(super) struct Place {
 /// A copy of a user stack, with the registers that are needed to unwind it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Copied {
-    /// How its sample is counted.
+    /// How its sample is counted, or the stack that waits.
     pub(super) hash: u64,
+    /// When it was taken: when the wait began.
     pub(super) time_ns: u64,
+    /// The thread that waits, if it is of a wait.
+    pub(super) waits: Option<u32>,
     pub(super) ip: u64,
     pub(super) sp: u64,
     pub(super) bp: u64,
@@ -59,6 +62,7 @@ pub(super) struct Arrived {
     pub(super) times: Vec<Time>,
     pub(super) waits: Vec<Wait>,
     pub(super) crossed: Vec<Crossed>,
+    pub(super) waited: Vec<Waited>,
     pub(super) copies: Vec<Copied>,
 }
 
@@ -68,10 +72,11 @@ impl Arrived {
         let kind = bytes.first_chunk().map(|kind| u32::from_ne_bytes(*kind));
         match kind.unwrap_or_default() as usize {
             KIND_STACK => self.places.extend(place(bytes)),
-            KIND_COPY => self.copies.extend(copied(bytes)),
+            KIND_COPY | KIND_COPY_OF_WAIT => self.copies.extend(copied(bytes)),
             KIND_TIME => self.times.extend(Time::read(bytes)),
             KIND_WAIT => self.waits.extend(Wait::read(bytes)),
             KIND_CROSSED => self.crossed.extend(Crossed::read(bytes)),
+            KIND_WAITED => self.waited.extend(Waited::read(bytes)),
             _ => {}
         }
     }
@@ -113,6 +118,7 @@ fn copied(bytes: &[u8]) -> Option<Copied> {
     Some(Copied {
         hash: told.hash,
         time_ns: told.time_ns,
+        waits: (told.kind as usize == KIND_COPY_OF_WAIT).then_some(told.tid),
         ip: told.ip,
         sp: told.sp,
         bp: told.bp,

@@ -13,14 +13,16 @@ mod made {
 /// Stacks that a map has room for.
 pub(super) use made::KEYS;
 pub(super) use made::{
-    Asleep, Config, Counts, Crossed, KIND_COPY, KIND_CROSSED, KIND_STACK, KIND_TIME, KIND_WAIT,
-    Known, REASON_BLOCKED, REASON_IO, REASON_PREEMPTED, REASON_SLEEP, SCOPE_ALL, SCOPE_CGROUP,
-    SCOPE_CHILDREN, SCOPE_PROCESS, Stack, Time, Turn, USER_COPY, USER_FRAME_POINTERS, UserStack,
-    Wait,
+    Asleep, Config, Counts, Crossed, KIND_COPY, KIND_COPY_OF_WAIT, KIND_CROSSED, KIND_STACK,
+    KIND_TIME, KIND_WAIT, KIND_WAITED, Known, REASON_BLOCKED, REASON_IO, REASON_PREEMPTED,
+    REASON_SLEEP, SCOPE_ALL, SCOPE_CGROUP, SCOPE_CHILDREN, SCOPE_PROCESS, Stack, Time, Turn,
+    USER_COPY, USER_FRAME_POINTERS, UserStack, Wait, Waited,
 };
 
 /// Of each half of a stack, at most.
 pub(super) const FRAMES: u32 = made::FRAMES as u32;
+/// What user stacks are copied in.
+pub(super) const PIECE_BYTES: u32 = made::PIECE_BYTES as u32;
 /// For no task.
 pub(super) const IDLE: u32 = made::IDLE as u32;
 /// Of tasks of another namespace of pids.

@@ -1,7 +1,6 @@
 //! Samples of CPUs that handle packets: whose work each is.
 
 use std::collections::{BTreeMap, HashMap};
-use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use netplumb_kernel::kallsyms::SymbolTable;
@@ -11,7 +10,6 @@ use netplumb_model::quantity::Figure;
 use netplumb_model::timing::{
     Attached, CPU_TIME, Costs, NAMES, PERIOD, PROGRAMS, READER, Roles, TAKEN, TimingSpec, Window,
 };
-use netplumb_sys::bpf::raw;
 use netplumb_sys::cpus;
 
 use super::UNKNOWN;
@@ -45,10 +43,7 @@ pub(super) struct Sampling {
     kernel: Kernel,
     opened: Instant,
     closed: Option<Instant>,
-    run_ns: u64,
     counts: Counts,
-    /// While it is there, the kernel counts how long programs run.
-    _counting: Option<OwnedFd>,
 }
 
 impl Sampling {
@@ -79,7 +74,6 @@ impl Sampling {
             ..Attached::default()
         };
         Ok(Sampling {
-            run_ns: sampler.totals().run_ns,
             counts: sampler.counts()?,
             sampler,
             roles: spec.roles.clone(),
@@ -88,7 +82,6 @@ impl Sampling {
             kernel: Kernel::default(),
             opened: begun,
             closed: None,
-            _counting: raw::count_run_times().ok(),
         })
     }
 }
@@ -101,7 +94,6 @@ fn sampler(cpus: &[u32]) -> Result<Sampler, LiveError> {
             frames: FRAMES,
             ..Config::default()
         },
-        copies: false,
         programs: Vec::new(),
     })
 }
@@ -113,7 +105,6 @@ impl Live for Sampling {
 
     fn open(&mut self) -> Result<(), LiveError> {
         self.closed = None;
-        self.run_ns = self.sampler.totals().run_ns;
         self.counts = self.sampler.counts()?;
         self.opened = Instant::now();
         self.sampler.begin()
@@ -154,7 +145,7 @@ impl Live for Sampling {
                 "their time is in [unknown]",
             ),
         ];
-        let programs_ns = (self.sampler.totals().run_ns).saturating_sub(self.run_ns);
+        let programs_ns = counts.run_ns - self.counts.run_ns;
         let names_ns = named_ns.saturating_sub(naming_ns);
         let reader_ns = process_ns().saturating_sub(reading_ns + names_ns);
         Ok(Window {

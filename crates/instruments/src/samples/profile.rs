@@ -7,6 +7,7 @@ mod causes;
 mod charging;
 mod lines;
 mod stacks;
+mod user;
 mod window;
 
 use std::collections::{BTreeMap, HashMap};
@@ -16,13 +17,13 @@ use netplumb_model::quantity::Figure;
 use netplumb_model::timing::{
     Attached, FREQUENCY, PERIOD, ProfileSpec, TimingSpec, UserStacks, Window,
 };
-use netplumb_sys::bpf::raw;
 use netplumb_sys::cpus;
 use netplumb_sys::perf::changes::Changes;
 
 use super::event::Event;
 use super::layout::{
-    Config, Counts, Crossed, FRAMES, KEYS, Known, Scope, Time, USER_COPY, USER_FRAME_POINTERS, Wait,
+    Config, Counts, Crossed, FRAMES, KEYS, Known, Scope, Time, USER_COPY, USER_FRAME_POINTERS,
+    Wait, Waited,
 };
 use super::sampler::{Sampler, Setup};
 use crate::live::{Live, LiveError, SourceLines};
@@ -53,6 +54,8 @@ pub(super) struct Profile {
     waits: HashMap<u64, Wait>,
     /// Waits that went on as a window ended.
     crossed: Vec<Crossed>,
+    /// Waits that have ended, of those with a stack of their own.
+    waited: Vec<Waited>,
     /// What was counted in this window so far.
     counted: BTreeMap<u64, Known>,
     /// Stacks that have arrived since that was read.
@@ -61,16 +64,15 @@ pub(super) struct Profile {
     attached: Attached,
     cpus: usize,
     off_cpu: bool,
+    /// Whether stacks whose frame pointers hold are copied no more.
+    settles: bool,
     /// When the first window began.
     begun_ns: u64,
     event: Event,
     polled: Instant,
     opened: Instant,
     counts: Counts,
-    programs_ns: u64,
     reader_ns: u64,
-    // While it is there, the kernel counts the run time of programs.
-    _counting: Option<std::os::fd::OwnedFd>,
 }
 
 impl Profile {
@@ -88,7 +90,6 @@ impl Profile {
         let mut programs = Vec::new();
         programs.extend(FOLLOWING.iter().filter(|_| scope.follows()));
         programs.extend(SWITCHING.iter().filter(|_| asked.off_cpu));
-        let copies = asked.user_stacks == UserStacks::Dwarf;
         let setup = Setup {
             cpus: &cpus,
             event,
@@ -96,16 +97,15 @@ impl Profile {
                 scope: scope.scope,
                 tgid: scope.tgid,
                 cgroup: scope.cgroup,
-                user: match copies {
-                    true => USER_COPY,
-                    false => USER_FRAME_POINTERS,
+                user: match asked.user_stacks {
+                    UserStacks::Auto | UserStacks::Dwarf => USER_COPY,
+                    UserStacks::FramePointers => USER_FRAME_POINTERS,
                 } as u32,
                 stack_bytes: COPIED_BYTES,
                 times: 1,
                 frames: FRAMES,
                 ..Config::default()
             },
-            copies,
             programs,
         };
         let sampler = Sampler::load(&setup)?;
@@ -130,25 +130,25 @@ impl Profile {
         };
         Ok(Profile {
             counts: sampler.counts()?,
-            programs_ns: sampler.totals().run_ns,
             sampler,
             changes,
             stacks,
             lines: Sampled::default(),
             waits: HashMap::new(),
             crossed: Vec::new(),
+            waited: Vec::new(),
             counted: BTreeMap::new(),
             fresh: 0,
             times: Vec::new(),
             attached,
             cpus: cpus.len(),
             off_cpu: asked.off_cpu,
+            settles: asked.user_stacks == UserStacks::Auto,
             begun_ns: 0,
             event,
             polled: begun,
             opened: begun,
             reader_ns,
-            _counting: raw::count_run_times().ok(),
         })
     }
 
@@ -170,6 +170,7 @@ impl Profile {
         self.waits.extend(waits.map(|wait| (wait.hash, wait)));
         self.times.extend(arrived.times);
         self.crossed.extend(arrived.crossed);
+        self.waited.extend(arrived.waited);
         Ok(())
     }
 

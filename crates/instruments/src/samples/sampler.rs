@@ -24,9 +24,9 @@ use netplumb_sys::plain::Plain;
 use super::SAMPLES;
 use super::arrived::Arrived;
 use super::event::Event;
-use super::layout::{Asleep, Config, Counts, Crossed, Known, Turn};
+use super::layout::{Asleep, Config, Counts, Crossed, Known, Turn, USER_COPY};
 use crate::live::LiveError;
-use crate::own::{Programs, Totals, monotonic_ns};
+use crate::own::monotonic_ns;
 
 /// The programs, compiled from samples/samples.bpf.c.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/samples.bpf.o"));
@@ -47,8 +47,6 @@ pub(super) struct Setup<'a> {
     pub(super) event: Event,
     /// What the programs are told; their namespace is filled in.
     pub(super) config: Config,
-    /// Whether user stacks are copied.
-    pub(super) copies: bool,
     /// Programs that are loaded beside that of the clock.
     pub(super) programs: Vec<&'a str>,
 }
@@ -63,6 +61,7 @@ pub(super) struct Sampler {
     links: Vec<Link>,
     known: [MapHandle; 2],
     asleep: MapHandle,
+    settled: MapHandle,
     turn: MapHandle,
     turns: u64,
     /// When this window began, and the one before.
@@ -95,13 +94,9 @@ impl Sampler {
             ..setup.config
         };
         open.set_constants(config.bytes()).map_err(failed())?;
-        let clock = match setup.copies {
-            true => CLOCK_WITH_COPIES,
-            false => CLOCK,
-        };
         for mut program in open.progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
-            let wanted = name == clock || setup.programs.contains(&name.as_str());
+            let wanted = name == CLOCK || setup.programs.contains(&name.as_str());
             program.set_autoload(wanted);
         }
         let keys = std::env::var(KEYS_VARIABLE).ok();
@@ -112,7 +107,7 @@ impl Sampler {
                     .map_err(LiveError::system("size a map"))?;
             }
         }
-        if setup.copies {
+        if setup.config.user as usize == USER_COPY {
             let mut maps = open.maps_mut();
             if let Some(mut ring) = maps.find(|m| m.name().to_string_lossy() == "ring") {
                 ring.set_max_entries(COPIES_RING_BYTES)
@@ -145,6 +140,7 @@ impl Sampler {
                 map(&object, "known_odd").map_err(failed())?,
             ],
             asleep: map(&object, "asleep").map_err(failed())?,
+            settled: map(&object, "settled").map_err(failed())?,
             turn: map(&object, ".data").map_err(failed())?,
             turns: 0,
             windows_ns: [0; 2],
@@ -163,10 +159,7 @@ impl Sampler {
             if !program.autoload() {
                 continue;
             }
-            if ![CLOCK, CLOCK_WITH_COPIES]
-                .iter()
-                .any(|clock| program.name() == *clock)
-            {
+            if program.name() != CLOCK {
                 let link = program.attach();
                 self.links
                     .push(link.map_err(LiveError::system("attach to the scheduler"))?);
@@ -187,11 +180,6 @@ impl Sampler {
     /// Sample no more.
     pub(super) fn stop(&mut self) {
         self.links.clear();
-    }
-
-    /// CPU time of the programs so far, if the kernel counts it.
-    pub(super) fn totals(&self) -> Totals {
-        Programs::of(&self.object).totals()
     }
 
     /// What the programs have counted so far.
@@ -269,6 +257,23 @@ impl Sampler {
         Ok(crossed.filter(|wait| wait.begin_ns < window_ns).collect())
     }
 
+    /// Copy so many bytes of the user stacks of samples with these hashes from now on; none: as many
+    /// as of others. Where there is no room, they are as of others, too.
+    pub(super) fn copy(&self, bytes: impl Iterator<Item = (u64, Option<u32>)>) {
+        for (hash, bytes) in bytes {
+            let hash = hash.to_ne_bytes();
+            let _ = match bytes {
+                Some(bytes) => (self.settled).update(&hash, &bytes.to_ne_bytes(), MapFlags::ANY),
+                None => self.settled.delete(&hash),
+            };
+        }
+    }
+
+    /// Whether something happened before maps were switched last.
+    pub(super) fn is_before(&self, turn: u64) -> bool {
+        turn < self.turns
+    }
+
     /// When this window began.
     pub(super) fn window_ns(&self) -> u64 {
         self.windows_ns[0]
@@ -291,6 +296,5 @@ impl Sampler {
     }
 }
 
-/// The program of the clock, without and with copies of user stacks.
+/// The program of the clock.
 const CLOCK: &str = "samples_take";
-const CLOCK_WITH_COPIES: &str = "samples_take_copy";

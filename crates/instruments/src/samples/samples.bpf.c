@@ -45,10 +45,22 @@ struct copy {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
+	/* As of `scratches`. */
+	__uint(max_entries, 2);
 	__type(key, __u32);
 	__type(value, struct copy);
 } copies SEC(".maps");
+
+/*
+ * How many bytes of a stack are to be copied, by hash, as whoever unwinds them
+ * has found: none where frame pointers hold.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, SAMPLES_SETTLED);
+	__type(key, __u64);
+	__type(value, __u32);
+} settled SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -61,6 +73,11 @@ struct samples_counts counts;
 struct samples_turn turn SEC(".data");
 
 #define ONE_MORE(what) __sync_fetch_and_add(&counts.what, 1)
+
+static __always_inline void ran_since(__u64 begin)
+{
+	__sync_fetch_and_add(&counts.run_ns, bpf_ktime_get_ns() - begin);
+}
 
 /* The lowest bits of %cs: the privilege. */
 #define USER_RPL 3
@@ -131,60 +148,27 @@ static __always_inline void tell_time(__u64 hash, __u64 now, __u32 tid)
 		ONE_MORE(without_time);
 }
 
-/* A sample of the current task; returns its hash if it was counted. */
-static __always_inline __u64 take(struct bpf_perf_event_data *ctx, _Bool user,
-				  __u64 now)
+/*
+ * Copy the user stack of the current task, which is to be unwound, for a
+ * sample or a wait. Returns whether that is told.
+ */
+static __always_inline _Bool copy_stack(__u32 which, __u32 kind, __u64 hash,
+					__u64 now)
 {
-	struct bpf_pidns_info ids = {};
-	_Bool in_user = (ctx->regs.cs & USER_RPL) == USER_RPL;
-	__u32 bytes, first = 0;
-	struct scratch *to;
-	__u64 check;
-
-	ONE_MORE(ticks);
-	name_task(&ids);
-	if (!is_asked(&ids))
-		return 0;
-	ONE_MORE(taken);
-	to = bpf_map_lookup_elem(&scratches, &first);
-	if (!to)
-		return 0;
-	bytes = fill(ctx, to, &ids, in_user, config.frames, user, &check);
-	if (to->stack.kernel >= config.frames ||
-	    to->stack.user >= config.frames)
-		ONE_MORE(cut);
-	to->stack.time_ns = now;
-	if (bytes > sizeof(*to))
-		return 0;
-	if (!count(to->stack.hash, check, 1, ctx->sample_period, to, bytes))
-		return 0;
-	if (config.times)
-		tell_time(to->stack.hash, now, ids.pid);
-	return to->stack.hash;
-}
-
-SEC("perf_event")
-int samples_take(struct bpf_perf_event_data *ctx)
-{
-	take(ctx, config.user == SAMPLES_USER_FRAME_POINTERS,
-	     bpf_ktime_get_ns());
-	return 0;
-}
-
-/* The same with a copy of the user stack, which has to be unwound. */
-SEC("perf_event")
-int samples_take_copy(struct bpf_perf_event_data *ctx)
-{
-	__u64 now = bpf_ktime_get_ns(), hash, at, bytes = 0;
 	struct task_struct *task;
 	struct pt_regs___of_task *regs;
-	__u32 first = 0, i;
 	struct copy *copy;
+	__u64 at, bytes = 0;
+	__u32 i, *known, most = config.stack_bytes;
 
-	hash = take(ctx, 0, now);
-	if (!hash || !bpf_get_current_pid_tgid())
+	if (config.user != SAMPLES_USER_COPY || !bpf_get_current_pid_tgid())
 		return 0;
-	copy = bpf_map_lookup_elem(&copies, &first);
+	known = bpf_map_lookup_elem(&settled, &hash);
+	if (known)
+		most = *known;
+	if (!most)
+		return 0;
+	copy = bpf_map_lookup_elem(&copies, &which);
 	if (!copy)
 		return 0;
 	task = bpf_get_current_task_btf();
@@ -194,8 +178,8 @@ int samples_take_copy(struct bpf_perf_event_data *ctx)
 	regs = (void *)bpf_task_pt_regs(task);
 	if ((BPF_CORE_READ(regs, cs) & USER_RPL) != USER_RPL)
 		return 0;
-	copy->head.kind = SAMPLES_KIND_COPY;
-	copy->head.tgid = 0;
+	copy->head.kind = kind;
+	copy->head.tid = bpf_get_current_pid_tgid();
 	copy->head.hash = hash;
 	copy->head.time_ns = now;
 	copy->head.ip = BPF_CORE_READ(regs, ip);
@@ -205,7 +189,7 @@ int samples_take_copy(struct bpf_perf_event_data *ctx)
 	at = copy->head.sp & ~(SAMPLES_PIECE_BYTES - 1ULL);
 	copy->head.from = at;
 	for (i = 0; i < SAMPLES_STACK_BYTES / SAMPLES_PIECE_BYTES; i++) {
-		if (bytes >= config.stack_bytes)
+		if (bytes >= most)
 			break;
 		if (bpf_probe_read_user(copy->bytes + i * SAMPLES_PIECE_BYTES,
 					SAMPLES_PIECE_BYTES,
@@ -216,9 +200,52 @@ int samples_take_copy(struct bpf_perf_event_data *ctx)
 	copy->head.bytes = bytes;
 	if (bytes > SAMPLES_STACK_BYTES)
 		return 0;
-	if (bpf_ringbuf_output(&ring, copy, sizeof(copy->head) + bytes,
-			       BPF_RB_NO_WAKEUP))
-		ONE_MORE(copies_lost);
+	if (!bpf_ringbuf_output(&ring, copy, sizeof(copy->head) + bytes,
+				BPF_RB_NO_WAKEUP))
+		return 1;
+	ONE_MORE(copies_lost);
+	return 0;
+}
+
+/* A sample of the current task. */
+static __always_inline void take(struct bpf_perf_event_data *ctx, __u64 now)
+{
+	struct bpf_pidns_info ids = {};
+	_Bool in_user = (ctx->regs.cs & USER_RPL) == USER_RPL;
+	__u32 bytes, first = 0;
+	struct scratch *to;
+	__u64 check;
+
+	ONE_MORE(ticks);
+	name_task(&ids);
+	if (!is_asked(&ids))
+		return;
+	ONE_MORE(taken);
+	to = bpf_map_lookup_elem(&scratches, &first);
+	if (!to)
+		return;
+	bytes = fill(ctx, to, &ids, in_user, config.frames, config.user,
+		     &check);
+	if (to->stack.kernel >= config.frames ||
+	    to->stack.user >= config.frames)
+		ONE_MORE(cut);
+	to->stack.time_ns = now;
+	if (bytes > sizeof(*to))
+		return;
+	if (!count(to->stack.hash, check, 1, ctx->sample_period, to, bytes))
+		return;
+	if (config.times)
+		tell_time(to->stack.hash, now, ids.pid);
+	copy_stack(0, SAMPLES_KIND_COPY, to->stack.hash, now);
+}
+
+SEC("perf_event")
+int samples_take(struct bpf_perf_event_data *ctx)
+{
+	__u64 now = bpf_ktime_get_ns();
+
+	take(ctx, now);
+	ran_since(now);
 	return 0;
 }
 
@@ -272,8 +299,12 @@ static __always_inline void switch_out(void *ctx, struct task_struct *task,
 	new.begin_ns = now;
 	new.hash = to->stack.hash;
 	tid = bpf_get_current_pid_tgid();
-	if (!count(new.hash, new.check, 0, 0, to, bytes) ||
-	    bpf_map_update_elem(&asleep, &tid, &new, BPF_ANY)) {
+	if (!count(new.hash, new.check, 0, 0, to, bytes)) {
+		ONE_MORE(waits_dropped);
+		return;
+	}
+	new.copied = copy_stack(1, SAMPLES_KIND_COPY_OF_WAIT, new.hash, now);
+	if (bpf_map_update_elem(&asleep, &tid, &new, BPF_ANY)) {
 		ONE_MORE(waits_dropped);
 		return;
 	}
@@ -299,12 +330,31 @@ static __always_inline void cross(const struct samples_asleep *was, __u32 tid,
 		ONE_MORE(waits_dropped);
 }
 
+/* One whose stack is its own. Returns whether it was told. */
+static __always_inline _Bool tell_wait(const struct samples_asleep *was,
+				       __u32 tid, __u64 ns)
+{
+	struct samples_waited waited = {
+		.kind = SAMPLES_KIND_WAITED,
+		.reason = was->reason,
+		.stack = was->hash,
+		.waker = was->waker,
+		.begin_ns = was->begin_ns,
+		.ns = ns,
+		.turn = turn.map,
+		.tid = tid,
+	};
+
+	return !bpf_ringbuf_output(&ring, &waited, sizeof(waited),
+				   BPF_RB_NO_WAKEUP);
+}
+
 static __always_inline void switch_in(struct task_struct *task, __u64 now)
 {
 	__u32 tid = BPF_CORE_READ(task, pid);
 	struct samples_asleep *was = bpf_map_lookup_elem(&asleep, &tid);
 	struct samples_wait wait = {};
-	__u64 hash, check, begin;
+	__u64 hash, check, begin, ns;
 
 	if (!was)
 		return;
@@ -323,8 +373,10 @@ static __always_inline void switch_in(struct task_struct *task, __u64 now)
 		begin = was->begin_ns;
 	else
 		cross(was, tid, begin);
-	count(hash, check, 1, now > begin ? now - begin : 0, &wait,
-	      sizeof(wait));
+	ns = now > begin ? now - begin : 0;
+	/* With those of its kind, if there is no room for it alone. */
+	if (!was->copied || !tell_wait(was, tid, ns))
+		count(hash, check, 1, ns, &wait, sizeof(wait));
 	bpf_map_delete_elem(&asleep, &tid);
 	ONE_MORE(waits_ended);
 }
@@ -336,14 +388,14 @@ int samples_switch(struct bpf_raw_tracepoint_args *ctx)
 
 	switch_out(ctx, (void *)ctx->args[1], ctx->args[0], now);
 	switch_in((void *)ctx->args[2], now);
+	ran_since(now);
 	return 0;
 }
 
 /* Who wakes a task, and where it is. */
-SEC("raw_tp/sched_waking")
-int samples_waking(struct bpf_raw_tracepoint_args *ctx)
+static __always_inline void wake(struct bpf_raw_tracepoint_args *ctx,
+				 struct task_struct *task, __u64 now)
 {
-	struct task_struct *task = (void *)ctx->args[0];
 	__u32 tid = BPF_CORE_READ(task, pid), second = 1, bytes;
 	struct samples_asleep *was = bpf_map_lookup_elem(&asleep, &tid);
 	struct bpf_pidns_info ids = {};
@@ -351,17 +403,26 @@ int samples_waking(struct bpf_raw_tracepoint_args *ctx)
 	__u64 check;
 
 	if (!was || was->reason == SAMPLES_REASON_PREEMPTED)
-		return 0;
+		return;
 	to = bpf_map_lookup_elem(&scratches, &second);
 	if (!to)
-		return 0;
+		return;
 	name_task(&ids);
 	bytes = fill(ctx, to, &ids, 0, SAMPLES_WAKER_FRAMES, 0, &check);
-	to->stack.time_ns = bpf_ktime_get_ns();
+	to->stack.time_ns = now;
 	if (bytes > sizeof(*to))
-		return 0;
+		return;
 	if (count(to->stack.hash, check, 0, 0, to, bytes))
 		was->waker = to->stack.hash;
+}
+
+SEC("raw_tp/sched_waking")
+int samples_waking(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u64 now = bpf_ktime_get_ns();
+
+	wake(ctx, (void *)ctx->args[0], now);
+	ran_since(now);
 	return 0;
 }
 

@@ -14,6 +14,8 @@
 #define SAMPLES_CGROUPS 32
 /* Of each half of a stack: the default of kernel.perf_event_max_stack. */
 #define SAMPLES_FRAMES 127
+/* Stacks of which it is known how much has to be copied. */
+#define SAMPLES_SETTLED 65536
 /* The most of a user stack that is copied to be unwound. */
 #define SAMPLES_STACK_BYTES 16384
 #define SAMPLES_PIECE_BYTES 1024
@@ -28,6 +30,7 @@
 enum samples_user {
 	SAMPLES_USER_NONE,
 	SAMPLES_USER_FRAME_POINTERS,
+	/* By frame pointers, and copied unless these are known to hold. */
 	SAMPLES_USER_COPY,
 };
 
@@ -59,6 +62,8 @@ enum samples_kind {
 	SAMPLES_KIND_COPY,
 	SAMPLES_KIND_WAIT,
 	SAMPLES_KIND_CROSSED,
+	SAMPLES_KIND_COPY_OF_WAIT,
+	SAMPLES_KIND_WAITED,
 };
 
 /* Why a task was off the CPU. */
@@ -86,11 +91,11 @@ struct samples_stack {
 	char name[SAMPLES_NAME];
 };
 
-/* A copy of the user stack of a sample; its bytes follow. */
+/* A copy of the user stack of a sample, or of a wait; its bytes follow. */
 struct samples_user_stack {
 	__u32 kind;
-	__u32 tgid;
-	__u64 hash; /* Of its sample. */
+	__u32 tid;
+	__u64 hash; /* Of its sample, or of the stack that waits. */
 	__u64 time_ns;
 	__u64 ip;
 	__u64 sp;
@@ -139,6 +144,19 @@ struct samples_crossed {
 	__u32 unused;
 };
 
+/* A wait whose stack was copied: it is not counted with others. */
+struct samples_waited {
+	__u32 kind;
+	__u32 reason;
+	__u64 stack;
+	__u64 waker;
+	__u64 begin_ns;
+	__u64 ns;   /* Of the window that it ended in. */
+	__u64 turn; /* In which it ended. */
+	__u32 tid;
+	__u32 unused;
+};
+
 /* How often, by hash. */
 struct samples_known {
 	__u64 check; /* A second hash of the same: else they are others. */
@@ -153,7 +171,7 @@ struct samples_asleep {
 	__u64 check;
 	__u64 waker;
 	__u32 reason;
-	__u32 unused;
+	__u32 copied; /* Whether its user stack was. */
 };
 
 /* What the programs count, since they were loaded. */
@@ -169,6 +187,11 @@ struct samples_counts {
 	__u64 waits_ended;
 	__u64 waits_dropped; /* That there was no room for. */
 	__u64 copies_lost;
+	/*
+	 * Time of the programs. That which the kernel counts for all of them
+	 * (BPF_ENABLE_STATS) makes those of others slower, too.
+	 */
+	__u64 run_ns;
 	__u64 processes_dropped;
 };
 

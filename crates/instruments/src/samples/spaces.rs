@@ -125,12 +125,12 @@ impl Spaces {
     }
 
     /// What a process has mapped at a time, with a number that is another one after a change.
-    pub(super) fn mappings(&self, pid: u32, time_ns: u64) -> Option<(u64, Vec<Mapping>)> {
+    pub(super) fn mappings(&self, pid: u32, time_ns: u64) -> Option<(u64, &[Mapping])> {
         let spaces = self.all.get(&pid)?;
         let now = spaces.iter().rev().find(|space| space.since_ns <= time_ns);
         let space = now.or(spaces.first())?;
         let version = space.since_ns.wrapping_add(space.mappings.len() as u64);
-        Some((version, space.mappings.clone()))
+        Some((version, &space.mappings))
     }
 
     /// Whether anything is known of a process.

@@ -1,4 +1,5 @@
-//! Stacks of user code without frame pointers: by the unwind tables of files, on copies of stacks.
+//! Stacks of user code where frame pointers do not hold: by the unwind tables of files, on copies of
+//! stacks.
 
 use std::collections::HashMap;
 
@@ -37,17 +38,18 @@ impl std::fmt::Debug for Unwinders {
 }
 
 impl Unwinders {
-    /// The frames of a stack, where the task was first, and whether that ends where the thread
-    /// began.
+    /// The frames of a stack, where the task was first, whether that ends where the thread began, and
+    /// how many bytes of the copy were needed.
     pub(super) fn frames(
         &mut self,
         copied: &Copied,
         (pid, time_ns): (u32, u64),
         spaces: &Spaces,
         files: &mut Files,
-    ) -> (Vec<u64>, bool) {
+    ) -> (Vec<u64>, bool, usize) {
+        let none = || (vec![copied.ip], false, 0);
         let Some((version, mappings)) = spaces.mappings(pid, time_ns) else {
-            return (vec![copied.ip], false);
+            return none();
         };
         if self.processes.len() > MAX_SPACES {
             self.processes.clear();
@@ -67,31 +69,33 @@ impl Unwinders {
             self.processes.insert(pid, Process { version, unwinder });
         }
         let Some(process) = self.processes.get(&pid) else {
-            return (vec![copied.ip], false);
+            return none();
         };
+        let mut needed = 0;
         let mut read = |address: u64| {
             let at = address.checked_sub(copied.from).ok_or(())?;
             let at = usize::try_from(at).map_err(|_| ())?;
-            let word = copied
-                .bytes
-                .get(at..at.checked_add(8).ok_or(())?)
-                .ok_or(())?;
+            let end = at.checked_add(size_of::<u64>()).ok_or(())?;
+            // Also where it ends too early.
+            needed = needed.max(end);
+            let word = copied.bytes.get(at..end).ok_or(())?;
             word.try_into().map(u64::from_le_bytes).map_err(|_| ())
         };
         let registers = UnwindRegsX86_64::new(copied.ip, copied.sp, copied.bp);
-        let mut iterator =
-            (process.unwinder).iter_frames(copied.ip, registers, &mut self.cache, &mut read);
+        let (unwinder, cache) = (&process.unwinder, &mut self.cache);
+        let mut iterator = unwinder.iter_frames(copied.ip, registers, cache, &mut read);
         let mut frames = Vec::new();
-        loop {
+        let whole = loop {
             match iterator.next() {
                 Ok(Some(FrameAddress::InstructionPointer(address))) => frames.push(address),
                 Ok(Some(FrameAddress::ReturnAddress(address))) => frames.push(address.get()),
-                Ok(None) => return (frames, true),
-                Err(_) => return (frames, false),
+                Ok(None) => break true,
+                Err(_) => break false,
             }
             if frames.len() >= MAX_FRAMES {
-                return (frames, false);
+                break false;
             }
-        }
+        };
+        (frames, whole, needed)
     }
 }

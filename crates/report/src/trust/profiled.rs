@@ -4,7 +4,7 @@ use netplumb_model::quantity::Declared;
 use netplumb_model::recording::{Block, Recording};
 use netplumb_model::timing::{
     CPU_TIME, CYCLES, FREQUENCY, IDLE, LATE, LINES, NAMES, OFF_CPU, ON_TIME, PROGRAMS, REACHED,
-    READER, STACKS_CUT, TAKEN, USER_STACKS, WAITS_BEGUN, WAITS_ENDED, WAITS_OPEN,
+    READER, STACKS_COPIED, STACKS_CUT, TAKEN, USER_STACKS, WAITS_BEGUN, WAITS_ENDED, WAITS_OPEN,
 };
 
 use super::blind;
@@ -19,6 +19,8 @@ use crate::times::ns;
 
 /// How user stacks are followed, if nothing else was asked for.
 const BY_FRAMES: &str = "frame pointers";
+const BY_TABLES: &str = "unwind tables";
+const BY_BOTH: &str = "frame pointers, and by unwind tables where these don't hold";
 /// From this share on, user stacks are said to be cut.
 const MUCH_CUT: f64 = 0.05;
 
@@ -150,13 +152,21 @@ fn stacks(recording: &Recording) -> Option<Note> {
     let (all, cut) = (sum(recording, &USER_STACKS), sum(recording, &STACKS_CUT));
     let how = recording.environment.get("sampled.user_stacks");
     let how = match how.map(String::as_str) {
-        Some("dwarf") => "unwind tables",
+        Some("dwarf") => BY_TABLES,
+        Some("auto") => BY_BOTH,
         _ => BY_FRAMES,
     };
     let share = cut / all.max(1.0);
     (all > 0.0).then(|| {
+        let copied = match how {
+            BY_BOTH => format!(
+                " ({:.1}% of the stacks)",
+                sum(recording, &STACKS_COPIED) * 100.0 / all.max(1.0)
+            ),
+            _ => String::new(),
+        };
         let text = format!(
-            "of programs, by {how}: {:.1}% end before a function that a thread begins with",
+            "of programs, by {how}{copied}: {:.1}% end before a function that a thread begins with",
             share * 100.0
         );
         match share > MUCH_CUT {
@@ -165,7 +175,7 @@ fn stacks(recording: &Recording) -> Option<Note> {
                 match how {
                     BY_FRAMES => {
                         text + "; their callers are missing, or wrong (code without frame pointers, or \
-                                made at run time): --user-stacks dwarf follows the former"
+                                made at run time): --user-stacks auto follows the former"
                     }
                     _ => {
                         text + "; their callers are missing (files without unwind tables, stacks \

@@ -73,7 +73,7 @@ impl Causes {
     ) -> (Costs, u64) {
         let mut charging = Charging::default();
         for (hash, sums) in times {
-            charging.add_time(&mut self.stacks, *hash, std::iter::empty(), *sums);
+            charging.add_time(&mut self.stacks, (*hash, None), std::iter::empty(), *sums);
         }
         let unknown = charging.unknown;
         (charging.costs(self.stacks.functions(), quantity), unknown)
@@ -86,6 +86,6 @@ impl Causes {
 
     /// Forget stacks if they are too many: the kernel tells of them again.
     pub(crate) fn bound(&mut self) {
-        self.stacks.bound();
+        let _ = self.stacks.bound();
     }
 }

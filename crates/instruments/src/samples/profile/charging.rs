@@ -13,7 +13,8 @@ use super::super::arrived::Who;
 use super::super::layout::{Known, REASON_BLOCKED, REASON_IO, REASON_PREEMPTED, REASON_SLEEP};
 use super::super::tree::{Functions, Sum, Tree, nameless};
 use super::lines::Leaves;
-use super::stacks::{Found, Named, Places, Stacks};
+use super::stacks::{Found, Moments, Places, Stacks};
+use super::user::Named;
 
 /// How functions are called that run programs at a tracepoint, or at a function.
 const TRACEPOINTS: &[&str] = &[
@@ -31,8 +32,10 @@ const TRACEPOINTS: &[&str] = &[
 #[derive(Debug, Default)]
 pub(super) struct Charging {
     tree: Tree,
-    /// Samples of each stack, by its hash, if they are all alike; without time, CPU and thread.
-    pub(super) charged: HashMap<u64, Sample>,
+    /// Samples of each stack, by its hash; without time, CPU and thread.
+    charged: HashMap<u64, Sample>,
+    /// Those that were unwound, by their time too.
+    unwound: HashMap<(u64, u64), Sample>,
     /// Where samples of user code were.
     pub(super) leaves: Leaves,
     kernel_ns: u64,
@@ -41,6 +44,7 @@ pub(super) struct Charging {
     pub(super) idle: u64,
     pub(super) user_stacks: u64,
     pub(super) cut: u64,
+    pub(super) copied: u64,
     pub(super) stackless: u64,
     pub(super) unknown: u64,
 }
@@ -51,7 +55,7 @@ impl Charging {
         &mut self,
         found: &Found,
         known: &Known,
-        unwound: &HashMap<Named, Places>,
+        unwound: &HashMap<Named, Moments>,
         functions: &mut Functions,
     ) {
         let (place, stack, context) = (&found.place, &found.kernel, found.context);
@@ -67,11 +71,7 @@ impl Charging {
         }
         let root = functions.number(root(&place.name));
         let mut left = known.count;
-        let mut alike = None;
         let mut charge = |user: &[u32], cut: bool, places: &Places, samples: u64, ns: u64| {
-            if samples == 0 {
-                return;
-            }
             if let Some(function) = user.first().filter(|_| place.user) {
                 self.leaves.add(*function, places, samples, ns);
             }
@@ -90,42 +90,60 @@ impl Charging {
             }
             let sum = Sum { samples, ns };
             self.tree.charge((Direction::Run, context, node), sum);
-            alike = Some(node).filter(|_| samples == known.count);
+            node
         };
+        let weight = known.ns / known.count;
+        let single = |node| Sample {
+            time_ns: 0,
+            weight,
+            node,
+            thread: 0,
+            cpu: 0,
+            direction: Direction::Run,
+            context,
+        };
+        let alike = known.ns == weight * known.count;
         let mut left_ns = known.ns;
-        for ((user, cut), places) in unwound {
-            let samples = places.values().sum::<u64>().min(left);
+        for ((user, cut), moments) in unwound {
+            // What was copied may be of a sample that is counted in the next window.
+            let samples = (moments.times_ns.len() as u64).min(left);
+            if samples == 0 {
+                continue;
+            }
             // The last takes what division leaves.
             let ns = match samples == left {
                 true => left_ns,
-                false => known.ns / known.count * samples,
+                false => weight * samples,
             };
-            charge(user, *cut, places, samples, ns);
+            self.copied += samples;
+            let node = charge(user, *cut, &moments.places, samples, ns);
+            let times = moments.times_ns.iter().filter(|_| alike);
+            (self.unwound).extend(times.map(|time| ((place.hash, *time), single(node))));
             left -= samples;
             left_ns -= ns;
         }
-        let alone = Places::from([(found.leaf(), left)]);
-        charge(own, *own_cut, &alone, left, left_ns);
-        let weight = known.ns / known.count;
-        if let Some(node) = alike.filter(|_| known.ns == weight * known.count) {
-            let sample = Sample {
-                time_ns: 0,
-                weight,
-                node,
-                thread: 0,
-                cpu: 0,
-                direction: Direction::Run,
-                context,
-            };
-            self.charged.insert(place.hash, sample);
+        if left > 0 {
+            let alone = Places::from([(found.leaf(), left)]);
+            let node = charge(own, *own_cut, &alone, left, left_ns);
+            if alike {
+                self.charged.insert(place.hash, single(node));
+            }
         }
     }
 
-    /// Charge waits of a stack, to why and for whom.
+    /// A sample of a stack at a time, without thread and CPU, if it is known what it is charged to.
+    pub(super) fn sample(&self, hash: u64, time_ns: u64) -> Option<Sample> {
+        let unwound = self.unwound.get(&(hash, time_ns));
+        unwound.or_else(|| self.charged.get(&hash)).copied()
+    }
+
+    /// Charge waits of a stack, to why and for whom. Its user code is as it was unwound, or else as
+    /// frame pointers have it.
     pub(super) fn add_wait(
         &mut self,
         stacks: &mut Stacks,
         (stack, waker, reason): (u64, u64, u32),
+        unwound: Option<&Named>,
         (samples, ns): (u64, u64),
     ) {
         let waker = stacks.get(waker).map(|found| match found.context {
@@ -141,14 +159,14 @@ impl Charging {
         };
         let leaves = std::iter::once(reason.to_string())
             .chain(waker.map(|waker| format!("[woken by {waker}]")));
-        self.add_time(stacks, stack, leaves, (samples, ns));
+        self.add_time(stacks, (stack, unwound), leaves, (samples, ns));
     }
 
     /// Charge time to a stack that was taken at an event, and to what is below it.
     pub(super) fn add_time(
         &mut self,
         stacks: &mut Stacks,
-        stack: u64,
+        (stack, unwound): (u64, Option<&Named>),
         leaves: impl Iterator<Item = String>,
         (samples, ns): (u64, u64),
     ) {
@@ -160,7 +178,7 @@ impl Charging {
         self.kernel_ns += ns;
         let root = functions.number(root(&found.place.name));
         let mut node = self.tree.node(None, root);
-        let (user, _) = &found.user;
+        let (user, _) = unwound.unwrap_or(&found.user);
         let of_kernel = without_tracepoint(functions, &found.kernel);
         for function in user.iter().rev().chain(of_kernel.iter().rev()) {
             node = self.tree.node(Some(node), *function);

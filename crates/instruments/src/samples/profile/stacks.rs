@@ -7,37 +7,25 @@ use netplumb_model::class::Context;
 use netplumb_sys::perf::changes::Change;
 
 use super::super::arrived::{Copied, Place, Who};
-use super::super::files::{Files, Within, unknown};
+use super::super::files::{Files, Within};
 use super::super::kernel::{self, Kernel};
 use super::super::owner::context;
 use super::super::spaces::Spaces;
 use super::super::tree::Functions;
 use super::super::unwind::Unwinders;
+use super::user::{Named, Unwound, continued, holds, named};
 use crate::live::LiveError;
 
 /// Stacks that are kept, however many there are.
 const MAX_STACKS: usize = 1 << 18;
-/// Functions that threads begin with: a stack that ends there is whole.
-const BEGINNINGS: &[&str] = &[
-    "_start",
-    "__libc_start",
-    "start_thread",
-    "clone",
-    "__clone",
-    "_dl_start",
-    "_dl_relocate",
-    "runtime.goexit",
-    "runtime.mstart",
-    "runtime.rt0_go",
-    "_rt0_",
-];
-
 /// What a stack stands for.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) place: Place,
-    /// Where its user code is, where the task was first.
+    /// Where its user code is by frame pointers, where the task was first.
     within: Vec<Option<Within>>,
+    /// Where it is, if frame pointers hold of it.
+    settled: Option<Unwound>,
     /// Whether what follows is known.
     named: bool,
     /// The functions of the kernel, where it was first.
@@ -46,14 +34,18 @@ pub(super) struct Found {
     pub(super) user: Named,
 }
 
-/// The functions of a stack of user code, and whether they end before one that a thread begins with.
-pub(super) type Named = (Vec<u32>, bool);
-
-/// The same before they have names, and whether it was unwound to its end.
-type Unwound = (Vec<Option<Within>>, bool);
-
 /// Samples with the same functions on their stacks: how many at each place that the task was at.
 pub(super) type Places = HashMap<Option<Within>, u64>;
+
+/// Samples with the same user stack: when they were taken, too.
+#[derive(Debug, Default)]
+pub(super) struct Moments {
+    pub(super) places: Places,
+    pub(super) times_ns: Vec<u64>,
+}
+
+/// A wait: the thread, and when it began.
+pub(super) type WaitId = (u32, u64);
 
 /// All stacks that were met.
 #[derive(Debug, Default)]
@@ -65,8 +57,13 @@ pub(super) struct Stacks {
     kernel: Kernel,
     functions: Functions,
     unwinders: Unwinders,
-    /// User stacks that were unwound, by the hash of their samples: how often each.
-    unwound: HashMap<u64, HashMap<Unwound, u64>>,
+    /// User stacks that were unwound, by the hash of their samples: when.
+    unwound: HashMap<u64, HashMap<Unwound, Vec<u64>>>,
+    /// The same of waits, until they end, and the hash of their stacks.
+    of_waits: HashMap<WaitId, (u64, Unwound)>,
+    /// How many bytes of the stacks were needed to unwind them, at most, by hash, since it was asked
+    /// for; none: more than there were.
+    needed: HashMap<u64, Option<u32>>,
 }
 
 impl Found {
@@ -89,12 +86,18 @@ impl Stacks {
             Who::Idle | Who::Foreign => vec![None; place.frames.len()],
         };
         // Each window tells of it again.
-        let known = self.all.get(&place.hash);
-        if known.is_some_and(|found| found.named && found.within == within) {
-            return;
+        if let Some(known) = self.all.get(&place.hash) {
+            let same = known.within == within;
+            if same && (known.named || known.settled.is_some()) {
+                return;
+            }
+            if known.settled.is_some() {
+                self.needed.insert(place.hash, None);
+            }
         }
         let found = Found {
             within,
+            settled: None,
             named: false,
             kernel: Vec::new(),
             context: Context::Task,
@@ -117,10 +120,32 @@ impl Stacks {
             self.spaces.read(Some(pid), &mut self.files);
         }
         let (spaces, files) = (&self.spaces, &mut self.files);
-        let (frames, whole) = self.unwinders.frames(copied, of, spaces, files);
-        let user = self.within(&frames, of);
-        let known = self.unwound.entry(copied.hash).or_default();
-        *known.entry((user, whole)).or_default() += 1;
+        let (frames, whole, bytes) = self.unwinders.frames(copied, of, spaces, files);
+        let bytes = u32::try_from(bytes)
+            .ok()
+            .filter(|_| bytes <= copied.bytes.len());
+        let within = self.within(&frames, of);
+        let found = self.all.get(&copied.hash);
+        // The last copies of one that is not copied any more may still arrive.
+        if found.is_some_and(|found| found.settled.is_none()) {
+            let needed = self.needed.entry(copied.hash).or_insert(bytes);
+            *needed = needed.zip(bytes).map(|(a, b)| a.max(b));
+        }
+        let by_frame_pointers = found.map(|found| &found.within[..]);
+        let unwound = continued((within, whole), by_frame_pointers.unwrap_or_default());
+        match copied.waits {
+            Some(tid) => {
+                // Of waits whose end was not told.
+                if self.of_waits.len() > MAX_STACKS {
+                    self.of_waits.clear();
+                }
+                (self.of_waits).insert((tid, copied.time_ns), (copied.hash, unwound));
+            }
+            None => {
+                let known = self.unwound.entry(copied.hash).or_default();
+                known.entry(unwound).or_default().push(copied.time_ns);
+            }
+        }
     }
 
     /// Where some addresses of user code are, where the task was first. Its process may be gone
@@ -146,15 +171,15 @@ impl Stacks {
         within
     }
 
-    /// Give stacks their functions, if they have none yet, and the user stacks that were unwound
-    /// since this was done last theirs, which are returned.
+    /// Give stacks their functions, if they have none yet, and the user stacks of samples that were
+    /// unwound since this was done last theirs, which are returned.
     ///
     /// # Errors
     /// The kernel's symbols can't be read.
     pub(super) fn name(
         &mut self,
         hashes: &BTreeSet<u64>,
-    ) -> Result<HashMap<u64, HashMap<Named, Places>>, LiveError> {
+    ) -> Result<HashMap<u64, HashMap<Named, Moments>>, LiveError> {
         let unwound = std::mem::take(&mut self.unwound);
         let new: Vec<u64> = (hashes.iter().copied())
             .filter(|hash| self.all.get(hash).is_some_and(|found| !found.named))
@@ -163,8 +188,9 @@ impl Stacks {
         let addresses = found().flat_map(|found| &found.place.kernel);
         let symbols = self.kernel.symbols(addresses)?;
         let of_unwound = unwound.values().flat_map(HashMap::keys);
-        let of_unwound = of_unwound.flat_map(|(within, _)| within);
-        let within = found().flat_map(|found| &found.within).chain(of_unwound);
+        let of_unwound = of_unwound.chain(self.of_waits.values().map(|(_, unwound)| unwound));
+        let within = found().flat_map(|found| &found.within);
+        let within = within.chain(of_unwound.flat_map(|(within, _)| within));
         self.files.find(within.flatten().copied());
         for hash in &new {
             let Some(found) = self.all.get_mut(hash) else {
@@ -175,7 +201,11 @@ impl Stacks {
             found.context = context(&names);
             let met = |at: &Option<usize>| self.functions.number(kernel::met(symbols, *at));
             found.kernel = stack.iter().map(met).collect();
-            found.user = named(&self.files, &mut self.functions, &found.within, false);
+            let user = match &found.settled {
+                Some((within, whole)) => (&within[..], *whole),
+                None => (&found.within[..], false),
+            };
+            found.user = named(&self.files, &mut self.functions, user);
             let mut within = found.within.iter().flatten();
             found.named = !within.any(|at| self.files.is_pending(*at));
             if found.named {
@@ -183,16 +213,55 @@ impl Stacks {
                 (found.place.kernel, found.place.frames) = Default::default();
             }
         }
-        let mut counted: HashMap<u64, HashMap<Named, Places>> = HashMap::new();
+        self.settle(&unwound);
+        let mut counted: HashMap<u64, HashMap<Named, Moments>> = HashMap::new();
         for (hash, stacks) in unwound {
             let of = counted.entry(hash).or_default();
-            for ((within, whole), samples) in stacks {
+            for ((within, whole), times_ns) in stacks {
                 let leaf = within.first().copied().flatten();
-                let named = named(&self.files, &mut self.functions, &within, whole);
-                *of.entry(named).or_default().entry(leaf).or_default() += samples;
+                let named = named(&self.files, &mut self.functions, (&within, whole));
+                let moments = of.entry(named).or_default();
+                *moments.places.entry(leaf).or_default() += times_ns.len() as u64;
+                moments.times_ns.extend(times_ns);
             }
         }
         Ok(counted)
+    }
+
+    /// Find the stacks whose frame pointers hold: all of their copies that were unwound say so.
+    fn settle(&mut self, unwound: &HashMap<u64, HashMap<Unwound, Vec<u64>>>) {
+        let mut settled: HashMap<u64, Option<&Unwound>> = HashMap::new();
+        let of_samples = (unwound.iter())
+            .flat_map(|(hash, stacks)| stacks.keys().map(|unwound| (*hash, unwound)));
+        let of_waits = self.of_waits.values();
+        for (hash, unwound) in of_samples.chain(of_waits.map(|(hash, unwound)| (*hash, unwound))) {
+            let Some(found) = self.all.get(&hash).filter(|f| f.settled.is_none()) else {
+                continue;
+            };
+            let holds = holds(&self.files, unwound, &found.within).then_some(unwound);
+            let of = settled.entry(hash).or_insert(holds);
+            *of = of.and(holds);
+        }
+        for (hash, unwound) in settled {
+            if let (Some((within, whole)), Some(found)) = (unwound, self.all.get_mut(&hash)) {
+                found.user = named(&self.files, &mut self.functions, (within, *whole));
+                found.settled = Some((within.clone(), *whole));
+                self.needed.insert(hash, Some(0));
+            }
+        }
+    }
+
+    /// The functions of a stack that was unwound of a wait, after the last [naming](Self::name).
+    pub(super) fn of_wait(&mut self, wait: WaitId) -> Option<Named> {
+        let (_, (within, whole)) = self.of_waits.get(&wait)?;
+        Some(named(&self.files, &mut self.functions, (within, *whole)))
+    }
+
+    /// Forget stacks that were unwound of waits which have ended.
+    pub(super) fn forget_waits(&mut self, ended: impl Iterator<Item = WaitId>) {
+        for wait in ended {
+            self.of_waits.remove(&wait);
+        }
     }
 
     /// What a stack stands for, if it is known.
@@ -211,37 +280,13 @@ impl Stacks {
     }
 
     /// Forget them if they are too many: the kernel then hands over again those that it meets again.
-    pub(super) fn bound(&mut self) {
+    /// Returns how many bytes of user stacks are needed, by hash, of those where that has changed:
+    /// none where it is not known.
+    pub(super) fn bound(&mut self) -> HashMap<u64, Option<u32>> {
+        let mut needed = std::mem::take(&mut self.needed);
         if self.all.len() > MAX_STACKS {
-            self.all.clear();
+            needed.extend(self.all.drain().map(|(hash, _)| (hash, None)));
         }
+        needed
     }
-}
-
-/// The functions of user code, where the task was first, and whether they end before one that a
-/// thread begins with.
-fn named(
-    files: &Files,
-    functions: &mut Functions,
-    within: &[Option<Within>],
-    whole: bool,
-) -> Named {
-    let met = |at: &Option<Within>| match at {
-        Some(at) => files.function(*at),
-        None => unknown(None),
-    };
-    let mut user: Vec<u32> = within.iter().map(|at| functions.number(met(at))).collect();
-    let begins = |at: &u32| is_beginning(functions.name(*at));
-    // By frame pointers, what is behind that is what a register happened to have.
-    if let Some(first) = user.iter().position(begins).filter(|_| !whole) {
-        user.truncate(first + 1);
-        return (user, false);
-    }
-    let cut = !whole && !user.is_empty();
-    (user, cut)
-}
-
-/// Whether threads begin with a function.
-fn is_beginning(name: &str) -> bool {
-    BEGINNINGS.iter().any(|begins| name.starts_with(begins))
 }

@@ -7,13 +7,13 @@ use netplumb_model::loss::Loss;
 use netplumb_model::quantity::Figure;
 use netplumb_model::samples::{Sample, Thread};
 use netplumb_model::timing::{
-    IDLE, LATE, NAMES, OFF_CPU, ON_TIME, PROGRAMS, REACHED, READER, STACKS_CUT, TAKEN, USER_STACKS,
-    WAITS_BEGUN, WAITS_ENDED, WAITS_OPEN, Window,
+    IDLE, LATE, NAMES, OFF_CPU, ON_TIME, PROGRAMS, REACHED, READER, STACKS_COPIED, STACKS_CUT,
+    TAKEN, USER_STACKS, WAITS_BEGUN, WAITS_ENDED, WAITS_OPEN, Window,
 };
 
 use super::super::arrived::Who;
 use super::super::late::late;
-use super::super::layout::{Counts, Known, Time};
+use super::super::layout::{Counts, Known, PIECE_BYTES, Time, Waited};
 use super::Profile;
 use super::charging::Charging;
 use crate::live::{self, LiveError};
@@ -49,9 +49,10 @@ impl Profile {
                 }
             }
             timed.times.push(time);
-            let (Some(charged), Some(found)) =
-                (charging.charged.get(&time.hash), self.stacks.get(time.hash))
-            else {
+            let (Some(charged), Some(found)) = (
+                charging.sample(time.hash, time.time_ns),
+                self.stacks.get(time.hash),
+            ) else {
                 continue;
             };
             let thread = Thread {
@@ -71,7 +72,7 @@ impl Profile {
                 time_ns: time.time_ns.saturating_sub(self.begun_ns),
                 thread,
                 cpu: time.cpu,
-                ..*charged
+                ..charged
             });
         }
         self.times = later;
@@ -100,14 +101,20 @@ impl Profile {
             let window_ns = self.sampler.window_ns();
             wait.window_ns == window_ns && !known.contains(&(wait.tid, wait.begin_ns))
         }));
+        let (ended, later): (Vec<Waited>, Vec<Waited>) = std::mem::take(&mut self.waited)
+            .into_iter()
+            .partition(|wait| self.sampler.is_before(wait.turn));
+        self.waited = later;
         let now = Instant::now();
         let counts = self.sampler.counts()?;
         let of_waits = counted.keys().filter_map(|hash| self.waits.get(hash));
         let of_waits = of_waits.flat_map(|wait| [wait.stack, wait.waker]);
         let of_asleep = asleep.iter().flat_map(|wait| [wait.stack, wait.waker]);
+        let of_ended = ended.iter().flat_map(|wait| [wait.stack, wait.waker]);
         let stacks: BTreeSet<u64> = (counted.keys().copied())
             .chain(of_waits)
             .chain(of_asleep)
+            .chain(of_ended)
             .collect();
         let naming_ns = process_ns();
         let mut unwound = self.stacks.name(&stacks)?;
@@ -124,7 +131,7 @@ impl Profile {
                 }
                 (None, Some(wait)) => {
                     let of = (wait.stack, wait.waker, wait.reason);
-                    waiting.add_wait(&mut self.stacks, of, (known.count, known.ns));
+                    waiting.add_wait(&mut self.stacks, of, None, (known.count, known.ns));
                 }
                 (None, None) => charging.unknown += known.count,
             }
@@ -132,30 +139,44 @@ impl Profile {
         for wait in &asleep {
             let of = (wait.stack, wait.waker, wait.reason);
             let waited_ns = self.sampler.waited_ns(wait);
-            waiting.add_wait(&mut self.stacks, of, (0, waited_ns));
+            let unwound = self.stacks.of_wait((wait.tid, wait.begin_ns));
+            waiting.add_wait(&mut self.stacks, of, unwound.as_ref(), (0, waited_ns));
         }
+        for wait in &ended {
+            let of = (wait.stack, wait.waker, wait.reason);
+            let unwound = self.stacks.of_wait((wait.tid, wait.begin_ns));
+            waiting.add_wait(&mut self.stacks, of, unwound.as_ref(), (1, wait.ns));
+        }
+        let ended = ended.iter().map(|wait| (wait.tid, wait.begin_ns));
+        self.stacks.forget_waits(ended);
         self.lines.add(std::mem::take(&mut charging.leaves));
         let timed = self.timed(&counted, &charging);
-        self.stacks.bound();
+        let needed = self.stacks.bound();
+        if self.settles {
+            // Copies begin at full pieces, so the next one may need a piece more.
+            let with_room = |bytes: u32| if bytes > 0 { bytes + PIECE_BYTES } else { 0 };
+            let of_stack = |(hash, bytes): (u64, Option<u32>)| (hash, bytes.map(with_room));
+            self.sampler.copy(needed.into_iter().map(of_stack));
+        }
         if self.waits.len() > MAX_WAITS {
             self.waits.clear();
         }
         let duration = now - self.opened;
-        let programs_ns = self.sampler.totals().run_ns;
         let late = (self.event.period_ns())
             .map_or_else(Default::default, |period_ns| late(&timed.times, period_ns));
         let ticks = (counts.ticks - self.counts.ticks) as f64;
         let reached = ticks / self.cpus as f64 / duration.as_secs_f64();
-        let of_programs = programs_ns.saturating_sub(self.programs_ns);
         let reader_ns = process_ns();
         let of_reader = reader_ns.saturating_sub(self.reader_ns + naming_ns);
         let since = |of: fn(&Counts) -> u64| of(&counts) - of(&self.counts);
+        let of_programs = since(|c| c.run_ns);
         let figures = [
             (&TAKEN, charging.taken as f64),
             (&IDLE, charging.idle as f64),
             (&REACHED, reached),
             (&USER_STACKS, charging.user_stacks as f64),
             (&STACKS_CUT, charging.cut as f64),
+            (&STACKS_COPIED, charging.copied as f64),
             (&ON_TIME, late.timed as f64),
             (&LATE, late.late as f64),
             (&PROGRAMS, of_programs as f64),
@@ -186,7 +207,6 @@ impl Profile {
                 .then(|| waiting.costs(self.stacks.functions(), &OFF_CPU)),
         );
         self.counts = counts;
-        self.programs_ns = programs_ns;
         self.reader_ns = reader_ns;
         self.opened = now;
         Ok(Window {
@@ -250,7 +270,7 @@ fn lost(
         (
             "copies of user stacks lost: buffer full",
             since(|c| c.copies_lost),
-            "their samples have no stack of programs",
+            "their stacks of programs are by frame pointers only",
         ),
         (
             "waits lost: no room for more",
