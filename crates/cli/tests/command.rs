@@ -320,6 +320,21 @@ fn large_files_go_along() {
     );
 }
 
+/// Check that a command also runs without an instruction clock, from a state that was saved before its
+/// files were there.
+#[test]
+fn without_an_instruction_clock() {
+    if !common::has_guests() {
+        return;
+    }
+    let place = Place::new();
+    for output in ["saved.plumb", "again.plumb"] {
+        let words = format!("path -q --quick --blocks 1 --timeout 30 -o {output} -- /bin/true");
+        place.run(&words).code(0);
+        check_sums(&place.recording(output));
+    }
+}
+
 /// Check that what the kernel does once in a boot, at the first connection, is not the command's,
 /// unless that is asked for: the table of random numbers by which TCP chooses ports.
 #[test]

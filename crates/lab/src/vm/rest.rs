@@ -120,10 +120,12 @@ impl Ports {
     }
 
     fn write(&mut self, port: u16, value: u8) {
-        // SAFETY: we hold the port. To the guest it is as if nothing happened,
-        // however long it is stopped; memory is as it was.
+        // QEMU stops a CPU between blocks of code. Without an instruction clock `out` does not end one:
+        // what follows would still be executed, and read a directory that is not this one's. SAFETY:
+        // we hold the port. To the guest it is as if nothing happened, however long it is stopped;
+        // memory is as it was.
         unsafe {
-            std::arch::asm!("out dx, al", in("dx") port, in("al") value,
+            std::arch::asm!("out dx, al", "jmp 2f", "2:", in("dx") port, in("al") value,
                 options(nostack, preserves_flags));
         }
     }
