@@ -11,6 +11,7 @@ use netplumb_lab::vm::files::FilesError;
 use netplumb_lab::vm::kernels::{ErrorKind, KernelStoreError};
 use netplumb_lab::vm::process::VmError;
 use netplumb_model::experiment::{ExperimentError, Key};
+use netplumb_model::message::RefusedKind;
 use netplumb_paths::PathError;
 use netplumb_store::StoreError;
 use netplumb_workload::frames::GeneratorError;
@@ -100,6 +101,11 @@ impl Failure {
                 | EngineError::Nic(NicError::CannotRun { .. }),
             ) => Failure::CannotHere,
             Some(EngineError::Nic(NicError::Asked(_))) => Failure::Usage,
+            Some(EngineError::Vm(VmError::CommandFailed { kind, .. })) => match kind {
+                RefusedKind::Asked => Failure::Usage,
+                RefusedKind::CannotRun => Failure::CannotHere,
+                RefusedKind::Failed => Failure::Failed,
+            },
             Some(EngineError::Files(FilesError::NoNft | FilesError::NoTc)) => Failure::CannotHere,
             Some(EngineError::Command { .. } | EngineError::NoFunction(_)) => Failure::Usage,
             Some(EngineError::Vm(VmError::Interrupted)) => Failure::Interrupted,

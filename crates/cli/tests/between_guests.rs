@@ -230,7 +230,12 @@ fn bad_input() {
     for (words, code, says) in [
         (
             "fentry:ksys_wrte fexit:ksys_write",
-            1,
+            2,
+            "did you mean `ksys_write`?",
+        ),
+        (
+            "kprobe:ksys_wrte kretprobe:ksys_write",
+            2,
             "did you mean `ksys_write`?",
         ),
         ("uprobe:/bin/sh:main uprobe:/bin/sh:f", 2, "--with /bin/sh"),

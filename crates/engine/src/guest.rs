@@ -20,7 +20,7 @@ use netplumb_lab::vm::guest::Handler;
 use netplumb_lab::vm::link;
 use netplumb_lab::vm::{random, usb};
 use netplumb_model::experiment::{FromDevice, RxFault};
-use netplumb_model::message::{Reply, Request, RunPlan};
+use netplumb_model::message::{Refused, Reply, Request, RunPlan};
 use netplumb_model::recording::{Ledger, env};
 use netplumb_model::timing::TimingSpec;
 use netplumb_workload::device::{Device, FromDevices};
@@ -59,8 +59,8 @@ impl Handler for Agent {
         &mut self,
         request: Request,
         reply: &mut dyn FnMut(Reply) -> io::Result<()>,
-    ) -> Result<(), String> {
-        match request {
+    ) -> Result<(), Refused> {
+        let done = match request {
             Request::Describe => reply(Reply::Facts(self.facts())).map_err(|e| e.to_string()),
             Request::Prepare(plan) => self.ends(&plan).map(drop),
             Request::Run(plan) => self.run(&plan, false, reply),
@@ -75,15 +75,17 @@ impl Handler for Agent {
                 spec,
                 plan,
             } => self.time_functions(&functions, spec.as_deref(), &plan, reply),
-            Request::Time { spec, plan, bare } => self.time(spec, &plan, bare, reply),
+            Request::Time { spec, plan, bare } => {
+                return self.time(spec, &plan, bare, reply);
+            }
             Request::Unpack { modules } => command::unpack(&modules),
             Request::ReadVdso => command::vdso(reply),
-            Request::Attach { spec, links } => self.attach(spec, &links, reply),
+            Request::Attach { spec, links } => return self.attach(spec, &links, reply),
             Request::Command(plan) => {
                 let port = self.port.as_ref().and_then(|p| p.try_clone().ok());
                 let instrument = self.instrument.take();
                 let ends = self.ends(&plan.links)?;
-                command::run(&plan, ends, instrument, port.as_ref(), reply)
+                return command::run(&plan, ends, instrument, port.as_ref(), reply);
             }
             Request::BenchLimit(arm) => self.bench_limit(&arm, reply),
             Request::BenchBlock {
@@ -95,7 +97,8 @@ impl Handler for Agent {
             Request::BenchDiagnose(arm) => self.bench_diagnose(&arm, reply),
             Request::BenchCount(plan) => self.bench_count(&plan, reply),
             other => Err(format!("unknown request {other:?}")),
-        }
+        };
+        Ok(done?)
     }
 
     fn port(&mut self, port: BorrowedFd<'_>) {

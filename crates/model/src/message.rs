@@ -18,7 +18,7 @@ use crate::timing::{Attached, TimingSpec, Window};
 
 /// Raised with any change of the messages below: host and guest are one binary,
 /// but a saved guest may be older.
-pub const PROTOCOL_VERSION: u32 = 19;
+pub const PROTOCOL_VERSION: u32 = 20;
 
 /// A message from the host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -165,8 +165,37 @@ pub enum Reply {
     NotLoaded(Box<NotLoaded>),
     /// The request was carried out.
     Done,
-    /// The request failed: why, in a sentence.
-    Failed(String),
+    /// The request failed.
+    Failed(Refused),
+}
+
+/// Why a request failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refused {
+    /// A sentence for the user.
+    pub message: String,
+    /// Whose matter it is.
+    pub kind: RefusedKind,
+}
+
+/// Whose matter it is that a request failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RefusedKind {
+    /// The user's: what was asked for is not there.
+    Asked,
+    /// The guest's: it can't be done there.
+    CannotRun,
+    /// Something else failed.
+    Failed,
+}
+
+impl From<String> for Refused {
+    fn from(message: String) -> Refused {
+        Refused {
+            message,
+            kind: RefusedKind::Failed,
+        }
+    }
 }
 
 /// A module that the guest's kernel does not load.

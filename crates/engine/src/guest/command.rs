@@ -17,7 +17,7 @@ use netplumb_instruments::live::Live;
 use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_lab::vm::bulk;
 use netplumb_lab::vm::disk::Standing;
-use netplumb_model::message::{CommandEnd, CommandPlan, Exit, Output, Reply, TimedBlock};
+use netplumb_model::message::{CommandEnd, CommandPlan, Exit, Output, Refused, Reply, TimedBlock};
 use netplumb_model::quantity::Figure;
 use netplumb_model::recording::Ledger;
 use netplumb_model::timing::BUSY;
@@ -28,6 +28,7 @@ use netplumb_workload::mark::{self, mark};
 
 use super::disk::{self, Faults};
 use super::furnish;
+use super::live::refused;
 use super::reads::{Opened, Shared};
 use crate::outside::Cpus;
 
@@ -81,7 +82,7 @@ pub(super) fn run(
     mut instrument: Option<Box<dyn Live>>,
     port: Option<&OwnedFd>,
     reply: &mut dyn FnMut(Reply) -> io::Result<()>,
-) -> Result<(), String> {
+) -> Result<(), Refused> {
     furnish::furnish(plan, ends).map_err(|e| format!("prepare the guest for a command: {e}"))?;
     let disk = disk::set_up(plan, ends)?;
     ends.warm(plan.warmup).map_err(|e| {
@@ -134,7 +135,7 @@ fn one(
     mut instrument: Option<&mut (dyn Live + 'static)>,
     port: Option<&OwnedFd>,
     told: &mut Vec<Reply>,
-) -> Result<bool, String> {
+) -> Result<bool, Refused> {
     let doing = |what: &'static str| move |e: io::Error| format!("{what}: {e}");
     let mut peer = match &plan.peer {
         Some((program, words)) => {
@@ -162,7 +163,7 @@ fn one(
     let done_before = disk.and_then(Standing::done);
     let cpus = instrument.as_ref().and_then(|_| Cpus::read());
     if let Some(instrument) = &mut instrument {
-        instrument.open().map_err(|e| e.to_string())?;
+        instrument.open().map_err(refused)?;
     }
     let began = Instant::now();
     let mut command = match reader {
@@ -214,7 +215,8 @@ fn one(
 
     let (exit, faults) = match stopped {
         true => (Exit::Signal(libc::SIGKILL), Faults::default()),
-        false => reap(command.pid).ok_or("the exit of the command was not observed")?,
+        false => reap(command.pid)
+            .ok_or_else(|| "the exit of the command was not observed".to_string())?,
     };
     let (faults, took_ns) = match command.shared.take() {
         Some(shared) => {

@@ -7,10 +7,10 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
-use netplumb_instruments::live::Live;
+use netplumb_instruments::live::{Live, LiveError};
 use netplumb_instruments::registry;
 use netplumb_kernel::layers::LayerRules;
-use netplumb_model::message::{Reply, RunPlan, TimedBlock};
+use netplumb_model::message::{Refused, RefusedKind, Reply, RunPlan, TimedBlock};
 use netplumb_model::timing::TimingSpec;
 use netplumb_workload::drops;
 use netplumb_workload::ends::Ends;
@@ -35,7 +35,7 @@ impl Agent {
         plan: &RunPlan,
         bare: bool,
         reply: &mut dyn FnMut(Reply) -> io::Result<()>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Refused> {
         let ends = self
             .ends(plan)?
             .try_clone()
@@ -75,7 +75,7 @@ impl Agent {
         for answer in told {
             reply(answer).map_err(|e| e.to_string())?;
         }
-        failed.map_or(Ok(()), Err)
+        failed.map_or(Ok(()), |why| Err(why.into()))
     }
 
     /// Attach the instrument for the next command.
@@ -84,7 +84,7 @@ impl Agent {
         spec: TimingSpec,
         links: &RunPlan,
         reply: &mut dyn FnMut(Reply) -> io::Result<()>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Refused> {
         self.ends(links)?;
         let instrument = attach(&self.within(spec, links)?)?;
         reply(attached(&*instrument)).map_err(|e| e.to_string())?;
@@ -114,10 +114,22 @@ impl Agent {
 }
 
 /// Attach an instrument.
-fn attach(spec: &TimingSpec) -> Result<Box<dyn Live>, String> {
+fn attach(spec: &TimingSpec) -> Result<Box<dyn Live>, Refused> {
     let rules = LayerRules::built_in();
     let layer = |name: &str, module: Option<&str>| rules.layer(name, module).map(String::from);
-    registry::attach(spec, &layer).map_err(|e| e.to_string())
+    registry::attach(spec, &layer).map_err(refused)
+}
+
+/// An instrument's error, for the host.
+pub(super) fn refused(error: LiveError) -> Refused {
+    Refused {
+        message: error.to_string(),
+        kind: match error {
+            LiveError::Asked(_) => RefusedKind::Asked,
+            LiveError::CannotRun { .. } => RefusedKind::CannotRun,
+            LiveError::System { .. } => RefusedKind::Failed,
+        },
+    }
 }
 
 /// The reply about an attached instrument.
@@ -154,7 +166,7 @@ impl<'a> Blocks<'a> {
             self.traffic = None;
             self.instrument = None;
             if probed {
-                let instrument = attach(self.spec)?;
+                let instrument = attach(self.spec).map_err(|why| why.message)?;
                 self.told.push(attached(&*instrument));
                 self.instrument = Some(instrument);
             }

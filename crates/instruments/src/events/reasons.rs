@@ -76,6 +76,20 @@ fn no_counter(source: Source) -> String {
     }
 }
 
+/// Whether it is of a function that the kernel does not have.
+pub(crate) fn is_unknown(asked: &Asked) -> bool {
+    let Asked::Kernel { function, .. } = asked else {
+        return false;
+    };
+    let symbols = symbols();
+    !symbols.symbols().is_empty() && !symbols.symbols().iter().any(|s| s.name == *function)
+}
+
+fn symbols() -> SymbolTable {
+    let text = fs::read(Path::new("/proc/kallsyms")).unwrap_or_default();
+    SymbolTable::parse(&text).unwrap_or_default()
+}
+
 /// That a function of the kernel can't be probed.
 fn no_function(function: &str) -> String {
     let blacklist = fs::read_to_string("/sys/kernel/debug/kprobes/blacklist").unwrap_or_default();
@@ -83,8 +97,7 @@ fn no_function(function: &str) -> String {
     if blacklist.lines().any(is_it) {
         return "the kernel allows no probe in this function".into();
     }
-    let text = fs::read(Path::new("/proc/kallsyms")).unwrap_or_default();
-    let symbols = SymbolTable::parse(&text).unwrap_or_default();
+    let symbols = symbols();
     let names = || symbols.symbols().iter().map(|symbol| symbol.name.as_str());
     if names().any(|name| name == function) {
         return "it can't be traced: it is marked notrace, or no function".into();

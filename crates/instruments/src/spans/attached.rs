@@ -228,9 +228,16 @@ impl Attached {
                 perf::attach(probe.as_fd(), found.as_fd())?;
                 Ok(probe)
             });
-            let probe = attached.map_err(|error| LiveError::CannotRun {
-                reason: format!("can't attach to `{}`", event.resolved.name),
-                remedy: reasons::refused(&event.resolved.asked, &error),
+            let probe = attached.map_err(|error| {
+                let (name, asked) = (&event.resolved.name, &event.resolved.asked);
+                let why = reasons::refused(asked, &error);
+                match reasons::is_unknown(asked) {
+                    true => LiveError::Asked(format!("can't attach to `{name}`: {why}")),
+                    false => LiveError::CannotRun {
+                        reason: format!("can't attach to `{name}`"),
+                        remedy: why,
+                    },
+                }
             })?;
             self.probes.push(probe);
         }

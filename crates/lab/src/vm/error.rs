@@ -2,7 +2,7 @@
 
 use std::io;
 
-use netplumb_model::message::{NotLoaded, PROTOCOL_VERSION};
+use netplumb_model::message::{NotLoaded, PROTOCOL_VERSION, RefusedKind};
 
 use super::machine::MEMORY_MIB;
 use super::trial::QemuMissing;
@@ -92,6 +92,8 @@ pub enum VmError {
     CommandFailed {
         /// The reason.
         message: String,
+        /// Whose matter it is.
+        kind: RefusedKind,
         /// The guest's last console lines.
         console: Vec<String>,
     },

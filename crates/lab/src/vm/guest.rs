@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use netplumb_model::message::{NotLoaded, PROTOCOL_VERSION, Reply, Request};
+use netplumb_model::message::{NotLoaded, PROTOCOL_VERSION, Refused, Reply, Request};
 
 use super::device::AGENT_PORT;
 use super::initramfs::{self, MODULES};
@@ -40,7 +40,7 @@ pub trait Handler {
         &mut self,
         request: Request,
         reply: &mut dyn FnMut(Reply) -> io::Result<()>,
-    ) -> Result<(), String>;
+    ) -> Result<(), Refused>;
 
     /// The port of requests, to check for further ones.
     fn port(&mut self, _port: BorrowedFd<'_>) {}
@@ -115,8 +115,10 @@ fn try_run(handler: &mut dyn Handler) -> io::Result<()> {
             }
             // Further requests come by the port.
             Request::Rest => Ok(()),
-            Request::ReadFile(path) => read_file(&path, &mut port),
-            Request::WriteFile { path, mode } => write_file(&path, mode, &mut port, &mut decoder),
+            Request::ReadFile(path) => read_file(&path, &mut port).map_err(Refused::from),
+            Request::WriteFile { path, mode } => {
+                write_file(&path, mode, &mut port, &mut decoder).map_err(Refused::from)
+            }
             request => handler.handle(request, &mut |reply| channel::send(&mut port, &reply)),
         };
         let last = match outcome {

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use netplumb_model::message::{PROTOCOL_VERSION, Reply, Request};
+use netplumb_model::message::{PROTOCOL_VERSION, Refused, Reply, Request};
 
 use super::console::{Tail, lines};
 use super::error::Doing;
@@ -371,7 +371,7 @@ impl Guest {
         loop {
             match self.event(deadline, "answer", limit)?.1 {
                 Reply::Done => return Ok(()),
-                Reply::Failed(message) => return Err(self.failed(message)),
+                Reply::Failed(why) => return Err(self.failed(why)),
                 reply => each(reply).doing("take an answer")?,
             }
         }
@@ -384,7 +384,7 @@ impl Guest {
     pub fn answer(&mut self, limit: Duration) -> Result<Option<Reply>, VmError> {
         match self.event(Instant::now() + limit, "answer", limit)?.1 {
             Reply::Done => Ok(None),
-            Reply::Failed(message) => Err(self.failed(message)),
+            Reply::Failed(why) => Err(self.failed(why)),
             reply => Ok(Some(reply)),
         }
     }
@@ -447,9 +447,10 @@ impl Guest {
         Some(kib * 1024)
     }
 
-    fn failed(&self, message: String) -> VmError {
+    fn failed(&self, why: Refused) -> VmError {
         VmError::CommandFailed {
-            message,
+            message: why.message,
+            kind: why.kind,
             console: self.console(),
         }
     }
