@@ -22,7 +22,7 @@ use super::layout::{
 use super::plan::{How, Plan};
 use crate::events::reasons;
 use crate::live::LiveError;
-use crate::own::{Programs, Totals};
+use crate::own::Programs;
 use crate::samples::Scope;
 
 /// The programs, compiled from spans/spans.bpf.c.
@@ -374,6 +374,7 @@ impl Attached {
             sum.lost_groups += cpu.lost_groups;
             sum.cut += cpu.cut;
             sum.processes_dropped += cpu.processes_dropped;
+            sum.run_ns += cpu.run_ns;
         }
         Ok(sum)
     }
@@ -389,9 +390,9 @@ impl Attached {
         Ok(batch.filter(is_begun).count() as u64)
     }
 
-    /// Run time of the programs so far, if the kernel counts it.
-    pub(super) fn totals(&self) -> Totals {
-        Programs::of(&self.object).totals()
+    /// Runs so far that were left out, since the program ran already.
+    pub(super) fn misses(&self) -> u64 {
+        Programs::of(&self.object).totals().misses
     }
 }
 

@@ -347,6 +347,7 @@ static __always_inline int reach(void *ctx, __u32 event, _Bool has_key,
 		end(key, now, c);
 	else
 		pass(event, key, now, c);
+	c->run_ns += bpf_ktime_get_ns() - now;
 	return 0;
 }
 

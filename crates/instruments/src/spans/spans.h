@@ -110,6 +110,7 @@ struct spans_counts {
 	__u64 lost_groups;
 	__u64 cut; /* Stacks deeper than is read. */
 	__u64 processes_dropped;
+	__u64 run_ns; /* Of these programs; see samples.h. */
 };
 
 /* What this process sets while the programs run. */

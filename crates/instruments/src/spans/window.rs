@@ -13,7 +13,6 @@ use netplumb_model::spans::{
     coarse,
 };
 use netplumb_model::timing::{Attached as Facts, Costs, StageTimes, TimingSpec, Window};
-use netplumb_sys::bpf::raw;
 use netplumb_sys::cpus;
 
 use super::attached::Attached;
@@ -21,7 +20,7 @@ use super::layout::{Counts, Known, row, rows};
 use super::plan::Plan;
 use crate::capability::lockdown;
 use crate::live::{self, Live, LiveError};
-use crate::own::{Totals, process_ns};
+use crate::own::process_ns;
 use crate::samples::{Causes, Scope};
 
 /// What arrives is read this often: a process may be gone soon.
@@ -54,10 +53,8 @@ pub(super) struct Between {
     polled: Instant,
     sliced: Instant,
     counts: Counts,
-    totals: Totals,
+    misses: u64,
     reader_ns: u64,
-    // While it is there, the kernel counts the run time of programs.
-    _counting: Option<std::os::fd::OwnedFd>,
 }
 
 impl Between {
@@ -107,7 +104,7 @@ impl Between {
             by: asked.by,
             slow: asked.slow,
             counts: attached.counts()?,
-            totals: attached.totals(),
+            misses: attached.misses(),
             plan,
             attached,
             causes,
@@ -126,7 +123,6 @@ impl Between {
             polled: begun,
             sliced: begun,
             reader_ns,
-            _counting: raw::count_run_times().ok(),
         })
     }
 
@@ -250,7 +246,7 @@ impl Between {
         self.take()?;
         let now = Instant::now();
         let counts = self.attached.counts()?;
-        let totals = self.attached.totals();
+        let misses = self.attached.misses();
         // Counted apart from what began, so that the ledger tells if they differ.
         let open = match last {
             true => Some(self.attached.give_up()?),
@@ -258,11 +254,11 @@ impl Between {
         };
         let stages = self.stages();
         let (costs, unknown) = self.costs()?;
-        let figures = self.figures(&counts, &totals, open);
-        let losses = self.lost(&counts, &totals, unknown);
+        let figures = self.figures(&counts, open);
+        let losses = self.lost(&counts, misses, unknown);
         let reader_ns = process_ns();
         let own_cpu_ns =
-            (reader_ns - self.reader_ns) + totals.run_ns.saturating_sub(self.totals.run_ns);
+            (reader_ns - self.reader_ns) + counts.run_ns.saturating_sub(self.counts.run_ns);
         let by = self.by.unwrap_or(By::Stack);
         let groups = std::mem::take(&mut self.groups).into_iter();
         let window = Window {
@@ -285,22 +281,19 @@ impl Between {
         };
         self.times.clear();
         self.counts = counts;
-        self.totals = totals;
+        self.misses = misses;
         self.reader_ns = reader_ns;
         self.opened = now;
         Ok(window)
     }
 
-    fn figures(&self, counts: &Counts, totals: &Totals, open: Option<u64>) -> Vec<Figure> {
+    fn figures(&self, counts: &Counts, open: Option<u64>) -> Vec<Figure> {
         let since = |of: fn(&Counts) -> u64| of(counts).saturating_sub(of(&self.counts)) as f64;
         let mut figures = vec![
             Figure::new(&BEGUN, since(|c| c.begun)),
             Figure::new(&ENDED, since(|c| c.ended)),
-            Figure::new(
-                &PROGRAMS,
-                totals.run_ns.saturating_sub(self.totals.run_ns) as f64,
-            ),
-            Figure::new(&RUNS, totals.runs.saturating_sub(self.totals.runs) as f64),
+            Figure::new(&PROGRAMS, since(|c| c.run_ns)),
+            Figure::new(&RUNS, since(|c| c.seen.iter().sum())),
         ];
         figures.extend(open.map(|open| Figure::new(&OPEN, open as f64)));
         let mut named = BTreeSet::new();
@@ -329,7 +322,7 @@ impl Between {
     }
 
     /// What was lost of the window.
-    fn lost(&mut self, counts: &Counts, totals: &Totals, unknown: u64) -> Vec<Loss> {
+    fn lost(&mut self, counts: &Counts, misses: u64, unknown: u64) -> Vec<Loss> {
         let changes = self.causes.as_mut().map_or(0, Causes::lost);
         let since = |of: fn(&Counts) -> u64| of(counts).saturating_sub(of(&self.counts));
         live::losses([
@@ -340,7 +333,7 @@ impl Between {
             ),
             (
                 "events at which a program did not run",
-                totals.misses.saturating_sub(self.totals.misses),
+                misses.saturating_sub(self.misses),
                 "it was running on that CPU already: the ledger has no such event",
             ),
             (

@@ -149,15 +149,6 @@ pub fn info(program: BorrowedFd<'_>) -> io::Result<sys::bpf_prog_info> {
     Ok(info)
 }
 
-/// Have the kernel count how often programs run and how long, until the descriptor is closed.
-///
-/// # Errors
-/// An error of the kernel: it is older than Linux 5.8, or this is not permitted.
-pub fn count_run_times() -> io::Result<OwnedFd> {
-    // SAFETY: takes a number.
-    owned(unsafe { sys::bpf_enable_stats(sys::BPF_STATS_RUN_TIME) })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
