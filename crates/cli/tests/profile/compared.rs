@@ -100,13 +100,8 @@ fn known_and_compared() {
                 (share - expected).abs() < 2.0 * half,
                 "{name}: {share} ± {half} percent, not {expected}"
             );
-            // So wide that anything were right. On a busy machine blocks differ more.
-            let most = if expected > 25.0 {
-                expected / 2.0
-            } else {
-                100.0
-            };
-            assert!(half < most, "{name}: ± {half} percent");
+            // So wide that anything would be right. On a busy machine blocks differ more.
+            assert!(half < expected, "{name}: ± {half} percent");
         }
     }
     if !verdicts(&same).is_empty() {

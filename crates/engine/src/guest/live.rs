@@ -62,7 +62,8 @@ impl Agent {
         let mut failed = None;
         for (index, probed) in schedule::paired(plan.blocks, bare) {
             if let Err(why) = blocks.one(index, probed) {
-                failed = Some(format!("block {index}: {why}"));
+                let message = format!("block {index}: {}", why.message);
+                failed = Some(Refused { message, ..why });
                 break;
             }
         }
@@ -75,7 +76,7 @@ impl Agent {
         for answer in told {
             reply(answer).map_err(|e| e.to_string())?;
         }
-        failed.map_or(Ok(()), |why| Err(why.into()))
+        failed.map_or(Ok(()), Err)
     }
 
     /// Attach the instrument for the next command.
@@ -161,12 +162,12 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    fn one(&mut self, index: u32, probed: bool) -> Result<(), String> {
+    fn one(&mut self, index: u32, probed: bool) -> Result<(), Refused> {
         if probed != self.instrument.is_some() {
             self.traffic = None;
             self.instrument = None;
             if probed {
-                let instrument = attach(self.spec).map_err(|why| why.message)?;
+                let instrument = attach(self.spec)?;
                 self.told.push(attached(&*instrument));
                 self.instrument = Some(instrument);
             }
@@ -175,12 +176,12 @@ impl<'a> Blocks<'a> {
         self.traffic()?;
         let cpus = Cpus::read();
         if let Some(instrument) = &mut self.instrument {
-            instrument.open().map_err(|e| e.to_string())?;
+            instrument.open().map_err(refused)?;
         }
         let never = AtomicBool::new(false);
         let sent = self.traffic()?.timed_block(&never);
         let window = match &mut self.instrument {
-            Some(instrument) => Some(instrument.close().map_err(|e| e.to_string())?),
+            Some(instrument) => Some(instrument.close().map_err(refused)?),
             None => None,
         };
         let busy = cpus.and_then(|cpus| cpus.busy_since());

@@ -82,7 +82,7 @@ pub(crate) fn is_unknown(asked: &Asked) -> bool {
         return false;
     };
     let symbols = symbols();
-    !symbols.symbols().is_empty() && !symbols.symbols().iter().any(|s| s.name == *function)
+    !symbols.symbols().is_empty() && symbols.by_name(function).is_empty()
 }
 
 fn symbols() -> SymbolTable {
@@ -99,7 +99,7 @@ fn no_function(function: &str) -> String {
     }
     let symbols = symbols();
     let names = || symbols.symbols().iter().map(|symbol| symbol.name.as_str());
-    if names().any(|name| name == function) {
+    if !symbols.by_name(function).is_empty() {
         return "it can't be traced: it is marked notrace, or no function".into();
     }
     match nearest(function, names()) {

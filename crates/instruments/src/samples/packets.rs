@@ -44,6 +44,7 @@ pub(super) struct Sampling {
     opened: Instant,
     closed: Option<Instant>,
     counts: Counts,
+    run_ns: u64,
 }
 
 impl Sampling {
@@ -75,6 +76,7 @@ impl Sampling {
         };
         Ok(Sampling {
             counts: sampler.counts()?,
+            run_ns: sampler.run_ns()?,
             sampler,
             roles: spec.roles.clone(),
             rules: PathRules::built_in(),
@@ -106,6 +108,7 @@ impl Live for Sampling {
     fn open(&mut self) -> Result<(), LiveError> {
         self.closed = None;
         self.counts = self.sampler.counts()?;
+        self.run_ns = self.sampler.run_ns()?;
         self.opened = Instant::now();
         self.sampler.begin()
     }
@@ -145,7 +148,7 @@ impl Live for Sampling {
                 "their time is in [unknown]",
             ),
         ];
-        let programs_ns = counts.run_ns - self.counts.run_ns;
+        let programs_ns = self.sampler.run_ns()? - self.run_ns;
         let names_ns = named_ns.saturating_sub(naming_ns);
         let reader_ns = process_ns().saturating_sub(reading_ns + names_ns);
         Ok(Window {

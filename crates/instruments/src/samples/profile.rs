@@ -72,6 +72,7 @@ pub(super) struct Profile {
     polled: Instant,
     opened: Instant,
     counts: Counts,
+    run_ns: u64,
     reader_ns: u64,
 }
 
@@ -130,6 +131,7 @@ impl Profile {
         };
         Ok(Profile {
             counts: sampler.counts()?,
+            run_ns: sampler.run_ns()?,
             sampler,
             changes,
             stacks,

@@ -62,6 +62,7 @@ pub(super) struct Sampler {
     known: [MapHandle; 2],
     asleep: MapHandle,
     settled: MapHandle,
+    run_ns: MapHandle,
     turn: MapHandle,
     turns: u64,
     /// When this window began, and the one before.
@@ -141,6 +142,7 @@ impl Sampler {
             ],
             asleep: map(&object, "asleep").map_err(failed())?,
             settled: map(&object, "settled").map_err(failed())?,
+            run_ns: map(&object, "run_ns").map_err(failed())?,
             turn: map(&object, ".data").map_err(failed())?,
             turns: 0,
             windows_ns: [0; 2],
@@ -257,8 +259,21 @@ impl Sampler {
         Ok(crossed.filter(|wait| wait.begin_ns < window_ns).collect())
     }
 
+    /// CPU time of the programs so far.
+    ///
+    /// # Errors
+    /// It can't be read.
+    pub(super) fn run_ns(&self) -> Result<u64, LiveError> {
+        let first = 0_u32.to_ne_bytes();
+        let cpus = self.run_ns.lookup_percpu(&first, MapFlags::ANY);
+        let cpus = cpus.map_err(LiveError::system("read the time of programs"))?;
+        let cpus = cpus.unwrap_or_default();
+        let of_cpu = |cpu: &Vec<u8>| cpu.first_chunk().map(|ns| u64::from_ne_bytes(*ns));
+        Ok(cpus.iter().filter_map(of_cpu).sum())
+    }
+
     /// Copy so many bytes of the user stacks of samples with these hashes from now on; none: as many
-    /// as of others. Where there is no room, they are as of others, too.
+    /// as of others. Those that were not seen for long are forgotten.
     pub(super) fn copy(&self, bytes: impl Iterator<Item = (u64, Option<u32>)>) {
         for (hash, bytes) in bytes {
             let hash = hash.to_ne_bytes();

@@ -56,7 +56,7 @@ struct {
  * has found: none where frame pointers hold.
  */
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, SAMPLES_SETTLED);
 	__type(key, __u64);
 	__type(value, __u32);
@@ -69,6 +69,17 @@ struct {
 	__type(value, struct samples_asleep);
 } asleep SEC(".maps");
 
+/*
+ * Time of these programs. The kernel can take it, too (BPF_ENABLE_STATS), but
+ * only that of all programs of the machine, which slows them down.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} run_ns SEC(".maps");
+
 struct samples_counts counts;
 struct samples_turn turn SEC(".data");
 
@@ -76,7 +87,11 @@ struct samples_turn turn SEC(".data");
 
 static __always_inline void ran_since(__u64 begin)
 {
-	__sync_fetch_and_add(&counts.run_ns, bpf_ktime_get_ns() - begin);
+	__u32 first = 0;
+	__u64 *sum = bpf_map_lookup_elem(&run_ns, &first);
+
+	if (sum)
+		*sum += bpf_ktime_get_ns() - begin;
 }
 
 /* The lowest bits of %cs: the privilege. */
@@ -163,11 +178,24 @@ static __always_inline _Bool copy_stack(__u32 which, __u32 kind, __u64 hash,
 
 	if (config.user != SAMPLES_USER_COPY || !bpf_get_current_pid_tgid())
 		return 0;
+	/*
+	 * Before 5.15 (dd6e10fbd9fb, "bpf: Add bpf_task_pt_regs() helper")
+	 * frame pointers are all that there is.
+	 */
+	if (!bpf_core_enum_value_exists(enum bpf_func_id,
+					BPF_FUNC_task_pt_regs))
+		return 0;
 	known = bpf_map_lookup_elem(&settled, &hash);
 	if (known)
 		most = *known;
 	if (!most)
 		return 0;
+	/* Room for what can't be done without. */
+	if (bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) >
+	    bpf_ringbuf_query(&ring, BPF_RB_RING_SIZE) / 2) {
+		ONE_MORE(copies_lost);
+		return 0;
+	}
 	copy = bpf_map_lookup_elem(&copies, &which);
 	if (!copy)
 		return 0;

@@ -187,11 +187,6 @@ struct samples_counts {
 	__u64 waits_ended;
 	__u64 waits_dropped; /* That there was no room for. */
 	__u64 copies_lost;
-	/*
-	 * Time of the programs. That which the kernel counts for all of them
-	 * (BPF_ENABLE_STATS) makes those of others slower, too.
-	 */
-	__u64 run_ns;
 	__u64 processes_dropped;
 };
 

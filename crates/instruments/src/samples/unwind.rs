@@ -47,7 +47,7 @@ impl Unwinders {
         spaces: &Spaces,
         files: &mut Files,
     ) -> (Vec<u64>, bool, usize) {
-        let none = || (vec![copied.ip], false, 0);
+        let none = || (vec![copied.ip], false, usize::MAX);
         let Some((version, mappings)) = spaces.mappings(pid, time_ns) else {
             return none();
         };

@@ -254,7 +254,7 @@ impl Guest {
                 }
                 (_, Reply::Hello { protocol, .. }) => return Err(VmError::Protocol(protocol)),
                 (_, Reply::NotLoaded(refused)) => return Err(VmError::NotLoaded(refused)),
-                (_, Reply::Failed(message)) => return Err(self.failed(message)),
+                (_, Reply::Failed(why)) => return Err(self.failed(why)),
                 _ => {}
             }
         };

@@ -1,7 +1,7 @@
 //! The pause of a guest, at which it is saved, and from which it resumes.
 //!
 //! A guest that is ready writes to the port of QEMU's pvpanic device, and QEMU, configured to pause
-//! on a panic, stops it at exactly that instruction, not at a time that depends on the host. When
+//! on a panic, stops it right after that instruction, not at a time that depends on the host. When
 //! it resumes, it reads its requests from the firmware configuration device. So nothing in a run
 //! depends on timing of the host, and all runs from a saved state are the same.
 //!
@@ -121,9 +121,10 @@ impl Ports {
 
     fn write(&mut self, port: u16, value: u8) {
         // QEMU stops a CPU between blocks of code. Without an instruction clock `out` does not end one:
-        // what follows would still be executed, and read a directory that is not this one's. SAFETY:
-        // we hold the port. To the guest it is as if nothing happened, however long it is stopped;
-        // memory is as it was.
+        // what follows would still be executed, and read the directory of the QEMU that is saved, not of
+        // the one that resumes.
+        // SAFETY: we hold the port. To the guest it is as if nothing happened, however long it is
+        // stopped; memory is as it was.
         unsafe {
             std::arch::asm!("out dx, al", "jmp 2f", "2:", in("dx") port, in("al") value,
                 options(nostack, preserves_flags));

@@ -17,7 +17,7 @@ use crate::number::{printable, thousands};
 use crate::scalars::of_run;
 use crate::times::ns;
 
-/// How user stacks are followed, if nothing else was asked for.
+/// How user stacks were followed, in recordings that don't say it.
 const BY_FRAMES: &str = "frame pointers";
 const BY_TABLES: &str = "unwind tables";
 const BY_BOTH: &str = "frame pointers, and by unwind tables where these don't hold";
@@ -160,7 +160,7 @@ fn stacks(recording: &Recording) -> Option<Note> {
     (all > 0.0).then(|| {
         let copied = match how {
             BY_BOTH => format!(
-                " ({:.1}% of the stacks)",
+                " ({:.1}% were copied for that)",
                 sum(recording, &STACKS_COPIED) * 100.0 / all.max(1.0)
             ),
             _ => String::new(),

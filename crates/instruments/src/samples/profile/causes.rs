@@ -61,7 +61,7 @@ impl Causes {
     /// The kernel's symbols can't be read.
     pub(crate) fn name(&mut self, hashes: impl Iterator<Item = u64>) -> Result<(), LiveError> {
         let hashes: BTreeSet<u64> = hashes.collect();
-        self.stacks.name(&hashes)?;
+        self.stacks.name(&hashes, u64::MAX)?;
         Ok(())
     }
 

@@ -103,9 +103,9 @@ impl Charging {
             context,
         };
         let alike = known.ns == weight * known.count;
-        let mut left_ns = known.ns;
+        let (mut left_ns, mut one) = (known.ns, None);
         for ((user, cut), moments) in unwound {
-            // What was copied may be of a sample that is counted in the next window.
+            // As maps are switched, a sample may be counted on the other side than its time is.
             let samples = (moments.times_ns.len() as u64).min(left);
             if samples == 0 {
                 continue;
@@ -119,15 +119,17 @@ impl Charging {
             let node = charge(user, *cut, &moments.places, samples, ns);
             let times = moments.times_ns.iter().filter(|_| alike);
             (self.unwound).extend(times.map(|time| ((place.hash, *time), single(node))));
+            one = Some(node);
             left -= samples;
             left_ns -= ns;
         }
         if left > 0 {
             let alone = Places::from([(found.leaf(), left)]);
-            let node = charge(own, *own_cut, &alone, left, left_ns);
-            if alike {
-                self.charged.insert(place.hash, single(node));
-            }
+            one = Some(charge(own, *own_cut, &alone, left, left_ns));
+        }
+        // Also of one whose copy came too late for this window.
+        if let Some(node) = one.filter(|_| alike) {
+            self.charged.insert(place.hash, single(node));
         }
     }
 

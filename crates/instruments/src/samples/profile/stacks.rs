@@ -1,7 +1,7 @@
 //! Stacks that were sampled: where they are as soon as they arrive, while their processes may still
 //! be there; their functions when a window is closed, those of all new ones at once.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use netplumb_model::class::Context;
 use netplumb_sys::perf::changes::Change;
@@ -18,6 +18,9 @@ use crate::live::LiveError;
 
 /// Stacks that are kept, however many there are.
 const MAX_STACKS: usize = 1 << 18;
+/// Waits whose stacks were unwound, and that go on.
+const MAX_WAITING: usize = 1 << 16;
+
 /// What a stack stands for.
 #[derive(Debug)]
 pub(super) struct Found {
@@ -26,6 +29,8 @@ pub(super) struct Found {
     within: Vec<Option<Within>>,
     /// Where it is, if frame pointers hold of it.
     settled: Option<Unwound>,
+    /// How many bytes of a copy were needed, at most.
+    needed_bytes: u32,
     /// Whether what follows is known.
     named: bool,
     /// The functions of the kernel, where it was first.
@@ -61,9 +66,11 @@ pub(super) struct Stacks {
     unwound: HashMap<u64, HashMap<Unwound, Vec<u64>>>,
     /// The same of waits, until they end, and the hash of their stacks.
     of_waits: HashMap<WaitId, (u64, Unwound)>,
-    /// How many bytes of the stacks were needed to unwind them, at most, by hash, since it was asked
-    /// for; none: more than there were.
+    /// How many bytes of the stacks are needed to unwind them, by hash, of those that were met since
+    /// it was asked for; none: more than there were.
     needed: HashMap<u64, Option<u32>>,
+    /// Stacks of waits that there was no room for.
+    pub(super) not_kept: u64,
 }
 
 impl Found {
@@ -98,6 +105,7 @@ impl Stacks {
         let found = Found {
             within,
             settled: None,
+            needed_bytes: 0,
             named: false,
             kernel: Vec::new(),
             context: Context::Task,
@@ -125,20 +133,21 @@ impl Stacks {
             .ok()
             .filter(|_| bytes <= copied.bytes.len());
         let within = self.within(&frames, of);
-        let found = self.all.get(&copied.hash);
-        // The last copies of one that is not copied any more may still arrive.
-        if found.is_some_and(|found| found.settled.is_none()) {
-            let needed = self.needed.entry(copied.hash).or_insert(bytes);
-            *needed = needed.zip(bytes).map(|(a, b)| a.max(b));
+        let Some(found) = self.all.get_mut(&copied.hash) else {
+            return;
+        };
+        let needed = self.needed.entry(copied.hash).or_insert(Some(0));
+        if found.settled.is_some() {
+            // One of its last copies, or the kernel has forgotten it.
+            *needed = Some(0);
+        } else {
+            found.needed_bytes = found.needed_bytes.max(bytes.unwrap_or(0));
+            *needed = needed.and(bytes).map(|_| found.needed_bytes);
         }
-        let by_frame_pointers = found.map(|found| &found.within[..]);
-        let unwound = continued((within, whole), by_frame_pointers.unwrap_or_default());
+        let unwound = continued((within, whole), &found.within);
         match copied.waits {
+            Some(_) if self.of_waits.len() >= MAX_WAITING => self.not_kept += 1,
             Some(tid) => {
-                // Of waits whose end was not told.
-                if self.of_waits.len() > MAX_STACKS {
-                    self.of_waits.clear();
-                }
                 (self.of_waits).insert((tid, copied.time_ns), (copied.hash, unwound));
             }
             None => {
@@ -172,15 +181,16 @@ impl Stacks {
     }
 
     /// Give stacks their functions, if they have none yet, and the user stacks of samples that were
-    /// unwound since this was done last theirs, which are returned.
+    /// unwound and taken before a time theirs, which are returned once.
     ///
     /// # Errors
     /// The kernel's symbols can't be read.
     pub(super) fn name(
         &mut self,
         hashes: &BTreeSet<u64>,
+        before_ns: u64,
     ) -> Result<HashMap<u64, HashMap<Named, Moments>>, LiveError> {
-        let unwound = std::mem::take(&mut self.unwound);
+        let unwound = self.take_unwound(before_ns);
         let new: Vec<u64> = (hashes.iter().copied())
             .filter(|hash| self.all.get(hash).is_some_and(|found| !found.named))
             .collect();
@@ -228,6 +238,21 @@ impl Stacks {
         Ok(counted)
     }
 
+    /// What was unwound of samples before a time.
+    fn take_unwound(&mut self, before_ns: u64) -> HashMap<u64, HashMap<Unwound, Vec<u64>>> {
+        let mut all = std::mem::take(&mut self.unwound);
+        for (hash, stacks) in &mut all {
+            for (unwound, times) in stacks {
+                let later: Vec<u64> = times.extract_if(.., |time| *time >= before_ns).collect();
+                if !later.is_empty() {
+                    let of = self.unwound.entry(*hash).or_default();
+                    of.insert(unwound.clone(), later);
+                }
+            }
+        }
+        all
+    }
+
     /// Find the stacks whose frame pointers hold: all of their copies that were unwound say so.
     fn settle(&mut self, unwound: &HashMap<u64, HashMap<Unwound, Vec<u64>>>) {
         let mut settled: HashMap<u64, Option<&Unwound>> = HashMap::new();
@@ -257,11 +282,10 @@ impl Stacks {
         Some(named(&self.files, &mut self.functions, (within, *whole)))
     }
 
-    /// Forget stacks that were unwound of waits which have ended.
-    pub(super) fn forget_waits(&mut self, ended: impl Iterator<Item = WaitId>) {
-        for wait in ended {
-            self.of_waits.remove(&wait);
-        }
+    /// Keep the stacks that were unwound of these waits, and of those that began at a time or later:
+    /// the others have ended.
+    pub(super) fn keep_waits(&mut self, open: &HashSet<WaitId>, since_ns: u64) {
+        (self.of_waits).retain(|wait, _| wait.1 >= since_ns || open.contains(wait));
     }
 
     /// What a stack stands for, if it is known.
@@ -285,7 +309,9 @@ impl Stacks {
     pub(super) fn bound(&mut self) -> HashMap<u64, Option<u32>> {
         let mut needed = std::mem::take(&mut self.needed);
         if self.all.len() > MAX_STACKS {
-            needed.extend(self.all.drain().map(|(hash, _)| (hash, None)));
+            let all = self.all.drain();
+            let settled = all.filter(|(_, found)| found.settled.is_some());
+            needed.extend(settled.map(|(hash, _)| (hash, None)));
         }
         needed
     }

@@ -4,8 +4,10 @@
 //! keep none. By unwind tables they are all there, of a copy of the stack, which costs more. So what
 //! is unwound tells of which stacks the frame pointers hold: these are copied no more.
 
+use super::super::UNKNOWN;
 use super::super::files::{Files, Within, unknown};
 use super::super::tree::Functions;
+use netplumb_model::timing::Met;
 
 /// Functions that threads begin with: a stack that ends there is whole.
 const BEGINNINGS: &[&str] = &[
@@ -68,43 +70,61 @@ pub(super) fn named(
     functions: &mut Functions,
     (within, whole): (&[Option<Within>], bool),
 ) -> Named {
+    let mut user = met(files, within);
+    let first = beginning(&user, whole);
+    let cut = !whole && first.is_none() && !user.is_empty();
+    user.truncate(first.map_or(user.len(), |first| first + 1));
+    (
+        user.into_iter().map(|met| functions.number(met)).collect(),
+        cut,
+    )
+}
+
+fn met(files: &Files, within: &[Option<Within>]) -> Vec<Met> {
     let met = |at: &Option<Within>| match at {
         Some(at) => files.function(*at),
         None => unknown(None),
     };
-    let mut user: Vec<u32> = within.iter().map(|at| functions.number(met(at))).collect();
-    let first = beginning(&user, whole, |at| is_beginning(functions.name(*at)));
-    let cut = !whole && first.is_none() && !user.is_empty();
-    user.truncate(first.map_or(user.len(), |first| first + 1));
-    (user, cut)
+    within.iter().map(met).collect()
 }
 
-/// Whether frame pointers hold of a stack: each function up to that which its thread begins with is
-/// as it was unwound. It is so then wherever its instructions are those.
+/// Whether frame pointers hold for a stack: each function up to that which its thread begins with is
+/// as it was unwound to the end. It is so then wherever its instructions are those.
 pub(super) fn holds(
     files: &Files,
     (unwound, whole): &Unwound,
     by_frame_pointers: &[Option<Within>],
 ) -> bool {
-    let first = beginning(unwound, *whole, |at| {
-        at.is_some_and(|at| is_beginning(&files.function(at).name))
-    });
+    // One that was cut, and went on by frame pointers, proves nothing.
+    let first = whole.then(|| beginning(&met(files, unwound), true));
     let same = unwound.iter().zip(by_frame_pointers);
     let same = same.take_while(|(unwound, by)| unwound == by).count();
-    first.is_some_and(|first| same > first)
+    first.flatten().is_some_and(|first| same > first)
 }
 
 /// Where a thread begins on its stack, the function that is called last first: what comes after it is
 /// how threads are made.
-fn beginning<T>(stack: &[T], whole: bool, is: impl Fn(&T) -> bool) -> Option<usize> {
+fn beginning(stack: &[Met], whole: bool) -> Option<usize> {
     match whole {
         true => {
-            let after = stack.iter().rposition(|at| !is(at)).map_or(0, |at| at + 1);
+            let makes = |met: &Met| is_beginning(&met.name) || is_nameless_libc(met);
+            let after = stack.iter().rposition(|met| !makes(met));
+            let after = after.map_or(0, |at| at + 1);
             (after < stack.len()).then_some(after)
         }
         // What is behind that is what a register happened to have.
-        false => stack.iter().position(is),
+        false => stack.iter().position(|met| is_beginning(&met.name)),
     }
+}
+
+/// Whether it is code of the C library that has no name: without its debug symbols, most of what makes
+/// threads has none.
+fn is_nameless_libc(met: &Met) -> bool {
+    let of = met.module.as_deref().unwrap_or_default();
+    met.name == UNKNOWN
+        && ["libc.so", "libc-2", "ld-", "ld-linux"]
+            .iter()
+            .any(|l| of.starts_with(l))
 }
 
 /// Whether threads begin with a function.
@@ -151,7 +171,14 @@ mod tests {
     /// whole, and if not, with the first.
     #[test]
     fn begins() {
-        let is = |name: &&str| is_beginning(name);
+        let beginning = |names: &[&str], whole| {
+            let met = |name: &&str| Met {
+                name: name.to_string(),
+                module: Some("libc.so.6".into()),
+                ..Met::default()
+            };
+            super::beginning(&names.iter().map(met).collect::<Vec<_>>(), whole)
+        };
         let whole = [
             "work",
             "main",
@@ -159,8 +186,8 @@ mod tests {
             "__libc_start_main_impl",
             "_start",
         ];
-        assert_eq!(beginning(&whole, true, is), Some(2));
-        assert_eq!(beginning(&whole[..2], true, is), None);
+        assert_eq!(beginning(&whole, true), Some(2));
+        assert_eq!(beginning(&whole[..2], true), None);
         let own = [
             "work",
             "clone",
@@ -168,9 +195,21 @@ mod tests {
             "__libc_start_main@@GLIBC_2.34",
             "_start",
         ];
-        assert_eq!(beginning(&own, true, is), Some(3));
-        assert_eq!(beginning(&own, false, is), Some(1));
-        assert_eq!(beginning(&["_start"], true, is), Some(0));
+        assert_eq!(beginning(&own, true), Some(3));
+        assert_eq!(beginning(&own, false), Some(1));
+        assert_eq!(beginning(&["_start"], true), Some(0));
+        // Without debug symbols of the C library.
+        let nameless = [
+            "work",
+            UNKNOWN,
+            "main",
+            UNKNOWN,
+            "__libc_start_main",
+            "_start",
+        ];
+        assert_eq!(beginning(&nameless, true), Some(3));
+        assert_eq!(beginning(&["work", UNKNOWN, UNKNOWN], true), Some(1));
+        assert_eq!(beginning(&["work", UNKNOWN], false), None);
         assert!(!is_beginning("clone_repository") && !is_beginning("_startle"));
         assert!(is_beginning("runtime.goexit.abi0"));
     }

@@ -117,7 +117,7 @@ impl Profile {
             .chain(of_ended)
             .collect();
         let naming_ns = process_ns();
-        let mut unwound = self.stacks.name(&stacks)?;
+        let mut unwound = self.stacks.name(&stacks, self.sampler.window_ns())?;
         let naming_ns = process_ns().saturating_sub(naming_ns);
         let (mut charging, mut waiting) = (Charging::default(), Charging::default());
         for (hash, known) in &counted {
@@ -147,8 +147,8 @@ impl Profile {
             let unwound = self.stacks.of_wait((wait.tid, wait.begin_ns));
             waiting.add_wait(&mut self.stacks, of, unwound.as_ref(), (1, wait.ns));
         }
-        let ended = ended.iter().map(|wait| (wait.tid, wait.begin_ns));
-        self.stacks.forget_waits(ended);
+        let open = asleep.iter().map(|wait| (wait.tid, wait.begin_ns));
+        (self.stacks).keep_waits(&open.collect(), self.sampler.window_ns());
         self.lines.add(std::mem::take(&mut charging.leaves));
         let timed = self.timed(&counted, &charging);
         let needed = self.stacks.bound();
@@ -169,7 +169,8 @@ impl Profile {
         let reader_ns = process_ns();
         let of_reader = reader_ns.saturating_sub(self.reader_ns + naming_ns);
         let since = |of: fn(&Counts) -> u64| of(&counts) - of(&self.counts);
-        let of_programs = since(|c| c.run_ns);
+        let run_ns = self.sampler.run_ns()?;
+        let of_programs = run_ns - self.run_ns;
         let figures = [
             (&TAKEN, charging.taken as f64),
             (&IDLE, charging.idle as f64),
@@ -197,6 +198,7 @@ impl Profile {
             &self.counts,
             [&charging, &waiting],
             std::mem::take(&mut self.stacks.spaces.lost),
+            std::mem::take(&mut self.stacks.not_kept),
             self.stacks.files.lost_names(),
         );
         let mut of_cpu = charging.costs(self.stacks.functions(), self.event.quantity());
@@ -207,6 +209,7 @@ impl Profile {
                 .then(|| waiting.costs(self.stacks.functions(), &OFF_CPU)),
         );
         self.counts = counts;
+        self.run_ns = run_ns;
         self.reader_ns = reader_ns;
         self.opened = now;
         Ok(Window {
@@ -228,6 +231,7 @@ fn lost(
     before: &Counts,
     [charging, waiting]: [&Charging; 2],
     changes: u64,
+    not_kept: u64,
     (lines, files): (u64, u64),
 ) -> Vec<Loss> {
     let since = |of: fn(&Counts) -> u64| of(counts) - of(before);
@@ -268,8 +272,8 @@ fn lost(
             "their outermost frames are missing",
         ),
         (
-            "copies of user stacks lost: buffer full",
-            since(|c| c.copies_lost),
+            "copies of user stacks lost: no room for more",
+            since(|c| c.copies_lost) + not_kept,
             "their stacks of programs are by frame pointers only",
         ),
         (
