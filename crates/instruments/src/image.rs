@@ -21,6 +21,7 @@ pub use lines::{
     Line, Lines, LinesError, debug_link, debug_link_checksum, has_lines, lines, loss_of,
 };
 pub use names::readable;
+pub(crate) use names::{at_address, is_at_address};
 pub use relocated::relocated;
 
 use rustc_hash::FxHashMap;

@@ -64,8 +64,8 @@ fn verdicts(diff: &Value) -> Vec<(&str, &str)> {
 
 /// Check that functions have the shares that they are known to have, within intervals twice as wide as
 /// those of 95%; that of two profiles of the same program nothing differs; and that a function that
-/// takes four times as long is found, and no other of the program is said to take longer. One pair in twenty may show a
-/// difference: of those that do, another pair must not.
+/// takes four times as long is found, and no other of the program is said to take longer. One pair in
+/// twenty may show a difference: of those that do, another pair must not.
 #[test]
 fn known_and_compared() {
     let Some(_turn) = turn() else {

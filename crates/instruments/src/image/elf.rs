@@ -14,7 +14,7 @@ use object::{
     RelocationTarget, SectionFlags,
 };
 
-use super::{Image, ImageFunction, PAGE_BYTES, Segment, page_hash};
+use super::{Image, ImageFunction, PAGE_BYTES, Segment, at_address, page_hash};
 
 /// The unpacked symbols of `.gnu_debugdata` are seldom more than some MB.
 const MAX_DEBUGDATA_BYTES: u64 = 256 << 20;
@@ -69,7 +69,7 @@ pub(super) fn image(name: &str, file: &[u8], debug: Option<&[u8]>) -> Result<Ima
     // What has no name has an unwind table entry, which says where it begins and
     // ends: it is a function of its own, and not the end of the one before.
     for (start, end) in frames {
-        functions.fill(start, end, format!("[{start:#x}]"));
+        functions.fill(start, end, at_address(start));
     }
     Ok(Image {
         name: name.to_string(),

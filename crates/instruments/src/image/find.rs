@@ -23,7 +23,7 @@ use object::{LittleEndian, Object, ObjectSection, ReadRef};
 use super::debug::debug_path;
 use super::elf::{self, Elf, plainness};
 use super::lines::{LinesError, MAX_DWARF_BYTES, link_of};
-use super::{ImageFunction, Segment, address_of};
+use super::{ImageFunction, Segment, address_of, at_address};
 
 /// Larger tables of symbols are not read: no real file has one.
 const MAX_TABLE_BYTES: u64 = 256 << 20;
@@ -221,7 +221,7 @@ impl Finder {
                 end: frame.end.min(after),
                 ..frame
             };
-            Some(frame.called(&format!("[{:#x}]", frame.start).into()))
+            Some(frame.called(&at_address(frame.start).into()))
         });
         Some(found.collect())
     }

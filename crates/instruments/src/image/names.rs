@@ -27,6 +27,16 @@ fn demangled(symbol: &str) -> Option<String> {
     cpp_demangle::Symbol::new(symbol).ok()?.demangle().ok()
 }
 
+/// The name of a function that has none, by where its file says that it begins.
+pub(crate) fn at_address(start: u64) -> String {
+    format!("[{start:#x}]")
+}
+
+/// Whether a name is one of those.
+pub(crate) fn is_at_address(name: &str) -> bool {
+    name.starts_with("[0x")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

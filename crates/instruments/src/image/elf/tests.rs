@@ -53,7 +53,7 @@ fn what_a_compiler_makes() {
 
     let bare = super::image("stripped.so", &stripped, None).unwrap();
     assert_eq!(find(&bare, "open_to_all").end, open.end);
-    let nameless = find(&bare, &format!("[{:#x}]", hidden.start));
+    let nameless = find(&bare, &at_address(hidden.start));
     assert_eq!(nameless.end, hidden.end);
     find(&bare, "rand@plt");
     // Its symbols from elsewhere.

@@ -4,10 +4,12 @@
 //! keep none. By unwind tables they are all there, of a copy of the stack, which costs more. So what
 //! is unwound tells of which stacks the frame pointers hold: these are copied no more.
 
+use netplumb_model::timing::Met;
+
 use super::super::UNKNOWN;
 use super::super::files::{Files, Within, unknown};
 use super::super::tree::Functions;
-use netplumb_model::timing::Met;
+use crate::image::is_at_address;
 
 /// Functions that threads begin with: a stack that ends there is whole.
 const BEGINNINGS: &[&str] = &[
@@ -33,6 +35,10 @@ const BEGINNINGS: &[&str] = &[
     "_rt0_amd64",
     "_rt0_amd64_linux",
 ];
+
+/// What the files of the C library are called that begin threads: also as `libc-2.31.so`, and
+/// `ld-linux-x86-64.so.2`.
+const LIBC: &[&str] = &["libc.so", "libc-2", "ld-"];
 
 /// Where the code of a stack is, where the task was first, and whether it was unwound to its end.
 pub(super) type Unwound = (Vec<Option<Within>>, bool);
@@ -121,10 +127,8 @@ fn beginning(stack: &[Met], whole: bool) -> Option<usize> {
 /// threads has none.
 fn is_nameless_libc(met: &Met) -> bool {
     let of = met.module.as_deref().unwrap_or_default();
-    met.name == UNKNOWN
-        && ["libc.so", "libc-2", "ld-", "ld-linux"]
-            .iter()
-            .any(|l| of.starts_with(l))
+    let is_nameless = met.name == UNKNOWN || is_at_address(&met.name);
+    is_nameless && LIBC.iter().any(|name| of.starts_with(name))
 }
 
 /// Whether threads begin with a function.
@@ -203,7 +207,7 @@ mod tests {
             "work",
             UNKNOWN,
             "main",
-            UNKNOWN,
+            "[0x271d0]",
             "__libc_start_main",
             "_start",
         ];
