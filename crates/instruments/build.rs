@@ -15,7 +15,7 @@ fn main() {
         compile(name, name);
         twins(name, &format!("{name}.h"), name);
     }
-    for name in ["calls", "tasks"] {
+    for name in ["callers", "calls", "tasks"] {
         compile("events", name);
         twins("events", &format!("{name}.h"), name);
     }

@@ -458,3 +458,73 @@ fn as_root_by_task() {
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(said.contains("--cgroup"), "{said}");
 }
+
+/// Check that events are told apart by the layer that caused them, that the parts add up to the whole, that
+/// their call graph has as many, and that a clock is refused with the reason.
+#[test]
+fn as_root_by_layer() {
+    if !as_root() {
+        return;
+    }
+    let place = compiled("writes", WRITES);
+    let document = json(
+        &place,
+        &[
+            "syscalls:sys_enter_write,page-faults,task-clock",
+            "--by",
+            "layer",
+            "--blocks",
+            "2",
+            "-o",
+            "layers.plumb",
+            "--",
+            "./writes",
+            "1234",
+            "3",
+        ],
+    );
+    let rows = document["events"].as_array().unwrap();
+    let of = |event: &str, is: &dyn Fn(&Value) -> bool| -> u64 {
+        let all = rows
+            .iter()
+            .filter(|r| r["event"] == event && is(&r["layer"]));
+        all.filter_map(|row| row["count"].as_u64()).sum()
+    };
+    let writes = "syscalls:sys_enter_write";
+    assert_eq!(
+        of(writes, &|layer| layer == "syscall"),
+        2 * MANY,
+        "{document:#}"
+    );
+    for event in [writes, "page-faults"] {
+        let (whole, parts) = (of(event, &Value::is_null), of(event, &Value::is_string));
+        assert!(whole > 0 && whole == parts, "{event}: {document:#}");
+    }
+    // Each process has a stack, data and code of its own.
+    assert!(
+        of("page-faults", &|layer| layer == "application") > 12,
+        "{document:#}"
+    );
+    let clock = rows.iter().find(|r| r["event"] == "task-clock").unwrap();
+    assert!(
+        clock["not_counted"]
+            .as_str()
+            .unwrap()
+            .contains("plumb profile")
+    );
+    let report = (place.command(env!("CARGO_BIN_EXE_plumb")))
+        .args(["report", "layers.plumb", "--clock", "callers", "--csv"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(report.stdout).unwrap();
+    let root = text
+        .lines()
+        .find(|line| line.contains(&format!(",{writes},")));
+    let has = |line: &str| {
+        line.split(',')
+            .any(|f| f == MANY.to_string() || f == (2 * MANY).to_string())
+    };
+    assert!(root.is_some_and(has), "{text}");
+    let refused = stat(&place, &["--by", "stack", "task-clock", "--", "true"]);
+    assert_eq!(refused.status.code(), Some(3));
+}

@@ -11,7 +11,8 @@ use netplumb_instruments::exact::{Image, Lines, LinesError, lines, loss_of};
 use netplumb_instruments::image::relocated;
 use netplumb_lab::modules::ModuleBuilder;
 use netplumb_lab::vm::kernels::KernelEntry;
-use netplumb_model::recording::{APPLICATION, Function, Recording, SourceFileId, SourceLine};
+use netplumb_model::layers::APPLICATION;
+use netplumb_model::recording::{Function, Recording, SourceFileId, SourceLine};
 use netplumb_model::timing::INSTRUCTIONS;
 
 use crate::source_text;

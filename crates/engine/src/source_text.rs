@@ -6,7 +6,8 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use netplumb_model::recording::{APPLICATION, Recording};
+use netplumb_model::layers::APPLICATION;
+use netplumb_model::recording::Recording;
 
 /// Most bytes of a file.
 pub(crate) const MAX_BYTES: usize = 512 << 10;

@@ -6,9 +6,10 @@
 //! and how long it was counted stands beside it.
 //!
 //! `resolve.rs` finds out what names mean on this kernel, `counting.rs` counts, `calls.rs` counts calls by
-//! trampolines, `tasks.rs` tells tasks apart, `reasons.rs` says why
+//! trampolines, `tasks.rs` tells tasks apart, `callers.rs` counts by who causes an event, `reasons.rs` says why
 //! something can't be counted, and `map.rs` tries all events there are.
 
+mod callers;
 mod calls;
 mod counting;
 mod map;
@@ -18,7 +19,7 @@ mod tasks;
 mod uprobe;
 
 use netplumb_model::capability::Availability;
-use netplumb_model::events;
+use netplumb_model::events::{self, By};
 use netplumb_model::experiment::Lab;
 use netplumb_model::quantity::Declared;
 use netplumb_model::timing::TimingSpec;
@@ -47,6 +48,7 @@ impl Instrument for Declaration {
             events::TASK_TIME,
             events::ENABLED,
             events::RUNNING,
+            events::CALLERS,
         ];
         ALL
     }
@@ -63,7 +65,12 @@ impl Instrument for Declaration {
 
     fn attach(&self, spec: &TimingSpec, _: &Layers<'_>) -> Result<Box<dyn Live>, LiveError> {
         let asked = spec.events.clone().unwrap_or_default();
-        Ok(Box::new(counting::Counting::attach(spec, &asked)?))
+        match asked.by {
+            Some(By::Layer | By::Stack) => Ok(Box::new(callers::Callers::attach(spec, &asked)?)),
+            None | Some(By::Cpu | By::Task) => {
+                Ok(Box::new(counting::Counting::attach(spec, &asked)?))
+            }
+        }
     }
 
     fn is_clock(&self) -> bool {

@@ -6,33 +6,7 @@ use serde::Deserialize;
 
 const BUILT_IN: &str = include_str!("../rules/layers.toml");
 
-pub use netplumb_model::recording::APPLICATION;
-
-/// All layers, from the application down, then the shared ones.
-pub const LAYERS: &[&str] = &[
-    APPLICATION,
-    "syscall",
-    "filesystem",
-    "block",
-    "socket",
-    "transport",
-    "network",
-    "netfilter",
-    "link",
-    "driver",
-    "bus",
-    "memory",
-    "copy",
-    "locking",
-    "scheduling",
-    "timer",
-    "interrupt",
-    "security",
-    "bpf",
-    "tracing",
-    "mitigation",
-    "library",
-];
+pub use netplumb_model::layers::{APPLICATION, LAYERS};
 
 /// Parsed rules.
 #[derive(Debug, Clone)]

@@ -39,6 +39,14 @@ pub const ENABLED: Declared =
 pub const RUNNING: Declared =
     Declared::new(INSTRUMENT, "running", "ns", Kind::Duration).by_label("event");
 
+/// What is counted, in a table of its own.
+pub const COUNTED: [&Declared; 4] = [&COUNT, &TIME, &TASK_COUNT, &TASK_TIME];
+/// The key of what counts are broken down by, in [`Recording::environment`](crate::recording::Recording).
+pub const BROKEN_DOWN: &str = "events.by";
+/// Of these, by who caused them: the call graph.
+pub const CALLERS: Declared =
+    Declared::new(INSTRUMENT, "callers", "events", Kind::Count).of_events();
+
 words! {
     /// A subsystem to look at.
     Focus, "focus",
@@ -65,6 +73,10 @@ words! {
     Cpu = "cpu",
     /// Tasks: the threads of one name.
     Task = "task",
+    /// Layers of the kernel: that of the code that caused it.
+    Layer = "layer",
+    /// The call graph of who caused it.
+    Stack = "stack",
 }
 
 words! {

@@ -36,6 +36,8 @@ words! {
     Samples = "samples",
     /// Times from one event to another.
     Times = "times",
+    /// Events.
+    Events = "events",
 }
 
 impl Calls {
@@ -45,6 +47,7 @@ impl Calls {
             Calls::Entries => "calls",
             Calls::Samples => "samples",
             Calls::Times => "times",
+            Calls::Events => "events",
         }
     }
 }
@@ -108,6 +111,13 @@ impl Declared {
     #[must_use]
     pub const fn of_times(mut self) -> Declared {
         self.calls = Calls::Times;
+        self
+    }
+
+    /// Its costs count events.
+    #[must_use]
+    pub const fn of_events(mut self) -> Declared {
+        self.calls = Calls::Events;
         self
     }
 

@@ -105,8 +105,9 @@ pub const MAX_NAME_BYTES: usize = 16 << 10;
 /// calls, without costs of its own.
 pub const THREAD_MODULE: &str = "(thread)";
 
-/// The layer of user code, which no rule assigns.
-pub const APPLICATION: &str = "application";
+/// The module of the function that represents an event: the root of those who caused it, without
+/// costs of its own.
+pub const EVENT_MODULE: &str = "(event)";
 
 /// Keys of [`Recording::environment`] that are used in several places.
 pub mod env {

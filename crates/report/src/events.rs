@@ -2,16 +2,18 @@
 
 mod columns;
 mod exact;
+mod layers;
 mod rows;
 
 use std::iter;
 
 use netplumb_model::class::Proto;
-use netplumb_model::events::INSTRUMENT;
+use netplumb_model::events::{BROKEN_DOWN, By, INSTRUMENT};
 use netplumb_model::experiment::Experiment;
-use netplumb_model::recording::{Arm, Recording};
+use netplumb_model::recording::{Arm, Recording, Total};
 use serde::Serialize;
 
+use crate::analysis;
 use crate::footer::{self, Note};
 use crate::html::{facts, title, warnings};
 use crate::json::{Common, pretty};
@@ -20,6 +22,7 @@ use crate::page::{Page, PageTable, SCHEMA};
 use crate::summary::sent;
 use crate::table::{Room, Table, Value};
 use crate::text::{continued, prose};
+use crate::tree;
 use crate::trust::common::{CUT_SHORT, kernel, ledger, lost};
 #[cfg(test)]
 pub(crate) use columns::declared;
@@ -30,6 +33,8 @@ use rows::{Divided, Row, divided, rows, shown};
 
 /// Letters of an event's name.
 const NAME_LETTERS: usize = 48;
+/// Branches of a call graph that are smaller are left out.
+const SMALLEST_PERCENT: f64 = 2.0;
 /// Letters of an arm's name in a heading.
 const ARM_LETTERS: usize = 200;
 
@@ -103,8 +108,39 @@ pub fn terminal(
         out.push('\n');
         out.push_str(&ratios.terminal(Room::of(columns, NAME_LETTERS)));
     }
+    out.push_str(&callers(recording));
     out.push('\n');
     out.push_str(&footer::terminal(&trust(recording), columns));
+    out
+}
+
+/// The costs that are beside counts, as a recording of their own.
+fn graph(recording: &Recording) -> Recording {
+    let mut graph = recording.clone();
+    for (number, block) in (0..).zip(&mut graph.blocks) {
+        let of_block = recording.costs.iter().filter(|cost| cost.block == number);
+        if let Some(first) = of_block.clone().next() {
+            block.totals = vec![Total {
+                quantity: first.quantity,
+                kernel: of_block.map(|cost| cost.own).sum(),
+                user: 0,
+            }];
+        }
+    }
+    graph
+}
+
+/// The call graph of who caused events, if it was asked for.
+fn callers(recording: &Recording) -> String {
+    let by = recording.environment.get(BROKEN_DOWN).map(String::as_str);
+    if by != Some(By::Stack.as_str()) {
+        return String::new();
+    }
+    let mut out = String::new();
+    for class in analysis::classes(&graph(recording)) {
+        out.push_str(&format!("\n{}, events by who caused them\n", class.class));
+        out.push_str(&tree::render(&class, None, SMALLEST_PERCENT));
+    }
     out
 }
 

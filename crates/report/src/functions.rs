@@ -116,6 +116,7 @@ fn each<'a>(quantity: &Quantity) -> Vec<Column<'a, Row<'a>>> {
         Calls::Samples => "how often a sample found it running",
         Calls::Entries => "entries",
         Calls::Times => "how many ended",
+        Calls::Events => "how many there were",
     };
     vec![
         Column::figure("self", |r: &Row<'a>| r.class.each(r.function.self_insns))

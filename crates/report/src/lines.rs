@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use netplumb_model::class::Direction;
 use netplumb_model::code::Instruction;
-use netplumb_model::recording::{APPLICATION, FunctionId, Recording, SourceLine};
+use netplumb_model::layers::APPLICATION;
+use netplumb_model::recording::{FunctionId, Recording, SourceLine};
 
 use crate::analysis::ClassView;
 use crate::asm::text_of;

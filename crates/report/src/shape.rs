@@ -29,7 +29,10 @@ pub fn shape(recording: &Recording) -> Shape {
     let has_totals = recording.blocks.iter().any(|b| !b.totals.is_empty());
     match () {
         () if recording.instruments().contains(&RATES) => Shape::Rates,
-        () if !(has_times || has_costs) && recording.instruments() == [INSTRUMENT] => Shape::Counts,
+        // Beside them may be who caused them.
+        () if recording.instruments() == [INSTRUMENT] && (recording.has_counts() || !has_costs) => {
+            Shape::Counts
+        }
         () if has_times || !(has_totals || has_costs) => Shape::Times,
         () => Shape::Costs,
     }

@@ -20,7 +20,7 @@ CREATE TABLE quantity (
   unit       TEXT NOT NULL,          -- instructions, ns, packets/s ...
   kind       TEXT NOT NULL,          -- count, duration, rate, share
   repeats    TEXT NOT NULL,          -- exactly, statistically
-  calls      TEXT NOT NULL,          -- what cost.calls are: entries, samples
+  calls      TEXT NOT NULL,          -- what cost.calls are: entries, samples, times, events
   number     TEXT,                   -- what scalar.number is: CPU, queue, goal
   label      TEXT                    -- what scalar.label is: cause, place
 ) STRICT;

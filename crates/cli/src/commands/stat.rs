@@ -164,8 +164,8 @@ pub(crate) fn run(args: StatArgs, cache: &Path) -> anyhow::Result<ExitCode> {
         folder: Path::new(""),
         shown: Shown::Report(&show, &directions),
         page: &args.page,
-        // Of two instruments, that one; the other is said with it.
-        clock: (experiment.lab == Lab::Vm).then_some(EVENTS),
+        // Of several parts, that one: what the others have is said with it.
+        clock: Some(EVENTS),
         stdin: args.place.takes_stdin(),
         options: args.options,
         watch: args.watch,

@@ -25,11 +25,11 @@ use crate::samples;
 /// Reasons in the error that nothing can be counted.
 const MOST_REASONS: usize = 3;
 /// What the footer says of whose events were counted.
-const SCOPE: &str = "events.scope";
+pub(super) const SCOPE: &str = "events.scope";
 /// The same of functions called, where that is another.
 const PROBES: &str = "events.scope_of_functions";
 /// Why functions are probed that were to have trampolines.
-const PROBED: &str = "events.probed";
+pub(super) const PROBED: &str = "events.probed";
 
 /// Tasks that there was no room for.
 const LOST_TASKS: &str = "[no room for more tasks]";
@@ -99,7 +99,7 @@ impl Scope {
                 .map(|cpu| (Some(*cpu), Target::Thread(thread, Some(*cpu))))
                 .collect(),
             // Those of tasks are of CPUs.
-            None | Some(By::Task) => vec![(None, Target::Thread(thread, None))],
+            None | Some(_) => vec![(None, Target::Thread(thread, None))],
         };
         match self {
             Scope::Cpus => all(),
@@ -503,7 +503,7 @@ fn open(what: &mut Resolved, scope: &Scope, cpus: &[u32], by: Option<By>) -> io:
 }
 
 /// The error that no event can be counted.
-fn nothing(refused: &BTreeMap<String, String>, all_unknown: bool) -> LiveError {
+pub(super) fn nothing(refused: &BTreeMap<String, String>, all_unknown: bool) -> LiveError {
     let reasons = refused.iter().take(MOST_REASONS);
     let reasons: Vec<String> = reasons
         .map(|(name, why)| format!("{name}: {why}"))

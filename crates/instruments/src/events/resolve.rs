@@ -73,6 +73,11 @@ impl Resolved {
         matches!(self.asked, Asked::Kernel { .. } | Asked::User { .. })
     }
 
+    /// Whether it is a tracepoint.
+    pub(super) fn is_tracepoint(&self) -> bool {
+        matches!(self.asked, Asked::Tracepoint(..))
+    }
+
     /// The function of the kernel, if a trampoline is asked for, and whether its returns are.
     pub(super) fn trampoline(&self) -> Option<(&str, bool)> {
         match &self.asked {

@@ -223,13 +223,13 @@ impl Between {
         };
         causes.name(stacks.keys().copied())?;
         let all = stacks.iter().filter(|(_, known)| known.count > 0);
-        let all = all.map(|(hash, known)| (*hash, (known.count, known.ns)));
-        let (costs, unknown) = causes.costs(&all.collect(), &STACKS);
+        let all = all.map(|(hash, known)| (None, *hash, (known.count, known.ns)));
+        let (costs, unknown) = causes.costs(all, &STACKS);
         let mut found = vec![costs];
         if self.slow.is_some() {
             let slow = stacks.iter().filter(|(_, known)| known.slow > 0);
-            let slow = slow.map(|(hash, known)| (*hash, (known.slow, known.slow_ns)));
-            found.push(causes.costs(&slow.collect(), &SLOW).0);
+            let slow = slow.map(|(hash, known)| (None, *hash, (known.slow, known.slow_ns)));
+            found.push(causes.costs(slow, &SLOW).0);
         }
         causes.bound();
         Ok((found, unknown))

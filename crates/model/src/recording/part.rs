@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 
 use super::{Block, Recording, env};
-use crate::quantity::{Of, Quantity, QuantityId, Scalar};
+use crate::events;
+use crate::quantity::{Declared, Of, Quantity, QuantityId, Scalar};
 use crate::spans;
 use crate::timing::INSTRUCTIONS;
 use crate::trace::Trace;
@@ -24,12 +25,16 @@ impl Recording {
     }
 
     /// The quantities that costs of a block are of beside its first one, which is that of its times
-    /// between events if it has such.
+    /// between events, or of its counts of events, if it has such.
     fn further(&self) -> Vec<(QuantityId, &Quantity)> {
         let mut further: Vec<(QuantityId, &Quantity)> = Vec::new();
         let has_times = !self.spans.is_empty();
-        let first =
-            |block: &Block| usize::from(!(has_times && block.instrument == spans::INSTRUMENT));
+        let has_counts = self.has_counts();
+        let first = |block: &Block| match block.instrument.as_str() {
+            spans::INSTRUMENT => usize::from(!has_times),
+            events::INSTRUMENT => usize::from(!has_counts),
+            _ => 1,
+        };
         for total in (self.blocks.iter()).flat_map(|b| b.totals.iter().skip(first(b))) {
             let known = further.iter().any(|(id, _)| *id == total.quantity);
             if let Some(quantity) = self.quantities.get(total.quantity as usize)
@@ -39,6 +44,12 @@ impl Recording {
             }
         }
         further
+    }
+
+    /// Whether events were counted.
+    pub fn has_counts(&self) -> bool {
+        let is = |of: &&Declared| self.scalars_of(of).next().is_some();
+        events::COUNTED.iter().any(is)
     }
 
     /// A part by its name, as a recording: the blocks of an instrument and those without instrument,
@@ -56,6 +67,14 @@ impl Recording {
             Some((id, _)) => quantity == *id,
             None => !further.iter().any(|(id, _)| *id == quantity),
         };
+        // Who caused events is in the table of their counts as well, by layer.
+        let is_of_counts = named.is_none() && instrument == events::INSTRUMENT;
+        // Call graphs of events are without their counts.
+        let counts: Vec<QuantityId> = (0..)
+            .zip(&self.quantities)
+            .filter(|(_, q)| named.is_some() && events::COUNTED.iter().any(|of| q.is(of)))
+            .map(|(id, _)| id)
+            .collect();
         let mut part = self.without_blocks();
         part.environment
             .insert(env::CLOCK.into(), instrument.into());
@@ -80,7 +99,7 @@ impl Recording {
             };
         }
         take!(costs);
-        part.costs.retain(|cost| has(cost.quantity));
+        part.costs.retain(|cost| is_of_counts || has(cost.quantity));
         for samples in self.samples.iter().filter(|s| has(s.quantity)) {
             if let Some(block) = number(samples.block) {
                 let mut samples = samples.clone();
@@ -135,7 +154,7 @@ impl Recording {
             Some(unit) => unit,
         };
         part.environment.insert(env::UNIT.into(), unit.into());
-        for scalar in &self.scalars {
+        for scalar in (self.scalars.iter()).filter(|s| !counts.contains(&s.quantity)) {
             let of = match scalar.of {
                 Of::Block(block) => number(block).map(Of::Block),
                 of => Some(of),

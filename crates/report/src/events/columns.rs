@@ -52,16 +52,17 @@ pub(super) fn counts<'r>(rows: &[Row<'r>]) -> Vec<Column<'r, Row<'r>>> {
         .any(|row| Some(row.arm) != first.map(|r| r.arm));
     let by_cpu = (rows.iter()).any(|row| row.counted.as_ref().is_some_and(|c| c.cpu.is_some()));
     let by_task = (rows.iter()).any(|row| row.counted.as_ref().is_some_and(|c| c.task.is_some()));
+    let by_layer = (rows.iter()).any(|row| row.counted.as_ref().is_some_and(|c| c.layer.is_some()));
     let intervals = rows.iter().any(Row::has_interval);
     let shared = rows.iter().any(|row| row.share().is_some());
     let per = first.and_then(Row::per).unwrap_or("second");
-    of(per, several, (by_cpu, by_task), intervals, shared)
+    of(per, several, [by_cpu, by_task, by_layer], intervals, shared)
 }
 
 fn of<'r>(
     per: &'static str,
     several: bool,
-    (by_cpu, by_task): (bool, bool),
+    [by_cpu, by_task, by_layer]: [bool; 3],
     intervals: bool,
     shared: bool,
 ) -> Vec<Column<'r, Row<'r>>> {
@@ -103,6 +104,17 @@ fn of<'r>(
             .page("task"),
         );
     }
+    let layer = |row: &Row<'r>| row.counted.as_ref().and_then(|c| c.layer);
+    if by_layer {
+        columns.push(
+            Column::text("layer", move |row: &Row<'r>| {
+                layer(row).map_or("all".into(), Into::into)
+            })
+            .hint("the layer of the code that caused it; all of them together")
+            .people(2)
+            .page("layer"),
+        );
+    }
     columns.extend([
         Column::machine(|row: &Row<'r>| {
             let cpu = row.counted.as_ref().and_then(|c| c.cpu);
@@ -113,6 +125,7 @@ fn of<'r>(
             task(row).map_or(Value::Missing, |task| Value::Text(task.into_owned()))
         })
         .key("task"),
+        Column::machine(move |row: &Row<'r>| Value::words(layer(row))).key("layer"),
         Column::machine(|row: &Row<'r>| Value::Text(super::rows::focus(row.name).into()))
             .key("focus"),
         Column::machine(|row: &Row<'r>| Value::Text(unit(row.is_time()).into())).key("unit"),
@@ -268,7 +281,7 @@ fn of_ratios<'r>(several: bool) -> Vec<Column<'r, Divided>> {
 #[cfg(test)]
 pub(crate) fn declared() -> [Vec<Entry>; 2] {
     [
-        entries(&of("packet", true, (true, true), true, true)),
+        entries(&of("packet", true, [true; 3], true, true)),
         entries(&of_ratios(true)),
     ]
 }

@@ -11,6 +11,7 @@ use netplumb_model::quantity::Declared;
 use netplumb_model::recording::Recording;
 use netplumb_stats::welch::{Mean, mean};
 
+use super::layers;
 use crate::per::{Per, offered};
 
 /// Tasks of an event that are shown to people.
@@ -31,6 +32,8 @@ pub(crate) struct Counted<'a> {
     pub(crate) cpu: Option<u32>,
     /// The task, of a part: the name of its threads.
     pub(crate) task: Option<Cow<'a, str>>,
+    /// The layer of who caused it, of a part.
+    pub(crate) layer: Option<&'a str>,
     /// Whether it is a time.
     pub(crate) is_time: bool,
     /// In each block.
@@ -70,7 +73,7 @@ impl Counted<'_> {
 
     /// Whether it is a part of what was counted.
     pub(crate) fn is_part(&self) -> bool {
-        self.cpu.is_some() || self.task.is_some()
+        self.cpu.is_some() || self.task.is_some() || self.layer.is_some()
     }
 
     /// What it is of: a subsystem that has a name, or that of the tracepoint.
@@ -138,6 +141,7 @@ pub(crate) fn counted(recording: &Recording) -> Vec<Counted<'_>> {
                     name,
                     cpu,
                     task: task.map(Cow::Borrowed),
+                    layer: None,
                     is_time,
                     values: vec![0.0; blocks.len()],
                     per: blocks.iter().map(|block| of(&[*block])).collect(),
@@ -170,10 +174,13 @@ pub(crate) fn counted(recording: &Recording) -> Vec<Counted<'_>> {
             order.entry(name).or_insert(at);
         }
     }
-    // Tasks that did most come first.
-    let most = |c: &Counted<'_>| Reverse(c.task.as_ref().map_or(0, |_| c.total() as u64));
+    let parts = layers::parts(recording, &all, &places);
+    all.extend(parts);
+    // Tasks and layers that did most come first.
+    let by_most = |c: &Counted<'_>| c.task.is_some() || c.layer.is_some();
+    let most = |c: &Counted<'_>| Reverse(if by_most(c) { c.total() as u64 } else { 0 });
     all.sort_by_key(|c| {
-        let of_task = (most(c), c.task.clone());
+        let of_task = (most(c), c.task.clone(), c.layer);
         (
             c.arm,
             order.get(c.name).copied(),

@@ -2,11 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use netplumb_model::class::{Context, Direction};
 use netplumb_model::class::{Family, Link, Proto};
-use netplumb_model::events::{COUNT, ENABLED, Events, RUNNING, TIME};
+use netplumb_model::events::{BROKEN_DOWN, CALLERS, COUNT, ENABLED, Events, RUNNING, TIME};
 use netplumb_model::experiment::Experiment;
+use netplumb_model::layers::APPLICATION;
 use netplumb_model::quantity::{Item, Of};
-use netplumb_model::recording::{Arm, Block, Ledger, Recording, env};
+use netplumb_model::recording::{
+    Arm, Block, Cost, EVENT_MODULE, Function, Ledger, Node, Recording, THREAD_MODULE, Total, env,
+};
 
 use super::*;
 use crate::diff::arms::pair;
@@ -196,5 +200,83 @@ fn comparisons() {
     assert!(
         !same.contains(" more\n") && !same.contains(" fewer\n"),
         "{same}"
+    );
+}
+
+/// Check that an event is of the innermost layer that not all share, also if that is the program's; that what
+/// has no stack is a part of its own, and that the parts add up to the whole.
+#[test]
+fn by_layer() {
+    let mut recording = recording(1_000, 1);
+    let by = (BROKEN_DOWN.to_string(), "layer".to_string());
+    recording.environment.extend([by]);
+    let mut node = |parent: Option<u32>, name: &str, module: Option<&str>, layer: Option<&str>| {
+        recording.functions.push(Function {
+            name: name.into(),
+            module: module.map(Into::into),
+            layer: layer.map(Into::into),
+            address: 0,
+            size_bytes: 0,
+            source: None,
+        });
+        recording.nodes.push(Node {
+            parent,
+            function: recording.functions.len() as u32 - 1,
+            tail: false,
+        });
+        recording.nodes.len() as u32 - 1
+    };
+    let event = node(None, "page-faults", Some(EVENT_MODULE), None);
+    let thread = node(Some(event), "w", Some(THREAD_MODULE), Some(APPLICATION));
+    let main = node(Some(thread), "main", Some("w"), Some(APPLICATION));
+    let fault = node(Some(main), "handle_mm_fault", None, Some("memory"));
+    let read = node(Some(main), "ext4_file_read_iter", None, Some("filesystem"));
+    let copy = node(Some(read), "copy_page_to_iter", None, Some("copy"));
+    let idle = node(
+        Some(event),
+        "[idle]",
+        Some(THREAD_MODULE),
+        Some(APPLICATION),
+    );
+    let tick = node(Some(idle), "schedule", None, Some("scheduling"));
+    let quantity = recording.quantity(&CALLERS);
+    let parts = [(main, 3), (fault, 5), (copy, 7), (tick, 2)];
+    recording.costs.extend(parts.map(|(node, own)| Cost {
+        block: 0,
+        quantity,
+        direction: Direction::Run,
+        context: Context::Task,
+        node,
+        calls: own,
+        own,
+    }));
+    recording.blocks[0].totals = vec![Total {
+        quantity,
+        kernel: 17,
+        user: 0,
+    }];
+    let part = recording.part(INSTRUMENT);
+    assert_eq!(shape(&part), Shape::Counts);
+    let all = counts(&part);
+    let layers: Vec<(&str, f64)> = (all.iter())
+        .filter_map(|c| Some((c.layer?, c.total())))
+        .collect();
+    let wanted = [
+        ("(no stack)", 9.0),
+        (APPLICATION, 8.0),
+        ("filesystem", 7.0),
+        ("scheduling", 2.0),
+    ];
+    assert_eq!(layers, wanted);
+    golden("layers.txt", &terminal(&part, None, &[], 110));
+    // The call graph is a part without the counts.
+    let graph = recording.part(CALLERS.name);
+    assert_eq!(shape(&graph), Shape::Costs);
+    recording
+        .environment
+        .insert(BROKEN_DOWN.into(), "stack".into());
+    golden(
+        "stack.txt",
+        &terminal(&recording.part(INSTRUMENT), None, &[], 110),
     );
 }

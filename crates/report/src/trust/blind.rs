@@ -5,7 +5,8 @@
 //! short ones, too, from above: they run themselves.
 
 use netplumb_model::class::Direction;
-use netplumb_model::recording::{APPLICATION, Function, Recording};
+use netplumb_model::layers::APPLICATION;
+use netplumb_model::recording::{Function, Recording};
 
 use crate::number::{percent, printable};
 

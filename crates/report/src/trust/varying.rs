@@ -45,6 +45,7 @@ pub(super) fn footer(
     notes.extend(acting::footer(recording));
     let none = match quantity.calls {
         Calls::Times => "none: every time has a stack, and there was room for all",
+        Calls::Events => "none: every event has a stack, and there was room for all",
         _ => "none: every sample has a stack, and there was room for all",
     };
     notes.extend(lost(recording, none, CUT_SHORT));
@@ -63,6 +64,9 @@ fn clock(recording: &Recording, quantity: &Quantity) -> String {
         return "nanoseconds from the first event to the last, by the stack at the first; figures without a \
                 unit are nanoseconds"
             .into();
+    }
+    if quantity.calls == Calls::Events {
+        return "events, counted by the stack that each happened on".into();
     }
     let every = match of_run(recording, &PERIOD) {
         Some(period) => format!(", every {}", with_unit(period)),

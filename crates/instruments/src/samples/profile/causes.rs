@@ -1,7 +1,7 @@
 //! Who caused what took time, for instruments that take a stack at an event: the call graph of these
 //! stacks.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use netplumb_model::quantity::Declared;
 use netplumb_model::timing::Costs;
@@ -12,7 +12,7 @@ use super::charging::Charging;
 use super::stacks::Stacks;
 use crate::live::LiveError;
 
-/// How often, and nanoseconds.
+/// How often, and nanoseconds; of events, how often.
 pub(crate) type Sums = (u64, u64);
 
 /// The stacks that events were caused at, with their names.
@@ -65,15 +65,16 @@ impl Causes {
         Ok(())
     }
 
-    /// The call graph of times by stack, and how many of them have a stack that is not known.
-    pub(crate) fn costs(
+    /// The call graph of times or events by stack, each below the event that it is of if there are
+    /// several, and how many of them have a stack that is not known.
+    pub(crate) fn costs<'e>(
         &mut self,
-        times: &BTreeMap<u64, Sums>,
+        all: impl Iterator<Item = (Option<&'e str>, u64, Sums)>,
         quantity: &Declared,
     ) -> (Costs, u64) {
         let mut charging = Charging::default();
-        for (hash, sums) in times {
-            charging.add_time(&mut self.stacks, (*hash, None), std::iter::empty(), *sums);
+        for (event, hash, sums) in all {
+            charging.add_event(&mut self.stacks, event, hash, sums);
         }
         let unknown = charging.unknown;
         (charging.costs(self.stacks.functions(), quantity), unknown)

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use netplumb_model::class::{Context, Direction};
 use netplumb_model::quantity::Declared;
-use netplumb_model::recording::THREAD_MODULE;
+use netplumb_model::recording::{EVENT_MODULE, THREAD_MODULE};
 use netplumb_model::samples::Sample;
 use netplumb_model::timing::{Costs, Met};
 
@@ -170,6 +170,33 @@ impl Charging {
         stacks: &mut Stacks,
         (stack, unwound): (u64, Option<&Named>),
         leaves: impl Iterator<Item = String>,
+        sums: (u64, u64),
+    ) {
+        self.add_below(None, stacks, (stack, unwound), leaves, sums);
+    }
+
+    /// Charge what happened to the stack that it happened on, below the event if it is named.
+    pub(super) fn add_event(
+        &mut self,
+        stacks: &mut Stacks,
+        event: Option<&str>,
+        stack: u64,
+        sums: (u64, u64),
+    ) {
+        let above = event.map(|name| Met {
+            name: name.into(),
+            module: Some(EVENT_MODULE.into()),
+            ..Met::default()
+        });
+        self.add_below(above, stacks, (stack, None), std::iter::empty(), sums);
+    }
+
+    fn add_below(
+        &mut self,
+        above: Option<Met>,
+        stacks: &mut Stacks,
+        (stack, unwound): (u64, Option<&Named>),
+        leaves: impl Iterator<Item = String>,
         (samples, ns): (u64, u64),
     ) {
         let (all, functions) = stacks.parts();
@@ -178,8 +205,10 @@ impl Charging {
             return;
         };
         self.kernel_ns += ns;
+        let above = above.map(|above| functions.number(above));
+        let above = above.map(|above| self.tree.node(None, above));
         let root = functions.number(root(&found.place.name));
-        let mut node = self.tree.node(None, root);
+        let mut node = self.tree.node(above, root);
         let (user, _) = unwound.unwrap_or(&found.user);
         let of_kernel = without_tracepoint(functions, &found.kernel);
         for function in user.iter().rev().chain(of_kernel.iter().rev()) {
