@@ -56,6 +56,7 @@ pub use scan::Scan;
 pub use setup::{FileSize, Setup};
 pub use shares::{PublishedShare, Shares};
 pub use time::{Share, Time};
+pub(crate) use trace::number;
 pub use trace::{Condition, FIELDS as OF_CALLS, Of as OfCall, Trace};
 pub use within::Within;
 pub use workload::{Blocks, Filter, Functions, Nics, PACKETS, Probes, Workload};

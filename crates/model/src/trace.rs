@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::class::Context;
+use crate::experiment::{OfCall, number};
 use crate::quantity::{Declared, Kind, QuantityId};
 use crate::recording::Recording;
 use crate::timing;
@@ -122,6 +123,44 @@ impl Flags {
     #[must_use]
     pub fn with(self, of: Flags) -> Flags {
         Flags(self.0 | of.0)
+    }
+}
+
+/// The value of an argument in the text of a step's arguments, like `nr=0x20, name="a, b"`.
+pub fn argument<'t>(arguments: &'t str, name: &str) -> Option<&'t str> {
+    let mut rest = arguments;
+    while let Some((key, value)) = rest.split_once('=') {
+        // Texts are quoted, as `str::escape_debug` writes them.
+        let quoted = value.strip_prefix('"').map(|text| {
+            let mut escaped = false;
+            let end = text.find(|c| {
+                let is_end = c == '"' && !escaped;
+                escaped = c == '\\' && !escaped;
+                is_end
+            });
+            end.map_or(value.len(), |end| end + 2)
+        });
+        let end = quoted.unwrap_or_else(|| value.find(", ").unwrap_or(value.len()));
+        let (found, after) = value.split_at(end);
+        if key == name {
+            return Some(found);
+        }
+        rest = after.strip_prefix(", ")?;
+    }
+    None
+}
+
+impl Step {
+    /// What a condition compares, as far as it is known.
+    pub fn value(&self, recording: &Recording, of: &OfCall) -> Option<i128> {
+        let text = |id: Option<TextId>| Some(recording.text_of_trace(id?));
+        match of {
+            OfCall::Insns => Some(self.total.into()),
+            OfCall::Own => Some(self.own.into()),
+            OfCall::Switches => Some(self.switches.into()),
+            OfCall::Returned => number(text(self.returned)?),
+            OfCall::Argument(name) => number(argument(text(self.arguments)?, name)?),
+        }
     }
 }
 
@@ -253,6 +292,21 @@ mod tests {
             command: "nc".into(),
             context: Context::Task,
         }
+    }
+
+    /// Check that arguments are found by their names, also behind texts that look like some.
+    #[test]
+    fn arguments() {
+        let text = r#"ractl=0xff, name="a\", nr=1, \\", nr=0x20, error=-5, b=?"#;
+        let of = |name| argument(text, name);
+        assert_eq!(of("ractl"), Some("0xff"));
+        assert_eq!(of("nr"), Some("0x20"));
+        assert_eq!(of("error").and_then(number), Some(-5));
+        assert_eq!(of("b").and_then(number), None);
+        assert_eq!(of("r"), None);
+        assert_eq!(of("name"), Some(r#""a\", nr=1, \\""#));
+        assert_eq!(argument("", "nr"), None);
+        assert_eq!(argument("nr=\"open", "x"), None);
     }
 
     /// Check that steps of a packet within others of its thread are their children, whose time is

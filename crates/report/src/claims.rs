@@ -4,6 +4,7 @@ mod across;
 mod counted;
 mod fit;
 mod samples;
+mod traced;
 mod varying;
 
 pub(crate) use across::{changes, drawn, steady};
@@ -147,6 +148,9 @@ pub fn judge(experiment: &Experiment, classes: &[ClassView<'_>]) -> Vec<Judged> 
     let classes = seeds::typical(classes);
     let samples = recording.map(Samples::of);
     let counted = |claim: &Claim| {
+        if let Claim::Calls { .. } = claim {
+            return Some(traced::outcome(claim, &classes));
+        }
         let quantity = claim.quantity()?;
         counted::is_about(recording?, quantity).then(|| counted::outcome(claim, quantity, &classes))
     };

@@ -88,7 +88,7 @@ pub(super) fn show(
                 true => String::new(),
             }
         })?
-    } else if !args.call.is_empty() || calls_are_shown(recording, args) {
+    } else if !args.call.is_empty() || calls_are_shown(recording, experiment, args) {
         traced(recording, &views, experiment, args)?
     } else {
         tables(recording, &views, &view, experiment, &spread)
@@ -114,9 +114,15 @@ fn times_beside(file: &Path, name: &str) -> anyhow::Result<LineTimes> {
     })
 }
 
-/// Whether a recording's traced calls are what is asked for: it has costs of functions, too.
-fn calls_are_shown(recording: &Recording, args: &ShowArgs) -> bool {
-    trace::is_of_calls(recording) && !args.tree && args.layer.is_none()
+/// Whether a recording's traced calls are what is asked for: it has costs of functions, too, and an
+/// experiment may make claims about both.
+fn calls_are_shown(
+    recording: &Recording,
+    experiment: Option<&Experiment>,
+    args: &ShowArgs,
+) -> bool {
+    let claims = experiment.is_some_and(|experiment| !experiment.claims.is_empty());
+    trace::is_of_calls(recording) && !claims && !args.tree && args.layer.is_none()
 }
 
 /// Traced calls.

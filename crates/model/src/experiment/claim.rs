@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::Mistake;
 use super::shares::check_chain;
+use super::trace::Condition;
 use super::{Experiment, Kind, Knobs};
 use crate::bench::DataPath;
 use crate::class::{Class, words};
@@ -251,6 +252,17 @@ claims! {
         #[serde(default)]
         arms: Vec<String>,
     }
+    /// Every traced call in these arms is as `have` says; needs `[trace]` with arguments, and room for
+    /// all calls.
+    Calls {
+        /// The classes.
+        #[serde(default)]
+        classes: Vec<Class>,
+        /// The arms.
+        arms: Vec<String>,
+        /// What holds for each call.
+        have: Condition,
+    }
     /// A data path has more of a quantity than another (by default packets handled): the
     /// confidence interval of the ratio is above 1.
     Faster {
@@ -306,7 +318,8 @@ impl Claim {
             | Claim::Compare { classes, .. }
             | Claim::Unchanged { classes, .. }
             | Claim::ChangedBy { classes, .. }
-            | Claim::Ranking { classes, .. } => classes,
+            | Claim::Ranking { classes, .. }
+            | Claim::Calls { classes, .. } => classes,
             Claim::Faster { .. } | Claim::Pinned { .. } | Claim::Scales { .. } => &[],
         }
     }
@@ -335,6 +348,7 @@ impl Claim {
             | Claim::Unchanged { layer, .. }
             | Claim::Ranking { layer, .. } => layer.iter().map(String::as_str).collect(),
             Claim::ChangedBy { .. }
+            | Claim::Calls { .. }
             | Claim::Faster { .. }
             | Claim::Pinned { .. }
             | Claim::Scales { .. } => Vec::new(),
@@ -350,7 +364,8 @@ impl Claim {
             | Claim::Bottleneck { arm, .. } => arm.iter().map(String::as_str).collect(),
             Claim::Linear { arms, .. }
             | Claim::Unchanged { arms, .. }
-            | Claim::Ranking { arms, .. } => arms.iter().map(String::as_str).collect(),
+            | Claim::Ranking { arms, .. }
+            | Claim::Calls { arms, .. } => arms.iter().map(String::as_str).collect(),
             Claim::Compare { arm, against, .. } | Claim::ChangedBy { arm, against, .. } => {
                 let against = against.iter().map(String::as_str);
                 std::iter::once(arm.as_str()).chain(against).collect()
@@ -444,6 +459,9 @@ impl Experiment {
             return Err(("classes", why.to_string()).into());
         }
         claim.check_numbers()?;
+        if let Claim::Calls { have, .. } = claim {
+            self.check_calls(have)?;
+        }
         if let Some(below) = claim.below() {
             check_chain("below", below)?;
         }
@@ -457,9 +475,10 @@ impl Experiment {
                     {
                         "against"
                     }
-                    Claim::Linear { .. } | Claim::Unchanged { .. } | Claim::Ranking { .. } => {
-                        "arms"
-                    }
+                    Claim::Linear { .. }
+                    | Claim::Unchanged { .. }
+                    | Claim::Ranking { .. }
+                    | Claim::Calls { .. } => "arms",
                     _ => "arm",
                 };
                 return Err(Mistake::unknown(key, "arm", name, &known));
@@ -473,6 +492,21 @@ impl Experiment {
             }
         }
         Ok(())
+    }
+
+    /// Check that what a claim says of calls is traced.
+    fn check_calls(&self, have: &Condition) -> Result<(), Mistake> {
+        let why = match &self.trace {
+            None => "claims about calls need [trace], with the function",
+            Some(trace) if trace.only.is_some() => {
+                "claims about calls are about all of them: leave out `if` in [trace]"
+            }
+            Some(trace) if !trace.args && have.values().next().is_some() => {
+                "claims about arguments need args = true in [trace]"
+            }
+            Some(_) => return Ok(()),
+        };
+        Err(("have", why.to_string()).into())
     }
 
     /// Check that the data paths of a claim are measured.

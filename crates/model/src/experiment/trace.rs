@@ -256,7 +256,7 @@ fn term(text: &str) -> Result<Term, String> {
 }
 
 /// A whole number, with a suffix for thousands and so on, or in hexadecimal.
-fn number(text: &str) -> Option<i128> {
+pub(crate) fn number(text: &str) -> Option<i128> {
     match text.strip_prefix('-') {
         Some(text) => Some(-i128::from(positive(text)?)),
         None => Some(positive(text)?.into()),

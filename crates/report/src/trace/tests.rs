@@ -281,3 +281,43 @@ fn folding() {
         ]
     );
 }
+
+/// Check that a claim about calls is about each of them: what they cost, and their arguments; that what is
+/// instead is said, and that nothing is claimed of calls that were not kept.
+#[test]
+fn claims_about_calls() {
+    let mut recording = recording();
+    recording.arms[0].name = "a".into();
+    let judged = |recording: &Recording, have: &str| {
+        let text = format!(
+            "name = \"trace\"\nlab = \"vm\"\n[workload]\nkind = \"command\"\ncommand = [\"cat\"]\n\
+             [trace]\nfunction = \"filemap_fault\"\nargs = true\n[[arm]]\nname = \"a\"\n\
+             [[claim]]\nkind = \"calls\"\nsays = \"so\"\nclasses = [\"command run\"]\narms = [\"a\"]\nhave = \"{have}\"\n"
+        );
+        let experiment = Experiment::parse(&text).unwrap();
+        let mut all = crate::claims::judge(&experiment, &classes(recording));
+        let one = all.remove(0);
+        (one.verdict.as_str(), one.because)
+    };
+    let (verdict, because) = judged(&recording, "insns > 100");
+    assert_eq!(
+        (verdict, because.as_str()),
+        ("holds", "a: all 3 calls of filemap_fault have insns > 100")
+    );
+    let (verdict, because) = judged(&recording, "n == -1");
+    assert_eq!(
+        (verdict, because.as_str()),
+        (
+            "does not hold",
+            "a: 1 of 3 calls of filemap_fault have n == -1 (n is ? in 2 and -1 in 1)"
+        )
+    );
+    recording.traces.pop();
+    let (verdict, because) = judged(&recording, "insns > 100");
+    assert_eq!(verdict, "not measured");
+    assert!(because.contains("only 2 are kept"), "{because}");
+    let mistake = "name = \"trace\"\n[workload]\nkind = \"command\"\ncommand = [\"cat\"]\n\
+                   [[claim]]\nkind = \"calls\"\nsays = \"so\"\nclasses = [\"command run\"]\narms = []\nhave = \"n == 1\"\n";
+    let refused = Experiment::parse(mistake).unwrap_err().to_string();
+    assert!(refused.contains("[trace]"), "{refused}");
+}

@@ -1,0 +1,114 @@
+//! Claims about every traced call: its arguments, what it returned, what it cost.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use netplumb_model::experiment::{Claim, Condition};
+use netplumb_model::quantity::Of;
+use netplumb_model::trace::{CALLS, Step, argument};
+
+use super::{Outcome, find, holds, list, missing};
+use crate::analysis::ClassView;
+use crate::number::{counted, printable, thousands};
+use crate::seeds;
+
+const NAME_CHARACTERS: usize = 60;
+/// Values of an argument that are named.
+const VALUES: usize = 4;
+
+/// What the calls say of a claim.
+pub(super) fn outcome(claim: &Claim, classes: &[ClassView<'_>]) -> Outcome {
+    let Claim::Calls { arms, have, .. } = claim else {
+        return Outcome::not_measured("this claim is not about calls".into());
+    };
+    let mut all = true;
+    let mut told = Vec::new();
+    for class in claim.classes() {
+        for arm in arms {
+            let Some(view) = find(classes, *class, Some(arm)) else {
+                return Outcome::not_measured(missing(*class, Some(arm)));
+            };
+            match of_arm(view, have) {
+                Ok((holds, text)) => {
+                    all &= holds;
+                    told.push(text);
+                }
+                Err(why) => return Outcome::not_measured(why),
+            }
+        }
+    }
+    let told = told.join("; ");
+    Outcome {
+        verdict: holds(all),
+        finding: told.clone(),
+        because: told,
+    }
+}
+
+/// Whether it holds for all calls of an arm, and how they are.
+fn of_arm(view: &ClassView<'_>, have: &Condition) -> Result<(bool, String), String> {
+    let recording = view.recording;
+    let arm = printable(seeds::name(view.arm()), NAME_CHARACTERS);
+    let traces = recording.call_traces();
+    let traces = traces.filter(|t| t.block.is_some_and(|block| view.blocks.contains(&block)));
+    let calls: Vec<&Step> = traces.filter_map(|trace| trace.steps.first()).collect();
+    let counts = recording.scalars_of(&CALLS);
+    let counts =
+        counts.filter(|s| matches!(s.of, Of::Block(block) if view.blocks.contains(&block)));
+    let made = counts.map(|scalar| scalar.value as usize).sum::<usize>();
+    if made == 0 {
+        return Err(format!("no call was traced with {arm}"));
+    }
+    if calls.len() < made {
+        return Err(format!(
+            "of {} with {arm} only {} kept; raise `slowest` in [trace]",
+            counted(made, "call"),
+            match calls.len() {
+                1 => "1 is".into(),
+                n => format!("{} are", thousands(n as u64)),
+            }
+        ));
+    }
+    let is_so = |step: &&&Step| have.holds(|of| step.value(recording, of));
+    let so = calls.iter().filter(is_so).count();
+    let name = (calls.first()).map_or("", |step| recording.text_of_trace(step.name));
+    let calls_of = format!(
+        "{} of {}",
+        counted(calls.len(), "call"),
+        printable(name, NAME_CHARACTERS)
+    );
+    Ok(match so == calls.len() {
+        true => (true, format!("{arm}: all {calls_of} have {have}")),
+        false => {
+            let instead = instead(view, &calls, have);
+            let so = thousands(so as u64);
+            let text = format!("{arm}: {so} of {calls_of} have {have}{instead}");
+            (false, text)
+        }
+    })
+}
+
+/// What the compared arguments are.
+fn instead(view: &ClassView<'_>, calls: &[&Step], have: &Condition) -> String {
+    let mut out = String::new();
+    for name in have.values() {
+        let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+        for step in calls {
+            let text = |id: Option<u32>| id.map_or("?", |id| view.recording.text_of_trace(id));
+            let value = match name {
+                Some(name) => argument(text(step.arguments), name).unwrap_or("?"),
+                None => text(step.returned),
+            };
+            *counts.entry(printable(value, NAME_CHARACTERS)).or_default() += 1;
+        }
+        let mut most: Vec<(String, u64)> = counts.into_iter().collect();
+        most.sort_by_key(|(value, count)| (Reverse(*count), value.clone()));
+        let others: u64 = most.iter().skip(VALUES).map(|(_, count)| count).sum();
+        let shown = most.iter().take(VALUES);
+        let shown = shown.map(|(value, count)| format!("{value} in {}", thousands(*count)));
+        let others = (others > 0).then(|| format!("another in {}", thousands(others)));
+        let name = name.unwrap_or("retval");
+        out.push_str(&format!(" ({name} is {})", list(shown.chain(others))));
+    }
+    out
+}
