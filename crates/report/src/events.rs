@@ -28,6 +28,7 @@ use crate::trust::common::{CUT_SHORT, kernel, ledger, lost};
 pub(crate) use columns::declared;
 use columns::with_unit;
 pub(crate) use exact::beside;
+pub(crate) use layers::by_layer;
 pub(crate) use rows::{Counted, counted as counts, focus};
 use rows::{Divided, Row, divided, rows, shown};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use netplumb_model::events::{BROKEN_DOWN, By, CALLERS};
+use netplumb_model::events::{BROKEN_DOWN, By, CALLERS, COUNT};
 use netplumb_model::layers::{APPLICATION, LAYERS, SHARED};
 use netplumb_model::recording::{EVENT_MODULE, NodeId, Recording, THREAD_MODULE};
 
@@ -13,6 +13,41 @@ const OTHER: &str = "(other)";
 /// Events whose stack is not known.
 const UNKNOWN: &str = "(no stack)";
 
+/// What each layer caused: the block, the event, the layer, and how often; none unless that was asked for.
+pub(crate) fn by_layer(recording: &Recording) -> Vec<(u32, &str, &str, u64)> {
+    let quantity = recording.quantities.iter().position(|q| q.is(&CALLERS));
+    let by = recording.environment.get(BROKEN_DOWN).map(String::as_str);
+    if by != Some(By::Layer.as_str()) {
+        return Vec::new();
+    }
+    let mut known: BTreeMap<NodeId, Option<(&str, &str)>> = BTreeMap::new();
+    let costs = (recording.costs.iter()).filter(|cost| Some(cost.quantity as usize) == quantity);
+    let of = costs.filter_map(|cost| {
+        let of = known
+            .entry(cost.node)
+            .or_insert_with(|| caused(recording, cost.node));
+        let (event, layer) = (*of)?;
+        Some((cost.block, event, layer, cost.own))
+    });
+    let mut all: Vec<(u32, &str, &str, u64)> = of.collect();
+    let mut with_stack: BTreeMap<(u32, &str), u64> = BTreeMap::new();
+    for (block, event, _, count) in &all {
+        *with_stack.entry((*block, *event)).or_default() += count;
+    }
+    let whole = recording.scalars_of(&COUNT);
+    for scalar in whole.filter(|scalar| scalar.item.number.is_none()) {
+        let (Some(block), Some(event)) = (scalar.block(), scalar.item.label.as_deref()) else {
+            continue;
+        };
+        let known = with_stack.get(&(block, event)).copied().unwrap_or(0);
+        let left = (scalar.value as u64).saturating_sub(known);
+        if left > 0 {
+            all.push((block, event, UNKNOWN, left));
+        }
+    }
+    all
+}
+
 /// The parts of `whole`, if it is known who caused events. `places` has the arm of each block and its place
 /// among the arm's.
 pub(super) fn parts<'r>(
@@ -20,18 +55,9 @@ pub(super) fn parts<'r>(
     whole: &[Counted<'r>],
     places: &BTreeMap<u32, (usize, usize)>,
 ) -> Vec<Counted<'r>> {
-    let quantity = recording.quantities.iter().position(|q| q.is(&CALLERS));
-    let by = recording.environment.get(BROKEN_DOWN).map(String::as_str);
-    let (Some(quantity), true) = (quantity, by == Some(By::Layer.as_str())) else {
-        return Vec::new();
-    };
     let mut parts: BTreeMap<(usize, &str), Vec<f64>> = BTreeMap::new();
-    let mut known: BTreeMap<NodeId, Option<(&str, &str)>> = BTreeMap::new();
-    for cost in (recording.costs.iter()).filter(|cost| cost.quantity as usize == quantity) {
-        let of = *known
-            .entry(cost.node)
-            .or_insert_with(|| caused(recording, cost.node));
-        let (Some((event, layer)), Some(&(arm, at))) = (of, places.get(&cost.block)) else {
+    for (block, event, layer, count) in by_layer(recording) {
+        let Some(&(arm, at)) = places.get(&block) else {
             continue;
         };
         let index = whole.iter().position(|w| w.arm == arm && w.name == event);
@@ -40,21 +66,7 @@ pub(super) fn parts<'r>(
             let values = parts
                 .entry((index, layer))
                 .or_insert_with(|| vec![0.0; blocks]);
-            values[at] += cost.own as f64;
-        }
-    }
-    // What is left has no stack.
-    for (index, whole) in whole.iter().enumerate() {
-        let mut left = whole.values.clone();
-        let of_it = parts.range((index, "")..(index + 1, ""));
-        let mut any = false;
-        for values in of_it.map(|(_, values)| values) {
-            any = true;
-            left.iter_mut().zip(values).for_each(|(l, v)| *l -= v);
-        }
-        if any && left.iter().sum::<f64>() >= 1.0 {
-            let left = left.iter().map(|l| l.max(0.0)).collect();
-            parts.insert((index, UNKNOWN), left);
+            values[at] += count as f64;
         }
     }
     let part = |((index, layer), values)| {

@@ -98,7 +98,7 @@ metrics! {
         "CPU time of an instrument's programs in the kernel, and of this whole process meanwhile.";
     LOST: Counter, "plumb_lost", None, "instrument, cause",
         "What was lost, missed or could not be attributed.";
-    EVENTS: Counter, "plumb_events", None, "arm, event, focus; cpu or task",
+    EVENTS: Counter, "plumb_events", None, "arm, event, focus; cpu, task or layer",
         "How often an event happened.";
     EVENT_TIME: Counter, "plumb_event_time_seconds", SECONDS, "arm, event, focus; cpu or task",
         "The time of an event that is a clock.";

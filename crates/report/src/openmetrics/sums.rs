@@ -11,7 +11,7 @@ use netplumb_model::timing::OWN_CPU;
 
 use super::metric::{self, Metric};
 use super::{Labels, Number, Text, conditions, limited};
-use crate::events::focus;
+use crate::events::{by_layer, focus};
 
 /// What functions without a series of their own are together.
 pub const OTHER: &str = "[other]";
@@ -53,6 +53,7 @@ type Part = Option<(&'static str, String)>;
 /// Labels of parts.
 const CPU: &str = "cpu";
 const TASK: &str = "task";
+const LAYER: &str = "layer";
 
 /// A function, by its labels.
 type OfFunction = (String, String, String);
@@ -171,7 +172,19 @@ impl Sums {
                 let thread = recording.threads.get(scalar.item.number? as usize)?;
                 Some((arm, name, Some((TASK, limited(&thread.name))), scalar.value))
             });
-            let all: Vec<(String, String, Part, f64)> = by_cpu.chain(by_task).collect();
+            let mut all: Vec<(String, String, Part, f64)> = by_cpu.chain(by_task).collect();
+            if at == 0 {
+                let by_layer = by_layer(recording).into_iter();
+                all.extend(by_layer.filter_map(|(block, event, layer, count)| {
+                    let block = recording
+                        .blocks
+                        .get(block as usize)
+                        .filter(|_| block as usize >= from)?;
+                    let arm = limited(&recording.arms.get(block.arm as usize)?.name);
+                    let part = Some((LAYER, limited(layer)));
+                    Some((arm, limited(event), part, count as f64))
+                }));
+            }
             // Where there are parts, they are the sum.
             let in_parts: BTreeSet<(String, String)> = (all.iter())
                 .filter(|(_, _, part, _)| part.is_some())
