@@ -61,6 +61,29 @@ int main(int argc, char **argv)
 }
 "#;
 
+/// So many names, with some system calls under each of them; then files that are closed by its end.
+const NAMES: &str = r#"
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+int main(int argc, char **argv)
+{
+	char name[16];
+	for (long i = 0; i < atol(argv[1]); i++) {
+		snprintf(name, sizeof(name), "n%ld", i);
+		prctl(PR_SET_NAME, name);
+		getppid();
+		getppid();
+	}
+	for (long i = 0; i < atol(argv[2]); i++)
+		if (open("/dev/null", O_RDONLY) < 0)
+			return 1;
+	return 0;
+}
+"#;
+
 /// How often the programs write.
 const MANY: u64 = 1_234;
 
@@ -527,4 +550,74 @@ fn as_root_by_layer() {
     assert!(root.is_some_and(has), "{text}");
     let refused = stat(&place, &["--by", "stack", "task-clock", "--", "true"]);
     assert_eq!(refused.status.code(), Some(3));
+}
+
+/// Check that no stack is lost as a block is closed, however many there are, and that none turns up in another
+/// block; and that others who count the same events meanwhile have them all.
+#[test]
+fn as_root_many_stacks() {
+    if !as_root() {
+        return;
+    }
+    let place = compiled("names", NAMES);
+    let event = "syscalls:sys_enter_getppid";
+    let mut idle = Command::new("sleep").arg("60").spawn().unwrap();
+    let pid = idle.id().to_string();
+    let mut beside = place.command(env!("CARGO_BIN_EXE_plumb"));
+    let mut beside = beside
+        .args([
+            "stat",
+            event,
+            "--by",
+            "layer",
+            "--pid",
+            &pid,
+            "-o",
+            "beside.plumb",
+        ])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+    let words = [event, "--by", "stack", "--blocks", "3", "-o", "names.plumb"];
+    let command = ["--", "./names", "6000", "0"];
+    let document = json(&place, &[&words[..], &command[..]].concat());
+    let plain = json(&place, &[&[event][..], &command[..]].concat());
+    idle.kill().unwrap();
+    idle.wait().unwrap();
+    beside.wait().unwrap();
+    assert_eq!(count(&document, event), 3 * 12_000, "{document:#}");
+    assert_eq!(count(&plain, event), 12_000, "{plain:#}");
+    let recording = netplumb_store::read(&place.path("names.plumb")).unwrap();
+    for block in 0..3 {
+        let of = recording.costs.iter().filter(|cost| cost.block == block);
+        assert_eq!(
+            of.map(|cost| cost.own).sum::<u64>(),
+            12_000,
+            "block {block}"
+        );
+    }
+}
+
+/// Check that what a command does as it exits is its, in a guest, whose functions can be counted.
+#[test]
+fn vm_as_it_exits() {
+    if !common::has_guests() {
+        return;
+    }
+    let place = compiled("names", NAMES);
+    let words = [
+        "fentry:filp_close",
+        "--by",
+        "layer",
+        "--lab",
+        "vm",
+        "--",
+        "./names",
+        "1",
+        "300",
+    ];
+    let closed = count(&json(&place, &words), "fentry:filp_close");
+    assert!((300..310).contains(&closed), "{closed}");
 }

@@ -8,9 +8,10 @@ mod rows;
 use std::iter;
 
 use netplumb_model::class::Proto;
-use netplumb_model::events::{BROKEN_DOWN, By, INSTRUMENT};
+use netplumb_model::events::{BROKEN_DOWN, By, COUNT, INSTRUMENT};
 use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::{Arm, Recording, Total};
+use netplumb_model::timing::OWN_CPU;
 use serde::Serialize;
 
 use crate::analysis;
@@ -138,9 +139,26 @@ fn callers(recording: &Recording) -> String {
         return String::new();
     }
     let mut out = String::new();
-    for class in analysis::classes(&graph(recording)) {
-        out.push_str(&format!("\n{}, events by who caused them\n", class.class));
-        out.push_str(&tree::render(&class, None, SMALLEST_PERCENT));
+    let graph = graph(recording);
+    let mut events: Vec<&str> = Vec::new();
+    for scalar in recording.scalars_of(&COUNT) {
+        let name = scalar.item.label.as_deref();
+        events.extend(name.filter(|name| !events.contains(name)));
+    }
+    for event in events {
+        let of_event = graph.below(event);
+        for class in analysis::classes(&of_event).iter().filter(|c| c.total > 0) {
+            out.push_str(&format!(
+                "\n{}: who caused it, per {}{}\n",
+                printable(event, NAME_LETTERS),
+                class.per.word(),
+                match recording.arms.len() {
+                    0 | 1 => String::new(),
+                    _ => format!(", {}", printable(&class.arm().name, ARM_LETTERS)),
+                }
+            ));
+            out.push_str(&tree::render(class, None, SMALLEST_PERCENT));
+        }
     }
     out
 }
@@ -207,20 +225,44 @@ pub fn page(recording: &Recording, experiment: Option<&Experiment>, exact: &[Str
     }
 }
 
+/// What it took to look at each event.
+fn cost(recording: &Recording) -> String {
+    let own_ns: f64 = (recording.scalars_of(&OWN_CPU)).map(|s| s.value).sum();
+    let counts = recording.scalars_of(&COUNT);
+    let whole = counts.filter(|scalar| scalar.item.number.is_none());
+    let events: f64 = whole.map(|scalar| scalar.value).sum();
+    let each = match events > 0.0 {
+        true => format!(", {} an event", with_unit(own_ns / events)),
+        false => String::new(),
+    };
+    format!(
+        "looking at each event took {} of CPU time{each}: what was measured is slower by that",
+        with_unit(own_ns)
+    )
+}
+
 /// What the counts are, and how far to trust them.
 fn trust(recording: &Recording) -> Vec<Note> {
     let fact = |key: &str| recording.environment.get(key).map(|v| printable(v, 120));
     let scope = fact("events.scope").map_or_else(String::new, |scope| format!(", of {scope}"));
+    let has_losses = recording
+        .losses
+        .get(INSTRUMENT)
+        .is_some_and(|all| !all.is_empty());
+    let how = match has_losses {
+        true => "no count is scaled",
+        false => "none is lost, however many there are, and no count is scaled",
+    };
     let mut notes = vec![
         Note::new(
             "counted",
-            format!(
-                "by the kernel, where events happen{scope}: none is lost, however many there are, and no count \
-                 is scaled"
-            ),
+            format!("by the kernel, where events happen{scope}: {how}"),
         ),
         kernel(recording),
     ];
+    if recording.environment.contains_key(BROKEN_DOWN) {
+        notes.push(Note::new("cost", cost(recording)));
+    }
     if let Some(scope) = fact("events.scope_of_functions") {
         let text = format!("calls of functions are counted in {scope}, whatever else is not");
         notes.push(Note::new("functions", text));

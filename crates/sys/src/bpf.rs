@@ -12,7 +12,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use libbpf_rs::{AsRawLibbpf, MapCore, MapHandle, Object, ObjectBuilder, OpenObject};
+use libbpf_rs::{AsRawLibbpf, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject};
 use libbpf_sys as sys;
 
 pub use log::quiet;
@@ -23,6 +23,26 @@ use crate::plain::Plain;
 const LOG_BYTES: usize = 1 << 20;
 /// Lines of the log to keep.
 const LOG_LINES: usize = 12;
+
+/// Elements of a map that are taken at once.
+const BATCH: u32 = 1_024;
+
+/// Take all elements of a hash map that no program writes to any more. A batch may be short of what was
+/// asked for where the next bucket does not fit (`__htab_map_lookup_and_delete_batch()` in
+/// kernel/bpf/hashtab.c), which libbpf-rs takes for the end; so it is over once there is nothing.
+///
+/// # Errors
+/// The map can't be read.
+pub fn drain(map: &impl MapCore) -> libbpf_rs::Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    let mut all = Vec::new();
+    loop {
+        let before = all.len();
+        all.extend(map.lookup_and_delete_batch(BATCH, MapFlags::ANY, MapFlags::ANY)?);
+        if all.len() == before {
+            return Ok(all);
+        }
+    }
+}
 
 /// An error of loading programs or reading maps.
 #[derive(Debug, thiserror::Error)]

@@ -149,7 +149,8 @@ impl ShowArgs {
         match flags.iter().find(|(_, given)| *given) {
             None => Ok(()),
             Some((flag, _)) => Err(Usage(format!(
-                "{flag} can't be used with counts of events, which have no functions"
+                "{flag} can't be used with counts of events, which have no functions; of those by layer or by \
+                 stack add --clock callers"
             ))
             .into()),
         }

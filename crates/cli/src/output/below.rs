@@ -69,6 +69,8 @@ fn check(recording: &Recording) -> anyhow::Result<()> {
             "--below can't be used with a bench, which measures rates and no functions".into(),
         )
         .into()),
+        // Who caused them is a call graph.
+        Shape::Counts if !recording.costs.is_empty() => Ok(()),
         Shape::Counts => Err(Usage(
             "--below can't be used with counts of events, which have no functions".into(),
         )

@@ -62,6 +62,14 @@ static __always_inline struct callers_known *lookup(struct callers_key *key,
 	return bpf_map_lookup_elem(&known_even, key);
 }
 
+static __always_inline void forget(struct callers_key *key, __u32 half)
+{
+	if (half)
+		bpf_map_delete_elem(&known_odd, key);
+	else
+		bpf_map_delete_elem(&known_even, key);
+}
+
 /* Returns whether the stack is not known. */
 static __always_inline _Bool charge(void *ctx, __u32 event, __u32 half,
 				    const struct bpf_pidns_info *ids,
@@ -75,7 +83,8 @@ static __always_inline _Bool charge(void *ctx, __u32 event, __u32 half,
 
 	if (!to)
 		return 1;
-	bytes = fill(ctx, to, ids, in_user, config.frames, 1, &new.check);
+	bytes = fill(ctx, to, ids, in_user, config.frames, config.user,
+		     &new.check);
 	to->stack.time_ns = now;
 	if (to->stack.kernel >= config.frames ||
 	    to->stack.user >= config.frames)
@@ -86,8 +95,6 @@ static __always_inline _Bool charge(void *ctx, __u32 event, __u32 half,
 	key.event = event;
 	known = lookup(&key, half);
 	if (!known) {
-		if (bpf_ringbuf_output(&ring, to, bytes, BPF_RB_NO_WAKEUP))
-			return 1;
 		/* Another CPU may be first. */
 		if (half)
 			bpf_map_update_elem(&known_odd, &key, &new,
@@ -96,14 +103,22 @@ static __always_inline _Bool charge(void *ctx, __u32 event, __u32 half,
 			bpf_map_update_elem(&known_even, &key, &new,
 					    BPF_NOEXIST);
 		known = lookup(&key, half);
+		/* What has no room is not told, however often it comes. */
+		if (!known)
+			return 1;
+		if (bpf_ringbuf_output(&ring, to, bytes, BPF_RB_NO_WAKEUP)) {
+			forget(&key, half);
+			return 1;
+		}
 	}
-	if (!known || known->check != new.check)
+	if (known->check != new.check)
 		return 1;
 	__sync_fetch_and_add(&known->count, 1);
 	return 0;
 }
 
-static __always_inline int count(void *ctx, __u32 event, _Bool in_user)
+/* Once for all programs: they are many. */
+static __noinline int count(void *ctx, __u32 event, _Bool in_user)
 {
 	__u32 half = turn.half & 1, at = half * CALLERS_EVENTS + event;
 	struct bpf_pidns_info ids = {};
@@ -126,6 +141,10 @@ static __always_inline int count(void *ctx, __u32 event, _Bool in_user)
 		c->lost++;
 		return 0;
 	}
+	if (!config.user) {
+		ids.tgid = SAMPLES_FOREIGN;
+		ids.pid = 0;
+	}
 	*busy = 1;
 	barrier();
 	if (charge(ctx, event, half, &ids, in_user, now, c))
@@ -136,31 +155,34 @@ static __always_inline int count(void *ctx, __u32 event, _Bool in_user)
 	return 0;
 }
 
-#define EVENT(n)                                                             \
-	SEC("perf_event")                                                    \
-	int callers_counter_##n(struct bpf_perf_event_data *ctx)             \
-	{                                                                    \
-		return count(ctx, n, (ctx->regs.cs & USER_RPL) == USER_RPL); \
-	}                                                                    \
-	SEC("tp")                                                            \
-	int callers_tracepoint_##n(void *ctx)                                \
-	{                                                                    \
-		return count(ctx, n, 0);                                     \
-	}                                                                    \
-	SEC("kprobe")                                                        \
-	int callers_probe_##n(void *ctx)                                     \
-	{                                                                    \
-		return count(ctx, n, 0);                                     \
-	}                                                                    \
-	SEC("fentry")                                                        \
-	int callers_entry_##n(void *ctx)                                     \
-	{                                                                    \
-		return count(ctx, n, 0);                                     \
-	}                                                                    \
-	SEC("fexit")                                                         \
-	int callers_exit_##n(void *ctx)                                      \
-	{                                                                    \
-		return count(ctx, n, 0);                                     \
+#define EVENT(n)                                                      \
+	SEC("perf_event")                                             \
+	int callers_counter_##n(struct bpf_perf_event_data *ctx)      \
+	{                                                             \
+		count(ctx, n, (ctx->regs.cs & USER_RPL) == USER_RPL); \
+		return GO_ON;                                         \
+	}                                                             \
+	SEC("tp")                                                     \
+	int callers_tracepoint_##n(void *ctx)                         \
+	{                                                             \
+		count(ctx, n, 0);                                     \
+		return GO_ON;                                         \
+	}                                                             \
+	SEC("kprobe")                                                 \
+	int callers_probe_##n(void *ctx)                              \
+	{                                                             \
+		count(ctx, n, 0);                                     \
+		return GO_ON;                                         \
+	}                                                             \
+	SEC("fentry")                                                 \
+	int callers_entry_##n(void *ctx)                              \
+	{                                                             \
+		return count(ctx, n, 0);                              \
+	}                                                             \
+	SEC("fexit")                                                  \
+	int callers_exit_##n(void *ctx)                               \
+	{                                                             \
+		return count(ctx, n, 0);                              \
 	}
 
 EVENT(0)
@@ -179,6 +201,54 @@ EVENT(12)
 EVENT(13)
 EVENT(14)
 EVENT(15)
+EVENT(16)
+EVENT(17)
+EVENT(18)
+EVENT(19)
+EVENT(20)
+EVENT(21)
+EVENT(22)
+EVENT(23)
+EVENT(24)
+EVENT(25)
+EVENT(26)
+EVENT(27)
+EVENT(28)
+EVENT(29)
+EVENT(30)
+EVENT(31)
+EVENT(32)
+EVENT(33)
+EVENT(34)
+EVENT(35)
+EVENT(36)
+EVENT(37)
+EVENT(38)
+EVENT(39)
+EVENT(40)
+EVENT(41)
+EVENT(42)
+EVENT(43)
+EVENT(44)
+EVENT(45)
+EVENT(46)
+EVENT(47)
+EVENT(48)
+EVENT(49)
+EVENT(50)
+EVENT(51)
+EVENT(52)
+EVENT(53)
+EVENT(54)
+EVENT(55)
+EVENT(56)
+EVENT(57)
+EVENT(58)
+EVENT(59)
+EVENT(60)
+EVENT(61)
+EVENT(62)
+EVENT(63)
 
 SEC("raw_tp/sched_process_fork")
 int callers_fork(struct bpf_raw_tracepoint_args *ctx)
@@ -194,10 +264,10 @@ int callers_exec(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
-SEC("raw_tp/sched_process_exit")
-int callers_exit(struct bpf_raw_tracepoint_args *ctx)
+SEC("raw_tp/sched_process_free")
+int callers_free(struct bpf_raw_tracepoint_args *ctx)
 {
-	follow_exit((void *)ctx->args[0]);
+	follow_free((void *)ctx->args[0]);
 	return 0;
 }
 

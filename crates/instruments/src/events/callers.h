@@ -7,7 +7,7 @@
 #define NETPLUMB_EVENTS_CALLERS_H
 
 /* Events that are counted at once. */
-#define CALLERS_EVENTS 16
+#define CALLERS_EVENTS 64
 /* Stacks of events that are told apart. */
 #define CALLERS_STACKS 16384
 #define CALLERS_RING_BYTES 8388608
@@ -21,7 +21,8 @@ struct callers_config {
 	__u32 scope;
 	__u32 tgid;
 	__u32 frames; /* The most of each half of a stack. */
-	__u32 unused;
+	/* Stacks of programs, and their names; else events of all are alike. */
+	__u32 user;
 };
 
 /* A stack at an event. */

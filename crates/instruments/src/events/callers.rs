@@ -11,11 +11,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, RingBuffer, RingBufferBuilder};
-use netplumb_model::events::{BROKEN_DOWN, CALLERS, COUNT, EventsSpec, INSTRUMENT, Whose};
+use netplumb_model::events::{BROKEN_DOWN, By, CALLERS, COUNT, EventsSpec, INSTRUMENT, Whose};
 use netplumb_model::loss::Loss;
 use netplumb_model::quantity::{Figure, Item};
 use netplumb_model::timing::{Attached, Costs, Filter, TimingSpec, Window};
-use netplumb_sys::bpf::{Opened, map};
+use netplumb_sys::bpf::{Opened, drain, map};
 use netplumb_sys::cpus;
 use netplumb_sys::perf;
 use netplumb_sys::plain::Plain;
@@ -31,13 +31,19 @@ use crate::samples::{Causes, Scope};
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/callers.bpf.o"));
 
 /// Programs that follow a process's children.
-const FOLLOWING: [&str; 3] = ["callers_fork", "callers_exec", "callers_exit"];
+const FOLLOWING: [&str; 3] = ["callers_fork", "callers_exec", "callers_free"];
 /// Of each half of a stack, at most: the default of kernel.perf_event_max_stack.
 const FRAMES: u32 = 127;
-/// Elements of a map that are read at once.
-const BATCH: u32 = 1_024;
 /// A program that has chosen a half ends within microseconds, unless its CPU is not run.
 const GRACE: Duration = Duration::from_millis(1);
+/// Functions in which the kernel tells what processes map and start (kernel/events/core.c).
+const TELLING: [&str; 5] = [
+    "perf_event_mmap",
+    "perf_event_comm",
+    "perf_event_fork",
+    "perf_event_exec",
+    "perf_event_task",
+];
 /// What arrives is read this often: a process may be gone soon.
 const POLL: Duration = Duration::from_millis(40);
 
@@ -87,13 +93,15 @@ impl How {
 /// An event that is counted, and how.
 type Event = (Resolved, How);
 
+/// How often, by event and stack.
+type Stacks = BTreeMap<(u32, u64), u64>;
+
 /// What a half has.
 #[derive(Debug, Default)]
 struct Taken {
     /// By event.
     counts: Vec<made::Count>,
-    /// By event and stack.
-    stacks: BTreeMap<(u32, u64), u64>,
+    stacks: Stacks,
 }
 
 /// The programs; detached when dropped.
@@ -122,7 +130,7 @@ impl std::fmt::Debug for At {
 
 impl At {
     /// Load the programs.
-    fn load(events: &[Event], scope: Scope) -> Result<At, LiveError> {
+    fn load(events: &[Event], scope: Scope, user: bool) -> Result<At, LiveError> {
         let failed = || LiveError::programs(INSTRUMENT);
         let namespace = fs::metadata("/proc/self/ns/pid")
             .map_err(LiveError::system("read its PID namespace"))?;
@@ -133,7 +141,7 @@ impl At {
             scope: scope.scope,
             tgid: scope.tgid,
             frames: FRAMES,
-            unused: 0,
+            user: u32::from(user),
         };
         let mut open = Opened::new(OBJECT).map_err(failed())?;
         open.set_constants(config.bytes()).map_err(failed())?;
@@ -189,6 +197,7 @@ impl At {
         cpus: &[u32],
         mut refused: impl FnMut(&Resolved, String),
     ) -> Result<usize, LiveError> {
+        let first = cpus.first().copied().unwrap_or(0);
         let mut attached = 0;
         for (n, (event, how)) in events.iter().enumerate() {
             let name = how.program(n);
@@ -204,7 +213,7 @@ impl At {
                     None
                 }
                 // Of all CPUs and tasks, though it is opened on one.
-                How::Tracepoint | How::Probe => self.counter(event, &name, 0, 0).err(),
+                How::Tracepoint | How::Probe => self.counter(event, &name, first, 0).err(),
                 How::Counter => {
                     let each = cpus.iter().map(|cpu| self.counter(event, &name, *cpu, 1));
                     each.collect::<Result<(), _>>().err()
@@ -292,7 +301,7 @@ impl At {
             taken.counts.push(sum);
         }
         let map = &self.known[half];
-        for (key, value) in map.lookup_and_delete_batch(BATCH, MapFlags::ANY, MapFlags::ANY)? {
+        for (key, value) in drain(map)? {
             if let (Some(key), Some(known)) = (made::Key::read(&key), made::Known::read(&value)) {
                 taken.stacks.insert((key.event, key.hash), known.count);
             }
@@ -316,6 +325,8 @@ pub(super) struct Callers {
     causes: Causes,
     attached: Attached,
     opened: Instant,
+    /// When the window ended that is not closed yet.
+    stopped: Option<Instant>,
     polled: Instant,
     misses: u64,
     reader_ns: u64,
@@ -347,6 +358,7 @@ impl Callers {
                 found.len()
             )));
         }
+        let by_stack = asked.by == Some(By::Stack);
         let children = asked.whose == Whose::Started;
         let own = (asked.whose == Whose::Own).then(std::process::id);
         let filter = Filter {
@@ -369,7 +381,7 @@ impl Callers {
         let is_trampoline = |(_, how): &Event| matches!(how, How::Entry | How::Exit);
         let mut no = BTreeMap::new();
         let begin = |events: &[Event], no: &mut BTreeMap<String, String>| {
-            let mut at = At::load(events, scope)?;
+            let mut at = At::load(events, scope, by_stack)?;
             let attached = at.attach(events, &cpus, |event, why| {
                 no.insert(event.name.clone(), why);
             })?;
@@ -390,7 +402,11 @@ impl Callers {
         if attached == 0 {
             return Err(nothing(&refused, false));
         }
-        let causes = Causes::watch(&cpus, children, filter.pid)?;
+        // Who watches what is mapped makes it cost more; without user code there is no need.
+        let causes = match by_stack {
+            true => Causes::watch(&cpus, children, filter.pid)?,
+            false => Causes::watch(&[], true, None)?,
+        };
         Ok(Callers {
             misses: Programs::of(&at.object).totals().misses,
             events,
@@ -403,6 +419,7 @@ impl Callers {
                 ..Attached::default()
             },
             opened: begun,
+            stopped: None,
             polled: begun,
             reader_ns,
         })
@@ -416,8 +433,7 @@ impl Callers {
     }
 
     /// Who caused what, and how much of it is not known.
-    fn costs(&mut self, stacks: &BTreeMap<(u32, u64), u64>) -> Result<(Costs, u64), LiveError> {
-        self.causes.name(stacks.keys().map(|(_, hash)| *hash))?;
+    fn costs(&mut self, stacks: &Stacks) -> Result<(Costs, u64), LiveError> {
         let events = &self.events;
         let each = stacks.iter().filter(|(_, count)| **count > 0);
         let each = each.filter_map(|((event, hash), count)| {
@@ -431,10 +447,13 @@ impl Callers {
 
     fn window(&mut self) -> Result<Window, LiveError> {
         self.take()?;
-        let taken = self.at.take(self.events.len())?;
+        let now = self.stopped.take().unwrap_or_else(Instant::now);
+        let mut taken = self.at.take(self.events.len())?;
         // What was told until the half was switched.
         self.take()?;
-        let now = Instant::now();
+        self.causes
+            .name(taken.stacks.keys().map(|(_, hash)| *hash))?;
+        let own = self.leave_out_own(&mut taken);
         let (costs, unknown) = self.costs(&taken.stacks)?;
         let is_counted = |event: &Resolved| !self.attached.refused.contains_key(&event.name);
         let each = self.events.iter().zip(&taken.counts);
@@ -445,12 +464,13 @@ impl Callers {
         let figures = figures.collect();
         let sum = |of: fn(&made::Count) -> u64| taken.counts.iter().map(of).sum::<u64>();
         let misses = Programs::of(&self.at.object).totals().misses;
-        let losses = lost(
+        let losses = lost(&[
             misses.saturating_sub(self.misses),
             sum(|of| of.lost) + unknown,
             sum(|of| of.cut),
             self.causes.lost(),
-        );
+            own,
+        ]);
         let reader_ns = process_ns();
         let own_cpu_ns = (reader_ns - self.reader_ns) + sum(|of| of.run_ns);
         let duration_ns = (now - self.opened).as_nanos() as u64;
@@ -463,6 +483,22 @@ impl Callers {
             own_cpu_ns,
             ..Window::default()
         })
+    }
+
+    /// Leave out what happens as the kernel tells this process what others map: only where somebody
+    /// watches that. Returns how many events that were.
+    fn leave_out_own(&self, taken: &mut Taken) -> u64 {
+        let mut own = 0;
+        let counts = &mut taken.counts;
+        taken.stacks.retain(|(event, hash), count| {
+            let is_own = self.causes.passes(*hash, &TELLING);
+            if let Some(of) = counts.get_mut(*event as usize).filter(|_| is_own) {
+                of.count = of.count.saturating_sub(*count);
+                own += *count;
+            }
+            !is_own
+        });
+        own
     }
 }
 
@@ -483,7 +519,7 @@ fn unable(event: &Resolved) -> Option<&'static str> {
 fn told(scope: &Scope, asked: &EventsSpec) -> &'static str {
     match (asked.whose, scope.tgid, scope.cgroup) {
         (Whose::Started, ..) => "a command, from its exec, and what it starts",
-        (Whose::Own, ..) => "the threads that send and receive",
+        (Whose::Own, ..) => "plumb itself, whose threads send and receive",
         (Whose::All, 0, 0) => "all CPUs",
         (Whose::All, 0, _) => "a cgroup",
         (Whose::All, ..) => "a process, and what it starts from then on",
@@ -491,10 +527,11 @@ fn told(scope: &Scope, asked: &EventsSpec) -> &'static str {
 }
 
 /// What was lost of a window.
-fn lost(misses: u64, stackless: u64, cut: u64, changes: u64) -> Vec<Loss> {
+fn lost(counts: &[u64; 5]) -> Vec<Loss> {
+    let [misses, stackless, cut, changes, own] = *counts;
     live::losses([
         (
-            "events at which a program did not run",
+            "events at which a program did not run, of any task",
             misses,
             "one was running on that CPU already: these are not counted",
         ),
@@ -504,14 +541,19 @@ fn lost(misses: u64, stackless: u64, cut: u64, changes: u64) -> Vec<Loss> {
             "too many stacks, or one event on top of another: they are counted, and not in the call graph",
         ),
         (
-            "stacks with more than 127 frames",
+            "events with a stack of 127 frames or more",
             cut,
-            "their outermost frames are missing",
+            "outer frames may be missing",
         ),
         (
             "changes of processes that were not told",
             changes,
             "code that was mapped then may have no name",
+        ),
+        (
+            "events of plumb's own, as the kernel told it what processes map",
+            own,
+            "they are not counted",
         ),
     ])
 }
@@ -523,6 +565,7 @@ impl Live for Callers {
 
     fn open(&mut self) -> Result<(), LiveError> {
         if !self.at.on {
+            self.misses = Programs::of(&self.at.object).totals().misses;
             self.at.switch(true)?;
             self.opened = Instant::now();
         }
@@ -545,8 +588,11 @@ impl Live for Callers {
     }
 
     fn stop(&mut self) {
-        // What can't be told is told as the window is closed.
-        let _ = self.at.switch(false);
+        if self.at.on {
+            // If that fails, so does closing the window.
+            let _ = self.at.switch(false);
+            self.stopped = Some(Instant::now());
+        }
     }
 
     fn close(&mut self) -> Result<Window, LiveError> {

@@ -85,10 +85,10 @@ int calls_exec(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
-SEC("raw_tp/sched_process_exit")
-int calls_exit(struct bpf_raw_tracepoint_args *ctx)
+SEC("raw_tp/sched_process_free")
+int calls_free(struct bpf_raw_tracepoint_args *ctx)
 {
-	follow_exit((void *)ctx->args[0]);
+	follow_free((void *)ctx->args[0]);
 	return 0;
 }
 

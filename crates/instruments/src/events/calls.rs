@@ -16,7 +16,7 @@ use crate::samples::Scope;
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/calls.bpf.o"));
 
 /// Programs that follow a process's children.
-const FOLLOWING: [&str; 3] = ["calls_fork", "calls_exec", "calls_exit"];
+const FOLLOWING: [&str; 3] = ["calls_fork", "calls_exec", "calls_free"];
 
 mod made {
     #![allow(dead_code, reason = "not all that a header declares is used")]

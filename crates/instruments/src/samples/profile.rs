@@ -41,7 +41,7 @@ const COPIED_BYTES: u32 = 8 << 10;
 /// Programs that measure time off the CPU.
 const SWITCHING: &[&str] = &["samples_switch", "samples_waking"];
 /// Programs that follow a process's children.
-const FOLLOWING: &[&str] = &["samples_fork", "samples_exec", "samples_exit"];
+const FOLLOWING: &[&str] = &["samples_fork", "samples_exec", "samples_free"];
 
 /// CPUs that are sampled, window by window.
 #[derive(Debug)]

@@ -18,7 +18,7 @@ use std::thread;
 use std::time::Duration;
 
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, RingBuffer, RingBufferBuilder};
-use netplumb_sys::bpf::{Opened, map, variables};
+use netplumb_sys::bpf::{Opened, drain, map, variables};
 use netplumb_sys::plain::Plain;
 
 use super::SAMPLES;
@@ -221,9 +221,8 @@ impl Sampler {
             thread::sleep(GRACE);
         }
         let failed = || LiveError::system("read the samples of CPUs");
-        let batch = self.known[full].lookup_and_delete_batch(BATCH, MapFlags::ANY, MapFlags::ANY);
         let mut counted = BTreeMap::new();
-        for (key, value) in batch.map_err(failed())? {
+        for (key, value) in drain(&self.known[full]).map_err(failed())? {
             let hash = key.try_into().map(u64::from_ne_bytes);
             if let (Ok(hash), Some(known)) = (hash, Known::read(&value)) {
                 counted.insert(hash, known);

@@ -470,10 +470,10 @@ int samples_exec(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
-SEC("raw_tp/sched_process_exit")
-int samples_exit(struct bpf_raw_tracepoint_args *ctx)
+SEC("raw_tp/sched_process_free")
+int samples_free(struct bpf_raw_tracepoint_args *ctx)
 {
-	follow_exit((void *)ctx->args[0]);
+	follow_free((void *)ctx->args[0]);
 	return 0;
 }
 

@@ -58,7 +58,9 @@ static __always_inline __u32 fill(void *ctx, struct scratch *to,
 	s->in_user = in_user;
 	s->unused = 0;
 	__builtin_memset(s->name, 0, sizeof(s->name));
-	if (bpf_get_current_pid_tgid())
+	/* Tasks that are not told apart have neither number. */
+	if (bpf_get_current_pid_tgid() &&
+	    (ids->pid || ids->tgid != SAMPLES_FOREIGN))
 		bpf_get_current_comm(s->name, sizeof(s->name));
 	if (!in_user)
 		got = bpf_get_stack(ctx, to->frames, most, 0);

@@ -14,6 +14,13 @@ struct {
 	__type(value, __u32);
 } processes SEC(".maps");
 
+/*
+ * What a program at a tracepoint or probe of perf's returns: with 0, no other
+ * user of perf has the event (perf_trace_run_bpf_submit() in
+ * kernel/events/core.c).
+ */
+#define GO_ON 1
+
 /* Namespaces of pids in each other that are looked at: the kernel has 32. */
 #define PIDNS_LEVELS 8
 
@@ -129,13 +136,15 @@ static __always_inline void follow_exec(void)
 		*state = SAMPLES_STATE_SAMPLED;
 }
 
-/* The number of a process that is gone may become another's. */
-static __always_inline void follow_exit(struct task_struct *task)
+/*
+ * The number of a process that is gone may become another's. Not when it exits:
+ * it closes its files after that. Its leader is freed last.
+ */
+static __always_inline void follow_free(struct task_struct *task)
 {
-	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	__u32 tgid = BPF_CORE_READ(task, tgid);
 
-	if (bpf_map_lookup_elem(&processes, &tgid) &&
-	    !BPF_CORE_READ(task, signal, live.counter))
+	if ((__u32)BPF_CORE_READ(task, pid) == tgid)
 		bpf_map_delete_elem(&processes, &tgid);
 }
 

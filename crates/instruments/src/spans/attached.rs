@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, RingBuffer, RingBufferBuilder};
 use netplumb_model::spans::INSTRUMENT;
-use netplumb_sys::bpf::{Opened, map};
+use netplumb_sys::bpf::{Opened, drain, map};
 use netplumb_sys::perf;
 use netplumb_sys::plain::Plain;
 
@@ -28,8 +28,6 @@ use crate::samples::Scope;
 /// The programs, compiled from spans/spans.bpf.c.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/spans.bpf.o"));
 
-/// Elements of a map that are read at once.
-const BATCH: u32 = 1_024;
 /// A program that has chosen a half ends within microseconds, unless its CPU is not run.
 const GRACE: Duration = Duration::from_millis(1);
 /// Of each half of a stack, at most: the default of kernel.perf_event_max_stack.
@@ -37,7 +35,7 @@ const FRAMES: u32 = 127;
 /// Sets how many may be under way, for tests.
 const OPEN_VARIABLE: &str = "PLUMB_TEST_SPANS_OPEN";
 /// Programs that follow a process's children.
-const FOLLOWING: [&str; 3] = ["spans_fork", "spans_exec", "spans_exit"];
+const FOLLOWING: [&str; 3] = ["spans_fork", "spans_exec", "spans_free"];
 
 /// What a half has.
 #[derive(Debug, Default)]
@@ -310,9 +308,7 @@ impl Attached {
         match self.by as usize {
             BY_STACK => {
                 let map = &self.known[half];
-                for (key, value) in
-                    map.lookup_and_delete_batch(BATCH, MapFlags::ANY, MapFlags::ANY)?
-                {
+                for (key, value) in drain(map)? {
                     let hash = key.try_into().map(u64::from_ne_bytes);
                     if let (Ok(hash), Some(known)) = (hash, Known::read(&value)) {
                         taken.stacks.insert(hash, known);
@@ -384,10 +380,9 @@ impl Attached {
     /// # Errors
     /// The table can't be read.
     pub(super) fn give_up(&self) -> Result<u64, LiveError> {
-        let batch = (self.under_way).lookup_and_delete_batch(BATCH, MapFlags::ANY, MapFlags::ANY);
-        let batch = batch.map_err(LiveError::system("read what is under way"))?;
-        let is_begun = |(_, value): &(Vec<u8>, Vec<u8>)| Begun::read(value).is_some();
-        Ok(batch.filter(is_begun).count() as u64)
+        let all = drain(&self.under_way).map_err(LiveError::system("read what is under way"))?;
+        let is_begun = |(_, value): &&(Vec<u8>, Vec<u8>)| Begun::read(value).is_some();
+        Ok(all.iter().filter(is_begun).count() as u64)
     }
 
     /// Runs so far that were left out, since the program ran already.

@@ -434,7 +434,8 @@ static __always_inline int at_record(void *ctx, __u32 event)
 						 ctx + config.events[event].at);
 		key = value;
 	}
-	return reach(ctx, event, has_key, key);
+	reach(ctx, event, has_key, key);
+	return GO_ON;
 }
 
 /*
@@ -460,7 +461,8 @@ static __always_inline int at_function(void *ctx, __u32 event)
 	}
 	if (!has_key)
 		key = cut(value, config.events[event].bytes);
-	return reach(ctx, event, 1, key);
+	reach(ctx, event, 1, key);
+	return GO_ON;
 }
 
 #define EVENT(n)                                                 \
@@ -517,10 +519,10 @@ int spans_exec(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
-SEC("raw_tp/sched_process_exit")
-int spans_exit(struct bpf_raw_tracepoint_args *ctx)
+SEC("raw_tp/sched_process_free")
+int spans_free(struct bpf_raw_tracepoint_args *ctx)
 {
-	follow_exit((void *)ctx->args[0]);
+	follow_free((void *)ctx->args[0]);
 	return 0;
 }
 

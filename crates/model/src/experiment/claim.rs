@@ -459,7 +459,11 @@ impl Experiment {
             return Err(("classes", why.to_string()).into());
         }
         claim.check_numbers()?;
-        if let Claim::Calls { have, .. } = claim {
+        if let Claim::Calls { have, arms, .. } = claim {
+            if arms.is_empty() {
+                let why = "missing arms; expected like arms = [\"before\"]";
+                return Err(("arms", why.to_string()).into());
+            }
             self.check_calls(have)?;
         }
         if let Some(below) = claim.below() {

@@ -115,6 +115,12 @@ pub enum Of {
 /// What can be compared of every call, by name; the last one of those that return something.
 pub const FIELDS: [&str; 4] = ["insns", "self", "switches", "retval"];
 
+impl fmt::Display for Of {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 impl Of {
     fn named(name: &str) -> Option<Of> {
         let first = |c: char| c.is_ascii_alphabetic() || c == '_';
@@ -184,6 +190,11 @@ impl Condition {
             Of::Returned => Some(None),
             Of::Insns | Of::Own | Of::Switches => None,
         })
+    }
+
+    /// All that it compares.
+    pub fn compared(&self) -> impl Iterator<Item = &Of> {
+        self.terms.iter().map(|term| &term.of)
     }
 
     /// Whether it holds for a call; not if one of its values is not known.

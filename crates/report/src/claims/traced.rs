@@ -69,6 +69,17 @@ fn of_arm(view: &ClassView<'_>, have: &Condition) -> Result<(bool, String), Stri
             }
         ));
     }
+    for of in have.compared() {
+        let unknown = calls.iter().filter(|c| c.value(recording, of).is_none());
+        let unknown = unknown.count();
+        if unknown > 0 {
+            return Err(format!(
+                "`{of}` is not known of {} of {} with {arm}",
+                thousands(unknown as u64),
+                counted(calls.len(), "call"),
+            ));
+        }
+    }
     let is_so = |step: &&&Step| have.holds(|of| step.value(recording, of));
     let so = calls.iter().filter(is_so).count();
     let name = (calls.first()).map_or("", |step| recording.text_of_trace(step.name));
@@ -106,7 +117,7 @@ fn instead(view: &ClassView<'_>, calls: &[&Step], have: &Condition) -> String {
         let others: u64 = most.iter().skip(VALUES).map(|(_, count)| count).sum();
         let shown = most.iter().take(VALUES);
         let shown = shown.map(|(value, count)| format!("{value} in {}", thousands(*count)));
-        let others = (others > 0).then(|| format!("another in {}", thousands(others)));
+        let others = (others > 0).then(|| format!("others in {}", thousands(others)));
         let name = name.unwrap_or("retval");
         out.push_str(&format!(" ({name} is {})", list(shown.chain(others))));
     }

@@ -10,6 +10,8 @@ use super::rows::Counted;
 
 /// Code that no rule has a layer for.
 const OTHER: &str = "(other)";
+/// Where the kernel is entered by them (arch/x86/include/asm/idtentry.h).
+const EXCEPTIONS: &str = "asm_exc_";
 /// Events whose stack is not known.
 const UNKNOWN: &str = "(no stack)";
 
@@ -102,6 +104,10 @@ fn caused(recording: &Recording, leaf: NodeId) -> Option<(&str, &str)> {
                 let known = own.and_then(|own| LAYERS.iter().find(|l| **l == own));
                 let own = known.copied().or(own).unwrap_or(OTHER);
                 innermost.get_or_insert(own);
+                // Below an exception is the program that runs into it.
+                if function.name.starts_with(EXCEPTIONS) {
+                    layer.get_or_insert(APPLICATION);
+                }
                 if own != OTHER && !SHARED.contains(&own) {
                     layer.get_or_insert(own);
                 }

@@ -144,7 +144,8 @@ impl Sums {
             let block = scalar.block().filter(|b| *b as usize >= from);
             // What the kernel counts by itself has a cost that is not known.
             let block = block.and_then(|b| recording.blocks.get(b as usize));
-            if let Some(block) = block.filter(|b| b.instrument != events::INSTRUMENT) {
+            let looked_at = recording.environment.contains_key(events::BROKEN_DOWN);
+            if let Some(block) = block.filter(|b| looked_at || b.instrument != events::INSTRUMENT) {
                 *self.own_ns.entry(block.instrument.clone()).or_default() += scalar.value;
             }
         }
@@ -158,6 +159,8 @@ impl Sums {
             let arm = limited(&recording.arms.get(block.arm as usize)?.name);
             Some((arm, limited(scalar.item.label.as_deref()?)))
         };
+        let by = recording.environment.get(events::BROKEN_DOWN);
+        let by_layers = by.is_some_and(|by| by == events::By::Layer.as_str());
         for (at, of_cpus, of_tasks, metric) in [
             (0, &COUNT, &TASK_COUNT, &metric::EVENTS),
             (1, &TIME, &TASK_TIME, &metric::EVENT_TIME),
@@ -191,7 +194,10 @@ impl Sums {
                 .map(|(arm, name, ..)| (arm.clone(), name.clone()))
                 .collect();
             for (arm, name, part, value) in all {
-                if part.is_none() && in_parts.contains(&(arm.clone(), name.clone())) {
+                let is_whole = part.is_none();
+                // Of a window without any there are no parts, and no series of the whole either.
+                let no_parts = at == 0 && by_layers && value == 0.0;
+                if is_whole && (no_parts || in_parts.contains(&(arm.clone(), name.clone()))) {
                     continue;
                 }
                 let mut key = (arm, name, part);

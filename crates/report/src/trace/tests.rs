@@ -307,9 +307,22 @@ fn claims_about_calls() {
     let (verdict, because) = judged(&recording, "n == -1");
     assert_eq!(
         (verdict, because.as_str()),
+        ("not measured", "`n` is not known of 2 of 3 calls with a")
+    );
+    let first = recording.traces[0].steps[0];
+    for call in &mut recording.traces[1..] {
+        call.steps[0].arguments = first.arguments;
+    }
+    assert_eq!(judged(&recording, "n == -1").0, "holds");
+    let other = recording.trace_texts.len() as u32;
+    recording.trace_texts.push("vmf=0x1, n=7".into());
+    recording.traces[2].steps[0].arguments = Some(other);
+    let (verdict, because) = judged(&recording, "n == -1");
+    assert_eq!(
+        (verdict, because.as_str()),
         (
             "does not hold",
-            "a: 1 of 3 calls of filemap_fault have n == -1 (n is ? in 2 and -1 in 1)"
+            "a: 2 of 3 calls of filemap_fault have n == -1 (n is -1 in 2 and 7 in 1)"
         )
     );
     recording.traces.pop();

@@ -5,16 +5,6 @@
 
 #include "kernel/core.h"
 
-/* The same as in skb.h, which need not be there as well. */
-struct task_threads {
-	int counter;
-};
-
-struct signal_struct {
-	/* Threads that have not ended: an atomic_t. */
-	struct task_threads live;
-} CO_RE;
-
 struct pid_namespace {
 	struct ns_common ns;
 } CO_RE;
@@ -38,7 +28,6 @@ struct task_struct {
 	int tgid;
 	struct task_struct *group_leader;
 	struct pid *thread_pid;
-	struct signal_struct *signal;
 	/* It waits for a disk or the like. */
 	unsigned int in_iowait : 1;
 	/* Since Linux 5.14, commit 2f064a59a11f. */

@@ -42,6 +42,11 @@ impl Causes {
         Ok(Causes { changes, stacks })
     }
 
+    /// Whether a stack that has its names passes one of these functions of the kernel.
+    pub(crate) fn passes(&self, hash: u64, functions: &[&str]) -> bool {
+        self.stacks.passes(hash, functions)
+    }
+
     /// Take what has arrived by the ring, as samples' programs tell it: soon, for a process may be
     /// gone.
     pub(crate) fn take<'b>(&mut self, records: impl Iterator<Item = &'b [u8]>) {

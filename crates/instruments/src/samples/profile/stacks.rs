@@ -298,6 +298,13 @@ impl Stacks {
         (&self.all, &mut self.functions)
     }
 
+    /// Whether one of which the names are known passes one of these functions of the kernel.
+    pub(super) fn passes(&self, hash: u64, functions: &[&str]) -> bool {
+        let is_one = |function: &u32| functions.contains(&self.functions.name(*function));
+        let found = self.all.get(&hash);
+        found.is_some_and(|found| found.kernel.iter().any(is_one))
+    }
+
     /// Their functions.
     pub(super) fn functions(&self) -> &Functions {
         &self.functions
