@@ -6,6 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::knobs::Bytes;
+use super::machine;
 use crate::class::words;
 use crate::recording::Arm;
 
@@ -186,7 +187,10 @@ impl fmt::Display for Disk {
 
 /// The normal form of a level of knob `disk`.
 pub(super) fn normal(text: &str) -> Result<String, String> {
-    Ok(text.parse::<Disk>()?.to_string())
+    match machine::is_of_machine(text.trim()) {
+        true => machine::normal(text.trim()),
+        false => Ok(text.parse::<Disk>()?.to_string()),
+    }
 }
 
 /// What separates the value before a file is opened from the one after.
@@ -254,6 +258,23 @@ pub(super) fn scheduler(text: &str) -> Result<String, String> {
 /// other limits.
 const QUEUE: [&str; 3] = ["scheduler", "nr_requests", "read_ahead_kb"];
 
+/// The settings of an arm's disk, in the order in which they are made.
+pub(super) fn queue_of(arm: &Arm) -> Vec<QueueSetting> {
+    let queue = QUEUE.iter().filter_map(|name| {
+        let level = arm.knobs.get(*name)?;
+        let (before, after) = match level.split_once(THEN) {
+            Some((before, after)) => (before, Some(after.to_string())),
+            None => (level.as_str(), None),
+        };
+        Some(QueueSetting {
+            name: (*name).to_string(),
+            before: before.to_string(),
+            after,
+        })
+    });
+    queue.collect()
+}
+
 /// A disk with the settings of its queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskPlan {
@@ -267,22 +288,8 @@ impl DiskPlan {
     /// That of an arm, if it has one.
     pub fn of(arm: &Arm) -> Option<DiskPlan> {
         let disk = arm.knobs.get("disk")?.parse().ok()?;
-        let queue = QUEUE.iter().filter_map(|name| {
-            let level = arm.knobs.get(*name)?;
-            let (before, after) = match level.split_once(THEN) {
-                Some((before, after)) => (before, Some(after.to_string())),
-                None => (level.as_str(), None),
-            };
-            Some(QueueSetting {
-                name: (*name).to_string(),
-                before: before.to_string(),
-                after,
-            })
-        });
-        Some(DiskPlan {
-            disk,
-            queue: queue.collect(),
-        })
+        let queue = queue_of(arm);
+        Some(DiskPlan { disk, queue })
     }
 
     /// Modules of the kernel that it needs, where they are modules.
@@ -348,6 +355,7 @@ mod tests {
             ("null_blk", "DEVICE:SIZE"),
             ("null_blk:64M:ext4:1us:2", "DEVICE:SIZE"),
             ("floppy:64M:ext4", "null_blk, brd"),
+            ("", "DEVICE:SIZE"),
             ("brd:64M:ext3", "ext4, xfs, raw"),
             ("brd:64X:ext4", "invalid size"),
             ("brd:4M:ext4", "8M to 96M"),
