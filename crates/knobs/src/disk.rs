@@ -16,7 +16,7 @@ const NUMBERS: &str = "/sys/dev/block";
 /// The attribute with the I/O scheduler.
 pub(crate) const SCHEDULER: &str = "scheduler";
 /// The attribute with the number of requests.
-const REQUESTS: &str = "nr_requests";
+pub(crate) const REQUESTS: &str = "nr_requests";
 /// The attribute with what is read ahead, which disks without a queue have as well.
 const READ_AHEAD: &str = "read_ahead_kb";
 /// The directory of a scheduler's own attributes.

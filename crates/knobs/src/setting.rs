@@ -13,7 +13,7 @@ use netplumb_sys::netns::Namespace;
 use netplumb_sys::routes::OurRoute;
 use serde::{Deserialize, Serialize};
 
-use crate::disk::BlockDisk;
+use crate::disk::{BlockDisk, REQUESTS};
 use crate::error::KnobError;
 use crate::nic::Nic;
 
@@ -311,7 +311,11 @@ impl Setting {
         }
         let why = match disk.choices(which) {
             Some(words) => format!("expected one of {words}"),
-            None => "the kernel does not accept it".into(),
+            None if which == REQUESTS => {
+                "the kernel does not accept it for this disk; try less, or with another scheduler"
+                    .into()
+            }
+            None => "the kernel does not accept it for this disk".into(),
         };
         Some(KnobError::NotAccepted {
             what: self.whose(),

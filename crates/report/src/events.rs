@@ -23,7 +23,7 @@ use crate::summary::sent;
 use crate::table::{Room, Table, Value};
 use crate::text::{continued, prose};
 use crate::tree;
-use crate::trust::common::{CUT_SHORT, kernel, ledger, lost};
+use crate::trust::common::{CUT_SHORT, disks, kernel, ledger, lost};
 #[cfg(test)]
 pub(crate) use columns::declared;
 use columns::with_unit;
@@ -220,6 +220,7 @@ fn trust(recording: &Recording) -> Vec<Note> {
         ),
         kernel(recording),
     ];
+    notes.extend(disks(recording));
     if let Some(scope) = fact("events.scope_of_functions") {
         let text = format!("calls of functions are counted in {scope}, whatever else is not");
         notes.push(Note::new("functions", text));

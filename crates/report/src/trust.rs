@@ -14,7 +14,7 @@ use netplumb_model::class::Proto;
 use netplumb_model::recording::{Recording, env};
 use netplumb_model::timing::{DEFERRED, FREQUENCY, SAMPLED};
 
-use common::{CUT_SHORT, below, blocks_of, ledger, levels, lost};
+use common::{CUT_SHORT, below, blocks_of, disks, ledger, levels, lost};
 
 use crate::acting;
 use crate::analysis::{ClassView, NO_LAYER, other_work};
@@ -86,6 +86,7 @@ fn of_costs(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<Note> {
         blocks(classes),
         layers(classes, "instructions"),
     ];
+    notes.extend(disks(recording));
     if !commands(recording) {
         notes.push(others(recording, classes));
     }
