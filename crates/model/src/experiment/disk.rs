@@ -11,12 +11,44 @@ use crate::class::words;
 use crate::recording::Arm;
 
 words! {
-    /// The block device of a guest's disk, in its memory.
+    /// The block device of a guest's disk.
     DiskDevice, "disk device",
-    /// A device with a queue and an I/O scheduler, whose requests complete at once or after a delay.
+    /// In the guest's memory, with a queue and an I/O scheduler, whose requests complete at once or after a delay.
     NullBlk = "null_blk",
-    /// A RAM disk without a queue: what it is asked to do is done before the call returns.
+    /// In the guest's memory, without a queue: what it is asked to do is done before the call returns.
     Brd = "brd",
+    /// A device of QEMU's in this machine's memory. Its requests complete when this machine has done
+    /// them, so that no two runs are the same.
+    VirtioBlk = "virtio-blk",
+}
+
+impl DiskDevice {
+    /// Whether what a guest does with it is the same in each run.
+    pub fn repeats(self) -> bool {
+        self != DiskDevice::VirtioBlk
+    }
+
+    /// Whether it is in the guest's own memory.
+    pub fn is_in_guest(self) -> bool {
+        self != DiskDevice::VirtioBlk
+    }
+
+    /// The module that has it; names have `_` for every `-`.
+    pub fn module(self) -> &'static str {
+        match self {
+            DiskDevice::NullBlk => "null_blk",
+            DiskDevice::Brd => "brd",
+            DiskDevice::VirtioBlk => "virtio_blk",
+        }
+    }
+
+    /// The largest.
+    fn most_bytes(self) -> u64 {
+        match self.is_in_guest() {
+            true => MOST_BYTES,
+            false => MOST_OUTSIDE_BYTES,
+        }
+    }
 }
 
 words! {
@@ -49,6 +81,8 @@ pub const DISK_FOLDER: &str = "/disk";
 pub const DISK_DEVICE: &str = "/dev/plumb";
 /// The guest has 256 MiB for everything, and the disk is in its memory.
 const MOST_BYTES: u64 = 96 << 20;
+/// Of this machine's memory, as much as is written to it.
+const MOST_OUTSIDE_BYTES: u64 = 1 << 30;
 /// Two seconds: a slow request is not a timeout of the block layer, which is 30 s.
 const MOST_DELAY_NS: u64 = 2_000_000_000;
 
@@ -131,15 +165,19 @@ impl FromStr for Disk {
             })?,
         };
         let least = file_system.least_bytes();
-        if !(least..=MOST_BYTES).contains(&size_bytes) || size_bytes % (1 << 20) != 0 {
+        let most = device.most_bytes();
+        if !(least..=most).contains(&size_bytes) || size_bytes % (1 << 20) != 0 {
             return Err(format!(
-                "disk `{shown}`: invalid size; expected {}M to {}M with {file_system}, in whole MiB: it \
-                 is in the guest's memory, of which there are 256 MiB",
+                "disk `{shown}`: invalid size; expected {}M to {}M with {file_system}, in whole MiB{}",
                 least >> 20,
-                MOST_BYTES >> 20
+                most >> 20,
+                match device.is_in_guest() {
+                    true => ": it is in the guest's memory, of which there are 256 MiB",
+                    false => "",
+                }
             ));
         }
-        if delay_ns > 0 && device == DiskDevice::Brd {
+        if delay_ns > 0 && device != DiskDevice::NullBlk {
             return Err(format!(
                 "disk `{shown}`: {device} has no delay: use null_blk"
             ));
@@ -294,7 +332,7 @@ impl DiskPlan {
 
     /// Modules of the kernel that it needs, where they are modules.
     pub fn modules(&self) -> Vec<&'static str> {
-        let device = self.disk.device.as_str();
+        let device = self.disk.device.module();
         let file_system = match self.disk.file_system {
             FileSystem::Raw => None,
             other => Some(other.as_str()),
@@ -343,6 +381,7 @@ mod tests {
         for (text, normal) in [
             ("null_blk:64M:ext4", "null_blk:64M:ext4"),
             ("brd:65536K:xfs", "brd:64M:xfs"),
+            ("virtio-blk:512M:ext4", "virtio-blk:512M:ext4"),
             ("null_blk:1M:raw", "null_blk:1M:raw"),
             ("null_blk:64M:ext4:3.3ms", "null_blk:64M:ext4:3300us"),
             (" null_blk : 8M : ext4 : 1500ns", "null_blk:8M:ext4:1500ns"),
@@ -364,6 +403,8 @@ mod tests {
             ("null_blk:64M:ext4:1", "50us"),
             ("null_blk:64M:ext4:3s", "up to 2s"),
             ("brd:64M:ext4:1us", "use null_blk"),
+            ("virtio-blk:64M:ext4:1us", "use null_blk"),
+            ("virtio-blk:2048M:ext4", "8M to 1024M"),
         ] {
             let error = super::normal(text).unwrap_err();
             assert!(error.contains(says), "{text}: {error}");
