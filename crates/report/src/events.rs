@@ -23,7 +23,8 @@ use crate::summary::sent;
 use crate::table::{Room, Table, Value};
 use crate::text::{continued, prose};
 use crate::tree;
-use crate::trust::common::{CUT_SHORT, disks, kernel, ledger, lost};
+use crate::trust::common::{CUT_SHORT, kernel, ledger, lost};
+use crate::trust::disks::disks;
 #[cfg(test)]
 pub(crate) use columns::declared;
 use columns::with_unit;

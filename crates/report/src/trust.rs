@@ -3,6 +3,7 @@
 
 mod blind;
 pub(crate) mod common;
+pub(crate) mod disks;
 mod imported;
 mod profiled;
 mod sampled;
@@ -14,7 +15,9 @@ use netplumb_model::class::Proto;
 use netplumb_model::recording::{Recording, env};
 use netplumb_model::timing::{DEFERRED, FREQUENCY, SAMPLED};
 
-use common::{CUT_SHORT, below, blocks_of, disks, ledger, levels, lost};
+use common::{CUT_SHORT, below, blocks_of, ledger, levels, lost};
+
+use disks::disks;
 
 use crate::acting;
 use crate::analysis::{ClassView, NO_LAYER, other_work};

@@ -214,9 +214,9 @@ pub fn make(plan: &DiskPlan) -> Result<Standing, String> {
         DiskDevice::VirtioBlk => fs::write(RESCAN, "1").map_err(doing("find the device"))?,
     }
     let name = match disk.device {
-        DiskDevice::NullBlk | DiskDevice::VirtioBlk => {
-            devices().difference(&before).next().cloned()
-        }
+        DiskDevice::NullBlk => devices().difference(&before).next().cloned(),
+        // A guest that booted with it has had it since its module was loaded.
+        DiskDevice::VirtioBlk => devices().into_iter().find(|name| name.starts_with("vd")),
         DiskDevice::Brd => devices().into_iter().find(|name| name == "ram0"),
     };
     let name = name.ok_or_else(|| format!("disk {disk}: the kernel made no device"))?;

@@ -15,7 +15,8 @@ use crate::drift;
 use crate::footer::Note;
 use crate::number::{self, printable};
 use crate::scalars::{by_label, sum};
-use crate::trust::common::{CUT_SHORT, below, disks, kernel, ledger, lost};
+use crate::trust::common::{CUT_SHORT, below, kernel, ledger, lost};
+use crate::trust::disks::disks;
 
 /// So many names in a line.
 const NAMES: usize = 3;

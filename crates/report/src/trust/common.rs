@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use netplumb_model::experiment::MachinePlan;
 use netplumb_model::recording::{Block, Recording, env};
 
 use crate::footer::Note;
@@ -67,29 +66,6 @@ pub(crate) fn levels(recording: &Recording, knob: &str) -> Option<String> {
     levels.sort_unstable();
     levels.dedup();
     (levels.len() > 1).then(|| format!("{}, by arm", printable(&levels.join(" and "), 120)))
-}
-
-/// What is to be known about disks: those of this machine whose settings were changed.
-pub(crate) fn disks(recording: &Recording) -> Option<Note> {
-    let plans = || recording.arms.iter().filter_map(MachinePlan::of);
-    let set: BTreeSet<String> = plans()
-        .flat_map(|plan| plan.queue.into_iter().map(|setting| setting.name))
-        .collect();
-    let disks: BTreeSet<String> = plans().map(|plan| plan.disk).collect();
-    let list = |words: BTreeSet<String>| {
-        let words: Vec<String> = words.into_iter().collect();
-        printable(&words.join(", "), 200)
-    };
-    (!set.is_empty()).then(|| {
-        Note::new(
-            "set",
-            format!(
-                "{} of {} before each run of the command, read back, and restored after it",
-                list(set),
-                list(disks)
-            ),
-        )
-    })
 }
 
 /// The kernel and the lab.

@@ -8,7 +8,8 @@ use netplumb_model::timing::{
 };
 
 use super::blind;
-use super::common::{CUT_SHORT, disks, kernel, lost};
+use super::common::{CUT_SHORT, kernel, lost};
+use super::disks::disks;
 use super::layers;
 use super::varying::{blocks, intervals};
 use crate::analysis::{ClassView, quantity};

@@ -6,7 +6,8 @@ use netplumb_model::quantity::{Declared, Quantity, Scalar};
 use netplumb_model::recording::Recording;
 use netplumb_model::timing::{DEFERRED, IN_KERNEL, INTERRUPTS_OFF, SAMPLE_PERIOD, SAMPLE_SEED};
 
-use super::common::{CUT_SHORT, disks, kernel, ledger, lost};
+use super::common::{CUT_SHORT, kernel, ledger, lost};
+use super::disks::disks;
 use super::layers;
 use super::varying::{apart, intervals};
 use crate::acting;

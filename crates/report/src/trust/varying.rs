@@ -9,7 +9,8 @@ use netplumb_model::recording::{Block, Recording};
 use netplumb_model::timing::PERIOD;
 
 use super::blind;
-use super::common::{CUT_SHORT, disks, kernel, ledger, lost};
+use super::common::{CUT_SHORT, kernel, ledger, lost};
+use super::disks::disks;
 use super::{layers, profiled};
 use crate::acting;
 use crate::analysis::{ClassView, class};
