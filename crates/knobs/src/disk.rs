@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use netplumb_model::experiment::selected;
 use serde::{Deserialize, Serialize};
 
 /// Disks by name.
@@ -69,14 +70,6 @@ fn names_in(folder: &Path) -> Vec<String> {
         .collect();
     names.sort();
     names
-}
-
-/// The value of an attribute: of a list, the one in brackets.
-fn selected(text: &str) -> &str {
-    let inside = text
-        .split_once('[')
-        .and_then(|(_, rest)| rest.split_once(']'));
-    inside.map_or(text, |(inside, _)| inside)
 }
 
 /// Whether it is the name of an attribute, so that no other file is written: `nr_requests`, or
@@ -261,14 +254,6 @@ impl BlockDisk {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Check that the selected one of several values is read.
-    #[test]
-    fn selected_values() {
-        assert_eq!(selected("none [mq-deadline] bfq"), "mq-deadline");
-        assert_eq!(selected("[none]"), "none");
-        assert_eq!(selected("128"), "128");
-    }
 
     /// Check that no file outside of a queue's directory is an attribute.
     #[test]

@@ -38,6 +38,7 @@ pub use claim::{Claim, Published, Relation};
 pub use device::{FromDevice, RxFault, Sender};
 pub use disk::{
     DISK_DEVICE, DISK_FOLDER, Disk, DiskDevice, DiskPlan, FileSystem, IoScheduler, QueueSetting,
+    selected,
 };
 use error::Mistake;
 pub use error::{ExperimentError, Key};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use netplumb_engine::live::{Change, RunsArm, WorkPlan};
 use netplumb_knobs::{BlockDisk, Setting};
 use netplumb_model::class::{Link, Proto};
-use netplumb_model::experiment::{Experiment, MachinePlan};
+use netplumb_model::experiment::{Experiment, Knob, MachinePlan};
 use netplumb_model::recording::Arm;
 use netplumb_report::printable;
 
@@ -42,14 +42,14 @@ pub(super) fn arms(
         };
         arms.push(RunsArm {
             arm: of_command(arm),
-            command: own(words),
+            command: own(words, how),
             changes,
         });
     }
     if arms.is_empty() {
         arms.push(RunsArm {
             arm: of_command(work.arm()),
-            command: own(work.command.clone()),
+            command: own(work.command.clone(), how),
             changes: Vec::new(),
         });
     }
@@ -66,12 +66,15 @@ fn of_command(arm: Arm) -> Arm {
     }
 }
 
-/// This program's own command is run by this very file, whatever `plumb` is found by name.
-fn own(mut words: Vec<String>) -> Vec<String> {
-    if read_file::is_own(&words)
-        && let Ok(path) = std::env::current_exe()
-    {
-        words[0] = path.display().to_string();
+/// The words of a command, with the path of its program. This program's own is this very file,
+/// whatever `plumb` is found by name.
+fn own(mut words: Vec<String>, how: &How<'_>) -> Vec<String> {
+    let is_own = read_file::is_own(&words);
+    if let Some(first) = words.first_mut() {
+        *first = match std::env::current_exe() {
+            Ok(path) if is_own => path.display().to_string(),
+            _ => how.program(first),
+        };
     }
     words
 }
@@ -88,9 +91,8 @@ fn changes(
             let found = BlockDisk::find(&plan.disk);
             let found =
                 found.map_err(|why| WrongKey::usage("disk", printable(&why.to_string(), 400)))?;
-            let sets = |which: &str| plan.queue.iter().any(|setting| setting.name == which);
-            let idle = found.disk.without_effect("read_ahead_kb");
-            let idle = idle.filter(|_| sets("read_ahead_kb"));
+            let names = plan.queue.iter().map(|setting| &setting.name);
+            let idle = names.filter_map(|name| found.disk.without_effect(name));
             for note in found.note.into_iter().chain(idle) {
                 eprintln!("plumb: note: {}", printable(&note, 400));
             }
@@ -103,7 +105,8 @@ fn changes(
         if setting.after.is_some() && !reads {
             let why = "`A then B` changes a setting while `plumb read-file` holds its file open: this \
                        command is another";
-            return Err(WrongKey::usage("read_ahead_kb", why).into());
+            let key = Knob::of(&setting.name).map_or("disk", |knob| knob.key);
+            return Err(WrongKey::usage(key, why).into());
         }
         Ok(Change {
             setting: Setting::BlockQueue {

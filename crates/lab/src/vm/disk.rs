@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use netplumb_model::experiment::{
-    DISK_DEVICE, DISK_FOLDER, Disk, DiskDevice, DiskPlan, FileSystem, QueueSetting,
+    DISK_DEVICE, DISK_FOLDER, Disk, DiskDevice, DiskPlan, FileSystem, QueueSetting, selected,
 };
 
 use super::process::memfd;
@@ -187,14 +187,6 @@ impl Standing {
         let text = fs::read_to_string(path).unwrap_or_default();
         text.trim().to_string()
     }
-}
-
-/// The value of an attribute: of a list, the one in brackets.
-fn selected(text: &str) -> &str {
-    let inside = text
-        .split_once('[')
-        .and_then(|(_, rest)| rest.split_once(']'));
-    inside.map_or(text, |(inside, _)| inside)
 }
 
 /// Make the disk of a plan and mount it.
@@ -422,14 +414,6 @@ mod tests {
         assert_eq!(done.since(done), Done::default());
         assert_eq!(Done::parse("1 2 x"), None);
         assert_eq!(Done::parse(""), None);
-    }
-
-    /// Check that the selected one of several schedulers is read.
-    #[test]
-    fn selected_values() {
-        assert_eq!(selected("none [mq-deadline] bfq"), "mq-deadline");
-        assert_eq!(selected("[none]"), "none");
-        assert_eq!(selected("128"), "128");
     }
 
     /// Check that an error has the end of what a program wrote, in one line.

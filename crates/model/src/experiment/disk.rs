@@ -292,6 +292,14 @@ pub(super) fn scheduler(text: &str) -> Result<String, String> {
     })
 }
 
+/// The value of an attribute of a queue: of a list, the one in brackets.
+pub fn selected(text: &str) -> &str {
+    let inside = text
+        .split_once('[')
+        .and_then(|(_, rest)| rest.split_once(']'));
+    inside.map_or(text, |(inside, _)| inside)
+}
+
 /// The settings of a queue, by knob, in the order in which they have to be set: another scheduler has
 /// other limits.
 const QUEUE: [&str; 3] = ["scheduler", "nr_requests", "read_ahead_kb"];
@@ -409,6 +417,14 @@ mod tests {
             let error = super::normal(text).unwrap_err();
             assert!(error.contains(says), "{text}: {error}");
         }
+    }
+
+    /// Check that the selected one of several schedulers is read.
+    #[test]
+    fn selected_values() {
+        assert_eq!(selected("none [mq-deadline] bfq"), "mq-deadline");
+        assert_eq!(selected("[none]"), "none");
+        assert_eq!(selected("128"), "128");
     }
 
     /// Check that settings are read with one value and with two, and that nothing else is accepted.
