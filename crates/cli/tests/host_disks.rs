@@ -23,6 +23,8 @@ const LIMIT: Duration = Duration::from_secs(20);
 struct Disk {
     device: String,
     mounted: PathBuf,
+    /// The device keeps its scheduler when it is detached.
+    scheduler: String,
 }
 
 fn works(program: &str, arguments: &[&str]) -> Option<String> {
@@ -41,7 +43,16 @@ impl Disk {
         let device = works("losetup", &["--find", "--show", image])?;
         let mounted = place.path("mounted");
         fs::create_dir(&mounted).unwrap();
-        let disk = Disk { device, mounted };
+        let mut disk = Disk {
+            device,
+            mounted,
+            scheduler: String::new(),
+        };
+        let all = disk.text("scheduler");
+        let inside = all
+            .split_once('[')
+            .and_then(|(_, rest)| rest.split_once(']'));
+        disk.scheduler = inside?.0.into();
         works("mount", &[&disk.device, disk.mounted.to_str()?])?;
         fs::write(disk.file(), vec![7; 32 << 20]).unwrap();
         works("sync", &[])?;
@@ -77,6 +88,9 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
+        if !self.scheduler.is_empty() {
+            let _ = fs::write(self.attribute("scheduler"), &self.scheduler);
+        }
         let _ = works("umount", &[self.mounted.to_str().unwrap_or_default()]);
         let _ = works("losetup", &["--detach", &self.device]);
     }

@@ -72,6 +72,14 @@ fn names_in(folder: &Path) -> Vec<String> {
     names
 }
 
+/// The directory of the disk that a partition is of, or its own.
+fn disk_of(own: &Path) -> &Path {
+    match (own.join("partition").exists(), own.parent()) {
+        (true, Some(disk)) => disk,
+        _ => own,
+    }
+}
+
 /// Whether it is the name of an attribute, so that no other file is written: `nr_requests`, or
 /// `iosched/read_expire`.
 fn is_attribute(which: &str) -> bool {
@@ -129,10 +137,7 @@ impl BlockDisk {
         }
         };
         let own = fs::canonicalize(Path::new(NUMBERS).join(&number)).map_err(gone)?;
-        let folder = match (own.join("partition").exists(), own.parent()) {
-            (true, Some(parent)) => parent.to_path_buf(),
-            _ => own.clone(),
-        };
+        let folder = disk_of(&own).to_path_buf();
         let name_of = |path: &Path| {
             let name = path.file_name().unwrap_or_default();
             name.to_string_lossy().into_owned()
@@ -273,6 +278,18 @@ mod tests {
         ] {
             assert!(!is_attribute(which), "{which}");
         }
+    }
+
+    /// Check that a partition's queue is that of its disk.
+    #[test]
+    fn partitions() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = folder.path().join("sda");
+        let partition = disk.join("sda1");
+        fs::create_dir_all(&partition).unwrap();
+        fs::write(partition.join("partition"), "1\n").unwrap();
+        assert_eq!(disk_of(&partition), disk);
+        assert_eq!(disk_of(&disk), disk);
     }
 
     /// Check that what is no disk is refused, with what to do about it.

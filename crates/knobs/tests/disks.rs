@@ -15,6 +15,8 @@ use tempfile::TempDir;
 struct Loop {
     device: String,
     folder: TempDir,
+    /// The device keeps its scheduler when it is detached.
+    scheduler: String,
 }
 
 impl Loop {
@@ -32,10 +34,14 @@ impl Loop {
             netplumb_testkit::skip("no loop devices");
             return None;
         };
-        Some(Loop {
+        let mut own = Loop {
             device: String::from_utf8(device.stdout).unwrap().trim().into(),
             folder,
-        })
+            scheduler: String::new(),
+        };
+        let namespace = Namespace::current().unwrap();
+        own.scheduler = own.setting("scheduler").read(&namespace).unwrap();
+        Some(own)
     }
 
     fn disk(&self) -> BlockDisk {
@@ -73,6 +79,13 @@ impl Loop {
 
 impl Drop for Loop {
     fn drop(&mut self) {
+        if !self.scheduler.is_empty() {
+            let name = self.device.rsplit('/').next().unwrap_or_default();
+            let _ = fs::write(
+                format!("/sys/block/{name}/queue/scheduler"),
+                &self.scheduler,
+            );
+        }
         let _ = Command::new("losetup")
             .args(["--detach", &self.device])
             .status();
