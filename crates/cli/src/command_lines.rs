@@ -11,7 +11,7 @@ fn asked(line: &str) -> Experiment {
     let words = std::iter::once("plumb").chain(line.split(' '));
     match Cli::try_parse_from(words).unwrap().command {
         Command::Path(args) => args.experiment().unwrap(),
-        Command::Profile(args) => args.experiment(),
+        Command::Profile(args) => args.experiment().unwrap(),
         Command::Stat(args) => args.experiment().unwrap(),
         Command::Trace(args) => args.experiment().unwrap(),
         Command::Between(args) => args.experiment().unwrap(),
@@ -38,6 +38,9 @@ fn command_lines_are_experiments() {
         "profile --duration 5s --off-cpu --user-stacks dwarf -- make -j 4",
         "stat",
         "stat page-faults,block:* --focus memory,network --ratio cs/task-clock --by cpu",
+        "stat cs --blocks 3 --disk sda --read-ahead 128,2048 -- ls -l",
+        "profile --blocks 2 --disk /dev/sda --scheduler none --nr-requests 4,8 -- ls -l",
+        "between --preset disk --disk sda --scheduler none,kyber --blocks 2 -- ls -l",
         "stat --pid 1 --duration 10s --interval 1s",
         "stat uprobe:/bin/ls:main --blocks 5 -- ls -l",
         "trace ip_rcv",

@@ -5,6 +5,7 @@ use netplumb_engine::EngineError;
 use netplumb_engine::NicError;
 use netplumb_instruments::live::LiveError;
 use netplumb_kernel::layers::LayerError;
+use netplumb_knobs::KnobError;
 use netplumb_lab::bundle::BundleError;
 use netplumb_lab::modules::ModuleBuildError;
 use netplumb_lab::vm::files::FilesError;
@@ -100,6 +101,11 @@ impl Failure {
                 | EngineError::Path(PathError::CannotRun { .. })
                 | EngineError::Nic(NicError::CannotRun { .. }),
             ) => Failure::CannotHere,
+            Some(EngineError::Path(PathError::Knob(
+                KnobError::NotAccepted { .. }
+                | KnobError::Missing { .. }
+                | KnobError::ReadsBack { .. },
+            ))) => Failure::CannotHere,
             Some(EngineError::Nic(NicError::Asked(_))) => Failure::Usage,
             Some(EngineError::Vm(VmError::CommandFailed { kind, .. })) => match kind {
                 RefusedKind::Asked => Failure::Usage,

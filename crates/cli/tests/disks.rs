@@ -176,6 +176,71 @@ fn other_disks() {
     }
 }
 
+/// Check that QEMU's disk is read by all instruments of guests, from a saved state and without, and that
+/// it is said not to be the same in each run, by footers, claims and comparisons.
+#[test]
+fn a_disk_of_qemu() {
+    if !common::has_guests() {
+        return;
+    }
+    let place = Place::new();
+    let disk = "--disk virtio-blk:64M:ext4 --read-ahead 128 --scheduler mq-deadline --make-file /disk/data:16M \
+                --drop-caches";
+    let read = "plumb read-file /disk/data --mmap --random --count 16";
+    for (command, name) in [
+        ("path", "path"),
+        ("path --cold", "path"),
+        ("stat block:block_rq_issue --lab vm", "stat"),
+        ("between --preset disk --lab vm", "between"),
+    ] {
+        let ran = place.run(&format!("{command} {disk} -q -- {read}"));
+        ran.code(0);
+        assert!(
+            ran.stdout.contains("not repeatable"),
+            "{command}: {}",
+            ran.stdout
+        );
+        let recording = place.recording(&format!("{name}.plumb"));
+        if name == "path" {
+            let arm = recording.arms[0].name.clone();
+            let faults = figure(&recording, &arm, &reads::MAJOR_FAULTS);
+            let bytes = figure(&recording, &arm, &reads::DISK_READ_BYTES);
+            assert!(
+                bytes / PAGE / faults <= 32.0 && faults >= 10.0,
+                "{bytes} {faults}"
+            );
+            assert!(calls(&recording, &arm, "virtblk_done") > 0);
+        }
+    }
+    place.write(
+        "x.toml",
+        format!(
+            "name = \"x\"\n[workload]\nkind = \"command\"\ncommand = {:?}\n\
+             [setup]\nfiles = {{ \"/disk/data\" = \"8M\" }}\ndrop_caches = true\n\
+             [[arm]]\nname = \"outside\"\nknobs.disk = \"virtio-blk:24M:ext4\"\n\
+             [[arm]]\nname = \"inside\"\nknobs.disk = \"null_blk:24M:ext4\"\n\
+             [[arm]]\nname = \"more\"\nknobs = {{ disk = \"null_blk:24M:ext4\", read_ahead_kb = 512 }}\n\
+             [[claim]]\nkind = \"compare\"\nsays = \"one\"\nclasses = [\"command run\"]\n\
+             quantity = \"disk read bytes\"\narm = \"outside\"\nagainst = \"inside\"\nis = \"same\"\n\
+             [[claim]]\nkind = \"compare\"\nsays = \"other\"\nclasses = [\"command run\"]\n\
+             quantity = \"disk read bytes\"\narm = \"more\"\nagainst = \"inside\"\nis = \"more\"\n",
+            read.split(' ').collect::<Vec<_>>()
+        ),
+    );
+    let ran = place.run("run -q x.toml");
+    ran.code(0);
+    for says in ["not shown:", "is not repeatable", "holds:"] {
+        assert!(ran.stdout.contains(says), "{says}: {}", ran.stdout);
+    }
+    let ran = place.run("diff x.plumb:inside x.plumb:outside");
+    assert!(
+        ran.stdout.contains("not repeatable"),
+        "{} {}",
+        ran.stdout,
+        ran.stderr
+    );
+}
+
 /// Check that what can't be is one clear line, and that a step of the setup that fails shows why.
 #[test]
 fn what_fails() {
@@ -187,6 +252,9 @@ fn what_fails() {
     for (words, code, says) in [
         ("--disk null_blk:64M:ext3 -- true", 2, "ext4, xfs, raw"),
         ("--disk null_blk:4M:ext4 -- true", 2, "8M to 96M"),
+        ("--disk virtio-blk:2048M:raw -- true", 2, "1M to 1024M"),
+        ("--disk virtio-blk:64M:ext4:1ms -- true", 2, "no delay"),
+        ("--disk /dev/vda --read-ahead 4 -- true", 2, "this machine"),
         ("--read-ahead 128 -- true", 2, "--disk"),
         ("--disk null_blk:64M:ext4", 2, "command"),
         ("--disk brd:16M:ext4 --scheduler bfq -- true", 2, "no queue"),

@@ -31,6 +31,7 @@ use netplumb_model::text::counted;
 
 use crate::error::EngineError;
 use crate::index::Index;
+use crate::outside::recover;
 use crate::run::Save;
 use crate::schedule::{Turn, interleaved, whole};
 use crate::site::{self, Alone, Ended, Keeper, OneAtATime};
@@ -102,7 +103,7 @@ pub fn run_bench(
     tell: Tell<'_>,
 ) -> Result<(), EngineError> {
     recording.complete = false;
-    recover(tell);
+    recover(&mut |note| tell(BenchEvent::Note(note)));
     let own = match &plan.nics {
         Some(nics) => Some(Own::begin(nics, &plan.arms)?),
         None => None,
@@ -201,27 +202,6 @@ pub fn run_bench(
     }
     result?;
     Ok(ended?)
-}
-
-/// Restore settings that a killed run changed on interfaces of this machine.
-fn recover(tell: Tell<'_>) {
-    match netplumb_knobs::recover() {
-        Ok(recovered) => {
-            for what in recovered.put_back {
-                tell(BenchEvent::Note(format!(
-                    "restored settings left by a killed run: {what}"
-                )));
-            }
-            for what in recovered.left {
-                tell(BenchEvent::Note(format!(
-                    "not restored after a killed run: {what}"
-                )));
-            }
-        }
-        Err(error) => tell(BenchEvent::Note(format!(
-            "can't restore settings left by a killed run: {error}"
-        ))),
-    }
 }
 
 /// The settings that all arms share, in words.

@@ -4,7 +4,7 @@ mod exact;
 mod tables;
 mod timed;
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 
 use netplumb_instruments::exact::Sampling;
@@ -12,7 +12,7 @@ use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::path_rules::PathRules;
 use netplumb_lab::bundle::Bundle;
 use netplumb_lab::vm::kernels::KernelStore;
-use netplumb_lab::vm::process::{self, Guest, VmError};
+use netplumb_lab::vm::process::{self, Extra, Guest, VmError};
 use netplumb_lab::vm::trial;
 use netplumb_lab::vm::{bulk, disk};
 use netplumb_model::experiment::{DiskPlan, Trace};
@@ -219,6 +219,24 @@ struct Base {
     archive: OwnedFd,
 }
 
+impl OneArm<'_> {
+    /// What QEMU gets beside the machine: the files, and a disk if it is one of QEMU's.
+    fn extra(self, archive: OwnedFd) -> Result<Extra, EngineError> {
+        let mut extra = Extra {
+            args: bulk::qemu_args(archive.as_raw_fd()),
+            fds: vec![archive],
+        };
+        if let Some(plan) = DiskPlan::of(&self.command().arm) {
+            let memory = disk::backing(&plan.disk);
+            if let Some(memory) = memory.map_err(EngineError::host("make a disk in memory"))? {
+                extra.args.extend(disk::qemu_args(memory.as_raw_fd()));
+                extra.fds.push(memory);
+            }
+        }
+        Ok(extra)
+    }
+}
+
 impl CommandRun {
     /// Those of its instruments that the plugin's stream gives.
     fn counted(&self) -> Vec<&'static str> {
@@ -390,7 +408,7 @@ impl Needed {
         let mut needed = Vec::new();
         if let Some(plan) = disk {
             for name in plan.modules() {
-                let parameters = match name == plan.disk.device.as_str() {
+                let parameters = match name == plan.disk.device.module() {
                     true => disk::parameters(&plan.disk),
                     false => String::new(),
                 };

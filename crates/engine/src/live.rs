@@ -6,6 +6,7 @@
 
 mod child;
 mod lines;
+mod machine;
 mod packets;
 mod runs;
 mod traffic;
@@ -26,13 +27,15 @@ use netplumb_model::timing::{Attached, TimingSpec, Window};
 
 pub use crate::outside::PROBES_OFF;
 
+pub use machine::Change;
+pub use runs::{RunsArm, RunsPlan};
 pub use work::{Length, WorkPlan};
 
 use crate::error::EngineError;
 use crate::gather::Gatherer;
 use crate::index::Index;
 use crate::long::{self, Long, Pace};
-use crate::outside::without_probes;
+use crate::outside::{recover, without_probes};
 use crate::run::{Save, note_instrument};
 use crate::site::Keeper;
 
@@ -210,6 +213,7 @@ pub fn run_live(
             "can't clean up after a killed run: {error}"
         ))),
     }
+    recover(&mut |note| tell(LiveEvent::Note(note)));
     save(recording).map_err(EngineError::Save)?;
     let tell = RefCell::new(tell);
     let probes = Probes {
@@ -230,7 +234,7 @@ pub fn run_live(
     let end = match &plan.source {
         Source::Packets(packets) => packets::run(packets, probes, &mut keeper),
         Source::Traffic(traffic) => traffic::run(traffic, probes, &mut keeper),
-        Source::Work(work) => match work.runs {
+        Source::Work(work) => match &work.runs {
             Some(runs) => runs::run(work, runs, probes, &mut keeper),
             None => work::run(work, probes, &mut keeper),
         },

@@ -45,6 +45,23 @@ pub(crate) fn without_probes(arms: &[Arm]) -> Vec<Arm> {
     arms.iter().map(bare).collect()
 }
 
+/// Restore settings that a killed run changed on this machine.
+pub(crate) fn recover(note: &mut dyn FnMut(String)) {
+    match netplumb_knobs::recover() {
+        Ok(recovered) => {
+            for what in recovered.put_back {
+                note(format!("restored settings left by a killed run: {what}"));
+            }
+            for what in recovered.left {
+                note(format!("not restored after a killed run: {what}"));
+            }
+        }
+        Err(error) => note(format!(
+            "can't restore settings left by a killed run: {error}"
+        )),
+    }
+}
+
 /// A reading of CPU use.
 #[derive(Debug, Clone)]
 pub(crate) struct Cpus(Stat);

@@ -50,7 +50,7 @@ pub(crate) fn put_back(
     after: Option<&str>,
 ) -> Result<Put, KnobError> {
     let now = match setting.read(namespace) {
-        Err(KnobError::Gone { .. }) => return Ok(Put::Gone),
+        Err(KnobError::Gone { .. } | KnobError::Missing { .. }) => return Ok(Put::Gone),
         other => other?,
     };
     if same(&now, before) {
@@ -120,11 +120,18 @@ impl Applied {
         if same(&before, to) {
             return Ok(false);
         }
+        for other in setting.change_with_it() {
+            self.keep(other)?;
+        }
         self.remember(setting.clone(), before, Some(to.into()))?;
         let found = make().and_then(|()| Ok(setting.read(&self.namespace)?));
         match found {
             Ok(found) if same(&found, to) => Ok(true),
             other => {
+                // What became of it is no change of others.
+                if let (Ok(found), Some(last)) = (&other, self.changed.last_mut()) {
+                    last.after = Some(found.clone());
+                }
                 self.undo_last();
                 Err(match other {
                     Err(error) => error,

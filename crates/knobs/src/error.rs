@@ -5,15 +5,18 @@ use std::io;
 /// An error of a setting.
 #[derive(Debug, thiserror::Error)]
 pub enum KnobError {
-    /// The interface is gone, or another one has its index.
-    #[error("the interface {name} is gone")]
+    /// The interface or disk is gone, or another one is in its place.
+    #[error("the {what} {name} is gone")]
     Gone {
+        /// What it is: "interface".
+        what: &'static str,
         /// Its name.
         name: String,
     },
     /// It reads back with another value.
     #[error(
-        "{what} was set to {asked} but reads back as {found}: not supported by the kernel or the driver"
+        "{what} was set to {asked} but reads back as {found}: {}",
+        why_other(asked, found)
     )]
     ReadsBack {
         /// The setting.
@@ -23,17 +26,35 @@ pub enum KnobError {
         /// The value that was read.
         found: String,
     },
+    /// The kernel does not accept the value.
+    #[error("{what} can't be set to {asked}: {why}")]
+    NotAccepted {
+        /// The setting.
+        what: String,
+        /// The value.
+        asked: String,
+        /// Why, or what is accepted.
+        why: String,
+    },
+    /// There is no such setting.
+    #[error("{what}: there is none: {why}")]
+    Missing {
+        /// The setting.
+        what: String,
+        /// Why, and what to do about it.
+        why: String,
+    },
     /// The change was not announced, so it is not made.
     #[error(
         "refused to change {0}, which was not announced; nothing was changed (this is a bug in plumb)"
     )]
     NotAnnounced(String),
-    /// Another run uses the interface.
+    /// Another run uses the interface or disk.
     #[error(
-        "{name} is in use by another run of plumb (process {pid}): wait for it to finish, or use another interface"
+        "{name} is in use by another run of plumb (process {pid}): wait for it to finish, or use another one"
     )]
     InUse {
-        /// The interface.
+        /// The interface or disk.
         name: String,
         /// The process.
         pid: u32,
@@ -58,6 +79,15 @@ pub enum KnobError {
         /// The system's reason.
         source: io::Error,
     },
+}
+
+/// Why a value reads back as another one.
+fn why_other(asked: &str, found: &str) -> String {
+    let is_number = |text: &str| text.parse::<u64>().is_ok();
+    match is_number(asked) && is_number(found) {
+        true => format!("the kernel rounds or limits it; use {found}"),
+        false => "not supported by the kernel or the driver".into(),
+    }
 }
 
 impl KnobError {

@@ -11,6 +11,7 @@ use netplumb_sys::netns::Namespace;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::disk::BlockDisk;
 use crate::nic::Nic;
 use crate::setting::Setting;
 
@@ -54,6 +55,9 @@ pub(crate) struct Header {
     pub(crate) place: Place,
     /// Interfaces that are in use by the run.
     pub(crate) nics: Vec<Nic>,
+    /// Disks that are in use by the run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) disks: Vec<BlockDisk>,
 }
 
 /// A change.
@@ -174,6 +178,7 @@ mod tests {
                 inode: 6,
             },
             nics: Vec::new(),
+            disks: Vec::new(),
         }
     }
 

@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use netplumb_sys::netns::Namespace;
 
+use crate::disk::BlockDisk;
 use crate::error::KnobError;
 use crate::file::{self, BEGINS, Done, ENDS, Entry, FORMAT, Header, LOCK, Place};
 use crate::nic::Nic;
@@ -17,7 +18,16 @@ use crate::setting::{Planned, Setting};
 /// Length of a run's random name.
 const WORD_LENGTH: usize = 6;
 
-/// The changes of a run on interfaces of this machine. Locked as long as the run is alive, and
+/// What a run uses of this machine, which no other run may change meanwhile.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Used<'a> {
+    /// Interfaces of a namespace.
+    pub nics: &'a [Nic],
+    /// Disks.
+    pub disks: &'a [BlockDisk],
+}
+
+/// The changes of a run on interfaces and disks of this machine. Locked as long as the run is alive, and
 /// removed when everything is restored.
 #[derive(Debug)]
 pub struct Journal {
@@ -36,17 +46,17 @@ struct Written {
 }
 
 impl Journal {
-    /// Begin a journal for a run that uses these interfaces of a namespace, and makes only the
-    /// announced changes.
+    /// Begin a journal for a run that uses these interfaces of a namespace and these disks, and makes
+    /// only the announced changes.
     ///
     /// # Errors
     /// Another run uses one of them, or it can't be written.
     pub fn begin(
         namespace: &Namespace,
-        nics: &[Nic],
+        used: Used<'_>,
         announced: impl IntoIterator<Item = Planned>,
     ) -> Result<Journal, KnobError> {
-        Journal::begin_in(Path::new(file::FOLDER), namespace, nics, announced)
+        Journal::begin_in(Path::new(file::FOLDER), namespace, used, announced)
     }
 
     /// The same in another directory.
@@ -56,13 +66,13 @@ impl Journal {
     pub fn begin_in(
         folder: &Path,
         namespace: &Namespace,
-        nics: &[Nic],
+        used: Used<'_>,
         announced: impl IntoIterator<Item = Planned>,
     ) -> Result<Journal, KnobError> {
         let doing = || KnobError::system(format!("begin a journal in {}", folder.display()));
         let _turn = take_turn(folder).map_err(doing())?;
         let place = Place::of(namespace).map_err(doing())?;
-        if let Some((name, pid)) = in_use(folder, place, nics).map_err(doing())? {
+        if let Some((name, pid)) = in_use(folder, place, used).map_err(doing())? {
             return Err(KnobError::InUse { name, pid });
         }
         let word = random_word().map_err(doing())?;
@@ -79,7 +89,8 @@ impl Journal {
                 pid: std::process::id(),
                 boot: file::boot()?,
                 place,
-                nics: nics.to_vec(),
+                nics: used.nics.to_vec(),
+                disks: used.disks.to_vec(),
             })?)?;
             file.sync_all()?;
             File::open(folder)?.sync_all()?;
@@ -217,8 +228,8 @@ pub(crate) fn is_live(path: &Path) -> io::Result<bool> {
     Ok(!file::lock(&File::open(path)?, false)?)
 }
 
-/// An interface of these that another run uses, and its process.
-fn in_use(folder: &Path, place: Place, nics: &[Nic]) -> io::Result<Option<(String, u32)>> {
+/// An interface or disk of these that another run uses, and its process.
+fn in_use(folder: &Path, place: Place, used: Used<'_>) -> io::Result<Option<(String, u32)>> {
     for path in journals(folder)? {
         // A journal that ends meanwhile does not matter.
         if !is_live(&path).unwrap_or(false) {
@@ -228,11 +239,14 @@ fn in_use(folder: &Path, place: Place, nics: &[Nic]) -> io::Result<Option<(Strin
             continue;
         };
         let same = |a: &Nic, b: &Nic| a.index == b.index && a.mac == b.mac;
-        let both = nics
-            .iter()
-            .find(|nic| header.nics.iter().any(|other| same(nic, other)));
-        if let Some(nic) = both.filter(|_| header.place == place) {
-            return Ok(Some((nic.name.clone(), header.pid)));
+        let both = (used.nics.iter())
+            .filter(|_| header.place == place)
+            .find(|nic| header.nics.iter().any(|other| same(nic, other)))
+            .map(|nic| &nic.name);
+        // Disks are of the machine, whatever the namespace.
+        let disk = used.disks.iter().find(|disk| header.disks.contains(disk));
+        if let Some(name) = both.or(disk.map(|disk| &disk.name)) {
+            return Ok(Some((name.clone(), header.pid)));
         }
     }
     Ok(None)

@@ -53,6 +53,7 @@ impl Nic {
         states
             .find(|state| self.is(state))
             .ok_or_else(|| KnobError::Gone {
+                what: "interface",
                 name: self.name.clone(),
             })
     }

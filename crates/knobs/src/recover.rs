@@ -81,15 +81,9 @@ fn one(path: &Path, contents: &Contents, recovered: &mut Recovered) -> io::Resul
     if header.boot != file::boot()? {
         return Ok(true);
     }
-    let Some(namespace) = find(header.place)? else {
-        if !contents.entries.is_empty() {
-            recovered.left.push(format!(
-                "{} changes in a network namespace that is gone",
-                contents.entries.len()
-            ));
-        }
-        return Ok(true);
-    };
+    let own = Namespace::current()?;
+    let namespace = find(header.place)?;
+    let mut lost = 0;
     let mut journal = OpenOptions::new().append(true).open(path)?;
     // The change of an incomplete line was not made.
     journal.set_len(contents.whole_bytes as u64)?;
@@ -97,7 +91,15 @@ fn one(path: &Path, contents: &Contents, recovered: &mut Recovered) -> io::Resul
     let mut all = true;
     for entry in contents.entries.iter().rev() {
         let after = entry.after.as_deref();
-        match put_back(&namespace, &entry.setting, &entry.before, after) {
+        let within = match &namespace {
+            Some(namespace) => namespace,
+            None if entry.setting.is_of_machine() => &own,
+            None => {
+                lost += 1;
+                continue;
+            }
+        };
+        match put_back(within, &entry.setting, &entry.before, after) {
             Ok(Put::Back) => {
                 let what = entry.setting.whose();
                 let told = match entry.before.as_str() {
@@ -120,6 +122,11 @@ fn one(path: &Path, contents: &Contents, recovered: &mut Recovered) -> io::Resul
             }
         }
         journal.write_all(&file::line(&Done { done: entry.n })?)?;
+    }
+    if lost > 0 {
+        recovered.left.push(format!(
+            "{lost} changes in a network namespace that is gone"
+        ));
     }
     if !unknown.is_empty() {
         recovered.left.push(format!(

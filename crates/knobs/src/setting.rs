@@ -13,6 +13,7 @@ use netplumb_sys::netns::Namespace;
 use netplumb_sys::routes::OurRoute;
 use serde::{Deserialize, Serialize};
 
+use crate::disk::{BlockDisk, REQUESTS};
 use crate::error::KnobError;
 use crate::nic::Nic;
 
@@ -116,12 +117,19 @@ pub enum Setting {
         /// The device.
         nic: Nic,
     },
+    /// An attribute of the queue of a disk.
+    BlockQueue {
+        /// The disk.
+        disk: BlockDisk,
+        /// Its name below the directory `queue`.
+        which: String,
+    },
 }
 
 /// A planned change, described for users.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Planned {
-    /// The interface; none for a change of the whole machine or namespace.
+    /// The interface or disk; none for a change of the whole machine or namespace.
     pub on: Option<String>,
     /// What is changed.
     pub what: String,
@@ -158,8 +166,37 @@ impl Setting {
             | Setting::Route { nic, .. }
             | Setting::Neighbour { nic, .. }
             | Setting::Clsact { nic } => Some(nic),
-            Setting::Affinity { .. } | Setting::Bridge { .. } | Setting::Table { .. } => None,
+            Setting::Affinity { .. }
+            | Setting::Bridge { .. }
+            | Setting::Table { .. }
+            | Setting::BlockQueue { .. } => None,
         }
+    }
+
+    /// Its disk.
+    fn disk(&self) -> Option<&BlockDisk> {
+        match self {
+            Setting::BlockQueue { disk, .. } => Some(disk),
+            _ => None,
+        }
+    }
+
+    /// Whether it is of the machine, and of no network namespace.
+    pub(crate) fn is_of_machine(&self) -> bool {
+        matches!(self, Setting::Affinity { .. } | Setting::BlockQueue { .. })
+    }
+
+    /// Settings that change with it, and have to be restored after it is.
+    pub(crate) fn change_with_it(&self) -> Vec<Setting> {
+        let Setting::BlockQueue { disk, which } = self else {
+            return Vec::new();
+        };
+        let others = disk.change_with(which).into_iter();
+        let setting = |which| Setting::BlockQueue {
+            disk: disk.clone(),
+            which,
+        };
+        others.map(setting).collect()
     }
 
     /// Its description.
@@ -190,15 +227,26 @@ impl Setting {
                 format!("a table of nftables of plumb's own ({family})")
             }
             Setting::Clsact { .. } => "the qdisc clsact, for a filter".into(),
+            Setting::BlockQueue { which, .. } => which.clone(),
         }
+    }
+
+    /// The name of its interface or disk.
+    fn object(&self) -> Option<&str> {
+        let nic = self.nic().map(|nic| nic.name.as_str());
+        nic.or_else(|| Some(self.disk()?.name.as_str()))
     }
 
     /// Its description with its object.
     pub fn whose(&self) -> String {
-        match (self, self.nic()) {
+        let of = match self {
             // It is in its key.
-            (Setting::Sysctl { .. }, _) | (_, None) => self.name(),
-            (_, Some(nic)) => format!("{} of {}", self.name(), nic.name),
+            Setting::Sysctl { .. } => None,
+            _ => self.object(),
+        };
+        match of {
+            None => self.name(),
+            Some(object) => format!("{} of {object}", self.name()),
         }
     }
 
@@ -207,7 +255,7 @@ impl Setting {
         let own_name = matches!(self, Setting::Master { .. } | Setting::Neighbour { .. });
         let name = self.name();
         Planned {
-            on: self.nic().map(|nic| nic.name.clone()),
+            on: self.object().map(String::from),
             what: match to {
                 PRESENT => format!("{name} is added"),
                 NONE => format!("{name} is removed"),
@@ -218,6 +266,12 @@ impl Setting {
     }
 
     fn state(&self, namespace: &Namespace) -> Result<Option<DeviceState>, KnobError> {
+        if let Some(disk) = self.disk().filter(|disk| !disk.is_there()) {
+            return Err(KnobError::Gone {
+                what: "disk",
+                name: disk.name.clone(),
+            });
+        }
         self.nic().map(|nic| nic.state(namespace)).transpose()
     }
 
@@ -228,7 +282,46 @@ impl Setting {
     pub fn read(&self, namespace: &Namespace) -> Result<String, KnobError> {
         let state = self.state(namespace)?;
         let value = self.value(namespace, state.as_ref());
-        value.map_err(KnobError::system(format!("read {}", self.whose())))
+        value.map_err(|error| {
+            self.missing(&error)
+                .unwrap_or_else(|| KnobError::system(format!("read {}", self.whose()))(error))
+        })
+    }
+
+    /// The error that a disk has no such attribute.
+    fn missing(&self, error: &io::Error) -> Option<KnobError> {
+        match self {
+            Setting::BlockQueue { disk, which } if error.kind() == ErrorKind::NotFound => {
+                Some(KnobError::Missing {
+                    what: self.whose(),
+                    why: disk.why_not(which),
+                })
+            }
+            _ => None,
+        }
+    }
+
+    /// The error of a value that a disk's queue does not accept.
+    fn not_accepted(&self, value: &str, error: &io::Error) -> Option<KnobError> {
+        let Setting::BlockQueue { disk, which } = self else {
+            return None;
+        };
+        if error.raw_os_error() != Some(libc::EINVAL) {
+            return self.missing(error);
+        }
+        let why = match disk.choices(which) {
+            Some(words) => format!("expected one of {words}"),
+            None if which == REQUESTS => {
+                "the kernel does not accept it for this disk; try less, or with another scheduler"
+                    .into()
+            }
+            None => "the kernel does not accept it for this disk".into(),
+        };
+        Some(KnobError::NotAccepted {
+            what: self.whose(),
+            asked: value.into(),
+            why,
+        })
     }
 
     /// Set it.
@@ -238,10 +331,11 @@ impl Setting {
     pub fn write(&self, namespace: &Namespace, value: &str) -> Result<(), KnobError> {
         let state = self.state(namespace)?;
         self.assign(namespace, state.as_ref(), value)
-            .map_err(KnobError::system(format!(
-                "set {} to {value}",
-                self.whose()
-            )))
+            .map_err(|error| {
+                let refused = self.not_accepted(value, &error);
+                let doing = || KnobError::system(format!("set {} to {value}", self.whose()));
+                refused.unwrap_or_else(|| doing()(error))
+            })
     }
 
     /// The route, if it is one.
@@ -299,6 +393,7 @@ impl Setting {
                 there(tables.lines().any(|line| line.trim() == wanted))
             }
             Setting::Clsact { nic } => there(ns.has_clsact(nic.index)?),
+            Setting::BlockQueue { disk, which } => disk.value(which)?,
         })
     }
 
@@ -361,6 +456,7 @@ impl Setting {
                 false => nft(ns, &["delete", "table", family, name]).map(drop),
             },
             Setting::Clsact { nic } => ns.set_clsact(nic.index, is_on(value)?),
+            Setting::BlockQueue { disk, which } => disk.set(which, value),
         }
     }
 }

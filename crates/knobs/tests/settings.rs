@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use netplumb_knobs::{Applied, Journal, KnobError, Nic, PRESENT, Setting, recover_in};
+use netplumb_knobs::{Applied, Journal, KnobError, Nic, PRESENT, Setting, Used, recover_in};
 use netplumb_model::experiment::Offload;
 use netplumb_sys::netns::Namespace;
 use tempfile::TempDir;
@@ -61,8 +61,12 @@ impl Ground {
 
     fn journal(&self, settings: &[(Setting, &str)]) -> Arc<Journal> {
         let planned = settings.iter().map(|(s, to)| s.planned(to));
-        let journal =
-            Journal::begin_in(self.folder.path(), &self.namespace, &[self.nic()], planned);
+        let nics = [self.nic()];
+        let used = Used {
+            nics: &nics,
+            ..Used::default()
+        };
+        let journal = Journal::begin_in(self.folder.path(), &self.namespace, used, planned);
         Arc::new(journal.unwrap())
     }
 
@@ -319,22 +323,16 @@ fn as_root_what_is_refused() {
     let error = knobs.make(mtu.clone(), "1400", || mtu.write(&ground.namespace, "1350"));
     let error = error.unwrap_err();
     assert!(matches!(error, KnobError::ReadsBack { .. }), "{error}");
-    let second = Journal::begin_in(
-        ground.folder.path(),
-        &ground.namespace,
-        std::slice::from_ref(&nic),
-        [],
-    );
+    let used = Used {
+        nics: std::slice::from_ref(&nic),
+        ..Used::default()
+    };
+    let second = Journal::begin_in(ground.folder.path(), &ground.namespace, used, []);
     let error = second.unwrap_err();
     assert!(matches!(error, KnobError::InUse { .. }), "{error}");
     // In another namespace it is another interface, of the same number.
     let other = Ground::new();
-    let third = Journal::begin_in(
-        ground.folder.path(),
-        &other.namespace,
-        std::slice::from_ref(&nic),
-        [],
-    );
+    let third = Journal::begin_in(ground.folder.path(), &other.namespace, used, []);
     assert!(third.is_ok());
     let gone = Nic { index: 999, ..nic };
     let error = Setting::Mtu { nic: gone }.read(&ground.namespace);

@@ -13,6 +13,7 @@ mod error;
 mod figure;
 mod knobs;
 mod lasting;
+mod machine;
 mod measured;
 mod module;
 mod nft;
@@ -37,6 +38,7 @@ pub use claim::{Claim, Published, Relation};
 pub use device::{FromDevice, RxFault, Sender};
 pub use disk::{
     DISK_DEVICE, DISK_FOLDER, Disk, DiskDevice, DiskPlan, FileSystem, IoScheduler, QueueSetting,
+    selected,
 };
 use error::Mistake;
 pub use error::{ExperimentError, Key};
@@ -46,6 +48,7 @@ pub use knobs::{
     files, of_files,
 };
 pub use lasting::DURATION;
+pub use machine::MachinePlan;
 pub use measured::Difference;
 pub use module::Module;
 pub use nft::{Hook, Looks, MAX_RULESET_BYTES, NeverMatching, Nft, Ruleset, TABLE};
@@ -558,6 +561,12 @@ impl Experiment {
                 return Err(self.of_arm(arm, ("link", why)));
             }
         }
+        self.check_machine(&arms).map_err(|wrong| {
+            match arms.iter().find(|a| a.knobs.contains_key(wrong.0)) {
+                Some(arm) => self.of_arm(arm, wrong),
+                None => wrong.into(),
+            }
+        })?;
         self.check_names(&arms)?;
         let mut named = self.instruments.iter().flatten();
         if let Some(arm) = arms.iter().find(|arm| FromDevice::of(arm).is_some())
@@ -573,6 +582,7 @@ impl Experiment {
         }
         match self.workload.kind {
             Kind::Command => self.check_commands(&arms),
+            Kind::Work if !arms.is_empty() => self.check_has_commands(&arms),
             _ => Ok(()),
         }
     }
@@ -583,10 +593,17 @@ impl Experiment {
                        recording for each, and compare them with `plumb diff`";
             return Err(("vary", why.to_string()).into());
         }
+        self.check_has_commands(arms)
+    }
+
+    fn check_has_commands(&self, arms: &[Arm]) -> Result<(), Mistake> {
         let has_none = |arm: &&Arm| !arm.knobs.contains_key("command");
         if self.workload.command.is_empty() && arms.iter().any(|arm| has_none(&arm)) {
-            let why = "a workload of kind command needs command, like [\"curl\", \"...\"]";
-            return Err(("kind", why.to_string()).into());
+            let why = format!(
+                "a workload of kind {} needs command, like [\"curl\", \"...\"]",
+                self.workload.kind
+            );
+            return Err(("kind", why).into());
         }
         Ok(())
     }

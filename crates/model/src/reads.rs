@@ -20,6 +20,10 @@ words! {
 /// The bytes of a call of `read(2)`, if nothing else is asked for: what `cp` and `cat` ask for.
 pub const CHUNK_BYTES: u32 = 128 << 10;
 
+/// The environment variable with the descriptor of a socket: `plumb read-file` writes a byte to it when
+/// its file is open, and goes on when it receives one.
+pub const HELD: &str = "PLUMB_HELD";
+
 /// How to read a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileReads {

@@ -11,8 +11,8 @@ pub(crate) use across::{changes, drawn, steady};
 pub(crate) use samples::{CPU_USE, HANDLED, Samples, What};
 
 use netplumb_model::class::{Class, Direction};
-use netplumb_model::experiment::{Claim, Experiment};
-use netplumb_model::recording::Recording;
+use netplumb_model::experiment::{Claim, DiskDevice, Experiment};
+use netplumb_model::recording::{Arm, Recording};
 use netplumb_model::timing::INSTRUCTIONS;
 
 use crate::analysis::ClassView;
@@ -20,6 +20,7 @@ use crate::number::{per_packet, percent, printable};
 use crate::page::PageClaim;
 use crate::seeds;
 use crate::text::wrapped;
+use crate::trust::disks::varying;
 
 /// Letters of a text on the page.
 const PAGE_LETTERS: usize = 4_000;
@@ -82,6 +83,19 @@ impl Outcome {
             verdict: Answer::NotMeasured,
             finding: format!("not measured: {because}"),
             because,
+        }
+    }
+
+    /// The same of figures that another run need not have: equality shows nothing.
+    fn not_repeated(self, device: DiskDevice) -> Outcome {
+        let why = format!("disk {device} is not repeatable");
+        match self.verdict {
+            Answer::Holds | Answer::DoesNotHold => Outcome {
+                verdict: Answer::NotShown,
+                because: format!("{}, but {why}: use null_blk or brd", self.because),
+                finding: format!("{}, in one run: {why}", self.finding),
+            },
+            _ => self,
         }
     }
 }
@@ -162,9 +176,21 @@ pub fn judge(experiment: &Experiment, classes: &[ClassView<'_>]) -> Vec<Judged> 
         _ => outcome(claim, &classes),
     };
     let claims = experiment.claims.iter();
-    claims
-        .map(|claim| judged(claim, counted(claim).unwrap_or_else(|| of(claim))))
-        .collect()
+    let outcome = |claim: &Claim| {
+        let outcome = counted(claim).unwrap_or_else(|| of(claim));
+        match recording.and_then(|recording| varying_disk(claim, recording)) {
+            Some(device) => outcome.not_repeated(device),
+            None => outcome,
+        }
+    };
+    claims.map(|claim| judged(claim, outcome(claim))).collect()
+}
+
+/// The disk that makes an arm of a claim different in each run.
+fn varying_disk(claim: &Claim, recording: &Recording) -> Option<DiskDevice> {
+    let named = claim.arms();
+    let is_its = |arm: &&Arm| named.is_empty() || named.contains(&seeds::name(arm));
+    recording.arms.iter().filter(is_its).find_map(varying)
 }
 
 /// Judge every claim of an experiment, whatever its recording is of; `classes` are those of

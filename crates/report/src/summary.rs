@@ -259,6 +259,7 @@ pub(crate) fn arm_heading(arm: &Arm) -> String {
 /// What an arm sends, over what.
 pub(crate) fn sent(arm: &Arm) -> String {
     let mut text = match (arm.proto, arm.link) {
+        (Proto::Command, Link::Any) => printable(&arm.name, 200),
         (Proto::Command, _) => format!("{} over {}, {}", arm.name, arm.family, arm.link),
         (Proto::Work, _) => printable(&arm.name, 200),
         // What other programs send, nobody made of one size.
@@ -279,6 +280,9 @@ pub(crate) fn sent(arm: &Arm) -> String {
 
 fn command_heading(arm: &Arm) -> String {
     let peer = arm.knobs.get("peer");
+    if arm.link == Link::Any {
+        return format!("{}: a command on this machine\n", printable(&arm.name, 200));
+    }
     format!(
         "{}: {} over {}{}{}\n",
         printable(&arm.name, 200),

@@ -3,6 +3,7 @@
 
 mod blind;
 pub(crate) mod common;
+pub(crate) mod disks;
 mod imported;
 mod profiled;
 mod sampled;
@@ -15,6 +16,8 @@ use netplumb_model::recording::{Recording, env};
 use netplumb_model::timing::{DEFERRED, FREQUENCY, SAMPLED};
 
 use common::{CUT_SHORT, below, blocks_of, ledger, levels, lost};
+
+use disks::disks;
 
 use crate::acting;
 use crate::analysis::{ClassView, NO_LAYER, other_work};
@@ -86,6 +89,7 @@ fn of_costs(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<Note> {
         blocks(classes),
         layers(classes, "instructions"),
     ];
+    notes.extend(disks(recording));
     if !commands(recording) {
         notes.push(others(recording, classes));
     }

@@ -28,6 +28,18 @@ impl Shows for OfPackets {
     }
 }
 
+/// Knobs of this machine, for the commands that run on it.
+#[derive(Debug, Clone)]
+pub(crate) struct OfMachine;
+
+impl Shows for OfMachine {
+    const HEADING: Option<&'static str> = Some("Settings of this machine");
+
+    fn shows(knob: &Knob) -> bool {
+        knob.workloads.contains(&Kind::Work) && knob.labs.contains(&Lab::Host)
+    }
+}
+
 /// Knobs of frames along a data path.
 #[derive(Debug, Clone)]
 pub(crate) struct OfFrames;
@@ -231,8 +243,8 @@ impl<S: Shows> FromArgMatches for KnobArgs<S> {
 
 /// The knobs that all arms share, and those that vary. Where no knob varies, the arm is named
 /// after the protocol.
-pub(crate) fn levels(
-    knobs: &KnobArgs<OfPackets>,
+pub(crate) fn levels<S>(
+    knobs: &KnobArgs<S>,
     kind: Kind,
     lab: Lab,
 ) -> Result<(Knobs, Vary), String> {
@@ -244,7 +256,7 @@ pub(crate) fn levels(
     for (key, level) in given {
         // For traffic of other programs these two are filters.
         let filters = (key == "family" && lab == Lab::Host) || key == "proto";
-        if filters && kind != Kind::Packets {
+        if filters && !matches!(kind, Kind::Packets | Kind::Work) {
             continue;
         }
         let alone = given.iter().filter(|(other, _)| other == key).count() == 1;

@@ -66,6 +66,12 @@ impl PlaceArgs {
         self.command.takes_stdin()
     }
 
+    /// The disks of this machine whose settings are given, which allows to change them.
+    pub(crate) fn disks(&self) -> Vec<String> {
+        let given = self.knobs.levels("disk").into_iter();
+        given.map(String::from).collect()
+    }
+
     /// Whether a knob was given.
     pub(crate) fn has(&self, knob: &str) -> bool {
         self.knobs.has(knob)
@@ -102,10 +108,6 @@ impl PlaceArgs {
         let (knobs, vary) = match kind {
             // There is nothing to set: what is there is measured.
             Kind::Work if self.knobs.given().is_empty() => (Knobs::default(), Vary::default()),
-            Kind::Work => {
-                let why = "settings are for a lab: use --lab netns or --lab vm with them";
-                return Err(Usage(why.into()).into());
-            }
             kind => levels(&self.knobs, kind, self.lab).map_err(Usage)?,
         };
         Ok(Experiment {

@@ -135,8 +135,10 @@ impl BetweenArgs {
 /// It can't be measured here, or the run failed.
 pub(crate) fn run(args: BetweenArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     let mut experiment = args.experiment()?;
-    if experiment.workload.kind == Kind::Work && experiment.blocks.count.is_some() {
-        let why = "--blocks: on this machine times are measured in windows; use --interval";
+    let windows = experiment.workload.kind == Kind::Work && !experiment.has_knobs();
+    if windows && experiment.blocks.count.is_some() {
+        let why = "--blocks: on this machine times are measured in windows, unless settings are compared; use \
+                   --interval";
         return Err(Usage(why.into()).into());
     }
     if args.place.has("module") {
@@ -153,7 +155,7 @@ pub(crate) fn run(args: BetweenArgs, cache: &Path) -> anyhow::Result<ExitCode> {
         stdin: args.place.takes_stdin(),
         options: args.options,
         watch: args.watch,
-        yes_change: &[],
+        yes_change: &args.place.disks(),
         even_default_route: false,
     };
     experiment::run(&experiment, how, cache)

@@ -6,9 +6,10 @@ use std::process::ExitCode;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use netplumb_model::class::Direction;
-use netplumb_model::experiment::{Experiment, Filter, Kind, Lab, Samples, Time, Workload};
+use netplumb_model::experiment::{Blocks, Experiment, Filter, Kind, Lab, Samples, Time, Workload};
 use netplumb_model::timing::{SampleEvent, UserStacks};
 
+use crate::args::knobs::{KnobArgs, OfMachine, levels};
 use crate::args::live::SAMPLES;
 use crate::args::page::PageArgs;
 use crate::args::run::RunOptions;
@@ -64,6 +65,11 @@ pub(crate) struct ProfileArgs {
     #[arg(long, value_name = "TIME")]
     duration: Option<Time>,
     #[command(flatten)]
+    knobs: KnobArgs<OfMachine>,
+    /// Run COMMAND this often with each setting that is compared, each run being a block [default: 1]
+    #[arg(long, value_name = "N", requires = "command", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    blocks: Option<u32>,
+    #[command(flatten)]
     show: ShowArgs,
     #[command(flatten)]
     page: PageArgs,
@@ -87,8 +93,12 @@ pub(crate) struct ProfileArgs {
 
 impl ProfileArgs {
     /// As an experiment.
-    pub(crate) fn experiment(&self) -> Experiment {
-        Experiment {
+    ///
+    /// # Errors
+    /// An invalid level of a knob.
+    pub(crate) fn experiment(&self) -> anyhow::Result<Experiment> {
+        let (knobs, vary) = levels(&self.knobs, Kind::Work, Lab::Host).map_err(Usage)?;
+        Ok(Experiment {
             name: "profile".into(),
             instruments: Some(vec![SAMPLES.into()]),
             lab: Lab::Host,
@@ -107,8 +117,14 @@ impl ProfileArgs {
                 off_cpu: self.off_cpu,
                 ..self.how.samples()
             },
+            blocks: Blocks {
+                count: self.blocks,
+                ..Blocks::default()
+            },
+            knobs,
+            vary,
             ..Experiment::default()
-        }
+        })
     }
 }
 
@@ -133,7 +149,15 @@ pub(crate) fn run(args: ProfileArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     if args.duration.is_some_and(|time| time.0.is_zero()) {
         return Err(Usage("invalid duration `0s`; expected like 10s or 500ms".into()).into());
     }
-    let experiment = args.experiment();
+    let experiment = args.experiment()?;
+    if args.blocks.is_some() && !experiment.has_knobs() {
+        let why =
+            "--blocks: a command is sampled in windows, unless settings are compared; leave it out";
+        return Err(Usage(why.into()).into());
+    }
+    let disks: Vec<String> = (args.knobs.levels("disk").into_iter())
+        .map(String::from)
+        .collect();
     let directions: [Direction; 0] = [];
     let how = How {
         text: "",
@@ -149,7 +173,7 @@ pub(crate) fn run(args: ProfileArgs, cache: &Path) -> anyhow::Result<ExitCode> {
         },
         watch: args.watch,
         stdin: false,
-        yes_change: &[],
+        yes_change: &disks,
         even_default_route: false,
     };
     experiment::run(&experiment, how, cache)

@@ -1,11 +1,14 @@
 //! `plumb read-file`: read a file, as a workload for experiments and for this machine.
 
+use std::io::{Read, Write};
+use std::os::fd::{FromRawFd, RawFd};
+use std::os::unix::net::UnixStream;
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, bail};
 use clap::{Args, Parser};
 use netplumb_model::experiment::Bytes;
-use netplumb_model::reads::{Access, CHUNK_BYTES, FileReads};
+use netplumb_model::reads::{Access, CHUNK_BYTES, FileReads, HELD};
 use netplumb_report::printable;
 use netplumb_workload::reads::{Reader, said};
 
@@ -65,6 +68,11 @@ impl ReadFileArgs {
     }
 }
 
+/// Whether a command is this program's own.
+pub(crate) fn is_own(words: &[String]) -> bool {
+    matches!(words, [program, name, ..] if program == "plumb" && name == NAME)
+}
+
 /// What a command of a guest reads, if it is `plumb read-file`.
 ///
 /// # Errors
@@ -76,12 +84,10 @@ pub(crate) fn in_guest(words: &[String]) -> anyhow::Result<Option<FileReads>> {
         #[command(flatten)]
         args: ReadFileArgs,
     }
-    let [program, name, arguments @ ..] = words else {
-        return Ok(None);
-    };
-    if program != "plumb" || name != NAME {
+    if !is_own(words) {
         return Ok(None);
     }
+    let arguments = &words[2..];
     let wrong = |why: String| {
         let line = printable(&words.join(" "), 200);
         WrongKey::usage("command", format!("`{line}`: {why}"))
@@ -118,11 +124,35 @@ pub(crate) fn run(args: &ReadFileArgs) -> anyhow::Result<ExitCode> {
     if let Some(line) = &args.after_open {
         after_open(line)?;
     }
+    held()?;
     reader = reader.reopen().with_context(failed)?;
     reader.prepare().with_context(failed)?;
     let total = reader.run().with_context(failed)?;
     print!("{}", said(&total));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Wait until settings are changed, if this is a run of an experiment that does that now.
+fn held() -> anyhow::Result<()> {
+    let Ok(number) = std::env::var(HELD) else {
+        return Ok(());
+    };
+    let wrong = || {
+        Usage(format!(
+            "invalid {HELD}; expected the descriptor of a socket"
+        ))
+    };
+    let number: RawFd = number.parse().map_err(|_| wrong())?;
+    if number <= libc::STDERR_FILENO {
+        return Err(wrong().into());
+    }
+    // SAFETY: whoever set the variable passed the descriptor on to this process, which uses it nowhere
+    // else; of any other number, a read or write fails.
+    let mut socket = unsafe { UnixStream::from_raw_fd(number) };
+    let told = socket
+        .write_all(&[1])
+        .and_then(|()| socket.read_exact(&mut [0]));
+    told.context("can't wait for settings to be changed")
 }
 
 fn after_open(line: &str) -> anyhow::Result<()> {

@@ -24,8 +24,8 @@ use crate::files;
 pub(crate) struct RunArgs {
     /// Experiment file (TOML)
     experiment: PathBuf,
-    /// Allow changes to these interfaces; without it, only print what would be changed
-    #[arg(long, value_name = "NIC,NIC", value_delimiter = ',')]
+    /// Allow changes to these interfaces or disks; without it, only print what would be changed
+    #[arg(long, value_name = "NAME,NAME", value_delimiter = ',')]
     yes_change: Vec<String>,
     /// Allow changes even if the default route or your SSH session uses one of them
     #[arg(long)]

@@ -5,7 +5,7 @@ use std::path::Path;
 use netplumb_engine::CommandArm;
 use netplumb_lab::bundle::{Bundle, BundleError, Kind};
 use netplumb_lab::vm::disk::maker_path;
-use netplumb_model::experiment::{DiskPlan, Setup};
+use netplumb_model::experiment::{Disk, DiskPlan, Setup};
 
 use crate::exit::{CannotHere, WrongKey};
 
@@ -58,7 +58,10 @@ pub(super) fn check_size(
     setup: &Setup,
 ) -> anyhow::Result<()> {
     let disks = arms.iter().filter_map(|arm| DiskPlan::of(&arm.arm));
-    let largest = disks.map(|plan| plan.disk.size_bytes).max().unwrap_or(0);
+    let disks: Vec<Disk> = disks.map(|plan| plan.disk).collect();
+    let largest = disks.iter().map(|disk| disk.size_bytes).max().unwrap_or(0);
+    let inside = disks.iter().filter(|disk| disk.device.is_in_guest());
+    let inside = inside.map(|disk| disk.size_bytes).max().unwrap_or(0);
     let sum = |on_disk: bool| -> u64 {
         let is_on = |path: &Path| path.starts_with(netplumb_model::experiment::DISK_FOLDER);
         let made = setup.files.iter();
@@ -85,8 +88,8 @@ pub(super) fn check_size(
     } else {
         sum(false) + sum(true)
     };
-    let all = largest + elsewhere + copied.sum::<u64>();
-    if (largest > 0 || elsewhere > 0) && all > ROOM_BYTES {
+    let all = inside + elsewhere + copied.sum::<u64>();
+    if (inside > 0 || elsewhere > 0) && all > ROOM_BYTES {
         let why = format!(
             "the disk, the files that are made and those that are copied need {} MiB, and a guest has \
              room for {} MiB: make the disk or the files smaller",

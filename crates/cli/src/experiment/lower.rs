@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use netplumb_engine::bench::{BenchPlan, Nics};
-use netplumb_engine::live::{Length, PacketPlan, Source, TrafficPlan, WorkPlan};
+use netplumb_engine::live::{Length, PacketPlan, RunsPlan, Source, TrafficPlan, WorkPlan};
 use netplumb_engine::{GuestRun, Plan};
 use netplumb_instruments::exact::Sampling;
 use netplumb_instruments::instrument::Instrument;
@@ -19,7 +19,7 @@ use netplumb_report::printable;
 use super::command::{Machine, Words};
 use super::frames::Guests;
 use super::how::How;
-use super::spec;
+use super::{machine as own, spec};
 use crate::args::live::EXACT;
 use crate::exit::{Usage, WrongKey};
 
@@ -102,7 +102,7 @@ fn work(experiment: &Experiment, how: &How<'_>) -> anyhow::Result<WorkPlan> {
     let counts = experiment.instruments.iter().flatten().any(counts);
     // A run of a command is a repetition; a piece of one is none.
     let whole = counts && !workload.command.is_empty() && duration.is_none();
-    let whole = whole && workload.window.is_none();
+    let whole = (whole && workload.window.is_none()) || experiment.has_knobs();
     let length = match (workload.window, duration, how.watch) {
         (Some(time), ..) => Length::Each(time.0),
         (_, None, false) => Length::UNWATCHED,
@@ -112,17 +112,24 @@ fn work(experiment: &Experiment, how: &How<'_>) -> anyhow::Result<WorkPlan> {
         (_, _, true) => WATCHED,
         (_, Some(all), _) => Length::Each(SECOND.max(all / WINDOWS)),
     };
-    Ok(WorkPlan {
+    let mut plan = WorkPlan {
         name,
         duration,
         length,
         rolling: false,
-        runs: whole.then(|| experiment.block_count()),
+        runs: None,
         command: workload.command.clone(),
         output_to_stderr: how.for_programs(),
         pid: filter.pid,
         cgroup,
-    })
+    };
+    if whole {
+        plan.runs = Some(RunsPlan {
+            blocks: experiment.block_count(),
+            arms: own::arms(experiment, &plan, how)?,
+        });
+    }
+    Ok(plan)
 }
 
 fn one_arm(experiment: &Experiment) -> anyhow::Result<Arm> {

@@ -116,13 +116,13 @@ pub(super) fn spec(experiment: &Experiment, instrument: &str) -> anyhow::Result<
             off_cpu: samples.off_cpu,
             user_stacks: samples.user_stacks.unwrap_or_default(),
             event: samples.event.unwrap_or_default(),
-            children: !workload.command.is_empty(),
+            children: experiment.runs_command(),
         }),
         events: match instrument == events::INSTRUMENT {
             true => Some(EventsSpec {
                 names: named(experiment, experiment.events.all())?,
-                whose: match (workload.kind, workload.command.is_empty()) {
-                    (Kind::Work, true) => Whose::All,
+                whose: match (workload.kind, experiment.runs_command()) {
+                    (Kind::Work, false) => Whose::All,
                     (Kind::Work | Kind::Command, _) => Whose::Started,
                     _ => Whose::Own,
                 },
@@ -134,16 +134,11 @@ pub(super) fn spec(experiment: &Experiment, instrument: &str) -> anyhow::Result<
         spans: match instrument == spans::INSTRUMENT {
             true => Some(SpansSpec {
                 events: named(experiment, experiment.spans.whole().events)?,
-                ..experiment.spans.spec(runs(experiment))
+                ..experiment.spans.spec(experiment.runs_command())
             }),
             false => None,
         },
     })
-}
-
-/// Whether it is about a command, which an arm may have by itself.
-fn runs(experiment: &Experiment) -> bool {
-    experiment.workload.kind == Kind::Command || !experiment.workload.command.is_empty()
 }
 
 /// Events by their names, as a guest's agent has to have them, whose directory is another.

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use netplumb_knobs::{Applied, Journal, KnobError, Nic, Planned, Setting};
+use netplumb_knobs::{Applied, Journal, KnobError, Nic, Planned, Setting, Used};
 use netplumb_model::bench::{Bench, BenchArm, DataPath};
 use netplumb_model::class::Family;
 use netplumb_paths::{Device, PlannedSite, planned};
@@ -250,7 +250,15 @@ impl Own {
         agreed?;
 
         let own: Vec<Nic> = found.iter().map(Nic::of).collect();
-        let journal = Journal::begin(&namespace, &own, all).map_err(knob)?;
+        let journal = Journal::begin(
+            &namespace,
+            Used {
+                nics: &own,
+                ..Used::default()
+            },
+            all,
+        )
+        .map_err(knob)?;
         let journal = Arc::new(journal);
         let hold = || namespace.try_clone().map(Namespace::from);
         let held = hold().map_err(host("open a network namespace"))?;

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fs::File;
-use std::os::fd::AsRawFd;
 use std::sync::mpsc::channel;
 use std::thread;
 
@@ -13,7 +12,6 @@ use netplumb_instruments::exact::{
 };
 use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::path_rules::PathRules;
-use netplumb_lab::vm::bulk;
 use netplumb_lab::vm::process::Guest;
 use netplumb_model::loss::Loss;
 use netplumb_model::message::{Reply, Request};
@@ -107,8 +105,9 @@ pub(super) fn measure(
     };
     // A wrong name is an error at once, where symbols are known.
     let (stream, mut extra) = tap(&traced.options(symbols, &images)?)?;
-    extra.args.extend(bulk::qemu_args(archive.as_raw_fd()));
-    extra.fds.push(archive);
+    let more = one.extra(archive)?;
+    extra.args.extend(more.args);
+    extra.fds.extend(more.fds);
     let guest = origin.start(&requests, extra, options)?;
     progress(Progress::Arm(arm.name.clone()));
 

@@ -1,11 +1,8 @@
 //! A command with an instrument that measures on the running kernel: the packets seen while it runs,
 //! or what it does. No plugin.
 
-use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-use netplumb_lab::vm::bulk;
-use netplumb_lab::vm::process::Extra;
 use netplumb_model::message::{Reply, Request};
 use netplumb_model::timing::TimingSpec;
 
@@ -68,10 +65,7 @@ pub(super) fn measure(
         links: links.clone(),
     });
     requests.push(one.request(links, None, shipped));
-    let extra = Extra {
-        args: bulk::qemu_args(archive.as_raw_fd()),
-        fds: vec![archive],
-    };
+    let extra = one.extra(archive)?;
     let mut guest = origin.start(&requests, extra, options)?;
     progress(Progress::Arm(arm.name.clone()));
     let own = (!run.is_of_packets()).then_some(one.at as u32);

@@ -1,14 +1,59 @@
 //! A command whose packets are observed.
 
 use std::fs::File;
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use netplumb_model::message::Exit;
+use netplumb_model::reads::HELD;
 use netplumb_sys::netns;
+
+/// Makes a command wait once it has opened its file, until settings are changed.
+#[derive(Debug)]
+pub(super) struct Held {
+    own: UnixStream,
+}
+
+impl Held {
+    /// With the end that is the command's.
+    pub(super) fn new() -> io::Result<(Held, OwnedFd)> {
+        let (own, other) = UnixStream::pair()?;
+        Ok((Held { own }, other.into()))
+    }
+
+    /// Whether it has opened its file; false if it ended without. Waits for some time; none if
+    /// neither has happened yet.
+    pub(super) fn is_open(&mut self, most: Duration) -> io::Result<Option<bool>> {
+        self.own.set_read_timeout(Some(most))?;
+        match self.own.read(&mut [0]) {
+            Ok(bytes) => Ok(Some(bytes > 0)),
+            Err(e)
+                if matches!(
+                    e.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                ) =>
+            {
+                Ok(None)
+            }
+            // It ended with something to be read.
+            Err(e) if e.kind() == io::ErrorKind::ConnectionReset => Ok(Some(false)),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Let it go on.
+    pub(super) fn go_on(&mut self) -> io::Result<()> {
+        match self.own.write_all(&[1]) {
+            // It has ended.
+            Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            other => other,
+        }
+    }
+}
 
 /// A command with its child processes. Killed when dropped.
 #[derive(Debug)]
@@ -20,18 +65,22 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Start it, in a namespace if one is given.
+    /// Start it, in a namespace if one is given. With `held` it waits once it has opened its file.
     pub(super) fn start(
         words: &[String],
         namespace: Option<OwnedFd>,
         variables: &[(&str, String)],
         output_to_stderr: bool,
+        held: Option<OwnedFd>,
     ) -> io::Result<Running> {
         let (program, rest) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let mut command = Command::new(program);
         command.args(rest).process_group(0);
         for (name, value) in variables {
             command.env(name, value);
+        }
+        if let Some(held) = &held {
+            command.env(HELD, held.as_raw_fd().to_string());
         }
         if io::stdin().is_terminal() {
             // Its process group is in the background, and can't read from the terminal.
@@ -46,6 +95,12 @@ impl Running {
         unsafe {
             command.pre_exec(move || {
                 if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
+                    return Err(io::Error::last_os_error());
+                }
+                // It is closed on exec otherwise.
+                if let Some(held) = &held
+                    && libc::fcntl(held.as_raw_fd(), libc::F_SETFD, 0) != 0
+                {
                     return Err(io::Error::last_os_error());
                 }
                 match &namespace {

@@ -3,55 +3,94 @@
 use std::time::Duration;
 
 use netplumb_lab::vm::process::VmError;
-use netplumb_model::class::Proto;
+use netplumb_model::events;
 use netplumb_model::message::Exit;
 use netplumb_model::quantity::{Item, Of};
 use netplumb_model::recording::{Arm, Block, Ledger};
 use netplumb_model::timing::BUSY;
 
-use super::child::Running;
-use super::work::WorkPlan;
+use super::child::{Held, Running};
+use super::machine::{Change, Machine, after_open};
+use super::work::{WorkPlan, finish};
 use super::{LiveEnd, LiveEvent, Probes};
 use crate::error::EngineError;
 use crate::outside::Cpus;
-use crate::schedule::Turn;
+use crate::schedule::{Turn, interleaved};
 use crate::site::{self, Alone, Ended, Keeper, OneAtATime};
 
 /// How often to see whether the run was cancelled.
 const NAP: Duration = Duration::from_millis(100);
+/// The same where stacks and files of programs are read meanwhile, which have to be there still.
+const SHORT_NAP: Duration = Duration::from_millis(10);
 
-/// Run a command so many times.
+/// Runs of commands.
+#[derive(Debug, Clone)]
+pub struct RunsPlan {
+    /// Runs of each arm.
+    pub blocks: u32,
+    /// The arms: at least one.
+    pub arms: Vec<RunsArm>,
+}
+
+/// An arm of such runs.
+#[derive(Debug, Clone)]
+pub struct RunsArm {
+    /// As it is recorded.
+    pub arm: Arm,
+    /// The command and its arguments.
+    pub command: Vec<String>,
+    /// What is set meanwhile.
+    pub changes: Vec<Change>,
+}
+
+/// Run commands so many times.
 pub(super) fn run(
     work: &WorkPlan,
-    runs: u32,
+    runs: &RunsPlan,
     mut probes: Probes<'_, '_>,
     keeper: &mut Keeper<'_>,
 ) -> Result<LiveEnd, EngineError> {
+    let changes: Vec<&[Change]> = runs.arms.iter().map(|arm| &arm.changes[..]).collect();
+    let machine = Machine::begin(&changes)?;
     probes.attach(Some(0), &|spec| spec.clone(), keeper.recording)?;
-    keeper.recording.arms = vec![Arm {
-        proto: Proto::Command,
-        ..work.arm()
-    }];
-    let tell = probes.tell;
+    keeper.recording.arms = runs.arms.iter().map(|arm| arm.arm.clone()).collect();
+    let (tell, seed) = (probes.tell, probes.options.seed);
+    let nap = match probes.name() == events::INSTRUMENT {
+        true => NAP,
+        false => SHORT_NAP,
+    };
     let mut site = OneAtATime::new(Runs {
         work,
+        arms: &runs.arms,
+        machine: &machine,
+        nap,
         probes,
         end: LiveEnd::default(),
     });
-    let turns = (0..runs).map(|index| Turn {
-        arm: 0,
-        by: 0,
-        blocks: index..index + 1,
+    let arms = runs.arms.len();
+    let all = arms as u32 * runs.blocks;
+    let turns = interleaved(arms, 1, 0..runs.blocks, seed);
+    let ran = site::run(&mut site, turns, &[], keeper, &mut |recording, over| {
+        (tell.borrow_mut())(LiveEvent::Block(recording, over, Some(all)));
     });
-    site::run(&mut site, turns, &[], keeper, &mut |recording, over| {
-        (tell.borrow_mut())(LiveEvent::Block(recording, over, Some(runs)));
-    })?;
-    Ok(site.site.end)
+    let Runs {
+        end, mut probes, ..
+    } = site.site;
+    let ended = machine.end();
+    if let (Err(_), Err(error)) = (&ran, &ended) {
+        (tell.borrow_mut())(LiveEvent::Note(error.to_string()));
+    }
+    ran?;
+    ended?;
+    finish(work, end, &mut probes, keeper.recording)
 }
 
 /// The site: runs one after the other.
 struct Runs<'a, 't> {
     work: &'a WorkPlan,
+    arms: &'a [RunsArm],
+    machine: &'a Machine,
+    nap: Duration,
     probes: Probes<'a, 't>,
     /// How the first one that failed did, or else the last one.
     end: LiveEnd,
@@ -59,16 +98,45 @@ struct Runs<'a, 't> {
 
 impl Alone for Runs<'_, '_> {
     fn turn(&mut self, turn: &Turn, keeper: &mut Keeper<'_>) -> Result<Ended, EngineError> {
+        let arm = &self.arms[turn.arm];
+        // Restored when it is dropped, after the command has ended.
+        let mut applied = self.machine.set(&arm.changes)?;
+        let (held, other) = match arm.changes.iter().any(|change| change.after.is_some()) {
+            true => {
+                let (held, other) =
+                    Held::new().map_err(EngineError::host("make a pair of sockets"))?;
+                (Some(held), Some(other))
+            }
+            false => (None, None),
+        };
         let cpus = Cpus::read();
         self.probes.open()?;
-        let words = &self.work.command;
-        let started = Running::start(words, None, &[], self.work.output_to_stderr);
+        let output = self.work.output_to_stderr;
+        let started = Running::start(&arm.command, None, &[], output, other);
         let mut command = started.map_err(|source| EngineError::Command {
-            name: words[0].clone(),
+            name: arm.command[0].clone(),
             source,
         })?;
+        if let Some(mut held) = held {
+            let is_open = loop {
+                let is_open = held.is_open(SHORT_NAP);
+                let waiting = EngineError::host("wait until the command has opened its file");
+                if let Some(is_open) = is_open.map_err(waiting)? {
+                    break is_open;
+                }
+                if keeper.is_cancelled() {
+                    return Err(VmError::Interrupted.into());
+                }
+                self.probes.poll()?;
+            };
+            if is_open {
+                after_open(&mut applied, &arm.changes)?;
+                let go_on = EngineError::host("tell the command to go on");
+                held.go_on().map_err(go_on)?;
+            }
+        }
         let ended = loop {
-            let ended = command.wait(NAP);
+            let ended = command.wait(self.nap);
             if let Some(ended) = ended.map_err(EngineError::host("wait for the command"))? {
                 break ended;
             }
@@ -78,13 +146,14 @@ impl Alone for Runs<'_, '_> {
             self.probes.poll()?;
         };
         let window = self.probes.close()?.unwrap_or_default();
+        drop(applied);
         let busy = cpus.and_then(|cpus| cpus.busy_since());
         if matches!(self.end.command, None | Some(Exit::Code(0))) {
             self.end.command = Some(ended);
         }
         let recording = &mut *keeper.recording;
         recording.blocks.push(Block {
-            arm: 0,
+            arm: turn.arm as u32,
             instrument: self.probes.name().into(),
             index: turn.blocks.start,
             ledger: Ledger::default(),

@@ -73,7 +73,7 @@ pub(super) fn run(
         false => {
             let words = &traffic.command;
             let output = traffic.output_to_stderr;
-            let started = Running::start(words, namespace, &variables, output);
+            let started = Running::start(words, namespace, &variables, output, None);
             Some(started.map_err(|source| EngineError::Command {
                 name: words[0].clone(),
                 source,

@@ -15,6 +15,7 @@ use netplumb_model::spans::{Group, OPEN, THRESHOLD};
 use netplumb_model::timing::{BUSY, WAITS_OPEN, Window};
 
 use super::child::Running;
+use super::runs::RunsPlan;
 use super::{LiveEnd, LiveEvent, Probes};
 use crate::error::EngineError;
 use crate::index::add_costs;
@@ -40,8 +41,8 @@ pub struct WorkPlan {
     pub length: Length,
     /// Whether only the latest window is kept, so that it can go on forever.
     pub rolling: bool,
-    /// Whole runs of the command, each a block, in place of windows.
-    pub runs: Option<u32>,
+    /// Whole runs of commands, each a block, in place of windows.
+    pub runs: Option<RunsPlan>,
     /// The command to run meanwhile: its arguments.
     pub command: Vec<String>,
     /// Whether the command's standard output is redirected to standard error.
@@ -99,7 +100,8 @@ impl WorkPlan {
         self.duration.is_none() && self.command.is_empty()
     }
 
-    pub(super) fn arm(&self) -> Arm {
+    /// The arm where nothing is compared.
+    pub fn arm(&self) -> Arm {
         Arm {
             name: self.name.clone(),
             proto: Proto::Work,
@@ -126,7 +128,7 @@ pub(super) fn run(
         true => None,
         false => {
             let (words, output) = (&work.command, work.output_to_stderr);
-            let started = Running::start(words, None, &[], output);
+            let started = Running::start(words, None, &[], output, None);
             Some(started.map_err(|source| EngineError::Command {
                 name: words[0].clone(),
                 source,
@@ -165,20 +167,30 @@ pub(super) fn run(
         Err(EngineError::Vm(VmError::Interrupted)) if work.ends_by_signal() => {}
         ran => ran?,
     }
-    if !work.rolling {
-        let until = Instant::now() + PATIENCE;
-        probes.add_lines(keeper.recording, &|| Instant::now() < until);
-    }
     if let Some(what) = gone {
         (tell.borrow_mut())(LiveEvent::Note(what));
     }
     end.stopped = command.is_some() && end.command.is_none();
     drop(command);
-    let counted = |of| keeper.recording.scalars_of(of).next().is_some();
+    finish(work, end, &mut probes, keeper.recording)
+}
+
+/// Find the source lines of what was measured, and see whether anything was.
+pub(super) fn finish(
+    work: &WorkPlan,
+    end: LiveEnd,
+    probes: &mut Probes<'_, '_>,
+    recording: &mut Recording,
+) -> Result<LiveEnd, EngineError> {
+    if !work.rolling {
+        let until = Instant::now() + PATIENCE;
+        probes.add_lines(recording, &|| Instant::now() < until);
+    }
+    let counted = |of| recording.scalars_of(of).next().is_some();
     let counted = [&events::COUNT, &events::TIME].into_iter().any(counted);
-    let measured = counted || !keeper.recording.spans.is_empty();
+    let measured = counted || !recording.spans.is_empty();
     // The latest window alone may well be empty.
-    match keeper.recording.costs.is_empty() && !measured && !work.rolling {
+    match recording.costs.is_empty() && !measured && !work.rolling {
         false => Ok(end),
         true => Err(EngineError::NothingSeen {
             command: end.command,

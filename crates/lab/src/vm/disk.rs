@@ -3,23 +3,33 @@
 //! The device is made by the guest's own kernel, and the file system by this machine's `mkfs`, which
 //! is copied into the guest: nothing comes from outside while the guest runs, so that each run has
 //! the same disk. The file system's identifiers are fixed.
+//!
+//! A disk of virtio-blk is one of QEMU's, in memory of this machine. Saved states don't have it: the
+//! guest finds it when it looks for PCI devices once more.
 
 use std::collections::BTreeSet;
 use std::ffi::CString;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use netplumb_model::experiment::{
-    DISK_DEVICE, DISK_FOLDER, Disk, DiskDevice, DiskPlan, FileSystem, QueueSetting,
+    DISK_DEVICE, DISK_FOLDER, Disk, DiskDevice, DiskPlan, FileSystem, QueueSetting, selected,
 };
+
+use super::process::memfd;
 
 /// Where configfs belongs, by which null_blk is told of devices.
 const CONFIG: &str = "/sys/kernel/config";
 /// The directory of one of its devices (Documentation/block/null_blk.rst).
 const NULL_BLK: &str = "/sys/kernel/config/nullb/plumb";
+/// Where a guest is told to look for PCI devices.
+const RESCAN: &str = "/sys/bus/pci/rescan";
+/// The slot of QEMU's disk, which no other device gets by itself.
+const SLOT: &str = "0x1e";
 /// All block devices.
 const DEVICES: &str = "/sys/block";
 /// Where the disk is mounted first, to put files on it that were copied to its directory.
@@ -39,7 +49,33 @@ pub fn parameters(disk: &Disk) -> String {
         // Devices are made by configfs: its own first one is not kept in memory.
         DiskDevice::NullBlk => "nr_devices=0".into(),
         DiskDevice::Brd => format!("rd_nr=1 rd_size={}", disk.size_bytes >> 10),
+        DiskDevice::VirtioBlk => String::new(),
     }
+}
+
+/// The memory of this machine that a disk is in, if it is in no guest's; gone when it is closed.
+///
+/// # Errors
+/// There is not enough.
+pub fn backing(disk: &Disk) -> io::Result<Option<OwnedFd>> {
+    if disk.device.is_in_guest() {
+        return Ok(None);
+    }
+    let memory = File::from(memfd("netplumb-disk", &[])?);
+    memory.set_len(disk.size_bytes)?;
+    Ok(Some(memory.into()))
+}
+
+/// QEMU's arguments for a disk in this descriptor.
+pub fn qemu_args(fd: i32) -> Vec<String> {
+    [
+        "-blockdev",
+        &format!("driver=file,node-name=plumb,filename=/proc/self/fd/{fd},locking=off"),
+        "-device",
+        &format!("virtio-blk-pci,drive=plumb,addr={SLOT}"),
+    ]
+    .map(String::from)
+    .to_vec()
 }
 
 /// A disk that is in place.
@@ -153,14 +189,6 @@ impl Standing {
     }
 }
 
-/// The value of an attribute: of a list, the one in brackets.
-fn selected(text: &str) -> &str {
-    let inside = text
-        .split_once('[')
-        .and_then(|(_, rest)| rest.split_once(']'));
-    inside.map_or(text, |(inside, _)| inside)
-}
-
 /// Make the disk of a plan and mount it.
 ///
 /// # Errors
@@ -175,9 +203,12 @@ pub fn make(plan: &DiskPlan) -> Result<Standing, String> {
     match disk.device {
         DiskDevice::NullBlk => null_blk(disk).map_err(doing("make the device"))?,
         DiskDevice::Brd => {}
+        DiskDevice::VirtioBlk => fs::write(RESCAN, "1").map_err(doing("find the device"))?,
     }
     let name = match disk.device {
         DiskDevice::NullBlk => devices().difference(&before).next().cloned(),
+        // A guest that booted with it has had it since its module was loaded.
+        DiskDevice::VirtioBlk => devices().into_iter().find(|name| name.starts_with("vd")),
         DiskDevice::Brd => devices().into_iter().find(|name| name == "ram0"),
     };
     let name = name.ok_or_else(|| format!("disk {disk}: the kernel made no device"))?;
@@ -383,14 +414,6 @@ mod tests {
         assert_eq!(done.since(done), Done::default());
         assert_eq!(Done::parse("1 2 x"), None);
         assert_eq!(Done::parse(""), None);
-    }
-
-    /// Check that the selected one of several schedulers is read.
-    #[test]
-    fn selected_values() {
-        assert_eq!(selected("none [mq-deadline] bfq"), "mq-deadline");
-        assert_eq!(selected("[none]"), "none");
-        assert_eq!(selected("128"), "128");
     }
 
     /// Check that an error has the end of what a program wrote, in one line.

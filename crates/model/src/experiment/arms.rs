@@ -53,8 +53,11 @@ impl Experiment {
             let all = self.named_bench_arms().unwrap_or_default();
             return all.into_iter().map(|(arm, _)| arm).collect();
         }
-        if matches!(self.workload.kind, Kind::Traffic | Kind::Work) {
-            return Vec::new();
+        match self.workload.kind {
+            Kind::Traffic => return Vec::new(),
+            // There is nothing to set: what is there is measured.
+            Kind::Work if !self.has_knobs() => return Vec::new(),
+            _ => {}
         }
         let mut arms = match self.has_arms() {
             true => self.own_arms(),

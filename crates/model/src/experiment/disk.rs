@@ -6,16 +6,49 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::knobs::Bytes;
+use super::machine;
 use crate::class::words;
 use crate::recording::Arm;
 
 words! {
-    /// The block device of a guest's disk, in its memory.
+    /// The block device of a guest's disk.
     DiskDevice, "disk device",
-    /// A device with a queue and an I/O scheduler, whose requests complete at once or after a delay.
+    /// In the guest's memory, with a queue and an I/O scheduler, whose requests complete at once or after a delay.
     NullBlk = "null_blk",
-    /// A RAM disk without a queue: what it is asked to do is done before the call returns.
+    /// In the guest's memory, without a queue: what it is asked to do is done before the call returns.
     Brd = "brd",
+    /// A device of QEMU's in this machine's memory. Its requests complete when this machine has done
+    /// them, so that no two runs are the same.
+    VirtioBlk = "virtio-blk",
+}
+
+impl DiskDevice {
+    /// Whether what a guest does with it is the same in each run.
+    pub fn repeats(self) -> bool {
+        self != DiskDevice::VirtioBlk
+    }
+
+    /// Whether it is in the guest's own memory.
+    pub fn is_in_guest(self) -> bool {
+        self != DiskDevice::VirtioBlk
+    }
+
+    /// The module that has it; names have `_` for every `-`.
+    pub fn module(self) -> &'static str {
+        match self {
+            DiskDevice::NullBlk => "null_blk",
+            DiskDevice::Brd => "brd",
+            DiskDevice::VirtioBlk => "virtio_blk",
+        }
+    }
+
+    /// The largest.
+    fn most_bytes(self) -> u64 {
+        match self.is_in_guest() {
+            true => MOST_BYTES,
+            false => MOST_OUTSIDE_BYTES,
+        }
+    }
 }
 
 words! {
@@ -48,6 +81,8 @@ pub const DISK_FOLDER: &str = "/disk";
 pub const DISK_DEVICE: &str = "/dev/plumb";
 /// The guest has 256 MiB for everything, and the disk is in its memory.
 const MOST_BYTES: u64 = 96 << 20;
+/// Of this machine's memory, as much as is written to it.
+const MOST_OUTSIDE_BYTES: u64 = 1 << 30;
 /// Two seconds: a slow request is not a timeout of the block layer, which is 30 s.
 const MOST_DELAY_NS: u64 = 2_000_000_000;
 
@@ -130,15 +165,19 @@ impl FromStr for Disk {
             })?,
         };
         let least = file_system.least_bytes();
-        if !(least..=MOST_BYTES).contains(&size_bytes) || size_bytes % (1 << 20) != 0 {
+        let most = device.most_bytes();
+        if !(least..=most).contains(&size_bytes) || size_bytes % (1 << 20) != 0 {
             return Err(format!(
-                "disk `{shown}`: invalid size; expected {}M to {}M with {file_system}, in whole MiB: it \
-                 is in the guest's memory, of which there are 256 MiB",
+                "disk `{shown}`: invalid size; expected {}M to {}M with {file_system}, in whole MiB{}",
                 least >> 20,
-                MOST_BYTES >> 20
+                most >> 20,
+                match device.is_in_guest() {
+                    true => ": it is in the guest's memory, of which there are 256 MiB",
+                    false => "",
+                }
             ));
         }
-        if delay_ns > 0 && device == DiskDevice::Brd {
+        if delay_ns > 0 && device != DiskDevice::NullBlk {
             return Err(format!(
                 "disk `{shown}`: {device} has no delay: use null_blk"
             ));
@@ -186,7 +225,10 @@ impl fmt::Display for Disk {
 
 /// The normal form of a level of knob `disk`.
 pub(super) fn normal(text: &str) -> Result<String, String> {
-    Ok(text.parse::<Disk>()?.to_string())
+    match machine::is_of_machine(text.trim()) {
+        true => machine::normal(text.trim()),
+        false => Ok(text.parse::<Disk>()?.to_string()),
+    }
 }
 
 /// What separates the value before a file is opened from the one after.
@@ -250,9 +292,34 @@ pub(super) fn scheduler(text: &str) -> Result<String, String> {
     })
 }
 
+/// The value of an attribute of a queue: of a list, the one in brackets.
+pub fn selected(text: &str) -> &str {
+    let inside = text
+        .split_once('[')
+        .and_then(|(_, rest)| rest.split_once(']'));
+    inside.map_or(text, |(inside, _)| inside)
+}
+
 /// The settings of a queue, by knob, in the order in which they have to be set: another scheduler has
 /// other limits.
 const QUEUE: [&str; 3] = ["scheduler", "nr_requests", "read_ahead_kb"];
+
+/// The settings of an arm's disk, in the order in which they are made.
+pub(super) fn queue_of(arm: &Arm) -> Vec<QueueSetting> {
+    let queue = QUEUE.iter().filter_map(|name| {
+        let level = arm.knobs.get(*name)?;
+        let (before, after) = match level.split_once(THEN) {
+            Some((before, after)) => (before, Some(after.to_string())),
+            None => (level.as_str(), None),
+        };
+        Some(QueueSetting {
+            name: (*name).to_string(),
+            before: before.to_string(),
+            after,
+        })
+    });
+    queue.collect()
+}
 
 /// A disk with the settings of its queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -267,27 +334,13 @@ impl DiskPlan {
     /// That of an arm, if it has one.
     pub fn of(arm: &Arm) -> Option<DiskPlan> {
         let disk = arm.knobs.get("disk")?.parse().ok()?;
-        let queue = QUEUE.iter().filter_map(|name| {
-            let level = arm.knobs.get(*name)?;
-            let (before, after) = match level.split_once(THEN) {
-                Some((before, after)) => (before, Some(after.to_string())),
-                None => (level.as_str(), None),
-            };
-            Some(QueueSetting {
-                name: (*name).to_string(),
-                before: before.to_string(),
-                after,
-            })
-        });
-        Some(DiskPlan {
-            disk,
-            queue: queue.collect(),
-        })
+        let queue = queue_of(arm);
+        Some(DiskPlan { disk, queue })
     }
 
     /// Modules of the kernel that it needs, where they are modules.
     pub fn modules(&self) -> Vec<&'static str> {
-        let device = self.disk.device.as_str();
+        let device = self.disk.device.module();
         let file_system = match self.disk.file_system {
             FileSystem::Raw => None,
             other => Some(other.as_str()),
@@ -336,6 +389,7 @@ mod tests {
         for (text, normal) in [
             ("null_blk:64M:ext4", "null_blk:64M:ext4"),
             ("brd:65536K:xfs", "brd:64M:xfs"),
+            ("virtio-blk:512M:ext4", "virtio-blk:512M:ext4"),
             ("null_blk:1M:raw", "null_blk:1M:raw"),
             ("null_blk:64M:ext4:3.3ms", "null_blk:64M:ext4:3300us"),
             (" null_blk : 8M : ext4 : 1500ns", "null_blk:8M:ext4:1500ns"),
@@ -348,6 +402,7 @@ mod tests {
             ("null_blk", "DEVICE:SIZE"),
             ("null_blk:64M:ext4:1us:2", "DEVICE:SIZE"),
             ("floppy:64M:ext4", "null_blk, brd"),
+            ("", "DEVICE:SIZE"),
             ("brd:64M:ext3", "ext4, xfs, raw"),
             ("brd:64X:ext4", "invalid size"),
             ("brd:4M:ext4", "8M to 96M"),
@@ -356,10 +411,20 @@ mod tests {
             ("null_blk:64M:ext4:1", "50us"),
             ("null_blk:64M:ext4:3s", "up to 2s"),
             ("brd:64M:ext4:1us", "use null_blk"),
+            ("virtio-blk:64M:ext4:1us", "use null_blk"),
+            ("virtio-blk:2048M:ext4", "8M to 1024M"),
         ] {
             let error = super::normal(text).unwrap_err();
             assert!(error.contains(says), "{text}: {error}");
         }
+    }
+
+    /// Check that the selected one of several schedulers is read.
+    #[test]
+    fn selected_values() {
+        assert_eq!(selected("none [mq-deadline] bfq"), "mq-deadline");
+        assert_eq!(selected("[none]"), "none");
+        assert_eq!(selected("128"), "128");
     }
 
     /// Check that settings are read with one value and with two, and that nothing else is accepted.

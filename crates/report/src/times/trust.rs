@@ -16,6 +16,7 @@ use crate::footer::Note;
 use crate::number::{self, printable};
 use crate::scalars::{by_label, sum};
 use crate::trust::common::{CUT_SHORT, below, kernel, ledger, lost};
+use crate::trust::disks::disks;
 
 /// So many names in a line.
 const NAMES: usize = 3;
@@ -41,6 +42,7 @@ pub fn footer(recording: &Recording, classes: &[TimedClass<'_>]) -> Vec<Note> {
     let mut notes = vec![Note::new("clock", clock)];
     notes.extend(below(recording));
     notes.push(kernel(recording));
+    notes.extend(disks(recording));
     notes.extend(probes(recording));
     notes.extend(correction(classes).map(|text| Note::new("corrected", text)));
     if between::is_of(recording) {

@@ -10,6 +10,7 @@ use netplumb_model::timing::PERIOD;
 
 use super::blind;
 use super::common::{CUT_SHORT, kernel, ledger, lost};
+use super::disks::disks;
 use super::{layers, profiled};
 use crate::acting;
 use crate::analysis::{ClassView, class};
@@ -29,6 +30,7 @@ pub(super) fn footer(
         Note::new("clock", clock(recording, quantity)),
         kernel(recording),
     ];
+    notes.extend(disks(recording));
     if quantity.calls == Calls::Samples {
         notes.push(Note::new("samples", samples(recording)));
         let blind = blind::charged(recording);

@@ -103,13 +103,15 @@ pub enum Recorded {
 }
 
 const VM: &[Lab] = &[Lab::Vm];
+/// Where a command runs whose settings can be made.
+const OF_COMMANDS: &[Lab] = &[Lab::Vm, Lab::Host];
 const OWN: &[Lab] = &[Lab::Vm, Lab::Netns];
 const ALL: &[Lab] = &[Lab::Vm, Lab::Netns, Lab::Host];
 
 const SINGLE: &[Kind] = &[Kind::Packets];
 const PACKETS: &[Kind] = &[Kind::Packets, Kind::Stream];
 const LINKS: &[Kind] = &[Kind::Packets, Kind::Stream, Kind::Command];
-const COMMAND: &[Kind] = &[Kind::Command];
+const COMMAND: &[Kind] = &[Kind::Command, Kind::Work];
 const FRAMES: &[Kind] = &[Kind::Frames];
 const LINKS_AND_FRAMES: &[Kind] = &[Kind::Packets, Kind::Stream, Kind::Command, Kind::Frames];
 
@@ -371,7 +373,7 @@ pub const KNOBS: &[Knob] = &[
             },
         },
         default: Default::Told("that of `[workload]`"),
-        labs: VM,
+        labs: OF_COMMANDS,
         workloads: COMMAND,
         said: Said::Word,
         turn: 29,
@@ -386,11 +388,11 @@ pub const KNOBS: &[Knob] = &[
             parse: super::disk::normal,
         },
         default: Default::Told("none"),
-        labs: VM,
+        labs: OF_COMMANDS,
         workloads: COMMAND,
         said: Said::As("disk"),
         turn: 5,
-        help: "disk of the guest, `DEVICE:SIZE:FILESYSTEM`, like `null_blk:64M:ext4`, mounted at /disk: a device `null_blk` or `brd`, with `ext4`, `xfs` or `raw`; of `null_blk`, `:DELAY` after it is how long a request takes, like `:50us`",
+        help: "disk of the guest, `DEVICE:SIZE:FILESYSTEM`, like `null_blk:64M:ext4`, mounted at /disk: a device `null_blk` or `brd` in its memory, or `virtio-blk` of QEMU's, whose figures differ from run to run, with `ext4`, `xfs` or `raw`; of `null_blk`, `:DELAY` after it is how long a request takes, like `:50us`; in lab host a disk of this machine, whose queue the next three set: a name, like `sda`, the path of a device, or that of a file on it",
         ..SWITCH
     },
     Knob {
@@ -401,7 +403,7 @@ pub const KNOBS: &[Knob] = &[
             parse: super::disk::scheduler,
         },
         default: Default::Told("the device's default"),
-        labs: VM,
+        labs: OF_COMMANDS,
         workloads: COMMAND,
         said: Said::As("scheduler"),
         recorded: Recorded::IfSetWith("disk"),
@@ -416,7 +418,7 @@ pub const KNOBS: &[Knob] = &[
             parse: super::disk::requests,
         },
         default: Default::Told("the device's default"),
-        labs: VM,
+        labs: OF_COMMANDS,
         workloads: COMMAND,
         said: Said::As("nr_requests"),
         recorded: Recorded::IfSetWith("disk"),
@@ -431,7 +433,7 @@ pub const KNOBS: &[Knob] = &[
             parse: super::disk::read_ahead,
         },
         default: Default::Told("the device's default, 128"),
-        labs: VM,
+        labs: OF_COMMANDS,
         workloads: COMMAND,
         said: Said::As("read_ahead_kb"),
         recorded: Recorded::IfSetWith("disk"),
