@@ -229,15 +229,8 @@ pub fn page(recording: &Recording, experiment: Option<&Experiment>, exact: &[Str
 /// What it took to look at each event.
 fn cost(recording: &Recording) -> String {
     let own_ns: f64 = (recording.scalars_of(&OWN_CPU)).map(|s| s.value).sum();
-    let counts = recording.scalars_of(&COUNT);
-    let whole = counts.filter(|scalar| scalar.item.number.is_none());
-    let events: f64 = whole.map(|scalar| scalar.value).sum();
-    let each = match events > 0.0 {
-        true => format!(", {} an event", with_unit(own_ns / events)),
-        false => String::new(),
-    };
     format!(
-        "looking at each event took {} of CPU time{each}: what was measured is slower by that",
+        "programs at the events, and naming the stacks, took {} of CPU time; events take longer by the programs",
         with_unit(own_ns)
     )
 }
