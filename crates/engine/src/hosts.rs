@@ -1,6 +1,8 @@
 //! Two hosts and a wire between them: each arm in two guests that start from saved states, and run
 //! together in virtual time.
 
+mod frames;
+
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -301,6 +303,7 @@ fn run_pair(
         log.rewind()
             .and_then(|()| log.read_to_end(&mut entries))
             .map_err(EngineError::host("read the log of frames"))?;
+        frames::check(&entries, wire)?;
         hash.add(end.side.as_str(), &entries);
     }
     Ok(Ran {

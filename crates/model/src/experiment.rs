@@ -44,6 +44,7 @@ pub use disk::{
 use error::Mistake;
 pub use error::{ExperimentError, Key};
 pub use figure::{Figure, Marked, number_of};
+pub use hosts::is_of_hosts;
 pub use knobs::{
     Bytes, Flag, KNOBS, Knob, KnobDefault, Knobs, Level, Offload, Recorded, Said, Takes, Vary,
     files, of_files,

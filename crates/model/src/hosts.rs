@@ -146,6 +146,25 @@ impl Wire {
         }
     }
 
+    /// Check that two hosts can be kept together: between two of their barriers passes less time
+    /// than the shortest frame takes.
+    ///
+    /// # Errors
+    /// The delay is too short for the rate.
+    pub fn check(&self) -> Result<(), String> {
+        // As in plugins/qemu/wire.c: LEAST_STEP_NS and SLACK_NS.
+        const LEAST_NS: f64 = 200.0 + 64.0;
+        let shortest_ns = self.occupied_ns(46) + self.delay_ns as f64;
+        match shortest_ns >= LEAST_NS {
+            true => Ok(()),
+            false => Err(format!(
+                "a delay of {} ns is too short for this rate; expected at least {:.0} ns",
+                self.delay_ns,
+                (LEAST_NS - self.occupied_ns(46)).ceil()
+            )),
+        }
+    }
+
     /// How long a frame with so many bytes of payload occupies it.
     pub fn occupied_ns(&self, mtu_bytes: u64) -> f64 {
         let bits = 8 * (mtu_bytes + HEADER_BYTES + WIRE_OVERHEAD_BYTES);

@@ -2,9 +2,9 @@
 
 use super::error::Mistake;
 use super::setup::FileSize;
-use super::{Experiment, Kind, Knobs, Lab};
+use super::{Experiment, Kind, Knob, Knobs, Lab};
 use crate::class::{Link, Proto};
-use crate::hosts::{HostLoad, INSTRUMENT};
+use crate::hosts::{HostLoad, INSTRUMENT, Wire};
 use crate::recording::Arm;
 
 /// Defaults of what is sent in a block.
@@ -45,6 +45,11 @@ const ALSO_OF_HOSTS: [&str; 12] = [
     "module",
     "seed",
 ];
+
+/// Whether two hosts have a knob.
+pub fn is_of_hosts(knob: &Knob) -> bool {
+    OF_HOSTS.contains(&knob.key) || ALSO_OF_HOSTS.contains(&knob.key)
+}
 
 impl Experiment {
     /// Whether it is about two hosts.
@@ -179,8 +184,7 @@ impl Experiment {
             return Err((key, format!("{key} is not supported with hosts = 2")).into());
         }
         if is_stream && self.set_keys().any(|key| key == "size_bytes") {
-            let why =
-                "size_bytes is the size of a request; for a stream set write_bytes, in [workload]";
+            let why = "size_bytes (--size) is the size of a request; for a stream use write_bytes (--write-bytes), in [workload]";
             return Err(("size_bytes", why.to_string()).into());
         }
         Ok(())
@@ -217,6 +221,7 @@ impl Experiment {
                 return Err((key, why));
             }
         }
+        Wire::of(arm).check().map_err(|why| ("wire_delay", why))?;
         // QEMU splits what it should segment into IP fragments there (net_tx_pkt.c).
         let tso = arm.level("offload.tso").or(Some("on")) == Some("on");
         let sends = arm.level("offload_in") != Some("rx");
@@ -313,6 +318,10 @@ mod tests {
             (
                 "[workload]\nkind = \"stream\"\n[knobs]\nwire_rate = \"fast\"",
                 "like 1G",
+            ),
+            (
+                "[workload]\nkind = \"stream\"\n[knobs]\nwire_delay = \"0\"\nwire_rate = \"100G\"",
+                "too short",
             ),
             (
                 "instruments = [\"exact\"]\n[workload]\nkind = \"stream\"",
