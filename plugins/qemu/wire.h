@@ -29,14 +29,12 @@ enum wire_command {
 	WIRE_BEGIN = 1, /* connect: from now on both hosts have one clock */
 	WIRE_END = 2,	/* disconnect, as soon as the other host wants to too */
 	WIRE_LATCH = 3, /* take all values at once; plus 256 times its number */
-	WIRE_PROVE = 4, /* have a frame of MTU 1500 cross the wire alone */
 };
 
 enum wire_state {
 	WIRE_APART = 0,
 	WIRE_TOGETHER = 1,
 	WIRE_OVER = 2,
-	WIRE_PROVED = 3,
 };
 
 enum wire_value {
@@ -54,7 +52,6 @@ enum wire_value {
 	WIRE_LONGEST_NS,  /* that a frame waited for the wire to be free */
 	WIRE_LATE,	  /* arrived after their time: always 0 */
 	WIRE_BARRIERS,	  /* at which both hosts waited for each other */
-	WIRE_PROOF_NS,	  /* that the frame of WIRE_PROVE took */
 	WIRE_VALUES,
 };
 

@@ -6,6 +6,7 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
@@ -55,13 +56,13 @@ fn the_same_every_time() {
     };
     let first = run("1.plumb");
     let second = run("2.plumb");
+    let busy = AtomicBool::new(true);
     let third = scope(|scope| {
-        let busy = std::sync::atomic::AtomicBool::new(true);
-        let spin = || while busy.load(std::sync::atomic::Ordering::Relaxed) {};
-        let spinning = [0; 3].map(|_| scope.spawn(spin));
+        for _ in 0..3 {
+            scope.spawn(|| while busy.load(Ordering::Relaxed) {});
+        }
         let third = run("3.plumb");
-        busy.store(false, std::sync::atomic::Ordering::Relaxed);
-        spinning.map(|thread| thread.join().unwrap());
+        busy.store(false, Ordering::Relaxed);
         third
     });
     assert_eq!(figures(&first), figures(&second));

@@ -27,6 +27,16 @@ pub(super) fn run(
             "two hosts need the clock of instructions: leave it out",
         ),
         (
+            "--layers",
+            how.options.layers.is_some(),
+            "no functions are measured",
+        ),
+        (
+            "--jobs",
+            how.options.jobs.is_some(),
+            "both hosts of an arm run together, one arm after the other",
+        ),
+        (
             "--watch",
             how.watch,
             "there is no live view of guests, whose results arrive when they have ended",

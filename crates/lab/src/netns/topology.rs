@@ -48,8 +48,8 @@ pub struct Topology {
     pub notes: BTreeMap<String, String>,
     /// The names of the namespaces, if they have any.
     pub names: Option<Names>,
-    /// Whether both ends are in the same namespace, because there is one end only.
-    is_one: bool,
+    /// Of two hosts, the one that it is of: both ends are the same then.
+    pub host: Option<Side>,
 }
 
 impl Topology {
@@ -184,7 +184,7 @@ impl Topology {
     pub fn all(&self) -> Vec<&Namespace> {
         [&self.tx, &self.rx]
             .into_iter()
-            .take(if self.is_one { 1 } else { 2 })
+            .take(if self.host.is_some() { 1 } else { 2 })
             .chain(&self.router)
             .chain(&self.bridge)
             .collect()
@@ -222,7 +222,7 @@ impl Topology {
                 rx_address: address,
                 notes: BTreeMap::new(),
                 names,
-                is_one: false,
+                host: None,
             });
         }
         if let Some(side) = plan.host {
@@ -289,7 +289,7 @@ impl Topology {
             rx_address,
             notes: BTreeMap::new(),
             names,
-            is_one: false,
+            host: None,
         })
     }
 
@@ -329,7 +329,7 @@ impl Topology {
             rx_address: addresses[1],
             notes: BTreeMap::new(),
             names: None,
-            is_one: true,
+            host: Some(side),
         })
     }
 }

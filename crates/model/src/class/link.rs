@@ -109,7 +109,7 @@ links! {
             varies: None,
         };
         VirtioNet = "virtio-net", "two virtio-net NICs of a guest", NICS_OF_HOSTS;
-        E1000 = "e1000", "two Intel 82540EM NICs of a guest; of two hosts 82545EM", NICS_OF_HOSTS;
+        E1000 = "e1000", "two Intel 82540EM NICs of a guest (two hosts: 82545EM, their default)", NICS_OF_HOSTS;
         E1000e = "e1000e", "two Intel 82574L NICs of a guest", NICS_OF_HOSTS;
         UsbNet = "usb-net", "a USB NIC of a guest (CDC Ethernet), connected to an e1000", LinkFacts {
             varies: Some("its controller polls by the clock"),

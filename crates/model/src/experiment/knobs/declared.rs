@@ -115,6 +115,9 @@ const PACKETS: &[Kind] = &[Kind::Packets, Kind::Stream];
 const HOSTS: &[Kind] = &[Kind::Stream, Kind::Request];
 const PACKETS_AND_HOSTS: &[Kind] = &[Kind::Packets, Kind::Stream, Kind::Request];
 const LINKS: &[Kind] = &[Kind::Packets, Kind::Stream, Kind::Request, Kind::Command];
+/// What is between the ends; two hosts have a wire.
+const BETWEEN: &[Kind] = &[Kind::Packets, Kind::Stream, Kind::Command];
+const BETWEEN_AND_FRAMES: &[Kind] = &[Kind::Packets, Kind::Stream, Kind::Command, Kind::Frames];
 const COMMAND: &[Kind] = &[Kind::Command, Kind::Work];
 const FRAMES: &[Kind] = &[Kind::Frames];
 const LINKS_AND_FRAMES: &[Kind] = &[
@@ -223,6 +226,7 @@ pub const KNOBS: &[Knob] = &[
     Knob {
         key: "forward",
         flag: Flag::Switch("forward"),
+        workloads: BETWEEN,
         said: Said::As("forward"),
         recorded: Recorded::Field,
         turn: 15,
@@ -232,6 +236,7 @@ pub const KNOBS: &[Knob] = &[
     Knob {
         key: "bridge",
         flag: Flag::Switch("bridge"),
+        workloads: BETWEEN,
         said: Said::As("bridge"),
         turn: 16,
         help: "a bridge between sender and receiver; not with `lo` or `forward`",
@@ -242,7 +247,7 @@ pub const KNOBS: &[Knob] = &[
         flag: Flag::List("queues"),
         takes: Takes::Number { least: 1, most: 64 },
         default: Default::Told("the device's default; for frames, as many as `cores`"),
-        workloads: LINKS_AND_FRAMES,
+        workloads: BETWEEN_AND_FRAMES,
         said: Said::As("queues"),
         turn: 17,
         help: "number of queues per veth device, 1 to 64",
