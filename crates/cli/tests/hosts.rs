@@ -59,7 +59,11 @@ fn the_same_every_time() {
     let busy = AtomicBool::new(true);
     let third = scope(|scope| {
         for _ in 0..3 {
-            scope.spawn(|| while busy.load(Ordering::Relaxed) {});
+            scope.spawn(|| {
+                while busy.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
         }
         let third = run("3.plumb");
         busy.store(false, Ordering::Relaxed);
