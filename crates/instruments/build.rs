@@ -1,5 +1,5 @@
 //! Compiles what runs elsewhere, so that it is carried inside the binary: the
-//! QEMU plugin, and the BPF programs.
+//! QEMU plugins, and the BPF programs.
 
 use std::env;
 use std::path::Path;
@@ -10,7 +10,11 @@ use netplumb_bpfc::{compile, run, twins, variable};
 fn main() {
     let root = variable("CARGO_MANIFEST_DIR");
     let out = variable("OUT_DIR");
-    plugin(&root.join("../../plugins/qemu"), &out.join("exact.so"));
+    let folder = root.join("../../plugins/qemu");
+    let counter = ["exact.c", "clock.c", "values.c"];
+    let wire = ["wire.c", "wire_qemu.c", "clock.c"];
+    plugin(&folder, &counter, &out.join("exact.so"));
+    plugin(&folder, &wire, &out.join("wire.so"));
     for name in ["functions", "samples", "single", "spans", "stages"] {
         compile(name, name);
         twins(name, &format!("{name}.h"), name);
@@ -25,10 +29,16 @@ fn main() {
     }
 }
 
-fn plugin(folder: &Path, out: &Path) {
-    let sources = ["exact.c", "clock.c", "values.c"];
-    let headers = ["exact.h", "clock.h", "values.h", "plugin_api.h"];
-    for file in sources.iter().chain(&headers) {
+fn plugin(folder: &Path, sources: &[&str], out: &Path) {
+    const HEADERS: &[&str] = &[
+        "clock.h",
+        "exact.h",
+        "plugin_api.h",
+        "values.h",
+        "wire.h",
+        "wire_qemu.h",
+    ];
+    for file in sources.iter().chain(HEADERS) {
         println!("cargo::rerun-if-changed={}", folder.join(file).display());
     }
     // The plugin lives in QEMU's process, not in ours: a shared object, whatever
@@ -45,9 +55,9 @@ fn plugin(folder: &Path, out: &Path) {
         "-fvisibility=hidden",
     ]);
     compiler.arg("-o").arg(out);
-    compiler.args(sources.map(|file| folder.join(file)));
+    compiler.args(sources.iter().map(|file| folder.join(file)));
     run(
         compiler,
-        "the QEMU plugin does not compile: is a C compiler installed?",
+        "a QEMU plugin does not compile: is a C compiler installed?",
     );
 }

@@ -325,6 +325,7 @@ fn live(qemu: &Path, kernel: &KernelEntry, variant: Variant) -> Result<Life> {
         qemu: qemu.to_path_buf(),
         kernel: kernel.boot_image(),
         pvh: kernel.pvh,
+        host: None,
         link: Link::Veth,
         forward: false,
         icount: true,
@@ -411,6 +412,7 @@ fn initramfs_of(kernel: &KernelEntry, machine: &Machine) -> Result<Vec<u8>> {
 fn send(guest: &mut Guest, packets: u32) -> Result<()> {
     let plan = RunPlan {
         proto: Proto::Udp,
+        host: None,
         family: Family::V4,
         link: Link::Veth,
         forward: false,

@@ -6,6 +6,7 @@ mod cost;
 mod disks;
 mod frames;
 mod guests;
+mod hosts;
 mod how;
 mod instruments;
 mod live;
@@ -41,6 +42,9 @@ pub(crate) fn run(
     let (lab, kind) = (experiment.lab, experiment.workload.kind);
     how.check()?;
     how.options.seeds = experiment.blocks.seeds;
+    if experiment.has_hosts() {
+        return hosts::run(experiment, &how, cache);
+    }
     let asked = instruments::chosen(experiment)?;
     let shows_all = how.clock.is_none() && kind != Kind::Frames;
     if asked.len() > 1 && shows_all && how.is_one_output() {

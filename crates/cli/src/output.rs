@@ -6,6 +6,7 @@ pub(crate) mod columns;
 mod costs;
 mod events;
 mod formats;
+mod hosts;
 mod named;
 pub(crate) mod page;
 pub(crate) mod part;

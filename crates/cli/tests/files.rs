@@ -26,6 +26,7 @@ fn files_both_ways() {
         qemu: trial::find_qemu().unwrap(),
         kernel: kernel.boot_image(),
         pvh: kernel.pvh,
+        host: None,
         link: Link::Lo,
         forward: false,
         icount: true,

@@ -10,6 +10,7 @@ use netplumb_workload::ends::Ends;
 pub(crate) fn topology_of(plan: &RunPlan) -> TopologyPlan {
     TopologyPlan {
         link: plan.link,
+        host: plan.host,
         family: plan.family,
         forward: plan.forward,
         bridge: plan.bridge,

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use netplumb_instruments::exact::{self, StreamError};
+use netplumb_instruments::wire;
 use netplumb_kernel::kallsyms::KallsymsError;
 use netplumb_kernel::modules::ModuleError;
 use netplumb_lab::bundle::BundleError;
@@ -217,7 +218,8 @@ impl EngineError {
     /// Explain that QEMU refused the plugin; other errors are passed on.
     pub(crate) fn of_start(error: VmError) -> EngineError {
         if let VmError::QemuFailed { stderr, .. } = &error
-            && let Some(why) = exact::describe_refusal(stderr)
+            && let Some(why) =
+                wire::describe_refusal(stderr).or_else(|| exact::describe_refusal(stderr))
         {
             return EngineError::Plugin(format!("{why}\n  QEMU said: {}", stderr.join(" ")));
         }

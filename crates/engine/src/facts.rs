@@ -5,16 +5,21 @@ use std::fs;
 
 use netplumb_kernel::config::{ConfigValue, KernelConfig};
 use netplumb_lab::netns::{Topology, facts as facts_of};
+use netplumb_model::hosts::Side;
 
 /// Facts of a topology's namespaces.
 pub(crate) fn topology(prefix: &str, topology: &Topology) -> BTreeMap<String, String> {
     let mut facts = BTreeMap::new();
     for (end, namespace) in [
-        ("sender", Some(&topology.tx)),
-        ("receiver", Some(&topology.rx)),
+        (Side::Tx.called(), Some(&topology.tx)),
+        (Side::Rx.called(), Some(&topology.rx)),
         ("router", topology.router.as_ref()),
         ("bridge", topology.bridge.as_ref()),
     ] {
+        let of_other = |side: Side| side.called() != end;
+        if topology.host.is_some_and(of_other) {
+            continue;
+        }
         if let Some(Ok(of)) = namespace.map(|n| facts_of(n, &format!("{prefix}.{end}"))) {
             facts.extend(of);
         }

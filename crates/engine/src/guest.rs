@@ -4,6 +4,7 @@ mod bench;
 mod command;
 mod disk;
 mod furnish;
+mod host;
 mod live;
 mod nics;
 mod reads;
@@ -64,6 +65,7 @@ impl Handler for Agent {
             Request::Describe => reply(Reply::Facts(self.facts())).map_err(|e| e.to_string()),
             Request::Prepare(plan) => self.ends(&plan).map(drop),
             Request::Run(plan) => self.run(&plan, false, reply),
+            Request::BeHost(plan) => self.be_host(&plan, reply),
             Request::RunOn(plan) => self.run(&plan, true, reply),
             Request::ListSysctls {
                 prefixes,

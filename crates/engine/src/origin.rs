@@ -153,6 +153,7 @@ impl Boot<'_> {
             kernel: self.kernel.boot_image(),
             pvh: self.kernel.pvh,
             link: self.guest.link,
+            host: self.guest.host,
             forward: self.guest.forward || self.guest.bridge,
             icount: !self.options.quick,
             mitigations: self.guest.mitigations,

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use netplumb_model::class::Link;
 use netplumb_model::experiment::{Experiment, FromDevice, Qdisc, Ruleset, Scan, files};
+use netplumb_model::hosts::HostOf;
 use netplumb_model::message::RunPlan;
 use netplumb_model::recording::{Arm, Made, MadeBy};
 
@@ -50,6 +51,8 @@ pub struct GuestPlan {
     pub seed: u32,
     /// The type of link.
     pub link: Link,
+    /// Which of two hosts it is; none if both ends are in it.
+    pub host: Option<HostOf>,
     /// Whether there is a router in between.
     pub forward: bool,
     /// Whether there is a bridge in between.
@@ -127,6 +130,7 @@ impl Plan {
                 own_modules: files(&knob("module")).map(str::to_owned).collect(),
                 seed: arm.read("seed").unwrap_or(1),
                 link: arm.link,
+                host: None,
                 forward: arm.forward,
                 bridge: arm.is_on("bridge"),
                 arms: vec![index],
@@ -154,6 +158,7 @@ impl Plan {
     pub fn run_plan(&self, arm: &Arm) -> RunPlan {
         RunPlan {
             proto: arm.proto,
+            host: None,
             family: arm.family,
             link: arm.link,
             forward: arm.forward,

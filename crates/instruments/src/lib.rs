@@ -16,3 +16,4 @@ pub mod samples;
 pub mod single;
 pub mod spans;
 pub mod stages;
+pub mod wire;

@@ -6,7 +6,7 @@ use crate::instrument::{Instrument, Layers};
 use crate::live::{Live, LiveError};
 
 /// All instruments, in the order in which help and `plumb doctor` list them.
-pub static ALL: [&dyn Instrument; 7] = [
+pub static ALL: [&dyn Instrument; 8] = [
     crate::exact::INSTRUMENT,
     crate::functions::INSTRUMENT,
     crate::stages::INSTRUMENT,
@@ -14,6 +14,7 @@ pub static ALL: [&dyn Instrument; 7] = [
     crate::events::INSTRUMENT,
     crate::spans::INSTRUMENT,
     crate::rates::INSTRUMENT,
+    crate::wire::INSTRUMENT,
 ];
 
 /// Instruments for the running kernel if plumb chooses, in order of preference.
@@ -72,7 +73,7 @@ mod tests {
     /// names.
     #[test]
     fn those_of_no_running_kernel() {
-        for name in ["exact", "rates", "nothing"] {
+        for name in ["exact", "rates", "wire", "nothing"] {
             let spec = TimingSpec {
                 instrument: name.into(),
                 ..TimingSpec::default()

@@ -26,6 +26,7 @@ fn is_root() -> bool {
 
 fn plan(link: Link, family: Family) -> TopologyPlan {
     TopologyPlan {
+        host: None,
         link,
         family,
         forward: false,

@@ -11,6 +11,7 @@ mod device;
 mod disk;
 mod error;
 mod figure;
+mod hosts;
 mod knobs;
 mod lasting;
 mod machine;
@@ -43,6 +44,7 @@ pub use disk::{
 use error::Mistake;
 pub use error::{ExperimentError, Key};
 pub use figure::{Figure, Marked, number_of};
+pub use hosts::is_of_hosts;
 pub use knobs::{
     Bytes, Flag, KNOBS, Knob, KnobDefault, Knobs, Level, Offload, Recorded, Said, Takes, Vary,
     files, of_files,
@@ -90,8 +92,10 @@ words! {
     /// Single packets, each sent when the previous one has arrived.
     #[default]
     Packets = "packets",
-    /// Packets sent without waiting for the previous ones.
+    /// Packets sent without waiting for the previous ones; between two hosts, bytes.
     Stream = "stream",
+    /// Requests and answers between two hosts, one after the other.
+    Request = "request",
     /// Generated frames, on a data path.
     Frames = "frames",
     /// A command.
@@ -127,6 +131,9 @@ pub struct Experiment {
     /// The lab.
     #[serde(default)]
     pub lab: Lab,
+    /// The number of hosts: two guests with a wire between them, or one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hosts: Option<u32>,
     /// The layer whose costs the figures show; none for all.
     #[serde(default)]
     pub layer: Option<String>,
@@ -382,6 +389,7 @@ impl Experiment {
     }
 
     fn judge(&self) -> Result<(), Mistake> {
+        self.check_hosts()?;
         self.workload.check(self.lab)?;
         self.blocks.check(self.lab, &self.workload)?;
         self.functions.check()?;
@@ -552,6 +560,8 @@ impl Experiment {
         }
         for arm in &arms {
             check_arm(arm).map_err(|wrong| self.of_arm(arm, wrong))?;
+            self.check_host_arm(arm)
+                .map_err(|wrong| self.of_arm(arm, wrong))?;
             if self.lab == Lab::Netns && arm.link.has_nics() {
                 let why = format!(
                     "link {} is not supported by lab netns, only {}; use lab vm",

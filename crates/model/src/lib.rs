@@ -8,6 +8,7 @@ pub mod class;
 pub mod code;
 pub mod events;
 pub mod experiment;
+pub mod hosts;
 pub mod layers;
 pub mod loss;
 pub mod message;

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::bench::{BenchArm, Limit, Measured};
 use crate::class::{Family, Link, Proto};
 use crate::experiment::{DiskPlan, FromDevice, Offload, Qdisc, Ruleset};
+use crate::hosts::{HostBlock, HostPlan, Latch, Side};
 use crate::quantity::Figure;
 use crate::reads::FileReads;
 use crate::recording::Ledger;
@@ -18,7 +19,7 @@ use crate::timing::{Attached, TimingSpec, Window};
 
 /// Raised with any change of the messages below: host and guest are one binary,
 /// but a saved guest may be older.
-pub const PROTOCOL_VERSION: u32 = 20;
+pub const PROTOCOL_VERSION: u32 = 21;
 
 /// A message from the host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -42,6 +43,8 @@ pub enum Request {
     Rest,
     /// Run a workload.
     Run(RunPlan),
+    /// Be one of two hosts that send to each other: [`Reply::HostBlocks`].
+    BeHost(HostPlan),
     /// Run a workload in rounds of its blocks, without end: a [`Reply::BlockDone`] for each block,
     /// after its round.
     RunOn(RunPlan),
@@ -157,6 +160,8 @@ pub enum Reply {
     BenchLimit(Limit),
     /// A block of a bench, and facts about its set-up.
     BenchBlock(Box<Measured>, BTreeMap<String, String>),
+    /// The blocks of one of two hosts, and the values of the wire when both had ended.
+    HostBlocks(Vec<HostBlock>, Latch),
     /// A path is not supported here: why.
     BenchCannot(String),
     /// Where packets of a bench went.
@@ -362,6 +367,8 @@ pub struct RunPlan {
     pub family: Family,
     /// The type of link.
     pub link: Link,
+    /// Which of two hosts it is about; none if both ends are in one guest.
+    pub host: Option<Side>,
     /// Whether there is a router in between.
     pub forward: bool,
     /// Whether there is a bridge in between.

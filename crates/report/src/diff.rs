@@ -446,7 +446,9 @@ fn compare_by<'a>(
             (diff.classes, alone) = match shape(sides.before) {
                 Shape::Rates => (rates::classes(sides, paired), Vec::new()),
                 Shape::Counts => (events::classes(sides, paired), Vec::new()),
-                Shape::Times | Shape::Costs => blocks::classes(sides, paired, directions),
+                Shape::Times | Shape::Costs | Shape::Hosts => {
+                    blocks::classes(sides, paired, directions)
+                }
             };
             diff.warnings.splice(0..0, facts::not_interleaved(&diff));
             diff.warnings.extend(events::shared(sides));
@@ -464,7 +466,7 @@ fn with_trees<R>(diff: &Diff<'_>, show: impl FnOnce(&Diff<'_>) -> R) -> R {
     }
     let costs = |recording| match shape(recording) {
         Shape::Times => Cow::Owned(as_costs(recording)),
-        Shape::Costs | Shape::Rates | Shape::Counts => Cow::Borrowed(recording),
+        Shape::Costs | Shape::Rates | Shape::Counts | Shape::Hosts => Cow::Borrowed(recording),
     };
     let (before, after) = (costs(diff.sides.before), costs(diff.sides.after));
     let same = std::ptr::eq(diff.sides.before, diff.sides.after);

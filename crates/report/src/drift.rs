@@ -117,7 +117,7 @@ pub(crate) fn of(recording: &Recording) -> Vec<Drift> {
         return Vec::new();
     }
     let all: Vec<Over> = match shape(recording) {
-        Shape::Rates | Shape::Counts => Vec::new(),
+        Shape::Rates | Shape::Counts | Shape::Hosts => Vec::new(),
         Shape::Times => (classes(recording).iter())
             .filter(|class| analysis::is_class(recording, class.class.direction))
             .filter_map(|class| over_times(class, &ends))

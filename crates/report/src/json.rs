@@ -71,7 +71,9 @@ impl<'a> Common<'a> {
             scalars: match shape(recording) {
                 // Blocks of these have their own.
                 Shape::Rates => scalars::of_no_block(recording),
-                Shape::Costs | Shape::Times | Shape::Counts => scalars::all(recording),
+                Shape::Costs | Shape::Times | Shape::Counts | Shape::Hosts => {
+                    scalars::all(recording)
+                }
             },
             losses: recording.all_losses().collect(),
             traces: traces(recording),

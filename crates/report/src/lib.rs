@@ -17,6 +17,7 @@ pub mod figures;
 pub mod folded;
 pub mod footer;
 pub mod functions;
+pub mod hosts;
 pub mod html;
 mod interval;
 pub mod json;

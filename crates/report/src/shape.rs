@@ -2,6 +2,7 @@
 //! tables there are.
 
 use netplumb_model::events::INSTRUMENT;
+use netplumb_model::hosts;
 use netplumb_model::quantity::{Quantity, Repeats};
 use netplumb_model::recording::Recording;
 
@@ -19,6 +20,8 @@ pub enum Shape {
     Costs,
     /// Counts of events: scalars of blocks.
     Counts,
+    /// Two hosts: scalars of blocks.
+    Hosts,
 }
 
 /// What a recording has. Rates may have costs beside them, that explain them.
@@ -29,6 +32,7 @@ pub fn shape(recording: &Recording) -> Shape {
     let has_totals = recording.blocks.iter().any(|b| !b.totals.is_empty());
     match () {
         () if recording.instruments().contains(&RATES) => Shape::Rates,
+        () if recording.instruments() == [hosts::INSTRUMENT] => Shape::Hosts,
         // Beside them may be who caused them.
         () if recording.instruments() == [INSTRUMENT] && (recording.has_counts() || !has_costs) => {
             Shape::Counts

@@ -5,6 +5,7 @@ pub mod drops;
 pub mod ends;
 mod first_use;
 pub mod frames;
+pub mod hosts;
 pub mod mark;
 pub mod packets;
 pub mod reads;

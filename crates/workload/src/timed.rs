@@ -335,6 +335,7 @@ mod tests {
     fn plan(proto: Proto) -> RunPlan {
         RunPlan {
             proto,
+            host: None,
             family: Family::V4,
             link: Link::Lo,
             forward: false,

@@ -212,6 +212,7 @@ fn verdict(value: f64, bound: f64, said: &str) -> String {
 
 fn plan() -> TopologyPlan {
     TopologyPlan {
+        host: None,
         link: Link::Veth,
         family: Family::V4,
         forward: false,

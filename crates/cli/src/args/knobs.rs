@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use netplumb_model::experiment::{
-    Flag, KNOBS, Kind, Knob, KnobDefault, Knobs, Lab, Recorded, Takes, Vary,
+    Flag, KNOBS, Kind, Knob, KnobDefault, Knobs, Lab, Recorded, Takes, Vary, is_of_hosts,
 };
 
 /// The set of knobs of a command.
@@ -37,6 +37,17 @@ impl Shows for OfMachine {
 
     fn shows(knob: &Knob) -> bool {
         knob.workloads.contains(&Kind::Work) && knob.labs.contains(&Lab::Host)
+    }
+}
+
+/// Knobs of two hosts.
+#[derive(Debug, Clone)]
+pub(crate) struct OfHosts;
+
+impl Shows for OfHosts {
+    fn shows(knob: &Knob) -> bool {
+        // Two hosts send TCP only.
+        is_of_hosts(knob) && knob.key != "proto"
     }
 }
 
@@ -157,7 +168,11 @@ fn value_name(knob: &Knob) -> &'static str {
         (_, Takes::Bytes) => "BYTES",
         (_, Takes::Files) => "MODULE",
         (_, Takes::Text { what, .. } | Takes::Word { what, .. }) => match (what, knob.key) {
+            ("rate", "wire_rate") => "BITS",
             ("rate", _) => "PPS",
+            ("time", _) => "TIME",
+            ("percentage", _) => "PERCENT",
+            ("host", _) => "HOST",
             ("KiB", _) => "KB",
             ("number", _) => "N",
             ("scheduler", _) => "SCHEDULER",
@@ -336,7 +351,8 @@ mod tests {
             let error = parse::<OfPackets>(words).unwrap_err();
             assert!(error.contains(says), "{words:?}: {error}");
         }
-        let shown = |knob: &&Knob| OfPackets::shows(knob) || OfFrames::shows(knob);
+        let shown =
+            |knob: &&Knob| OfPackets::shows(knob) || OfFrames::shows(knob) || OfHosts::shows(knob);
         assert!(
             KNOBS
                 .iter()

@@ -133,11 +133,11 @@ impl ShowArgs {
         }
     }
 
-    /// Check that no option is given that counts of events don't support: they have no functions.
+    /// Check that no option is given that needs functions, which `what` doesn't have.
     ///
     /// # Errors
     /// A usage error that names it.
-    pub(crate) fn check_for_counts(&self) -> anyhow::Result<()> {
+    pub(crate) fn check_without_functions(&self, what: &str) -> anyhow::Result<()> {
         let flags = [
             ("--layer", self.layer.is_some()),
             ("--tree", self.tree),
@@ -148,11 +148,7 @@ impl ShowArgs {
         ];
         match flags.iter().find(|(_, given)| *given) {
             None => Ok(()),
-            Some((flag, _)) => Err(Usage(format!(
-                "{flag} can't be used with counts of events, which have no functions; of those by layer or by \
-                 stack add --clock callers"
-            ))
-            .into()),
+            Some((flag, _)) => Err(Usage(format!("{flag} can't be used with {what}")).into()),
         }
     }
 

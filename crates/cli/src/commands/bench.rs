@@ -1,6 +1,7 @@
 //! `plumb bench`: packet rates by data path.
 
 mod args;
+mod hosts;
 mod verify;
 
 use std::path::{Path, PathBuf};
@@ -24,6 +25,11 @@ pub(crate) enum BenchCommand {
     /// Replace an XDP program under load, and check that no packet is lost and each is handled
     /// by exactly one program
     Swap(SwapArgs),
+    /// Measure the throughput of TCP between two hosts, and how busy their CPUs are: two guests and a
+    /// wire, in virtual time
+    Stream(hosts::StreamArgs),
+    /// Measure how long requests to another host take: two guests and a wire, in virtual time
+    Request(hosts::RequestArgs),
     /// Load BPF programs, and print the verifier's errors with their source lines
     Verify {
         /// BPF object file [default: a built-in program that the verifier has to reject]
@@ -40,6 +46,8 @@ pub(crate) fn run(command: BenchCommand, cache: &Path) -> anyhow::Result<ExitCod
         BenchCommand::Drop(args) => measure(Bench::Drop, &args, cache),
         BenchCommand::Forward(args) => measure(Bench::Forward, &args, cache),
         BenchCommand::Swap(args) => swap(&args, cache),
+        BenchCommand::Stream(args) => hosts::run(&args.experiment()?, args.hosts, cache),
+        BenchCommand::Request(args) => hosts::run(&args.experiment()?, args.hosts, cache),
         BenchCommand::Verify { file: Some(file) } => verify::file(&file),
         BenchCommand::Verify { file: None } => verify::refusal(),
     }
@@ -53,6 +61,8 @@ impl BenchCommand {
             BenchCommand::Drop(args) => Some(args.experiment(Bench::Drop)),
             BenchCommand::Forward(args) => Some(args.experiment(Bench::Forward)),
             BenchCommand::Swap(args) => Some(args.experiment()),
+            BenchCommand::Stream(args) => Some(args.experiment()),
+            BenchCommand::Request(args) => Some(args.experiment()),
             BenchCommand::Verify { .. } => None,
         }
     }

@@ -114,7 +114,7 @@ impl PathArgs {
                 peer: self.command.peer().map(String::from),
                 connections: self.warmup.filter(|_| is_guests_command),
                 duration: live.duration,
-                window: None,
+                ..Workload::default()
             },
             blocks: Blocks {
                 count: self.blocks,

@@ -75,6 +75,10 @@ fn check(recording: &Recording) -> anyhow::Result<()> {
             "--below can't be used with counts of events, which have no functions".into(),
         )
         .into()),
+        Shape::Hosts => Err(Usage(
+            "--below can't be used with two hosts, of which no functions were measured".into(),
+        )
+        .into()),
         Shape::Costs | Shape::Times => Ok(()),
     }
 }

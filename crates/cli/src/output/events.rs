@@ -23,7 +23,9 @@ pub(super) fn show(
     together: &Together<'_>,
     args: &ShowArgs,
 ) -> anyhow::Result<ExitCode> {
-    args.check_for_counts()?;
+    args.check_without_functions(
+        "counts of events, which have no functions; of those by layer or by stack add --clock callers",
+    )?;
     match args.formats.chosen() {
         Some((Format::Markdown, out)) => {
             let text = events::markdown(recording, experiment, &together.exact);

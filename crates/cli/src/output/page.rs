@@ -12,7 +12,7 @@ use netplumb_model::recording::Recording;
 use netplumb_report::page::Page;
 use netplumb_report::shape::{Shape, shape};
 use netplumb_report::together::Together;
-use netplumb_report::{claims, events, html, printable, rates, times};
+use netplumb_report::{claims, events, hosts, html, printable, rates, times};
 use tempfile::Builder;
 
 use super::browser::{browsers, open};
@@ -111,6 +111,7 @@ fn of_part(
 ) -> anyhow::Result<Page> {
     Ok(match shape(part) {
         Shape::Counts => events::page(part, experiment, &together.exact),
+        Shape::Hosts => hosts::page(part, experiment),
         Shape::Times => {
             let views = super::times::asked(part, directions, arms)?;
             times::page::page(part, &views, experiment)

@@ -12,7 +12,7 @@ use netplumb_report::{claims, sampled, shares};
 
 use super::costs::NO_THREADS;
 use super::print::{columns, print};
-use super::{costs, events, formats, part, rates, times};
+use super::{costs, events, formats, hosts, part, rates, times};
 use crate::args::show::ShowArgs;
 use crate::exit::Usage;
 
@@ -101,6 +101,7 @@ fn part_of(
     }
     match shape(recording) {
         Shape::Times => times::show(recording, experiment, args, directions),
+        Shape::Hosts => hosts::show(recording, experiment, args),
         Shape::Counts => events::show(recording, experiment, together, args),
         _ => costs::show(recording, experiment, together, args, directions),
     }

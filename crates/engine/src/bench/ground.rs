@@ -132,6 +132,7 @@ impl Ground {
     fn between_namespaces(arm: &BenchArm) -> Result<Ground, EngineError> {
         let crosses = crosses(arm.bench, arm.path);
         let topology = Topology::build_named(&TopologyPlan {
+            host: None,
             link: Link::Veth,
             family: arm.frames.family,
             forward: crosses,

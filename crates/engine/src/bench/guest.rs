@@ -115,6 +115,7 @@ fn plan(kernel: &str, with_nft: bool) -> GuestPlan {
         own_modules: Vec::new(),
         seed: 1,
         link: Link::Veth,
+        host: None,
         forward: false,
         bridge: false,
         arms: Vec::new(),

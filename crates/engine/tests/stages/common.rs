@@ -34,6 +34,7 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
 
 pub(crate) fn veth(family: Family, forward: bool) -> TopologyPlan {
     TopologyPlan {
+        host: None,
         link: Link::Veth,
         family,
         forward,

@@ -5,12 +5,15 @@ use std::io;
 
 use netplumb_model::class::{Family, Link};
 use netplumb_model::experiment::{Offload, Qdisc, Ruleset};
+use netplumb_model::hosts::Side;
 
 /// The plan of a topology.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopologyPlan {
     /// The type of link.
     pub link: Link,
+    /// Which of two hosts it is on: then there is only that end. None for both.
+    pub host: Option<Side>,
     /// The address family; the other one is disabled.
     pub family: Family,
     /// Whether there is a router in between.

@@ -11,13 +11,14 @@ use std::time::Duration;
 
 use netplumb_model::class::{Family, Link};
 use netplumb_model::experiment::Within;
+use netplumb_model::hosts::Side;
 use netplumb_sys::netlink::Netlink;
 use netplumb_sys::netns::Namespace;
 use netplumb_sys::sysctl;
 
 use super::names::Names;
 use super::plan::{Doing, Nic, TopologyError, TopologyPlan, prefix_len};
-use super::wire::{End, nap, until, wire};
+use super::wire::{End, nap, until, wire, wire_to_other_host};
 use super::{nft, offload, qdisc};
 
 /// Time for devices and IPv6 to settle before anything is measured.
@@ -47,6 +48,8 @@ pub struct Topology {
     pub notes: BTreeMap<String, String>,
     /// The names of the namespaces, if they have any.
     pub names: Option<Names>,
+    /// Of two hosts, the one that it is of: both ends are the same then.
+    pub host: Option<Side>,
 }
 
 impl Topology {
@@ -181,6 +184,7 @@ impl Topology {
     pub fn all(&self) -> Vec<&Namespace> {
         [&self.tx, &self.rx]
             .into_iter()
+            .take(if self.host.is_some() { 1 } else { 2 })
             .chain(&self.router)
             .chain(&self.bridge)
             .collect()
@@ -218,7 +222,11 @@ impl Topology {
                 rx_address: address,
                 notes: BTreeMap::new(),
                 names,
+                host: None,
             });
+        }
+        if let Some(side) = plan.host {
+            return Topology::one_end(tx, plan, side, nics);
         }
 
         let rx = new("rx")?;
@@ -281,6 +289,47 @@ impl Topology {
             rx_address,
             notes: BTreeMap::new(),
             names,
+            host: None,
+        })
+    }
+
+    /// The end of one of two hosts: `nics` are those of both, the first is the sender's.
+    fn one_end(
+        namespace: Namespace,
+        plan: &TopologyPlan,
+        side: Side,
+        nics: &[Nic],
+    ) -> Result<Topology, TopologyError> {
+        let again = namespace
+            .try_clone()
+            .doing(|| "open a network namespace".into())?;
+        let addresses = [address(plan.family, 1, 1), address(plan.family, 1, 2)];
+        let [tx_nic, rx_nic] = nics else {
+            return Err(TopologyError {
+                what: format!("wire {}", plan.link),
+                source: io::Error::other("the machine has too few NICs"),
+            });
+        };
+        let (name, own, peer) = match side {
+            Side::Tx => (TX_DEVICE, (tx_nic, addresses[0]), (rx_nic, addresses[1])),
+            Side::Rx => (RX_DEVICE, (rx_nic, addresses[1]), (tx_nic, addresses[0])),
+        };
+        let end = End {
+            namespace: &namespace,
+            name,
+            address: Some(own.1),
+        };
+        wire_to_other_host(plan, &end, own.0, (peer.1, peer.0))?;
+        Ok(Topology {
+            tx: namespace,
+            rx: Namespace::from(again),
+            router: None,
+            bridge: None,
+            tx_address: addresses[0],
+            rx_address: addresses[1],
+            notes: BTreeMap::new(),
+            names: None,
+            host: Some(side),
         })
     }
 }

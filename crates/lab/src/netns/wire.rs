@@ -70,33 +70,10 @@ pub(super) fn wire(
         }
     };
     for (end, mac) in [(one, macs[0]), (other, macs[1])] {
-        end.namespace
-            .inside(|| {
-                let mut netlink = Netlink::open()?;
-                let device = find(&mut netlink, &mac)?;
-                netlink.set_up(device.index, plan.mtu_bytes)?;
-                if let Some(address) = end.address {
-                    netlink.add_address(device.index, address, prefix_len(plan.family))?;
-                }
-                Ok(())
-            })
-            .doing(|| format!("configure {}", end.name))?;
+        configure(plan, end, &mac)?;
     }
     for (end, mac) in [(one, macs[0]), (other, macs[1])] {
-        end.namespace
-            .inside(|| {
-                let mut netlink = Netlink::open()?;
-                until(
-                    || Ok(find(&mut netlink, &mac)?.ready(plan.link)),
-                    nap,
-                    "no carrier",
-                )?;
-                match end.address.filter(|_| on_machine) {
-                    Some(address) => until(|| netlink.is_local(address), nap, "no route"),
-                    None => Ok(()),
-                }
-            })
-            .doing(|| format!("bring {} up", end.name))?;
+        wait_for(plan, end, &mac, on_machine)?;
     }
     // All namespaces share a table of eight buckets, and a new entry becomes the head of its bucket
     // (neigh_hash_alloc, ___neigh_create in net/core/neighbour.c). The sender's is added last, so
@@ -106,16 +83,77 @@ pub(super) fn wire(
         (one, macs[0], other, macs[1]),
     ] {
         if let (Some(_), Some(peer)) = (end.address, peer.address) {
-            end.namespace
-                .inside(|| {
-                    let mut netlink = Netlink::open()?;
-                    let device = find(&mut netlink, &mac)?;
-                    netlink.add_neighbour(device.index, peer, peer_mac)
-                })
-                .doing(|| format!("add the neighbour entry of {}", end.name))?;
+            add_neighbour(end, &mac, peer, peer_mac)?;
         }
     }
     Ok(())
+}
+
+/// Configure the NIC of one of two hosts; the other one has this address and MAC address.
+pub(super) fn wire_to_other_host(
+    plan: &TopologyPlan,
+    end: &End<'_>,
+    nic: &Nic,
+    (peer, peer_nic): (IpAddr, &Nic),
+) -> Result<(), TopologyError> {
+    adopt(end, nic, NAP).doing(|| format!("find the NIC for {}", end.name))?;
+    configure(plan, end, &nic.mac)?;
+    wait_for(plan, end, &nic.mac, false)?;
+    add_neighbour(end, &nic.mac, peer, peer_nic.mac)
+}
+
+/// Bring a device up, with its address.
+fn configure(plan: &TopologyPlan, end: &End<'_>, mac: &[u8]) -> Result<(), TopologyError> {
+    end.namespace
+        .inside(|| {
+            let mut netlink = Netlink::open()?;
+            let device = find(&mut netlink, mac)?;
+            netlink.set_up(device.index, plan.mtu_bytes)?;
+            if let Some(address) = end.address {
+                netlink.add_address(device.index, address, prefix_len(plan.family))?;
+            }
+            Ok(())
+        })
+        .doing(|| format!("configure {}", end.name))
+}
+
+/// Wait for the carrier of a device.
+fn wait_for(
+    plan: &TopologyPlan,
+    end: &End<'_>,
+    mac: &[u8],
+    on_machine: bool,
+) -> Result<(), TopologyError> {
+    let nap = nap(on_machine);
+    end.namespace
+        .inside(|| {
+            let mut netlink = Netlink::open()?;
+            until(
+                || Ok(find(&mut netlink, mac)?.ready(plan.link)),
+                nap,
+                "no carrier",
+            )?;
+            match end.address.filter(|_| on_machine) {
+                Some(address) => until(|| netlink.is_local(address), nap, "no route"),
+                None => Ok(()),
+            }
+        })
+        .doing(|| format!("bring {} up", end.name))
+}
+
+fn add_neighbour(
+    end: &End<'_>,
+    mac: &[u8],
+    peer: IpAddr,
+    peer_mac: [u8; 6],
+) -> Result<(), TopologyError> {
+    end.namespace
+        .inside(|| {
+            let mut netlink = Netlink::open()?;
+            let device = find(&mut netlink, mac)?;
+            netlink.add_neighbour(device.index, peer, peer_mac)
+        })
+        .doing(|| format!("add the neighbour entry of {}", end.name))
 }
 
 /// A locally administered MAC address, from the end's IP address or name.

@@ -88,7 +88,7 @@ impl Device {
             ],
             Device::Controller(controller) => vec!["-device".into(), controller.device.into()],
             Device::Nic { model, hub, nic } => {
-                let id = format!("nic{}", nic.mac[5]);
+                let id = port(nic);
                 let mac = mac(nic);
                 let mut args = vec!["-netdev".into(), format!("hubport,id={id},hubid={hub}")];
                 if let Plugged::AtStart(device) = model.plugged {
@@ -108,7 +108,7 @@ impl Device {
                 Plugged::Late(driver, bus) => Some(serde_json::json!({
                     "driver": driver,
                     "bus": bus,
-                    "netdev": format!("nic{}", nic.mac[5]),
+                    "netdev": port(nic),
                     "mac": mac(nic),
                 })),
                 Plugged::AtStart(_) | Plugged::ByAgent => None,
@@ -126,6 +126,11 @@ impl Device {
             Device::Nic { model, .. } => model.modules,
         }
     }
+}
+
+/// The name of a NIC's port on its hub.
+pub(super) fn port(nic: &Nic) -> String {
+    format!("nic{}", nic.mac[5])
 }
 
 fn mac(nic: &Nic) -> String {

@@ -5,9 +5,10 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use netplumb_model::class::Link;
+use netplumb_model::hosts::Side;
 use netplumb_usb::{Ncm, Smsc95xx};
 
-use super::device::{Controller, Device, NicModel, Plugged};
+use super::device::{Controller, Device, NicModel, Plugged, port};
 use super::usb;
 use crate::netns::Nic;
 
@@ -16,6 +17,8 @@ use crate::netns::Nic;
 struct Parts {
     /// The NICs at its ends, if it has some: of one wire.
     ends: Option<[&'static NicModel; 2]>,
+    /// The NIC of each of two hosts, if it can join some.
+    of_host: Option<&'static NicModel>,
     /// Modules besides those of NICs.
     modules: &'static [&'static str],
     /// What the guest's agent starts before NICs appear, if it emulates them: it is given
@@ -51,6 +54,19 @@ const E1000: NicModel = NicModel {
     icount_shift: 2,
 };
 
+/// The default e1000, 82540EM, has no interrupt moderation that its driver could set.
+const E1000_82545EM: NicModel = NicModel {
+    plugged: Plugged::AtStart("e1000-82545em,romfile="),
+    ..E1000
+};
+
+const E1000E: NicModel = NicModel {
+    plugged: Plugged::AtStart("e1000e,romfile="),
+    controller: None,
+    modules: &["e1000e"],
+    icount_shift: 0,
+};
+
 const USB_NET: NicModel = NicModel {
     // hw/usb/dev-network.c of QEMU says that it is unmigratable.
     plugged: Plugged::Late("usb-net", "usb.0"),
@@ -78,6 +94,7 @@ const CDC_NCM: NicModel = NicModel {
 /// A link without anything.
 const NOTHING: Parts = Parts {
     ends: None,
+    of_host: None,
     modules: &[],
     start: None,
 };
@@ -91,10 +108,17 @@ fn parts(link: Link) -> Parts {
         },
         Link::VirtioNet => Parts {
             ends: Some([&VIRTIO_NET, &VIRTIO_NET]),
+            of_host: Some(&VIRTIO_NET),
             ..NOTHING
         },
         Link::E1000 => Parts {
             ends: Some([&E1000, &E1000]),
+            of_host: Some(&E1000_82545EM),
+            ..NOTHING
+        },
+        Link::E1000e => Parts {
+            ends: Some([&E1000E, &E1000E]),
+            of_host: Some(&E1000E),
             ..NOTHING
         },
         Link::UsbNet => Parts {
@@ -117,6 +141,24 @@ fn parts(link: Link) -> Parts {
 /// The devices of QEMU that a link takes: with a router or a bridge between, of two wires.
 pub(super) fn devices(link: Link, two_wires: bool) -> Vec<Device> {
     parts(link).devices(two_wires)
+}
+
+/// The NIC of one of two hosts, whose wire is not QEMU's.
+pub(super) fn devices_of_host(link: Link, side: Side) -> Vec<Device> {
+    let model = parts(link).of_host;
+    let nic = nic_of_host(side);
+    let device = |model| Device::Nic { model, hub: 0, nic };
+    model.map(device).into_iter().collect()
+}
+
+/// The NIC of one of two hosts.
+pub fn nic_of_host(side: Side) -> Nic {
+    nic(side as u8)
+}
+
+/// The name of its port in QEMU.
+pub fn port_of_host(side: Side) -> String {
+    port(&nic_of_host(side))
 }
 
 /// Modules of a link besides those of its devices.
@@ -240,6 +282,8 @@ mod tests {
     fn as_declared() {
         for link in Link::ALL {
             assert_eq!(parts(*link).ends.is_some(), link.has_nics(), "{link}");
+            let of_hosts = parts(*link).of_host.is_some();
+            assert_eq!(of_hosts, link.declared().hosts, "{link}");
         }
         let macs: Vec<u8> = nics(2).iter().map(|nic| nic.mac[5]).collect();
         assert_eq!(macs, [0, 1, 2, 3]);

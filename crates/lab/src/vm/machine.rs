@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use netplumb_model::class::Link;
+use netplumb_model::hosts::HostOf;
 
 use super::device::Device;
 use super::link::{self, icount_shift};
@@ -31,6 +32,8 @@ pub struct Machine {
     pub pvh: bool,
     /// The type of link.
     pub link: Link,
+    /// Which of two hosts it is; none if both ends are in it.
+    pub host: Option<HostOf>,
     /// Whether there is a router in between.
     pub forward: bool,
     /// Whether the guest's clock counts instructions; without, twice as fast and a little less
@@ -79,7 +82,10 @@ pub enum Memory {
 impl Machine {
     /// The devices of the link.
     fn link_devices(&self) -> Vec<Device> {
-        link::devices(self.link, self.forward)
+        match self.host {
+            Some(host) => link::devices_of_host(self.link, host.side),
+            None => link::devices(self.link, self.forward),
+        }
     }
 
     /// The modules for the guest, without dependencies: those of the agent's port, and
@@ -109,6 +115,12 @@ impl Machine {
         }
         modules.extend(link::modules(self.link));
         modules
+    }
+
+    /// An instruction takes 1 << shift nanoseconds of its clock.
+    fn icount_shift(&self) -> u8 {
+        self.host
+            .map_or_else(|| icount_shift(self.link), |host| host.icount_shift)
     }
 
     /// The kernel's command line.
@@ -170,7 +182,7 @@ impl Machine {
         if self.icount {
             args.extend([
                 "-icount".into(),
-                format!("shift={},sleep=off", icount_shift(self.link)),
+                format!("shift={},sleep=off", self.icount_shift()),
             ]);
             args.extend(random::qemu_args(self.seed));
         }
@@ -301,6 +313,7 @@ mod tests {
             kernel: "/k/vmlinux".into(),
             pvh: true,
             link: Link::UsbNet,
+            host: None,
             forward: false,
             icount: true,
             mitigations: false,

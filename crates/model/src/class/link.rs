@@ -27,6 +27,8 @@ pub struct LinkFacts {
     pub frames: bool,
     /// Whether its devices are emulated in the guest, and can send by themselves.
     pub emulated: bool,
+    /// Whether two hosts can be joined by it.
+    pub hosts: bool,
     /// Why two boots of the same system differ over it, if they do.
     pub varies: Option<&'static str>,
 }
@@ -74,7 +76,14 @@ const NICS: LinkFacts = LinkFacts {
     devices: Devices::Nics,
     frames: true,
     emulated: false,
+    hosts: false,
     varies: None,
+};
+
+/// The same, also for two hosts.
+const NICS_OF_HOSTS: LinkFacts = LinkFacts {
+    hosts: true,
+    ..NICS
 };
 
 /// The same, emulated in the guest.
@@ -89,16 +98,19 @@ links! {
             devices: Devices::Loopback,
             frames: false,
             emulated: false,
+            hosts: false,
             varies: None,
         };
         Veth = "veth", "a veth pair", LinkFacts {
             devices: Devices::Pair,
             frames: true,
             emulated: false,
+            hosts: false,
             varies: None,
         };
-        VirtioNet = "virtio-net", "two virtio-net NICs of a guest", NICS;
-        E1000 = "e1000", "two Intel 82540EM NICs of a guest", NICS;
+        VirtioNet = "virtio-net", "two virtio-net NICs of a guest", NICS_OF_HOSTS;
+        E1000 = "e1000", "two Intel 82540EM NICs of a guest (two hosts: 82545EM, their default)", NICS_OF_HOSTS;
+        E1000e = "e1000e", "two Intel 82574L NICs of a guest", NICS_OF_HOSTS;
         UsbNet = "usb-net", "a USB NIC of a guest (CDC Ethernet), connected to an e1000", LinkFacts {
             varies: Some("its controller polls by the clock"),
             ..NICS
@@ -111,6 +123,7 @@ links! {
             devices: Devices::Any,
             frames: false,
             emulated: false,
+            hosts: false,
             varies: None,
         };
     }
@@ -144,7 +157,7 @@ mod tests {
         assert_eq!(Link::listed(|link| !link.has_nics()), "lo and veth");
         assert_eq!(
             Link::listed(|link| link.declared().frames),
-            "veth, virtio-net, e1000, usb-net, smsc95xx and cdc-ncm"
+            "veth, virtio-net, e1000, e1000e, usb-net, smsc95xx and cdc-ncm"
         );
         assert_eq!(Link::listed(|link| link == Link::Lo), "lo");
         assert!(Link::HELP.contains("`veth`: a veth pair; `virtio-net`"));

@@ -97,7 +97,7 @@ impl Experiment {
         }
         for named in &self.arms {
             let knobs = named.knobs.over(&self.knobs);
-            arms.push(knobs.arm(named.name.clone(), self.lab));
+            arms.push(self.arm_of(knobs, named.name.clone()));
         }
         arms
     }
@@ -105,7 +105,7 @@ impl Experiment {
     fn made(&self, (fixed, vary): &(Knobs, Vary)) -> Vec<Arm> {
         let combinations = vary.combinations(MAX_ARMS).into_iter();
         combinations
-            .map(|made| made.over(fixed).arm(vary.describe(&made), self.lab))
+            .map(|made| self.arm_of(made.over(fixed), vary.describe(&made)))
             .collect()
     }
 

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
+use super::setup::FileSize;
 use super::time::{Share, Time};
 use super::{Kind, Lab};
 use crate::class::{Family, Proto};
@@ -33,6 +34,15 @@ pub struct Workload {
     pub peer: Option<String>,
     /// Connections to open before it starts.
     pub connections: Option<u32>,
+    /// Between two hosts: the bytes of a stream.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<FileSize>,
+    /// Those given to each send.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub write_bytes: Option<FileSize>,
+    /// The number of requests of a block.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub turns: Option<u32>,
     /// Total measuring time; maximum time of a command.
     pub duration: Option<Time>,
     /// Length of one window of it.
@@ -71,6 +81,7 @@ impl Workload {
         let kind = self.kind;
         let labs: &[Lab] = match kind {
             Kind::Packets | Kind::Stream => &[Lab::Vm, Lab::Netns],
+            Kind::Request => &[Lab::Vm],
             Kind::Frames | Kind::Command => Lab::ALL,
             Kind::Traffic | Kind::Work => &[Lab::Host],
         };

@@ -118,7 +118,7 @@ fn class(
     let unit = match shape(sides.after) {
         _ if per == SAMPLE => PERCENT.into(),
         Shape::Costs => analysis::quantity(sides.after).unit,
-        Shape::Times | Shape::Rates | Shape::Counts => "ns".into(),
+        Shape::Times | Shape::Rates | Shape::Counts | Shape::Hosts => "ns".into(),
     };
     ClassDiff {
         sampled,

@@ -151,6 +151,7 @@ fn of_samples(diff: &Diff<'_>) -> Vec<Note> {
     let of = match shape(diff.sides.before) {
         Shape::Rates => "arms",
         Shape::Counts => "events",
+        Shape::Hosts => "hosts",
         Shape::Costs | Shape::Times => "functions, stages or wholes",
     };
     let corrections = match shape(diff.sides.before) {
@@ -158,7 +159,7 @@ fn of_samples(diff: &Diff<'_>) -> Vec<Note> {
             "; the uncertainty of the corrections is in it where the sides were calibrated apart"
         }
         // Nothing is subtracted from costs and rates.
-        Shape::Costs | Shape::Rates | Shape::Counts => "",
+        Shape::Costs | Shape::Rates | Shape::Counts | Shape::Hosts => "",
     };
     let sampled = diff.classes.iter().any(|c| c.sampled);
     let (test, over) = match sampled {

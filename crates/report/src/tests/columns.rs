@@ -18,7 +18,7 @@ use crate::table::reference::{Entry, entries, of_page};
 use crate::times::table as times;
 use crate::times::tests::comparing::diff;
 use crate::times::tests::recording::functions as of_functions;
-use crate::{analysis, disks, events, functions, layers, rates, summary, threads, trace};
+use crate::{analysis, disks, events, functions, hosts, layers, rates, summary, threads, trace};
 
 const HEAD: &str = "# Columns of tables
 
@@ -94,6 +94,12 @@ fn the_reference_of_columns() {
         "Disks",
         "Where guests had a disk: what it did while a command ran.",
         &disks::declared(),
+    );
+    section(
+        &mut out,
+        "Two hosts",
+        "By `wire`: `tx` is the sender, `rx` the receiver; each figure is the mean over the blocks of an arm.",
+        &hosts::declared(),
     );
     section(
         &mut out,

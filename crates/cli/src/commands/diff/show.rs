@@ -37,6 +37,15 @@ pub(super) fn compare(
         )
         .into());
     }
+    let hosts = [sides.before, sides.after].map(|r| shape(r) == Shape::Hosts);
+    if hosts.contains(&true) {
+        return Err(Usage(
+            "recordings of two hosts can't be compared: their figures are the same in every run; make what \
+             is to be compared arms of one experiment"
+                .into(),
+        )
+        .into());
+    }
     let counts = [sides.before, sides.after].map(|r| shape(r) == Shape::Counts);
     if counts.contains(&true) && args.page.wanted() {
         return Err(Usage(
@@ -79,7 +88,7 @@ pub(super) fn compare(
 fn nothing(args: &DiffArgs, sides: Sides<'_>, diff: &Diff<'_>) -> String {
     let has = |recording: &Recording| {
         let mut classes: Vec<String> = match shape(recording) {
-            Shape::Rates | Shape::Counts => {
+            Shape::Rates | Shape::Counts | Shape::Hosts => {
                 recording.arms.iter().map(|arm| arm.name.clone()).collect()
             }
             Shape::Times => (times::classes(recording).iter())

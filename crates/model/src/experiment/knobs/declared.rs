@@ -10,6 +10,7 @@ use crate::bench::{
 use crate::class::{Family, Link};
 use crate::experiment::device::{MAX_PER_TRANSFER, RxFault, Sender};
 use crate::experiment::within::Within;
+use crate::hosts;
 
 /// A knob.
 #[derive(Debug, Clone, Copy)]
@@ -110,10 +111,22 @@ const ALL: &[Lab] = &[Lab::Vm, Lab::Netns, Lab::Host];
 
 const SINGLE: &[Kind] = &[Kind::Packets];
 const PACKETS: &[Kind] = &[Kind::Packets, Kind::Stream];
-const LINKS: &[Kind] = &[Kind::Packets, Kind::Stream, Kind::Command];
+/// Of these, those of two hosts.
+const HOSTS: &[Kind] = &[Kind::Stream, Kind::Request];
+const PACKETS_AND_HOSTS: &[Kind] = &[Kind::Packets, Kind::Stream, Kind::Request];
+const LINKS: &[Kind] = &[Kind::Packets, Kind::Stream, Kind::Request, Kind::Command];
+/// What is between the ends; two hosts have a wire.
+const BETWEEN: &[Kind] = &[Kind::Packets, Kind::Stream, Kind::Command];
+const BETWEEN_AND_FRAMES: &[Kind] = &[Kind::Packets, Kind::Stream, Kind::Command, Kind::Frames];
 const COMMAND: &[Kind] = &[Kind::Command, Kind::Work];
 const FRAMES: &[Kind] = &[Kind::Frames];
-const LINKS_AND_FRAMES: &[Kind] = &[Kind::Packets, Kind::Stream, Kind::Command, Kind::Frames];
+const LINKS_AND_FRAMES: &[Kind] = &[
+    Kind::Packets,
+    Kind::Stream,
+    Kind::Request,
+    Kind::Command,
+    Kind::Frames,
+];
 
 /// The base of all others: a switch for packets, without a flag.
 const SWITCH: Knob = Knob {
@@ -135,6 +148,18 @@ const OF_FRAMES: Knob = Knob {
     workloads: FRAMES,
     ..SWITCH
 };
+
+/// The same for two hosts.
+const OF_HOSTS: Knob = Knob {
+    labs: VM,
+    workloads: HOSTS,
+    ..SWITCH
+};
+
+/// A time or share of a wire, in the spelling of the file.
+const fn of_wire(what: &'static str, parse: fn(&str) -> Result<String, String>) -> Takes {
+    Takes::Text { what, parse }
+}
 
 const STRING: Takes = Takes::Text {
     what: "string",
@@ -161,7 +186,7 @@ pub const KNOBS: &[Knob] = &[
             words: PROTOCOLS,
         },
         default: Default::Level("udp"),
-        workloads: PACKETS,
+        workloads: PACKETS_AND_HOSTS,
         said: Said::Word,
         recorded: Recorded::Field,
         turn: 14,
@@ -201,6 +226,7 @@ pub const KNOBS: &[Knob] = &[
     Knob {
         key: "forward",
         flag: Flag::Switch("forward"),
+        workloads: BETWEEN,
         said: Said::As("forward"),
         recorded: Recorded::Field,
         turn: 15,
@@ -210,6 +236,7 @@ pub const KNOBS: &[Knob] = &[
     Knob {
         key: "bridge",
         flag: Flag::Switch("bridge"),
+        workloads: BETWEEN,
         said: Said::As("bridge"),
         turn: 16,
         help: "a bridge between sender and receiver; not with `lo` or `forward`",
@@ -220,7 +247,7 @@ pub const KNOBS: &[Knob] = &[
         flag: Flag::List("queues"),
         takes: Takes::Number { least: 1, most: 64 },
         default: Default::Told("the device's default; for frames, as many as `cores`"),
-        workloads: LINKS_AND_FRAMES,
+        workloads: BETWEEN_AND_FRAMES,
         said: Said::As("queues"),
         turn: 17,
         help: "number of queues per veth device, 1 to 64",
@@ -231,11 +258,11 @@ pub const KNOBS: &[Knob] = &[
         flag: Flag::List("size"),
         takes: Takes::Bytes,
         default: Default::Level("10"),
-        workloads: PACKETS,
+        workloads: PACKETS_AND_HOSTS,
         said: Said::As("size"),
         recorded: Recorded::Field,
         turn: 18,
-        help: "payload of a packet in bytes, without headers, like 1400 or 4K; at most 65,507",
+        help: "payload of a packet in bytes, without headers, like 1400 or 4K; at most 65,507. Between two hosts, the size of a request and of its answer, by default 64",
         ..SWITCH
     },
     Knob {
@@ -448,7 +475,7 @@ pub const KNOBS: &[Knob] = &[
         },
         default: Default::Level("1"),
         labs: VM,
-        workloads: PACKETS,
+        workloads: PACKETS_AND_HOSTS,
         said: Said::As("seed"),
         turn: 2,
         help: "seed of the guest's random numbers: hash keys, ports, layouts",
@@ -498,6 +525,105 @@ pub const KNOBS: &[Knob] = &[
         recorded: Recorded::IfSetWith("sender"),
         turn: 28,
         help: "frames in each USB transfer of `sender = \"device\"`, 1 to 16",
+    },
+    Knob {
+        key: "offload_in",
+        flag: Flag::List("offload-in"),
+        takes: within("host"),
+        default: Default::Level("both"),
+        said: Said::As("offload_in"),
+        recorded: Recorded::IfSetWith("offload"),
+        turn: 46,
+        help: "of two hosts, the one whose offloads are set: `tx` (the sender), `rx` or `both`",
+        ..OF_HOSTS
+    },
+    Knob {
+        key: "tx_buffer",
+        flag: Flag::List("tx-buffer"),
+        takes: Takes::Bytes,
+        default: Default::Told("the kernel's own, which grows"),
+        said: Said::As("tx_buffer"),
+        turn: 47,
+        help: "of two hosts, the send buffer of the sender's socket (SO_SNDBUF), like 64K; the kernel doubles it",
+        ..OF_HOSTS
+    },
+    Knob {
+        key: "rx_buffer",
+        flag: Flag::List("rx-buffer"),
+        takes: Takes::Bytes,
+        default: Default::Told("the kernel's own, which grows"),
+        said: Said::As("rx_buffer"),
+        turn: 48,
+        help: "of two hosts, the receive buffer of the receiver's socket (SO_RCVBUF), like 64K; the kernel doubles it",
+        ..OF_HOSTS
+    },
+    Knob {
+        key: "tx_shift",
+        flag: Flag::List("tx-shift"),
+        takes: Takes::Number { least: 0, most: 6 },
+        default: Default::Level("0"),
+        said: Said::As("tx_shift"),
+        turn: 9,
+        help: "of two hosts, the speed of the sender's CPU: an instruction takes 1 ns doubled so many times, 0 to 6",
+        ..OF_HOSTS
+    },
+    Knob {
+        key: "rx_shift",
+        flag: Flag::List("rx-shift"),
+        takes: Takes::Number { least: 0, most: 6 },
+        default: Default::Level("0"),
+        said: Said::As("rx_shift"),
+        turn: 10,
+        help: "of two hosts, the speed of the receiver's CPU, as `tx_shift`",
+        ..OF_HOSTS
+    },
+    Knob {
+        key: "wire_rate",
+        flag: Flag::List("wire-rate"),
+        takes: of_wire("rate", |text| {
+            hosts::rate_of(text).map(|_| text.trim().into())
+        }),
+        default: Default::Level("1G"),
+        said: Said::As("wire_rate"),
+        turn: 49,
+        help: "between two hosts, bits per second of the wire, like 1G or 100M, 100k to 100G",
+        ..OF_HOSTS
+    },
+    Knob {
+        key: "wire_delay",
+        flag: Flag::List("wire-delay"),
+        takes: of_wire("time", |text| {
+            hosts::time_of(text).map(|_| text.trim().into())
+        }),
+        default: Default::Level("1us"),
+        said: Said::As("wire_delay"),
+        turn: 50,
+        help: "between two hosts, the time that a bit takes from one end of the wire to the other, like 1us or 10ms, at most 1s",
+        ..OF_HOSTS
+    },
+    Knob {
+        key: "wire_jitter",
+        flag: Flag::List("wire-jitter"),
+        takes: of_wire("time", |text| {
+            hosts::time_of(text).map(|_| text.trim().into())
+        }),
+        default: Default::Level("0"),
+        said: Said::As("wire_jitter"),
+        turn: 51,
+        help: "between two hosts, the longest time that is added to `wire_delay`, a random one for each frame by `seed`; frames stay in order",
+        ..OF_HOSTS
+    },
+    Knob {
+        key: "wire_loss",
+        flag: Flag::List("wire-loss"),
+        takes: of_wire("percentage", |text| {
+            hosts::loss_of(text).map(|_| text.trim().into())
+        }),
+        default: Default::Level("0"),
+        said: Said::As("wire_loss"),
+        turn: 52,
+        help: "between two hosts, the share of frames that the wire loses, like 0.1%, by `seed`",
+        ..OF_HOSTS
     },
     Knob {
         key: "bench",

@@ -1,0 +1,144 @@
+//! `plumb bench stream` and `plumb bench request`: two hosts and a wire between them.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use netplumb_model::class::Direction;
+use netplumb_model::experiment::{Blocks, Experiment, FileSize, Kind, Knobs, Lab, Vary, Workload};
+
+use crate::args::formats::FormatArgs;
+use crate::args::knobs::{KnobArgs, OfHosts};
+use crate::args::page::PageArgs;
+use crate::args::run::RunOptions;
+use crate::args::show::ShowArgs;
+use crate::exit::Usage;
+use crate::experiment::{self, How, Shown};
+
+/// What both have. Each combination of the lists is an arm.
+#[derive(Debug, Args)]
+pub(crate) struct HostsArgs {
+    /// Number of hosts
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=2))]
+    hosts: u32,
+    #[command(flatten)]
+    knobs: KnobArgs<OfHosts>,
+    /// Number of blocks per arm, one after the other in the same guests
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    blocks: u32,
+    /// Print CSV, one row per arm
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
+    /// Print JSON, with all that was measured
+    #[arg(long)]
+    json: bool,
+    /// Write Markdown, for a cover letter or a comment
+    #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "-", conflicts_with_all = ["csv", "json"])]
+    markdown: Option<PathBuf>,
+    #[command(flatten)]
+    page: PageArgs,
+    #[command(flatten)]
+    options: RunOptions,
+}
+
+/// Arguments of `plumb bench stream`.
+#[derive(Debug, Args)]
+pub(crate) struct StreamArgs {
+    /// Bytes of each block, like 4M
+    #[arg(long, value_name = "BYTES", default_value = "4M")]
+    bytes: FileSize,
+    /// Bytes given to each write(), like 64K
+    #[arg(long, value_name = "BYTES", default_value = "64K")]
+    write_bytes: FileSize,
+    #[command(flatten)]
+    pub(super) hosts: HostsArgs,
+}
+
+/// Arguments of `plumb bench request`.
+#[derive(Debug, Args)]
+pub(crate) struct RequestArgs {
+    /// Requests of each block, each sent when the one before was answered
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    turns: u32,
+    #[command(flatten)]
+    pub(super) hosts: HostsArgs,
+}
+
+impl HostsArgs {
+    fn experiment(&self, name: &str, workload: Workload) -> anyhow::Result<Experiment> {
+        let given = self.knobs.given();
+        let alone = |key: &str| given.iter().filter(|(other, _)| other == key).count() == 1;
+        let (fixed, vary): (Vec<_>, Vec<_>) =
+            given.iter().cloned().partition(|(key, _)| alone(key));
+        Ok(Experiment {
+            name: name.into(),
+            lab: Lab::Vm,
+            hosts: Some(self.hosts),
+            workload,
+            blocks: Blocks {
+                count: Some(self.blocks),
+                seeds: self.options.seeds,
+                ..Blocks::default()
+            },
+            knobs: Knobs::of(fixed).map_err(Usage)?,
+            vary: Vary::of(vary).map_err(Usage)?,
+            ..Experiment::default()
+        })
+    }
+}
+
+impl StreamArgs {
+    /// As an experiment.
+    ///
+    /// # Errors
+    /// Levels that can't be together.
+    pub(super) fn experiment(&self) -> anyhow::Result<Experiment> {
+        let workload = Workload {
+            bytes: Some(self.bytes),
+            write_bytes: Some(self.write_bytes),
+            ..Workload::of(Kind::Stream)
+        };
+        self.hosts.experiment("bench-stream", workload)
+    }
+}
+
+impl RequestArgs {
+    /// As an experiment.
+    ///
+    /// # Errors
+    /// Levels that can't be together.
+    pub(super) fn experiment(&self) -> anyhow::Result<Experiment> {
+        let workload = Workload {
+            turns: Some(self.turns),
+            ..Workload::of(Kind::Request)
+        };
+        self.hosts.experiment("bench-request", workload)
+    }
+}
+
+/// Measure and show.
+///
+/// # Errors
+/// The measurement failed.
+pub(super) fn run(
+    experiment: &Experiment,
+    args: HostsArgs,
+    cache: &Path,
+) -> anyhow::Result<ExitCode> {
+    let formats = FormatArgs::of_counts(args.markdown, None);
+    let show = ShowArgs::of_no_functions(args.csv, args.json, formats);
+    let directions: [Direction; 0] = [];
+    let how = How {
+        text: "",
+        folder: Path::new(""),
+        shown: Shown::Report(&show, &directions),
+        page: &args.page,
+        clock: None,
+        options: args.options,
+        watch: false,
+        stdin: false,
+        yes_change: &[],
+        even_default_route: false,
+    };
+    experiment::run(experiment, how, cache)
+}

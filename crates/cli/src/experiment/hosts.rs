@@ -1,0 +1,67 @@
+//! Two hosts with a wire between them: the runner of `hosts = 2`.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use netplumb_engine::HostsRun;
+use netplumb_engine::Plan;
+use netplumb_model::experiment::Experiment;
+
+use super::how::{How, finish};
+use crate::exit::Usage;
+use crate::recorder::record_by;
+
+/// Run both hosts, and print what was measured.
+///
+/// # Errors
+/// The measurement failed.
+pub(super) fn run(
+    experiment: &Experiment,
+    how: &How<'_>,
+    cache: &Path,
+) -> anyhow::Result<ExitCode> {
+    for (flag, given, why) in [
+        (
+            "--quick",
+            how.options.quick,
+            "two hosts need the clock of instructions: leave it out",
+        ),
+        (
+            "--layers",
+            how.options.layers.is_some(),
+            "no functions are measured",
+        ),
+        (
+            "--jobs",
+            how.options.jobs.is_some(),
+            "both hosts of an arm run together, one arm after the other",
+        ),
+        (
+            "--watch",
+            how.watch,
+            "there is no live view of guests, whose results arrive when they have ended",
+        ),
+    ] {
+        if given {
+            return Err(Usage(format!("{flag}: {why}")).into());
+        }
+    }
+    let plan = Plan::of(experiment);
+    let plan = plan.with_seeds(experiment.blocks.seeds()).map_err(Usage)?;
+    let run = HostsRun {
+        plan,
+        load: experiment.host_load(),
+    };
+    let outcome = record_by(
+        |engine, recording, save, teller| {
+            netplumb_engine::run_hosts(&run, engine, recording, save, &|event| teller.tell(event))
+        },
+        (experiment, how.text),
+        &how.options,
+        cache,
+    )?;
+    if run.plan.arms.len() > 1 {
+        outcome.tell_how_to_resume(&experiment.name, &how.options);
+    }
+    finish(outcome, how)
+}

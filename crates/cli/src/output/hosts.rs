@@ -1,0 +1,46 @@
+//! Prints recordings of two hosts.
+
+use std::process::ExitCode;
+
+use netplumb_model::experiment::Experiment;
+use netplumb_model::recording::Recording;
+use netplumb_report::{hosts, openmetrics};
+
+use super::print::{columns, print};
+use crate::args::formats::Format;
+use crate::args::show::ShowArgs;
+use crate::exit::Usage;
+use crate::files::Out;
+
+/// Print a recording of two hosts.
+///
+/// # Errors
+/// It has nothing of what was asked for.
+pub(super) fn show(
+    recording: &Recording,
+    experiment: Option<&Experiment>,
+    args: &ShowArgs,
+) -> anyhow::Result<ExitCode> {
+    args.check_without_functions("two hosts, of which no functions were measured")?;
+    match args.formats.chosen() {
+        Some((Format::Markdown, out)) => {
+            Out::of(out)?.write(hosts::markdown(recording).as_bytes())?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        Some((Format::OpenMetrics, out)) => {
+            let text = openmetrics::render(recording, &[], &[]);
+            Out::of(out)?.write(text.as_bytes())?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        Some(_) => {
+            let why = "two hosts have no profile; use --markdown, --openmetrics, --csv or --json";
+            return Err(Usage(why.into()).into());
+        }
+        None => {}
+    }
+    print(&match (args.json, args.csv) {
+        (true, _) => hosts::json(recording, experiment),
+        (_, true) => hosts::csv(recording),
+        _ => hosts::terminal(recording, experiment, columns()),
+    })
+}

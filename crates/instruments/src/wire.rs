@@ -1,0 +1,153 @@
+//! The `wire` instrument: what two hosts and the wire between them do, in virtual time.
+//!
+//! A TCG plugin (plugins/qemu/wire.c) delivers what each host's NIC sends at the time at which a
+//! wire would, and keeps the clocks of both together. The hosts read what it counts.
+
+use netplumb_model::capability::Availability;
+use netplumb_model::experiment::Lab;
+use netplumb_model::hosts::{self, Wire};
+use netplumb_model::quantity::Declared;
+use netplumb_model::timing::TimingSpec;
+
+use crate::capability::Tried;
+use crate::instrument::{Instrument, Layers};
+use crate::live::{Live, LiveError};
+
+/// The instrument.
+pub const INSTRUMENT: &dyn Instrument = &Declaration;
+
+/// The shared object, compiled from plugins/qemu/wire.c.
+pub static PLUGIN: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/wire.so"));
+
+#[derive(Debug)]
+struct Declaration;
+
+impl Instrument for Declaration {
+    fn about(&self) -> &'static str {
+        "Throughput, times of turns and CPU use of two hosts and a wire, in virtual time; vm lab only"
+    }
+
+    fn quantities(&self) -> &'static [Declared] {
+        hosts::ALL
+    }
+
+    fn unavailable(&self, lab: Lab) -> Option<(&'static str, &'static str)> {
+        let why = "it joins two guests by a wire";
+        (lab != Lab::Vm).then_some((why, "use lab = \"vm\" and hosts = 2"))
+    }
+
+    fn works(&self, _: Lab, tried: &Tried<'_>) -> Availability {
+        match tried.verdict("qemu-plugin") {
+            no @ Availability::No { .. } => no,
+            _ => Availability::yes("two guests and a wire (hosts = 2); QEMU 7.2 only"),
+        }
+    }
+
+    fn attach(&self, _: &TimingSpec, _: &Layers<'_>) -> Result<Box<dyn Live>, LiveError> {
+        Err(LiveError::Asked(
+            "`wire` can't measure the running kernel; use lab = \"vm\" and hosts = 2".into(),
+        ))
+    }
+
+    fn is_clock(&self) -> bool {
+        false
+    }
+}
+
+/// One end of a wire, for QEMU.
+#[derive(Debug)]
+pub struct WireEnd<'a> {
+    /// The wire.
+    pub wire: Wire,
+    /// The name of the host, for errors.
+    pub host: &'a str,
+    /// The port of its NIC, in QEMU.
+    pub nic: &'a str,
+    /// The longest payload of a frame that it carries; none for any.
+    pub mtu_bytes: Option<u32>,
+    /// The seed of jitter and loss.
+    pub seed: u64,
+    /// How long it waits for the other host, in seconds.
+    pub patience_s: u64,
+}
+
+/// QEMU's arguments for the plugin in descriptor `plugin`, with the socket to the other host in
+/// `peer`, and the file for its log in `log`.
+pub fn qemu_args(end: &WireEnd<'_>, plugin: i32, peer: i32, log: i32) -> Vec<String> {
+    let WireEnd {
+        wire,
+        host,
+        nic,
+        mtu_bytes,
+        seed,
+        patience_s,
+    } = end;
+    let longest = mtu_bytes.map_or(0, |mtu| u64::from(mtu) + hosts::HEADER_BYTES);
+    let option = format!(
+        "file=/proc/self/fd/{plugin},host={host},nic={nic},peer={peer},log={log},rate={},delay={},\
+         jitter={},loss={},overhead={},longest={longest},random={seed},patience={patience_s}",
+        wire.rate_bps,
+        wire.delay_ns,
+        wire.jitter_ns,
+        wire.loss_ppb,
+        hosts::WIRE_OVERHEAD_BYTES,
+    );
+    vec!["-plugin".into(), option]
+}
+
+/// If QEMU ended because the plugin would not have it, or the other way round: why, and what to do.
+pub fn describe_refusal(stderr: &[String]) -> Option<String> {
+    const NO_WIRE: &str = "netplumb: no wire: ";
+    let line = stderr.iter().find_map(|line| line.strip_prefix(NO_WIRE));
+    if let Some(why) = line {
+        let remedy = match why.contains("delay") {
+            true => "",
+            false => {
+                "; two hosts need Debian 12's qemu-system-x86 (7.2): install it, or name it with $PLUMB_QEMU"
+            }
+        };
+        return Some(format!("no wire between the hosts: {why}{remedy}"));
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that refusals of the plugin are told with a remedy.
+    #[test]
+    fn refusals() {
+        let told = |line: &str| describe_refusal(&[line.to_string()]);
+        let version = told("netplumb: no wire: it knows the inside of QEMU 7.2 only, this is 8.2");
+        assert!(version.unwrap().contains("$PLUMB_QEMU"));
+        let delay = told("netplumb: no wire: its delay is too short for its rate: at least 9 ns");
+        assert!(!delay.unwrap().contains("install"));
+        assert_eq!(told("qemu-system-x86_64: could not load kernel"), None);
+    }
+
+    /// Check that the guest's agent, the log's reader and the plugin agree on numbers, which C
+    /// declares.
+    #[test]
+    fn agrees_with_c() {
+        let header = include_str!("../../../plugins/qemu/wire.h");
+        for line in [
+            "#define WIRE_PORT 0x570",
+            "#define WIRE_MAGIC 0x4e505731u",
+            "WIRE_BEGIN = 1,",
+            "WIRE_END = 2,",
+            "WIRE_LATCH = 3,",
+            "WIRE_OVER = 2,",
+        ] {
+            assert!(header.contains(line), "{line}");
+        }
+        let values = header.split("enum wire_value {").nth(1).unwrap();
+        let names: Vec<&str> = values
+            .lines()
+            .map_while(|line| line.split_once("};").is_none().then_some(line))
+            .filter_map(|line| line.trim().split_once(',').map(|(name, _)| name))
+            .collect();
+        assert_eq!(names[hosts::Latch::VALUES - 1], "WIRE_LATE");
+        assert_eq!(names[0], "WIRE_CLOCK_NS");
+    }
+}

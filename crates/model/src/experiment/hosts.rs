@@ -1,0 +1,349 @@
+//! Two hosts with a wire between them, as an experiment asks for them.
+
+use super::error::Mistake;
+use super::setup::FileSize;
+use super::{Experiment, Kind, Knob, Knobs, Lab};
+use crate::class::{Link, Proto};
+use crate::hosts::{HostLoad, INSTRUMENT, Wire};
+use crate::recording::Arm;
+
+/// Defaults of what is sent in a block.
+const STREAM_BYTES: u32 = 4 << 20;
+const WRITE_BYTES: u32 = 64 << 10;
+const TURNS: u32 = 100;
+const REQUEST_BYTES: &str = "64";
+
+/// Limits, so that a typing error does not result in days of measuring.
+const MAX_STREAM_BYTES: u32 = 1 << 30;
+const MAX_TURNS: u32 = 100_000;
+
+/// Settings that only two hosts have.
+const OF_HOSTS: [&str; 9] = [
+    "offload_in",
+    "tx_buffer",
+    "rx_buffer",
+    "tx_shift",
+    "rx_shift",
+    "wire_rate",
+    "wire_delay",
+    "wire_jitter",
+    "wire_loss",
+];
+
+/// Settings that two hosts have as well.
+const ALSO_OF_HOSTS: [&str; 12] = [
+    "proto",
+    "family",
+    "link",
+    "size_bytes",
+    "mtu_bytes",
+    "kernel",
+    "mitigations",
+    "cmdline",
+    "sysctl",
+    "offload",
+    "module",
+    "seed",
+];
+
+/// Whether two hosts have a knob.
+pub fn is_of_hosts(knob: &Knob) -> bool {
+    OF_HOSTS.contains(&knob.key) || ALSO_OF_HOSTS.contains(&knob.key)
+}
+
+impl Experiment {
+    /// Whether it is about two hosts.
+    pub fn has_hosts(&self) -> bool {
+        self.hosts == Some(2)
+    }
+
+    /// What two hosts send in a block; the size of requests is that of the arm.
+    pub fn host_load(&self) -> HostLoad {
+        let workload = &self.workload;
+        match workload.kind {
+            Kind::Request => HostLoad::Request {
+                turns: workload.turns.unwrap_or(TURNS),
+                size_bytes: 0,
+            },
+            _ => HostLoad::Stream {
+                bytes: workload.bytes.map_or(STREAM_BYTES, |size| size.0).into(),
+                write_bytes: workload.write_bytes.map_or(WRITE_BYTES, |size| size.0),
+            },
+        }
+    }
+
+    /// An arm with these settings, and the defaults of two hosts if there are some.
+    pub(super) fn arm_of(&self, mut knobs: Knobs, name: String) -> Arm {
+        if !self.has_hosts() {
+            return knobs.arm(name, self.lab);
+        }
+        let is_request = self.workload.kind == Kind::Request;
+        for (key, level) in [
+            ("proto", Proto::Tcp.as_str()),
+            ("link", Link::E1000.as_str()),
+            ("size_bytes", if is_request { REQUEST_BYTES } else { "0" }),
+        ] {
+            if knobs.get(key).is_none() {
+                // INVARIANT: these are levels of these knobs, as a test checks.
+                let _ = knobs.set(key, level);
+            }
+        }
+        knobs.arm(name, self.lab)
+    }
+
+    /// Check what is asked of two hosts, and that nothing is if there are none.
+    pub(super) fn check_hosts(&self) -> Result<(), Mistake> {
+        let workload = &self.workload;
+        match self.hosts {
+            None | Some(1) => {
+                if workload.kind == Kind::Request {
+                    let why = "a workload of kind request needs lab = \"vm\" and hosts = 2";
+                    return Err(("kind", why.to_string()).into());
+                }
+                for (key, given) in [
+                    ("bytes", workload.bytes.is_some()),
+                    ("write_bytes", workload.write_bytes.is_some()),
+                    ("turns", workload.turns.is_some()),
+                ] {
+                    if given {
+                        return Err((key, format!("{key} needs hosts = 2")).into());
+                    }
+                }
+                return match self.set_keys().find(|key| OF_HOSTS.contains(key)) {
+                    Some(key) => Err((key, format!("{key} needs hosts = 2")).into()),
+                    None => Ok(()),
+                };
+            }
+            Some(2) => {}
+            Some(other) => {
+                let why = format!("invalid hosts `{other}`; expected 1 or 2");
+                return Err(("hosts", why).into());
+            }
+        }
+        if self.lab != Lab::Vm {
+            let why = "hosts = 2 needs lab = \"vm\": each host is a guest";
+            return Err(("hosts", why.to_string()).into());
+        }
+        if !matches!(workload.kind, Kind::Stream | Kind::Request) {
+            let why = format!(
+                "hosts = 2 needs a workload of kind stream or request; this one is of kind {}",
+                workload.kind
+            );
+            return Err(("kind", why).into());
+        }
+        let mut named = self.instruments.iter().flatten();
+        if let Some(name) = named.find(|name| *name != INSTRUMENT) {
+            let name: String = name.chars().take(40).collect();
+            let why = format!(
+                "instrument `{name}` is not supported with hosts = 2, only `{INSTRUMENT}`; leave \
+                 instruments out"
+            );
+            return Err(("instruments", why).into());
+        }
+        let is_stream = workload.kind == Kind::Stream;
+        for (key, given) in [
+            ("packets", workload.packets.is_some()),
+            ("warmup_packets", workload.warmup_packets.is_some()),
+            ("rate", workload.rate.is_some()),
+            ("duration", workload.duration.is_some()),
+        ] {
+            if given {
+                let why = format!("{key} is not supported with hosts = 2; a block has {}", {
+                    if is_stream { "bytes" } else { "turns" }
+                });
+                return Err((key, why).into());
+            }
+        }
+        for (key, given, of) in [
+            ("bytes", workload.bytes.is_some(), Kind::Stream),
+            ("write_bytes", workload.write_bytes.is_some(), Kind::Stream),
+            ("turns", workload.turns.is_some(), Kind::Request),
+        ] {
+            if given && workload.kind != of {
+                let why = format!("{key} needs a workload of kind {of}");
+                return Err((key, why).into());
+            }
+        }
+        let size = |size: Option<FileSize>| size.map(|size| size.0);
+        for (key, value, most) in [
+            ("bytes", size(workload.bytes), MAX_STREAM_BYTES),
+            ("write_bytes", size(workload.write_bytes), 16 << 20),
+            ("turns", workload.turns, MAX_TURNS),
+        ] {
+            if let Some(value) = value.filter(|n| !(1..=most).contains(n)) {
+                let why = format!("invalid {key} `{value}`; expected 1 to {most}");
+                return Err((key, why).into());
+            }
+        }
+        if self.blocks.time.is_some() {
+            let why = "time is not supported with hosts = 2: a block ends after its bytes or turns";
+            return Err(("time", why.to_string()).into());
+        }
+        let fits = |key: &&'static str| OF_HOSTS.contains(key) || ALSO_OF_HOSTS.contains(key);
+        if let Some(key) = self.set_keys().find(|key| !fits(key)) {
+            return Err((key, format!("{key} is not supported with hosts = 2")).into());
+        }
+        if is_stream && self.set_keys().any(|key| key == "size_bytes") {
+            let why = "size_bytes (--size) is the size of a request; for a stream use write_bytes (--write-bytes), in [workload]";
+            return Err(("size_bytes", why.to_string()).into());
+        }
+        Ok(())
+    }
+
+    /// Check an arm of two hosts.
+    pub(super) fn check_host_arm(&self, arm: &Arm) -> Result<(), (&'static str, String)> {
+        if !self.has_hosts() {
+            return Ok(());
+        }
+        if arm.proto != Proto::Tcp {
+            let why = format!("two hosts send tcp only, not {}", arm.proto);
+            return Err(("proto", why));
+        }
+        if !arm.link.declared().hosts {
+            let why = format!(
+                "link {} can't join two hosts; expected {}",
+                arm.link,
+                Link::listed(|link| link.declared().hosts)
+            );
+            return Err(("link", why));
+        }
+        if self.workload.kind == Kind::Request && arm.size_bytes == 0 {
+            return Err(("size_bytes", "a request has at least a byte".into()));
+        }
+        if arm.level("offload_in") == Some("router") {
+            return Err(("offload_in", "two hosts have no router".into()));
+        }
+        for key in ["tx_buffer", "rx_buffer"] {
+            if let Some(bytes) = arm.read::<u32>(key)
+                && !(1..=(1 << 28)).contains(&bytes)
+            {
+                let why = format!("invalid {key} `{bytes}`; expected 1 to 268435456 (256M)");
+                return Err((key, why));
+            }
+        }
+        Wire::of(arm).check().map_err(|why| ("wire_delay", why))?;
+        // QEMU splits what it should segment into IP fragments there (net_tx_pkt.c).
+        let tso = arm.level("offload.tso").or(Some("on")) == Some("on");
+        let sends = arm.level("offload_in") != Some("rx");
+        if arm.link == Link::E1000e && !(sends && !tso && arm.knobs.contains_key("offload.tso")) {
+            let why = "QEMU's e1000e sends IP fragments instead of TCP segments; use link e1000, or set \
+                       offload = { tso = \"off\" }";
+            return Err(("link", why.into()));
+        }
+        Ok(())
+    }
+
+    /// The keys of all knobs that are set or varied.
+    fn set_keys(&self) -> impl Iterator<Item = &'static str> {
+        let named = self.arms.iter().map(|arm| &arm.knobs);
+        let figures = self.figures.iter();
+        let knobs = std::iter::once(&self.knobs)
+            .chain(named)
+            .chain(figures.clone().map(|figure| &figure.knobs));
+        let vary = std::iter::once(&self.vary).chain(figures.map(|figure| &figure.vary));
+        let fixed = knobs.flat_map(Knobs::set_ones);
+        fixed
+            .chain(vary.flat_map(super::Vary::set_ones))
+            .map(|knob| knob.key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hosts(rest: &str) -> Result<Experiment, String> {
+        let text = format!("name = \"x\"\nhosts = 2\n{rest}");
+        Experiment::parse(&text).map_err(|error| error.to_string())
+    }
+
+    const STREAM: &str = "[workload]\nkind = \"stream\"\n";
+
+    /// Check that two hosts have defaults of their own, which an experiment may change.
+    #[test]
+    fn defaults() {
+        let arm = |rest: &str| hosts(rest).unwrap().arms().remove(0);
+        let stream = arm(STREAM);
+        assert_eq!(
+            (stream.proto, stream.link, stream.size_bytes),
+            (Proto::Tcp, Link::E1000, 0)
+        );
+        let request = arm("[workload]\nkind = \"request\"\n");
+        assert_eq!(request.size_bytes, 64);
+        let other = arm(&format!("{STREAM}[knobs]\nlink = \"virtio-net\"\n"));
+        assert_eq!(other.link, Link::VirtioNet);
+        let load = hosts("[workload]\nkind = \"stream\"\nbytes = \"1M\"\n").unwrap();
+        assert_eq!(
+            load.host_load(),
+            HostLoad::Stream {
+                bytes: 1 << 20,
+                write_bytes: 64 << 10
+            }
+        );
+    }
+
+    /// Check that what two hosts can't do is an error, and so is what needs them without them.
+    #[test]
+    fn what_they_cannot() {
+        for (rest, why) in [
+            (
+                "lab = \"netns\"\n[workload]\nkind = \"stream\"",
+                "each host is a guest",
+            ),
+            ("", "kind stream or request"),
+            ("[workload]\nkind = \"stream\"\nturns = 3", "kind request"),
+            ("[workload]\nkind = \"request\"\nbytes = 3", "kind stream"),
+            ("[workload]\nkind = \"stream\"\nbytes = 0", "expected 1 to"),
+            ("[workload]\nkind = \"stream\"\npackets = 3", "has bytes"),
+            (
+                "[workload]\nkind = \"stream\"\n[knobs]\nforward = true",
+                "forward is not",
+            ),
+            (
+                "[workload]\nkind = \"stream\"\n[knobs]\nsize_bytes = 3",
+                "write_bytes",
+            ),
+            (
+                "[workload]\nkind = \"stream\"\n[knobs]\nproto = \"udp\"",
+                "tcp only",
+            ),
+            (
+                "[workload]\nkind = \"stream\"\n[knobs]\nlink = \"veth\"",
+                "virtio-net, e1000",
+            ),
+            (
+                "[workload]\nkind = \"stream\"\n[knobs]\nlink = \"e1000e\"",
+                "IP fragments",
+            ),
+            (
+                "[workload]\nkind = \"stream\"\n[knobs]\nwire_rate = \"fast\"",
+                "like 1G",
+            ),
+            (
+                "[workload]\nkind = \"stream\"\n[knobs]\nwire_delay = \"0\"\nwire_rate = \"100G\"",
+                "too short",
+            ),
+            (
+                "instruments = [\"exact\"]\n[workload]\nkind = \"stream\"",
+                "only `wire`",
+            ),
+        ] {
+            let told = hosts(rest).unwrap_err();
+            assert!(told.contains(why), "{rest}: {told}");
+        }
+        for (text, why) in [
+            ("hosts = 3", "expected 1 or 2"),
+            ("[workload]\nkind = \"request\"", "hosts = 2"),
+            ("[workload]\nkind = \"stream\"\nbytes = 3", "hosts = 2"),
+            (
+                "[workload]\nkind = \"stream\"\n[knobs]\ntx_shift = 2",
+                "hosts = 2",
+            ),
+        ] {
+            let told = Experiment::parse(&format!("name = \"x\"\n{text}")).unwrap_err();
+            assert!(told.to_string().contains(why), "{text}: {told}");
+        }
+        let off = format!("{STREAM}[knobs]\nlink = \"e1000e\"\noffload = {{ tso = \"off\" }}\n");
+        assert!(hosts(&off).is_ok());
+    }
+}

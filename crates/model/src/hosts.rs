@@ -1,0 +1,427 @@
+//! Two hosts and a wire between them, in virtual time: what an arm says of them, the messages of
+//! their guests, and what is measured of them.
+//!
+//! Each host is a guest with a CPU of its own whose clock counts instructions. The wire is modelled
+//! by a plugin of QEMU (plugins/qemu/wire.c).
+
+use serde::{Deserialize, Serialize};
+
+use crate::class::words;
+use crate::message::RunPlan;
+use crate::quantity::{Declared, Kind};
+use crate::recording::Arm;
+
+words! {
+    /// One of two hosts.
+    Side, "host",
+    /// The sender.
+    Tx = "tx",
+    /// The receiver.
+    Rx = "rx",
+}
+
+impl Side {
+    /// In words.
+    pub fn called(self) -> &'static str {
+        match self {
+            Side::Tx => "sender",
+            Side::Rx => "receiver",
+        }
+    }
+}
+
+/// A guest that is one of two hosts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HostOf {
+    /// Which.
+    pub side: Side,
+    /// The speed of its CPU: an instruction takes 1 << shift nanoseconds.
+    pub icount_shift: u8,
+}
+
+/// The name of the instrument.
+pub const INSTRUMENT: &str = "wire";
+
+const fn count(name: &'static str, unit: &'static str) -> Declared {
+    Declared::new(INSTRUMENT, name, unit, Kind::Count).exactly()
+}
+
+const fn each(name: &'static str, unit: &'static str) -> Declared {
+    count(name, unit).by_label("host")
+}
+
+/// Bytes of the payload that arrived, by the time from the sender's first to the receiver's last.
+pub const THROUGHPUT: Declared =
+    Declared::new(INSTRUMENT, "throughput", "bit/s", Kind::Rate).exactly();
+/// Turns by time.
+pub const TURNS: Declared = Declared::new(INSTRUMENT, "turns", "turns/s", Kind::Rate).exactly();
+/// Time from a request to the whole answer: of all turns of a block.
+pub const TURN: Declared = Declared::new(INSTRUMENT, "turn", "ns", Kind::Duration)
+    .exactly()
+    .by_label("of all turns");
+/// The part of the time in which a host's CPU executed instructions.
+pub const BUSY: Declared = Declared::new(INSTRUMENT, "CPU use", "CPUs", Kind::Share)
+    .exactly()
+    .by_label("host");
+/// The part of the time in which the sender's direction of the wire was occupied.
+pub const WIRE_USE: Declared =
+    Declared::new(INSTRUMENT, "wire use", "wires", Kind::Share).exactly();
+/// Instructions that a host executed, of kernel and programs.
+pub const INSTRUCTIONS: Declared = each("instructions", "instructions");
+/// Interrupts of a host's NIC.
+pub const INTERRUPTS: Declared = each("interrupts", "interrupts");
+/// Frames that a host put on the wire.
+pub const FRAMES: Declared = each("frames", "frames");
+/// Their bytes, with preamble, FCS and gap.
+pub const WIRE_BYTES: Declared = each("bytes on the wire", "bytes");
+/// Of these frames, those that the wire lost.
+pub const LOST: Declared = each("frames lost", "frames");
+/// Frames that a host's NIC had no room for, and kept until it had.
+pub const HELD: Declared = each("frames held", "frames");
+/// The longest time that a frame waited for the wire, since the run's beginning.
+pub const LONGEST_WAIT: Declared = Declared::new(
+    INSTRUMENT,
+    "longest wait for the wire",
+    "ns",
+    Kind::Duration,
+)
+.exactly()
+.by_label("host");
+/// Segments that the sender sent again.
+pub const RETRANSMITTED: Declared = count("retransmitted", "segments");
+/// What the kernel made of the socket buffer that was asked for, or its default: of the sender to
+/// send, of the receiver to receive.
+pub const BUFFER: Declared = each("socket buffer", "bytes");
+
+/// All of them.
+pub const ALL: &[Declared] = &[
+    THROUGHPUT,
+    TURNS,
+    TURN,
+    BUSY,
+    WIRE_USE,
+    INSTRUCTIONS,
+    INTERRUPTS,
+    FRAMES,
+    WIRE_BYTES,
+    LOST,
+    HELD,
+    LONGEST_WAIT,
+    RETRANSMITTED,
+    BUFFER,
+];
+
+/// A wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wire {
+    /// Bits per second.
+    pub rate_bps: u64,
+    /// Time from one end to the other.
+    pub delay_ns: u64,
+    /// What it varies by: up to so much is added for each frame.
+    pub jitter_ns: u64,
+    /// Frames lost, of a billion.
+    pub loss_ppb: u64,
+}
+
+/// What a wire adds to a frame: preamble (8), FCS (4) and gap (12).
+pub const WIRE_OVERHEAD_BYTES: u64 = 24;
+/// The header of a frame.
+pub const HEADER_BYTES: u64 = 14;
+
+impl Wire {
+    /// The wire of an arm.
+    pub fn of(arm: &Arm) -> Wire {
+        let read = |key: &str, parse: fn(&str) -> Result<u64, String>| {
+            // Levels have been checked.
+            arm.level(key)
+                .and_then(|level| parse(level).ok())
+                .unwrap_or(0)
+        };
+        Wire {
+            rate_bps: read("wire_rate", rate_of),
+            delay_ns: read("wire_delay", time_of),
+            jitter_ns: read("wire_jitter", time_of),
+            loss_ppb: read("wire_loss", loss_of),
+        }
+    }
+
+    /// Check that two hosts can be kept together: between two of their barriers passes less time
+    /// than the shortest frame takes.
+    ///
+    /// # Errors
+    /// The delay is too short for the rate.
+    pub fn check(&self) -> Result<(), String> {
+        // As in plugins/qemu/wire.c: LEAST_STEP_NS and SLACK_NS.
+        const LEAST_NS: f64 = 200.0 + 64.0;
+        let shortest_ns = self.occupied_ns(46) + self.delay_ns as f64;
+        match shortest_ns >= LEAST_NS {
+            true => Ok(()),
+            false => Err(format!(
+                "a delay of {} ns is too short for this rate; expected at least {:.0} ns",
+                self.delay_ns,
+                (LEAST_NS - self.occupied_ns(46)).ceil()
+            )),
+        }
+    }
+
+    /// How long a frame with so many bytes of payload occupies it.
+    pub fn occupied_ns(&self, mtu_bytes: u64) -> f64 {
+        let bits = 8 * (mtu_bytes + HEADER_BYTES + WIRE_OVERHEAD_BYTES);
+        bits as f64 * 1e9 / self.rate_bps as f64
+    }
+}
+
+/// A number with one of these units, in multiples of the first.
+fn number(text: &str, units: &[(&str, f64)], what: &str) -> Result<f64, String> {
+    let wrong = || {
+        let text: String = text.chars().filter(|c| !c.is_control()).take(40).collect();
+        format!("invalid {what} `{text}`")
+    };
+    let at = text.find(|c: char| c.is_ascii_alphabetic() || c == '%');
+    let (number, unit) = text.split_at(at.unwrap_or(text.len()));
+    let (_, factor) = units
+        .iter()
+        .find(|(name, _)| *name == unit.trim())
+        .ok_or_else(wrong)?;
+    let number: f64 = number.trim().parse().map_err(|_| wrong())?;
+    match number.is_finite() && number >= 0.0 {
+        true => Ok(number * factor),
+        false => Err(wrong()),
+    }
+}
+
+/// Bits per second: "1G", "100M", "2.5Gbit".
+///
+/// # Errors
+/// Another text.
+pub fn rate_of(text: &str) -> Result<u64, String> {
+    const UNITS: &[(&str, f64)] = &[
+        ("M", 1e6),
+        ("Mbit", 1e6),
+        ("G", 1e9),
+        ("Gbit", 1e9),
+        ("k", 1e3),
+        ("kbit", 1e3),
+    ];
+    let told = |why: String| format!("{why}; expected bits per second like 1G, 2.5G or 100M");
+    let rate = number(text, UNITS, "rate").map_err(told)?;
+    match (1e5..=1e11).contains(&rate) {
+        true => Ok(rate.round() as u64),
+        false => Err(format!("invalid rate `{text}`; expected 100k to 100G")),
+    }
+}
+
+/// A time up to a second: "1us", "250ns", "0".
+///
+/// # Errors
+/// Another text.
+pub fn time_of(text: &str) -> Result<u64, String> {
+    const UNITS: &[(&str, f64)] = &[("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
+    if text.trim() == "0" {
+        return Ok(0);
+    }
+    let told = |why: String| format!("{why}; expected like 1us, 250ns or 10ms");
+    let time = number(text, UNITS, "time").map_err(told)?;
+    match time <= 1e9 {
+        true => Ok(time.round() as u64),
+        false => Err(format!("invalid time `{text}`; expected at most 1s")),
+    }
+}
+
+/// A share of frames, in a billion of them: "0.1%", "0".
+///
+/// # Errors
+/// Another text.
+pub fn loss_of(text: &str) -> Result<u64, String> {
+    if text.trim() == "0" {
+        return Ok(0);
+    }
+    let told = |why: String| format!("{why}; expected a percentage like 0.1%");
+    let loss = number(text, &[("%", 1e7)], "loss").map_err(told)?;
+    match loss <= 5e8 {
+        true => Ok(loss.round() as u64),
+        false => Err(format!("invalid loss `{text}`; expected at most 50%")),
+    }
+}
+
+/// What is sent between two hosts in a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HostLoad {
+    /// Bytes in one direction, over a connection of their own, as fast as they go.
+    Stream {
+        /// How many.
+        bytes: u64,
+        /// How many are given to each send.
+        write_bytes: u32,
+    },
+    /// Requests and answers, each after the other, over a connection of their own.
+    Request {
+        /// How many requests.
+        turns: u32,
+        /// Size of each, and of each answer.
+        size_bytes: u32,
+    },
+}
+
+impl HostLoad {
+    /// A small one of the same kind, to warm up.
+    #[must_use]
+    pub fn warm_up(self) -> HostLoad {
+        const BYTES: u64 = 256 << 10;
+        const TURNS: u32 = 10;
+        match self {
+            HostLoad::Stream { bytes, write_bytes } => HostLoad::Stream {
+                bytes: bytes.min(BYTES),
+                write_bytes,
+            },
+            HostLoad::Request { turns, size_bytes } => HostLoad::Request {
+                turns: turns.min(TURNS),
+                size_bytes,
+            },
+        }
+    }
+}
+
+/// What one of two hosts is to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostPlan {
+    /// Which of them, and its settings.
+    pub links: RunPlan,
+    /// What is sent.
+    pub load: HostLoad,
+    /// The size asked for of its socket's buffer; none for the kernel's own.
+    pub buffer_bytes: Option<u32>,
+    /// Repetitions.
+    pub blocks: u32,
+}
+
+/// The values of a wire's plugin at one time, of one host. The order is that of `enum wire_value`
+/// (plugins/qemu/wire.h).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Latch {
+    /// Time since both hosts were connected, by the clock that both have.
+    pub clock_ns: u64,
+    /// Instructions executed.
+    pub instructions: u64,
+    /// Frames put on the wire.
+    pub frames: u64,
+    /// Their bytes, with preamble, FCS and gap.
+    pub bytes: u64,
+    /// How long they occupied it.
+    pub busy_ns: u64,
+    /// Lost by the wire.
+    pub lost: u64,
+    /// Longer than its MTU: lost as well.
+    pub too_long: u64,
+    /// Frames that arrived.
+    pub arrived: u64,
+    /// Of these, kept by the NIC for want of room.
+    pub held: u64,
+    /// Frames sent while there was no wire.
+    pub unconnected: u64,
+    /// Frames on the way to this host.
+    pub under_way: u64,
+    /// The longest that a frame waited for the wire.
+    pub longest_wait_ns: u64,
+    /// Frames that came after their time.
+    pub late: u64,
+}
+
+impl Latch {
+    /// How many values it has.
+    pub const VALUES: usize = 13;
+
+    /// From the plugin's values.
+    pub fn of(values: [u64; Latch::VALUES]) -> Latch {
+        let [
+            clock_ns,
+            instructions,
+            frames,
+            bytes,
+            busy_ns,
+            lost,
+            too_long,
+            arrived,
+            held,
+            unconnected,
+            under_way,
+            longest_wait_ns,
+            late,
+        ] = values;
+        Latch {
+            clock_ns,
+            instructions,
+            frames,
+            bytes,
+            busy_ns,
+            lost,
+            too_long,
+            arrived,
+            held,
+            unconnected,
+            under_way,
+            longest_wait_ns,
+            late,
+        }
+    }
+}
+
+/// A block, as one host saw it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostBlock {
+    /// At its beginning.
+    pub begin: Latch,
+    /// At its end.
+    pub end: Latch,
+    /// Bytes of payload that it sent, or received: of the requests.
+    pub bytes: u64,
+    /// The time of each turn.
+    pub turns_ns: Vec<u64>,
+    /// Interrupts of its NIC.
+    pub interrupts: u64,
+    /// Segments that it sent again.
+    pub retransmitted: u64,
+    /// The size of its socket's buffer.
+    pub buffer_bytes: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that a frame of MTU 1500 takes 12.304 us at 1 Gbit/s.
+    #[test]
+    fn a_full_frame() {
+        let wire = Wire {
+            rate_bps: 1_000_000_000,
+            delay_ns: 0,
+            jitter_ns: 0,
+            loss_ppb: 0,
+        };
+        assert_eq!(wire.occupied_ns(1_500), 12_304.0);
+    }
+
+    /// Check that rates, times and losses are read with their units, and that others are refused
+    /// with an example.
+    #[test]
+    fn units() {
+        assert_eq!(rate_of("1G"), Ok(1_000_000_000));
+        assert_eq!(rate_of("2.5Gbit"), Ok(2_500_000_000));
+        assert_eq!(rate_of("100M"), Ok(100_000_000));
+        for wrong in ["", "1", "1T", "-1G", "1k", "fast", "200G"] {
+            assert!(rate_of(wrong).unwrap_err().contains("expected"), "{wrong}");
+        }
+        assert_eq!(time_of("1us"), Ok(1_000));
+        assert_eq!(time_of("1.5 us"), Ok(1_500));
+        assert_eq!(time_of("0"), Ok(0));
+        for wrong in ["", "1", "5", "2s", "-1us"] {
+            assert!(time_of(wrong).unwrap_err().contains("expected"), "{wrong}");
+        }
+        assert_eq!(loss_of("0.1%"), Ok(1_000_000));
+        assert_eq!(loss_of("0"), Ok(0));
+        for wrong in ["", "0.1", "60%", "%"] {
+            assert!(loss_of(wrong).unwrap_err().contains("expected"), "{wrong}");
+        }
+    }
+}

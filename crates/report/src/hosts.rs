@@ -1,0 +1,439 @@
+//! Two hosts and a wire: a table of arms, each figure the mean over its blocks.
+
+use netplumb_model::experiment::Experiment;
+use netplumb_model::hosts::{
+    BUFFER, BUSY, FRAMES, HELD, INSTRUCTIONS, INSTRUMENT, INTERRUPTS, LONGEST_WAIT, LOST,
+    RETRANSMITTED, Side, THROUGHPUT, TURN, TURNS, WIRE_BYTES, WIRE_USE, Wire,
+};
+use netplumb_model::quantity::Declared;
+use netplumb_model::recording::{Arm, Recording};
+use serde::Serialize;
+
+use crate::claims::{self, Judged};
+use crate::conclusions;
+use crate::figures;
+use crate::footer::{self, Note};
+use crate::html::{facts, title, warnings};
+use crate::json::{Common, pretty};
+use crate::number::{counted, printable};
+use crate::page::{Page, PageTable, SCHEMA};
+#[cfg(test)]
+use crate::table::reference::{Entry, entries};
+use crate::table::{Column, Room, Table, Value};
+use crate::text::{continued, prose};
+use crate::trust::common::kernel;
+
+/// Letters of an arm's name.
+const NAME_LETTERS: usize = 60;
+/// From here on there is room for what only explains.
+const WIDE: usize = 100;
+const WIDEST: usize = 140;
+
+/// An arm.
+struct Row<'r> {
+    recording: &'r Recording,
+    arm: usize,
+}
+
+impl Row<'_> {
+    /// The mean over its blocks of a figure with this label.
+    fn mean(&self, quantity: &Declared, label: Option<&str>) -> Option<f64> {
+        let of_arm = |block: u32| {
+            let block = self.recording.blocks.get(block as usize);
+            block.is_some_and(|block| block.arm as usize == self.arm)
+        };
+        let values: Vec<f64> = (self.recording.scalars_of(quantity))
+            .filter(|scalar| scalar.item.label.as_deref() == label)
+            .filter(|scalar| scalar.block().is_some_and(of_arm))
+            .map(|scalar| scalar.value)
+            .collect();
+        (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+    }
+}
+
+fn number(value: Option<f64>) -> Value {
+    value.map_or(Value::Missing, Value::Number)
+}
+
+fn share(value: Option<f64>) -> Value {
+    value.map_or(Value::Missing, Value::Share)
+}
+
+fn ns(value: Option<f64>) -> Value {
+    value.map_or(Value::Missing, Value::Ns)
+}
+
+/// A column for each host.
+fn of_hosts<'r>(
+    rank: u8,
+    wide: usize,
+    quantity: &'static Declared,
+    (title, key, hint): (&'static str, &'static str, &'static str),
+    cell: fn(Option<f64>) -> Value,
+) -> impl Iterator<Item = Column<'r, Row<'r>>> {
+    Side::ALL.iter().zip(rank..).map(move |(side, rank)| {
+        let side = *side;
+        let key = format!("{side}_{key}");
+        Column::figure(format!("{side} {title}"), move |row: &Row<'r>| {
+            cell(row.mean(quantity, Some(side.called())))
+        })
+        .hint(format!("of the {}: {hint}", side.called()))
+        .unit(quantity.unit)
+        .people(rank)
+        .from(wide)
+        .key(key.clone())
+        .page(key)
+    })
+}
+
+/// The columns of quantities that are to be shown.
+fn columns<'r>(shown: &dyn Fn(&Declared) -> bool) -> Vec<Column<'r, Row<'r>>> {
+    let mut all = vec![
+        Column::text("arm", |row: &Row<'r>| {
+            row.recording.arms[row.arm].name.clone()
+        })
+        .hint("one combination of settings")
+        .people(0)
+        .key("arm")
+        .page("arm"),
+    ];
+    let mut add = |quantity: &Declared, column: Column<'r, Row<'r>>| {
+        if shown(quantity) {
+            all.push(column);
+        }
+    };
+    add(
+        &THROUGHPUT,
+        Column::figure("Mbit/s", |row: &Row<'r>| {
+            number(row.mean(&THROUGHPUT, None).map(|bits| bits / 1e6))
+        })
+        .hint("bytes of payload, by the time from the sender's first to the receiver's last")
+        .unit("Mbit/s")
+        .people(1)
+        .key("mbit_per_second")
+        .page("mbit_per_second"),
+    );
+    add(
+        &TURNS,
+        Column::figure("turns/s", |row: &Row<'r>| number(row.mean(&TURNS, None)))
+            .hint("requests that were answered, each after the other")
+            .unit("turns/s")
+            .people(2)
+            .key("turns_per_second")
+            .page("turns_per_second"),
+    );
+    for (rank, wide, title, label) in [
+        (3, 0, "turn", "mean"),
+        (4, WIDE, "least", "least"),
+        (5, WIDE, "median", "median"),
+        (6, WIDE, "99%", "99%"),
+        (7, WIDE, "most", "most"),
+    ] {
+        let key = format!("turn_{}_ns", if label == "99%" { "p99" } else { label });
+        add(
+            &TURN,
+            Column::figure(title, move |row: &Row<'r>| ns(row.mean(&TURN, Some(label))))
+                .hint(format!("time from a request to its answer, {label}"))
+                .unit("ns")
+                .people(rank)
+                .from(wide)
+                .key(key.clone())
+                .page(key),
+        );
+    }
+    let busy = "the part of the time in which its CPU executed instructions";
+    for column in of_hosts(8, 0, &BUSY, ("busy", "busy", busy), share) {
+        add(&BUSY, column);
+    }
+    add(
+        &WIRE_USE,
+        Column::figure("wire", |row: &Row<'r>| share(row.mean(&WIRE_USE, None)))
+            .hint("the part of the time in which frames of the sender were on the wire")
+            .people(10)
+            .key("wire_use")
+            .page("wire_use"),
+    );
+    let names = ("frames", "frames", "frames that it put on the wire");
+    for column in of_hosts(11, WIDE, &FRAMES, names, number) {
+        add(&FRAMES, column);
+    }
+    let names = ("irqs", "interrupts", "interrupts of its NIC");
+    for column in of_hosts(13, 0, &INTERRUPTS, names, number) {
+        add(&INTERRUPTS, column);
+    }
+    add(
+        &RETRANSMITTED,
+        Column::figure("resent", |row: &Row<'r>| {
+            number(row.mean(&RETRANSMITTED, None))
+        })
+        .hint("segments that the sender sent again")
+        .people(15)
+        .from(WIDE)
+        .key("retransmitted")
+        .page("retransmitted"),
+    );
+    let names = ("lost", "lost", "of its frames, those that the wire lost");
+    for column in of_hosts(16, WIDEST, &LOST, names, number) {
+        add(&LOST, column);
+    }
+    let names = (
+        "held",
+        "held",
+        "frames that came when its driver had no room, and that QEMU's NIC kept until it had",
+    );
+    for column in of_hosts(18, WIDEST, &HELD, names, number) {
+        add(&HELD, column);
+    }
+    let names = (
+        "wait",
+        "longest_wait_ns",
+        "the longest that a frame waited for the wire",
+    );
+    for column in of_hosts(20, WIDEST, &LONGEST_WAIT, names, ns) {
+        add(&LONGEST_WAIT, column);
+    }
+    let names = (
+        "buffer",
+        "buffer_bytes",
+        "its socket's buffer at the end, as the kernel counts it",
+    );
+    for column in of_hosts(22, WIDEST, &BUFFER, names, number) {
+        add(&BUFFER, column);
+    }
+    let names = (
+        "instructions",
+        "instructions",
+        "instructions, of kernel and programs",
+    );
+    for column in of_hosts(24, WIDEST, &INSTRUCTIONS, names, number) {
+        add(&INSTRUCTIONS, column);
+    }
+    let names = (
+        "wire bytes",
+        "wire_bytes",
+        "bytes of its frames, with preamble, FCS and gap",
+    );
+    for column in of_hosts(26, WIDEST, &WIRE_BYTES, names, number) {
+        add(&WIRE_BYTES, column);
+    }
+    all
+}
+
+/// The arms that have blocks.
+fn rows(recording: &Recording) -> impl Iterator<Item = Row<'_>> {
+    let has_blocks = |arm: &usize| {
+        let mut blocks = recording.blocks.iter();
+        blocks.any(|b| b.arm as usize == *arm && b.instrument == INSTRUMENT)
+    };
+    let arms = (0..recording.arms.len()).filter(has_blocks);
+    arms.map(|arm| Row { recording, arm })
+}
+
+/// For programs.
+fn table(recording: &Recording) -> Table<'_, Row<'_>> {
+    Table::new(columns(&|_| true), rows(recording))
+}
+
+/// For people: without what was not measured, or did not happen.
+fn short_table(recording: &Recording) -> Table<'_, Row<'_>> {
+    let happened = |quantity: &Declared| {
+        let mut scalars = recording.scalars_of(quantity);
+        scalars.any(|scalar| scalar.value != 0.0)
+    };
+    Table::new(columns(&happened), rows(recording))
+}
+
+/// What was sent over what, in a line.
+fn heading(recording: &Recording) -> Vec<String> {
+    let Some(first) = recording.arms.first() else {
+        return Vec::new();
+    };
+    let same = |of: &dyn Fn(&Arm) -> String| {
+        let one = of(first);
+        recording
+            .arms
+            .iter()
+            .all(|arm| of(arm) == one)
+            .then_some(one)
+    };
+    let blocks = recording.blocks.len();
+    let mut words = vec!["Two hosts".to_string()];
+    words.extend(same(&|arm| arm.link.to_string()));
+    words.extend(same(&|arm| {
+        let level = |key| arm.level(key).unwrap_or_default();
+        let mut wire = format!(
+            "a wire of {}bit/s and {}",
+            level("wire_rate"),
+            level("wire_delay")
+        );
+        let Wire {
+            jitter_ns,
+            loss_ppb,
+            ..
+        } = Wire::of(arm);
+        if jitter_ns > 0 {
+            wire.push_str(&format!(" + 0 to {}", level("wire_jitter")));
+        }
+        if loss_ppb > 0 {
+            wire.push_str(&format!(", {} lost", level("wire_loss")));
+        }
+        printable(&wire, 80)
+    }));
+    let sent = recording.blocks.first().map(|block| block.ledger.offered);
+    words.extend(sent.map(|bytes| format!("{} of payload a block", bytes_of(bytes))));
+    words.push(counted(blocks, "block"));
+    vec![words.join(", ")]
+}
+
+fn bytes_of(bytes: u64) -> String {
+    const KIB: u64 = 1 << 10;
+    const MIB: u64 = 1 << 20;
+    match bytes {
+        bytes if bytes >= MIB && bytes.is_multiple_of(MIB) => format!("{} MiB", bytes / MIB),
+        bytes if bytes >= KIB && bytes.is_multiple_of(KIB) => format!("{} KiB", bytes / KIB),
+        bytes => format!("{bytes} bytes"),
+    }
+}
+
+fn judged(recording: &Recording, experiment: Option<&Experiment>) -> Vec<Judged> {
+    experiment.map_or_else(Vec::new, |e| claims::judge_blocks(e, recording))
+}
+
+/// For a terminal.
+pub fn terminal(recording: &Recording, experiment: Option<&Experiment>, columns: usize) -> String {
+    let mut out = String::new();
+    for line in heading(recording) {
+        out.push_str(&continued(&line, 3, columns));
+        out.push('\n');
+    }
+    out.push('\n');
+    let room = Room::of(columns, NAME_LETTERS);
+    out.push_str(&short_table(recording).terminal(room));
+    out.push('\n');
+    if let Some(experiment) = experiment {
+        out.push_str(&figures::sweeps::render(experiment, recording, columns));
+        let all = judged(recording, Some(experiment));
+        out.push_str(&claims::render(&all, columns));
+        if experiment.conclusion.is_some() {
+            out.push_str(&conclusions::render(experiment, &all, None, columns));
+        }
+    }
+    out.push_str(&footer::terminal(&trust(recording), columns));
+    out
+}
+
+/// As CSV (RFC 4180), a line for each arm.
+pub fn csv(recording: &Recording) -> String {
+    table(recording).csv()
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    #[serde(flatten)]
+    common: Common<'a>,
+    arms: &'a [Arm],
+    hosts: Vec<Value>,
+}
+
+/// As JSON. docs/reference/json.md describes it for users.
+pub fn json(recording: &Recording, experiment: Option<&Experiment>) -> String {
+    let judged = judged(recording, experiment);
+    pretty(&Document {
+        common: Common::new(recording, experiment, judged, trust(recording)),
+        arms: &recording.arms,
+        hosts: table(recording).json(),
+    })
+}
+
+/// As GitHub-flavoured Markdown.
+pub fn markdown(recording: &Recording) -> String {
+    let mut out = String::from("# Two hosts\n\n");
+    for line in heading(recording) {
+        out.push_str(&format!("{}\n\n", prose(&line, 400)));
+    }
+    short_table(recording).markdown(&mut out);
+    out.push_str("## How it was measured\n\n");
+    out.push_str(&footer::markdown(&trust(recording)));
+    out
+}
+
+/// The page.
+pub fn page(recording: &Recording, experiment: Option<&Experiment>) -> Page {
+    let table: PageTable = short_table(recording).page("Two hosts");
+    Page {
+        schema: SCHEMA,
+        title: title(recording, experiment),
+        headline: heading(recording),
+        warnings: warnings(recording),
+        facts: facts(recording),
+        trust: trust(recording),
+        events: vec![table],
+        ..Page::default()
+    }
+}
+
+/// What the figures are, and how far to trust them.
+fn trust(recording: &Recording) -> Vec<Note> {
+    let shifts = |key: &str| {
+        let levels = recording.arms.iter().map(|arm| arm.read(key).unwrap_or(0));
+        levels.collect::<Vec<u8>>()
+    };
+    let all_one = [shifts("tx_shift"), shifts("rx_shift")]
+        .concat()
+        .iter()
+        .all(|shift| *shift == 0);
+    let clock = match all_one {
+        true => "virtual time: an instruction takes 1 ns",
+        false => "virtual time: an instruction takes 1 ns, doubled tx_shift or rx_shift times",
+    };
+    let mut notes = vec![
+        Note::new(
+            "clock",
+            format!(
+                "{clock}, and nothing else takes any: no caches, no bus, no DMA. Compare arms with each other, \
+                 not with hardware"
+            ),
+        ),
+        Note::new(
+            "wire",
+            "the time of every frame is that of a wire; the NICs are QEMU's, which take a whole batch at once",
+        ),
+        kernel(recording),
+    ];
+    let offered: u64 = recording.blocks.iter().map(|b| b.ledger.offered).sum();
+    let delivered: u64 = recording.blocks.iter().map(|b| b.ledger.delivered).sum();
+    let ledger = format!("{offered} bytes sent = {delivered} received");
+    notes.push(match offered == delivered {
+        true => Note::new("ledger", ledger),
+        false => Note::warning(
+            "ledger",
+            format!("{offered} bytes sent, {delivered} received"),
+        ),
+    });
+    let hashes: Vec<&str> = (recording.notes.values())
+        .filter_map(|notes| notes.facts.get("wire.frames"))
+        .map(|hash| &hash[..hash.len().min(12)])
+        .collect();
+    if let [hash] = hashes[..] {
+        let text =
+            format!("times of all frames: {hash} (a hash; the same in every run of this plan)");
+        notes.push(Note::new("frames", printable(&text, 120)));
+    }
+    for (number, of_arm) in &recording.notes {
+        let arm = recording.arms.get(*number as usize);
+        let name = arm.map_or_else(String::new, |arm| printable(&arm.name, NAME_LETTERS));
+        for (key, why) in &of_arm.facts {
+            if key.starts_with("no_effect.") {
+                let text = format!("arm {name}: {}", printable(why, 120));
+                notes.push(Note::warning("no effect", text));
+            }
+        }
+    }
+    notes
+}
+
+/// What its columns are, for the reference.
+#[cfg(test)]
+pub(crate) fn declared() -> Vec<Entry> {
+    entries(&columns(&|_| true))
+}
