@@ -135,6 +135,14 @@ fail(const char *format, ...)
 	_exit(3);
 }
 
+/* What a plan needs of QEMU is not there: said with a remedy by who reads it. */
+#define refuse(...)                                                 \
+	do {                                                        \
+		fprintf(stderr, "netplumb: no wire: " __VA_ARGS__); \
+		fputc('\n', stderr);                                \
+		_exit(3);                                           \
+	} while (0)
+
 static struct frame *new_frame(size_t bytes)
 {
 	struct frame *frame = malloc(sizeof(*frame) + bytes);
@@ -239,7 +247,10 @@ static void on_arrivals(void *opaque)
 		set_timer(&state.arrivals, state.incoming.head->at_ns);
 }
 
-/* Send and receive at once: neither side may wait for room in the socket. */
+/*
+ * Send and receive at once: neither side may wait for room in the socket while
+ * the other one does. So both know before how much there is to receive.
+ */
 static void exchange(const uint8_t *out, size_t left, uint8_t *in,
 		     size_t wanted)
 {
@@ -276,7 +287,7 @@ static void exchange(const uint8_t *out, size_t left, uint8_t *in,
 		}
 		n = poll(&pollfd, 1, state.patience_s * 1000);
 		if (!n)
-			fail("no answer of the other host within %d s",
+			fail("no answer from the other host within %d s",
 			     state.patience_s);
 	}
 }
@@ -296,23 +307,22 @@ static int64_t quiet_until_ns(void)
 	return next_ns < 0 ? NEVER_NS : now_ns() + next_ns;
 }
 
-static uint8_t *pack(size_t *bytes, int64_t quiet_until_ns)
+/* The frames to send, after what is said of them. */
+static uint8_t *pack(struct hello *hello, int64_t quiet_until_ns)
 {
-	size_t size = sizeof(struct hello) + state.outgoing_bytes;
-	uint8_t *buffer = malloc(size);
-	uint8_t *at = buffer + sizeof(struct hello);
-	struct hello hello = {
+	uint8_t *buffer = malloc(state.outgoing_bytes + 1);
+	uint8_t *at = buffer;
+	struct frame *frame;
+
+	*hello = (struct hello){
 		.step = state.step,
 		.frames = state.n_outgoing,
 		.bytes = (uint32_t)state.outgoing_bytes,
 		.ends = state.wants_end,
 		.quiet_until_ns = quiet_until_ns,
 	};
-	struct frame *frame;
-
 	if (!buffer)
 		fail("out of memory");
-	memcpy(buffer, &hello, sizeof(hello));
 	while ((frame = take(&state.outgoing))) {
 		memcpy(at, &frame->at_ns, sizeof(frame->at_ns));
 		at += sizeof(frame->at_ns);
@@ -324,7 +334,6 @@ static uint8_t *pack(size_t *bytes, int64_t quiet_until_ns)
 	}
 	state.n_outgoing = 0;
 	state.outgoing_bytes = 0;
-	*bytes = size;
 	return buffer;
 }
 
@@ -369,28 +378,25 @@ static void on_barrier(void *opaque)
 	int64_t here_ns = quiet_until_ns();
 	int64_t there_ns = state.first_outgoing_ns;
 	bool expected = state.incoming.head;
-	struct hello other;
-	size_t bytes;
-	uint8_t *out;
+	struct hello own, other;
+	uint8_t *out, *in;
 
 	(void)opaque;
-	out = pack(&bytes, here_ns);
-	exchange(out, bytes, (uint8_t *)&other, sizeof(other));
-	free(out);
+	out = pack(&own, here_ns);
+	exchange((uint8_t *)&own, sizeof(own), (uint8_t *)&other,
+		 sizeof(other));
 	if (other.step != state.step)
 		fail("the other host is at barrier %llu, this one at %llu",
 		     (unsigned long long)other.step,
 		     (unsigned long long)state.step);
 	there_ns = least(there_ns, other.quiet_until_ns);
-	if (other.bytes) {
-		uint8_t *in = malloc(other.bytes);
-
-		if (!in)
-			fail("out of memory");
-		exchange(NULL, 0, in, other.bytes);
-		here_ns = least(here_ns, unpack(in, other.frames));
-		free(in);
-	}
+	in = malloc(other.bytes + 1);
+	if (!in)
+		fail("out of memory");
+	exchange(out, own.bytes, in, other.bytes);
+	here_ns = least(here_ns, unpack(in, other.frames));
+	free(in);
+	free(out);
 	state.first_outgoing_ns = NEVER_NS;
 	state.step++;
 	state.values[WIRE_BARRIERS]++;
@@ -595,10 +601,10 @@ static void take_over(void)
 {
 	state.nc = qemu.find_netdev(state.nic);
 	if (!state.nc)
-		fail("this guest has no NIC %s", state.nic);
+		refuse("this guest has no NIC %s", state.nic);
 	if (!wire_qemu_is_hub_port(state.nc))
-		fail("this QEMU's network devices are laid out otherwise than those "
-		     "of QEMU 7.2");
+		refuse("this QEMU's network devices are laid out otherwise than those "
+		       "of QEMU 7.2");
 	state.info = *state.nc->info;
 	state.info.receive = on_send;
 	state.info.receive_iov = on_send_iov;
@@ -676,7 +682,7 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id,
 	for (int i = 0; i < argc; i++)
 		take_option(argv[i]);
 	if (!info->system_emulation || info->system.max_vcpus > 1) {
-		fputs("netplumb: the wire is for guests with one vCPU\n",
+		fputs("netplumb: no wire: it is for guests with one vCPU\n",
 		      stderr);
 		return -1;
 	}

@@ -57,8 +57,7 @@ const char *wire_qemu_open(void)
 		return "this QEMU does not export its functions";
 	found = version(NULL);
 	if (found->qemu->major != 7 || found->qemu->minor != 2) {
-		snprintf(why, sizeof(why),
-			 "it knows the inside of QEMU 7.2 only, this is %d.%d",
+		snprintf(why, sizeof(why), "it needs QEMU 7.2; this is %d.%d",
 			 (int)found->qemu->major, (int)found->qemu->minor);
 		return why;
 	}

@@ -352,9 +352,9 @@ fn plug(
 /// Check the ledger of the wire, in one direction.
 fn check(from: &Latch, to: &Latch) -> Result<(), EngineError> {
     let accounted = to.arrived + to.under_way + from.lost + from.too_long;
-    if from.late + to.late > 0 || accounted > from.frames {
+    if from.late + to.late > 0 || accounted != from.frames {
         return Err(EngineError::Guest(format!(
-            "the wire is not to be trusted: {} frames sent, {accounted} accounted for, {} late",
+            "the wire failed its check: {} frames sent, {accounted} accounted for, {} late",
             from.frames,
             from.late + to.late
         )));
@@ -464,8 +464,8 @@ mod tests {
         assert_eq!(spread[4], ("most", 30.0));
     }
 
-    /// Check that a wire which delivers more than was sent, or late, is not believed, and that
-    /// frames may be on their way.
+    /// Check that a wire which delivers more than was sent, or less, or late, is not believed, and that
+    /// frames may be on their way or lost.
     #[test]
     fn ledgers() {
         let of = |frames, arrived, late| Latch {
@@ -475,7 +475,16 @@ mod tests {
             ..Latch::default()
         };
         assert!(check(&of(10, 0, 0), &of(0, 10, 0)).is_ok());
-        assert!(check(&of(10, 0, 0), &of(0, 9, 0)).is_ok());
+        assert!(check(&of(10, 0, 0), &of(0, 9, 0)).is_err());
+        let lost = Latch {
+            lost: 1,
+            ..of(10, 0, 0)
+        };
+        let under_way = Latch {
+            under_way: 2,
+            ..of(0, 7, 0)
+        };
+        assert!(check(&lost, &under_way).is_ok());
         assert!(check(&of(10, 0, 0), &of(0, 11, 0)).is_err());
         assert!(check(&of(10, 0, 1), &of(0, 10, 0)).is_err());
     }

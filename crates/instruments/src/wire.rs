@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn refusals() {
         let told = |line: &str| describe_refusal(&[line.to_string()]);
-        let version = told("netplumb: no wire: it knows the inside of QEMU 7.2 only, this is 8.2");
+        let version = told("netplumb: no wire: it needs QEMU 7.2; this is 8.2");
         assert!(version.unwrap().contains("$PLUMB_QEMU"));
         let delay = told("netplumb: no wire: its delay is too short for its rate: at least 9 ns");
         assert!(!delay.unwrap().contains("install"));

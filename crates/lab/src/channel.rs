@@ -23,6 +23,13 @@ pub const CHUNK_BYTES: usize = 256 << 10;
 /// The stream failed.
 pub fn send<T: Serialize>(stream: &mut impl Write, message: &T) -> io::Result<()> {
     let payload = postcard::to_stdvec(message).map_err(io::Error::other)?;
+    // The reader would take it for noise.
+    if payload.len() > MAX_PAYLOAD_BYTES {
+        return Err(io::Error::other(format!(
+            "a message of {} bytes is too long; at most {MAX_PAYLOAD_BYTES} are sent",
+            payload.len()
+        )));
+    }
     let mut frame = Vec::with_capacity(HEADER_BYTES + payload.len());
     frame.extend_from_slice(&MAGIC);
     frame.extend_from_slice(&(payload.len() as u32).to_le_bytes());

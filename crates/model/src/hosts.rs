@@ -65,7 +65,7 @@ pub const BUSY: Declared = Declared::new(INSTRUMENT, "CPU use", "CPUs", Kind::Sh
     .by_label("host");
 /// The part of the time in which the sender's direction of the wire was occupied.
 pub const WIRE_USE: Declared =
-    Declared::new(INSTRUMENT, "wire use", "wires", Kind::Share).exactly();
+    Declared::new(INSTRUMENT, "wire use", "share", Kind::Share).exactly();
 /// Instructions that a host executed, of kernel and programs.
 pub const INSTRUCTIONS: Declared = each("instructions", "instructions");
 /// Interrupts of a host's NIC.

@@ -16,9 +16,11 @@ use netplumb_model::recording::{Arm, Recording};
 use netplumb_model::timing::INSTRUCTIONS;
 
 use crate::analysis::ClassView;
+use crate::events;
 use crate::number::{per_packet, percent, printable};
 use crate::page::PageClaim;
 use crate::seeds;
+use crate::shape::{Shape, shape};
 use crate::text::wrapped;
 use crate::trust::disks::varying;
 
@@ -135,7 +137,14 @@ fn only(experiment: &Experiment, keep: impl Fn(&Claim) -> bool) -> Experiment {
 /// Of an experiment that several instruments measured, what is left to say with the parts after the
 /// first: claims about quantities of theirs. All others are judged once, by the first.
 pub fn of_later_part(experiment: &Experiment, part: &Recording) -> Experiment {
-    let has = |name: &str| part.quantities.iter().any(|quantity| quantity.name == name);
+    let events = match shape(part) == Shape::Counts {
+        true => events::counts(part),
+        false => Vec::new(),
+    };
+    let has = |name: &str| {
+        part.quantities.iter().any(|quantity| quantity.name == name)
+            || events.iter().any(|event| event.name == name)
+    };
     let later = only(experiment, |claim| {
         claim
             .quantity()

@@ -15,6 +15,8 @@ use netplumb_model::timing::OWN_CPU;
 use serde::Serialize;
 
 use crate::analysis;
+use crate::claims::{self, Judged};
+use crate::conclusions;
 use crate::footer::{self, Note};
 use crate::html::{facts, title, warnings};
 use crate::json::{Common, pretty};
@@ -28,7 +30,7 @@ use crate::trust::common::{CUT_SHORT, kernel, ledger, lost};
 use crate::trust::disks::disks;
 #[cfg(test)]
 pub(crate) use columns::declared;
-use columns::with_unit;
+pub(crate) use columns::with_unit;
 pub(crate) use exact::beside;
 pub(crate) use layers::by_layer;
 pub(crate) use rows::{Counted, counted as counts, focus};
@@ -113,8 +115,18 @@ pub fn terminal(
     }
     out.push_str(&callers(recording));
     out.push('\n');
+    let judged = judged(recording, experiment);
+    if let Some(experiment) = experiment {
+        out.push_str(&claims::render(&judged, columns));
+        out.push_str(&conclusions::render(experiment, &judged, None, columns));
+    }
     out.push_str(&footer::terminal(&trust(recording), columns));
     out
+}
+
+/// What the counts say of an experiment's claims.
+fn judged(recording: &Recording, experiment: Option<&Experiment>) -> Vec<Judged> {
+    experiment.map_or_else(Vec::new, |e| claims::judge_blocks(e, recording))
 }
 
 /// The costs that are beside counts, as a recording of their own.
@@ -182,7 +194,12 @@ struct Document<'a> {
 pub fn json(recording: &Recording, experiment: Option<&Experiment>) -> String {
     let ratios = ratios(recording, experiment);
     pretty(&Document {
-        common: Common::new(recording, experiment, Vec::new(), trust(recording)),
+        common: Common::new(
+            recording,
+            experiment,
+            judged(recording, experiment),
+            trust(recording),
+        ),
         arms: &recording.arms,
         events: table(recording).json(),
         ratios: ratios.map_or_else(Vec::new, |ratios| ratios.json()),
@@ -203,6 +220,7 @@ pub fn markdown(
     if let Some(ratios) = ratios(recording, experiment) {
         ratios.markdown(&mut out);
     }
+    conclusions::markdown(experiment, &judged(recording, experiment), &mut out);
     out.push_str("## How it was measured\n\n");
     out.push_str(&footer::markdown(&trust(recording)));
     out
@@ -221,6 +239,7 @@ pub fn page(recording: &Recording, experiment: Option<&Experiment>, exact: &[Str
         warnings: warnings(recording),
         facts: facts(recording),
         trust: trust(recording),
+        claims: claims::page(judged(recording, experiment)),
         events,
         ..Page::default()
     }

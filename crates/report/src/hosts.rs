@@ -263,7 +263,7 @@ fn heading(recording: &Recording) -> Vec<String> {
         let level = |key| arm.level(key).unwrap_or_default();
         let mut wire = format!(
             "a wire of {}bit/s and {}",
-            level("wire_rate"),
+            level("wire_rate").trim_end_matches("bit"),
             level("wire_delay")
         );
         let Wire {
@@ -279,8 +279,11 @@ fn heading(recording: &Recording) -> Vec<String> {
         }
         printable(&wire, 80)
     }));
-    let sent = recording.blocks.first().map(|block| block.ledger.offered);
-    words.extend(sent.map(|bytes| format!("{} of payload a block", bytes_of(bytes))));
+    let mut sent = recording.blocks.iter().map(|block| block.ledger.offered);
+    let first = sent
+        .next()
+        .filter(|first| sent.all(|other| other == *first));
+    words.extend(first.map(|bytes| format!("{} of payload per block", bytes_of(bytes))));
     words.push(counted(blocks, "block"));
     vec![words.join(", ")]
 }
@@ -346,12 +349,13 @@ pub fn json(recording: &Recording, experiment: Option<&Experiment>) -> String {
 }
 
 /// As GitHub-flavoured Markdown.
-pub fn markdown(recording: &Recording) -> String {
+pub fn markdown(recording: &Recording, experiment: Option<&Experiment>) -> String {
     let mut out = String::from("# Two hosts\n\n");
     for line in heading(recording) {
         out.push_str(&format!("{}\n\n", prose(&line, 400)));
     }
     short_table(recording).markdown(&mut out);
+    conclusions::markdown(experiment, &judged(recording, experiment), &mut out);
     out.push_str("## How it was measured\n\n");
     out.push_str(&footer::markdown(&trust(recording)));
     out
@@ -367,6 +371,7 @@ pub fn page(recording: &Recording, experiment: Option<&Experiment>) -> Page {
         warnings: warnings(recording),
         facts: facts(recording),
         trust: trust(recording),
+        claims: claims::page(judged(recording, experiment)),
         events: vec![table],
         ..Page::default()
     }
@@ -384,7 +389,7 @@ fn trust(recording: &Recording) -> Vec<Note> {
         .all(|shift| *shift == 0);
     let clock = match all_one {
         true => "virtual time: an instruction takes 1 ns",
-        false => "virtual time: an instruction takes 1 ns, doubled tx_shift or rx_shift times",
+        false => "virtual time: an instruction takes 2^tx_shift or 2^rx_shift ns",
     };
     let mut notes = vec![
         Note::new(
@@ -415,8 +420,9 @@ fn trust(recording: &Recording) -> Vec<Note> {
         .map(|hash| &hash[..hash.len().min(12)])
         .collect();
     if let [hash] = hashes[..] {
-        let text =
-            format!("times of all frames: {hash} (a hash; the same in every run of this plan)");
+        let text = format!(
+            "times of all frames: {hash} (a hash; the same in every run of this plan from the same saved states)"
+        );
         notes.push(Note::new("frames", printable(&text, 120)));
     }
     for (number, of_arm) in &recording.notes {

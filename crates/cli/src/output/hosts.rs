@@ -24,7 +24,7 @@ pub(super) fn show(
     args.check_without_functions("two hosts, of which no functions were measured")?;
     match args.formats.chosen() {
         Some((Format::Markdown, out)) => {
-            Out::of(out)?.write(hosts::markdown(recording).as_bytes())?;
+            Out::of(out)?.write(hosts::markdown(recording, experiment).as_bytes())?;
             return Ok(ExitCode::SUCCESS);
         }
         Some((Format::OpenMetrics, out)) => {

@@ -155,34 +155,32 @@ static __noinline int count(void *ctx, __u32 event, _Bool in_user)
 	return 0;
 }
 
-#define EVENT(n)                                                      \
-	SEC("perf_event")                                             \
-	int callers_counter_##n(struct bpf_perf_event_data *ctx)      \
-	{                                                             \
-		count(ctx, n, (ctx->regs.cs & USER_RPL) == USER_RPL); \
-		return GO_ON;                                         \
-	}                                                             \
-	SEC("tp")                                                     \
-	int callers_tracepoint_##n(void *ctx)                         \
-	{                                                             \
-		count(ctx, n, 0);                                     \
-		return GO_ON;                                         \
-	}                                                             \
-	SEC("kprobe")                                                 \
-	int callers_probe_##n(void *ctx)                              \
-	{                                                             \
-		count(ctx, n, 0);                                     \
-		return GO_ON;                                         \
-	}                                                             \
-	SEC("fentry")                                                 \
-	int callers_entry_##n(void *ctx)                              \
-	{                                                             \
-		return count(ctx, n, 0);                              \
-	}                                                             \
-	SEC("fexit")                                                  \
-	int callers_exit_##n(void *ctx)                               \
-	{                                                             \
-		return count(ctx, n, 0);                              \
+#define EVENT(n)                                                             \
+	SEC("perf_event")                                                    \
+	int callers_counter_##n(struct bpf_perf_event_data *ctx)             \
+	{                                                                    \
+		return count(ctx, n, (ctx->regs.cs & USER_RPL) == USER_RPL); \
+	}                                                                    \
+	SEC("tp")                                                            \
+	int callers_tracepoint_##n(void *ctx)                                \
+	{                                                                    \
+		count(ctx, n, 0);                                            \
+		return GO_ON;                                                \
+	}                                                                    \
+	SEC("kprobe")                                                        \
+	int callers_probe_##n(void *ctx)                                     \
+	{                                                                    \
+		return count(ctx, n, 0);                                     \
+	}                                                                    \
+	SEC("fentry")                                                        \
+	int callers_entry_##n(void *ctx)                                     \
+	{                                                                    \
+		return count(ctx, n, 0);                                     \
+	}                                                                    \
+	SEC("fexit")                                                         \
+	int callers_exit_##n(void *ctx)                                      \
+	{                                                                    \
+		return count(ctx, n, 0);                                     \
 	}
 
 EVENT(0)

@@ -15,9 +15,9 @@ struct {
 } processes SEC(".maps");
 
 /*
- * What a program at a tracepoint or probe of perf's returns: with 0, no other
- * user of perf has the event (perf_trace_run_bpf_submit() in
- * kernel/events/core.c).
+ * What a program at a tracepoint returns: with 0, no other user of perf has the
+ * event (perf_trace_run_bpf_submit() in kernel/events/core.c). A probe is ours
+ * alone: with 0, it costs less.
  */
 #define GO_ON 1
 

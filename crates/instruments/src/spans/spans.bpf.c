@@ -461,8 +461,7 @@ static __always_inline int at_function(void *ctx, __u32 event)
 	}
 	if (!has_key)
 		key = cut(value, config.events[event].bytes);
-	reach(ctx, event, 1, key);
-	return GO_ON;
+	return reach(ctx, event, 1, key);
 }
 
 #define EVENT(n)                                                 \

@@ -252,7 +252,7 @@ claims! {
         #[serde(default)]
         arms: Vec<String>,
     }
-    /// Every traced call in these arms is as `have` says; needs `[trace]` with arguments, and room for
+    /// Every traced call in these arms, or most of them, is as `have` says; needs `[trace]` with arguments, and room for
     /// all calls.
     Calls {
         /// The classes.
@@ -262,6 +262,9 @@ claims! {
         arms: Vec<String>,
         /// What holds for each call.
         have: Condition,
+        /// In at least this share of the calls; none for all of them.
+        #[serde(default)]
+        at_least: Option<f64>,
     }
     /// A data path has more of a quantity than another (by default packets handled): the
     /// confidence interval of the ratio is above 1.
@@ -408,6 +411,15 @@ impl Claim {
                 key,
                 format!("invalid {key} `{r}`; expected 1 or more (largest over smallest)"),
             ));
+        }
+        if let Claim::Calls {
+            at_least: Some(share),
+            ..
+        } = self
+            && !(*share > 0.0 && *share <= 1.0)
+        {
+            let why = format!("invalid at_least `{share}`; expected more than 0 and at most 1");
+            return Err(("at_least", why));
         }
         if let Claim::Linear {
             within_percent: Some(percent),

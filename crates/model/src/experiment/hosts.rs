@@ -224,10 +224,14 @@ impl Experiment {
         Wire::of(arm).check().map_err(|why| ("wire_delay", why))?;
         // QEMU splits what it should segment into IP fragments there (net_tx_pkt.c).
         let tso = arm.level("offload.tso").or(Some("on")) == Some("on");
-        let sends = arm.level("offload_in") != Some("rx");
-        if arm.link == Link::E1000e && !(sends && !tso && arm.knobs.contains_key("offload.tso")) {
+        // The receiver of requests sends as well.
+        let all_senders = match (self.workload.kind, arm.level("offload_in")) {
+            (Kind::Request, side) => side.is_none_or(|side| side == "both"),
+            (_, side) => side != Some("rx"),
+        };
+        if arm.link == Link::E1000e && !(all_senders && !tso) {
             let why = "QEMU's e1000e sends IP fragments instead of TCP segments; use link e1000, or set \
-                       offload = { tso = \"off\" }";
+                       offload = { tso = \"off\" } of each host that sends (of requests both do)";
             return Err(("link", why.into()));
         }
         Ok(())

@@ -1,11 +1,12 @@
 //! What each block of an arm had of a quantity: what claims and figures about anything that
 //! varies from block to block are made of.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use netplumb_model::bench::Measured;
 use netplumb_model::chain;
 use netplumb_model::class::Class;
+use netplumb_model::hosts;
 use netplumb_model::quantity::{Calls, Kind, Of, Repeats};
 use netplumb_model::recording::{Arm, Block, Recording};
 use netplumb_model::span::StageKind;
@@ -17,6 +18,7 @@ use crate::analysis;
 use crate::counting::{Counts, counting};
 use crate::diff::arms::ArmPair;
 use crate::diff::{Sides, facts};
+use crate::events::{self, Counted};
 use crate::number::printable;
 use crate::number::rate;
 use crate::rates::{RATES, explain};
@@ -54,6 +56,8 @@ pub(crate) struct Samples<'r> {
     /// Of a bench, by block; none where a block does not count.
     rates: Vec<Option<Measured>>,
     times: Vec<TimedClass<'r>>,
+    /// Counts of events.
+    events: Vec<Counted<'r>>,
 }
 
 /// Whether figures of a recording vary from block to block.
@@ -62,9 +66,10 @@ pub(crate) fn varies(recording: &Recording) -> bool {
         let quantity = recording.quantities.get(cost.quantity as usize)?;
         Some(quantity.repeats)
     });
-    shape(recording) == Shape::Rates
-        || shape(recording) == Shape::Times
-        || repeats.is_some_and(|repeats| repeats == Repeats::Statistically)
+    matches!(
+        shape(recording),
+        Shape::Rates | Shape::Times | Shape::Counts
+    ) || repeats.is_some_and(|repeats| repeats == Repeats::Statistically)
 }
 
 /// CPUs that were busy, without those that only send.
@@ -112,10 +117,15 @@ impl<'r> Samples<'r> {
             true => times::classes(recording),
             false => Vec::new(),
         };
+        let events = match shape(recording) == Shape::Counts {
+            true => events::counts(recording),
+            false => Vec::new(),
+        };
         Samples {
             recording,
             rates,
             times,
+            events,
         }
     }
 
@@ -164,6 +174,7 @@ impl<'r> Samples<'r> {
             (None | Some(HANDLED), false) => self.rates_of(arm, Measured::handled_pps),
             (Some(CPU_USE), false) => self.rates_of(arm, busy_of_path),
             (Some(INSNS), false) => self.counted(arm),
+            _ if !self.events.is_empty() => self.events(arm, what)?,
             (None, true) => self.costs(arm, what)?.each(),
             (Some(name), _) if self.is_of_costs(name) => self.costs(arm, what)?.each(),
             (Some(name), _) => self.scalars(arm, name)?,
@@ -181,6 +192,7 @@ impl<'r> Samples<'r> {
     /// Why there are none, as a part of a sentence.
     pub(crate) fn pair(&self, arms: [usize; 2], what: &What<'_>) -> Result<Pair, String> {
         let is_of_costs = match what.quantity {
+            _ if !self.events.is_empty() => false,
             None => self.rates.is_empty(),
             Some(name) => self.is_of_costs(name),
         };
@@ -208,6 +220,43 @@ impl<'r> Samples<'r> {
                 false => None,
             },
         })
+    }
+
+    /// An event, of all layers or of one, in each block per packet, run or second.
+    fn events(&self, arm: usize, what: &What<'_>) -> Result<Vec<f64>, String> {
+        let mut known: Vec<&str> = self.events.iter().map(|event| event.name).collect();
+        known.dedup();
+        let there = || printable(&known.join(", "), 400);
+        let name = what.quantity.ok_or_else(|| {
+            format!(
+                "the claim names no event as its `quantity`: there are {}",
+                there()
+            )
+        })?;
+        if what.function.is_some() || what.below.is_some() || what.stage.is_some() {
+            return Err("counts of events are of no function and no stage".into());
+        }
+        // What programs alone may count has the mode in its name.
+        let user = format!("{name}:u");
+        let is = |event: &&Counted<'_>| {
+            let of_layer = match what.layer {
+                None => !event.is_part(),
+                Some(layer) => event.layer == Some(layer),
+            };
+            event.arm == arm && (event.name == name || event.name == user) && of_layer
+        };
+        match self.events.iter().find(is) {
+            Some(event) => Ok(event.each()),
+            None if !known.contains(&name) && !known.contains(&user.as_str()) => Err(format!(
+                "{} was not counted: there are {}",
+                printable(name, 60),
+                there()
+            )),
+            None => Err(match what.layer {
+                Some(layer) => format!("{} was not counted in layer {layer}", printable(name, 60)),
+                None => format!("{} was not measured", self.name(arm)),
+            }),
+        }
     }
 
     fn rates_of(&self, arm: usize, of: fn(&Measured) -> f64) -> Vec<f64> {
@@ -336,9 +385,16 @@ impl<'r> Samples<'r> {
     /// A quantity of blocks: a count by the second where blocks have a length.
     fn scalars(&self, arm: usize, name: &str) -> Result<Vec<f64>, String> {
         let quantities = self.recording.quantities.iter();
-        let known = quantities
-            .clone()
-            .position(|quantity| quantity.name == name);
+        let called = |name: &str| {
+            quantities
+                .clone()
+                .position(|quantity| quantity.name == name)
+        };
+        // One of the figures of a quantity: `CPU use of sender`.
+        let (known, label) = match (called(name), name.rsplit_once(" of ")) {
+            (None, Some((name, label))) => (called(name), Some(label)),
+            (known, _) => (known, None),
+        };
         let Some(id) = known else {
             let mut names: Vec<&str> = quantities.map(|q| q.name.as_str()).collect();
             names.dedup();
@@ -348,11 +404,30 @@ impl<'r> Samples<'r> {
                 printable(&names.join(", "), 400)
             ));
         };
+        let quantity = &self.recording.quantities[id];
+        let its = (self.recording.scalars.iter()).filter(|s| s.quantity as usize == id);
+        let labels: BTreeSet<&str> = its.filter_map(|s| s.item.label.as_deref()).collect();
+        let adds_up = quantity.kind == Kind::Count;
+        if label.map_or(!adds_up && labels.len() > 1, |label| {
+            !labels.contains(label)
+        }) {
+            let labels: Vec<&str> = labels.into_iter().collect();
+            return Err(format!(
+                "`{}` is of several: name one, like `{} of {}`; there are {}",
+                printable(&quantity.name, 60),
+                printable(&quantity.name, 60),
+                printable(labels.first().unwrap_or(&"..."), 60),
+                printable(&labels.join(", "), 400)
+            ));
+        }
         let mut sums: BTreeMap<u32, f64> = BTreeMap::new();
         for scalar in &self.recording.scalars {
             let Of::Block(block) = scalar.of else {
                 continue;
             };
+            if label.is_some() && scalar.item.label.as_deref() != label {
+                continue;
+            }
             let of = self.recording.blocks.get(block as usize);
             let counts = self.rates.get(block as usize).is_none_or(Option::is_some);
             // What another instrument looked at was held up by it.
@@ -363,7 +438,8 @@ impl<'r> Samples<'r> {
                 *sums.entry(block).or_default() += scalar.value;
             }
         }
-        let is_count = self.recording.quantities[id].kind == Kind::Count;
+        // Blocks of two hosts are as long as what is sent takes.
+        let is_count = adds_up && quantity.instrument != hosts::INSTRUMENT;
         let each = |(block, sum): (u32, f64)| {
             let ns = self.recording.blocks[block as usize].duration_ns;
             match is_count && ns > 0 {
@@ -376,17 +452,28 @@ impl<'r> Samples<'r> {
 
     /// A value in words.
     pub(crate) fn told(&self, value: f64, what: &What<'_>) -> String {
+        if let Some(event) = self.events.iter().find(|e| Some(e.name) == what.quantity) {
+            let value = match event.is_time {
+                true => events::with_unit(value),
+                false => short(value),
+            };
+            return format!("{value} per {}", event.per_all.word());
+        }
         match (what.quantity, self.rates.is_empty()) {
             (None | Some(HANDLED), false) => format!("{}/s", rate(value)),
             (Some(CPU_USE), _) => format!("{value:.2} CPUs"),
             (Some(INSNS), _) => format!("{value:.1}"),
             (quantity, _) => {
                 let quantities = self.recording.quantities.iter();
-                let known = quantities
-                    .clone()
-                    .find(|q| Some(q.name.as_str()) == quantity);
+                let called = |name: &str| quantities.clone().find(|q| q.name == name);
+                let base = |name: &str| called(name.rsplit_once(" of ")?.0);
+                let known = quantity.and_then(|name| called(name).or_else(|| base(name)));
                 let unit = match known {
-                    Some(known) if known.kind == Kind::Count => format!("{}/s", known.unit),
+                    Some(known)
+                        if known.kind == Kind::Count && known.instrument != hosts::INSTRUMENT =>
+                    {
+                        format!("{}/s", known.unit)
+                    }
                     Some(known) => known.unit.clone(),
                     None if self.times.is_empty() => String::new(),
                     None => "ns".into(),

@@ -18,7 +18,13 @@ const VALUES: usize = 4;
 
 /// What the calls say of a claim.
 pub(super) fn outcome(claim: &Claim, classes: &[ClassView<'_>]) -> Outcome {
-    let Claim::Calls { arms, have, .. } = claim else {
+    let Claim::Calls {
+        arms,
+        have,
+        at_least,
+        ..
+    } = claim
+    else {
         return Outcome::not_measured("this claim is not about calls".into());
     };
     let mut all = true;
@@ -28,7 +34,7 @@ pub(super) fn outcome(claim: &Claim, classes: &[ClassView<'_>]) -> Outcome {
             let Some(view) = find(classes, *class, Some(arm)) else {
                 return Outcome::not_measured(missing(*class, Some(arm)));
             };
-            match of_arm(view, have) {
+            match of_arm(view, have, at_least.unwrap_or(1.0)) {
                 Ok((holds, text)) => {
                     all &= holds;
                     told.push(text);
@@ -46,7 +52,7 @@ pub(super) fn outcome(claim: &Claim, classes: &[ClassView<'_>]) -> Outcome {
 }
 
 /// Whether it holds for all calls of an arm, and how they are.
-fn of_arm(view: &ClassView<'_>, have: &Condition) -> Result<(bool, String), String> {
+fn of_arm(view: &ClassView<'_>, have: &Condition, at_least: f64) -> Result<(bool, String), String> {
     let recording = view.recording;
     let arm = printable(seeds::name(view.arm()), NAME_CHARACTERS);
     let traces = recording.call_traces();
@@ -92,9 +98,10 @@ fn of_arm(view: &ClassView<'_>, have: &Condition) -> Result<(bool, String), Stri
         true => (true, format!("{arm}: all {calls_of} have {have}")),
         false => {
             let instead = instead(view, &calls, have);
+            let holds = so as f64 >= at_least * calls.len() as f64;
             let so = thousands(so as u64);
             let text = format!("{arm}: {so} of {calls_of} have {have}{instead}");
-            (false, text)
+            (holds, text)
         }
     })
 }

@@ -23,7 +23,7 @@ fn figure(value: f64, is_time: bool) -> Value {
 }
 
 /// Nanoseconds with their unit.
-pub(super) fn with_unit(value: f64) -> String {
+pub(crate) fn with_unit(value: f64) -> String {
     match ns(value) {
         long if long.ends_with('s') => long,
         short => format!("{short} ns"),

@@ -7,7 +7,7 @@ use netplumb_model::class::{Family, Link, Proto};
 use netplumb_model::events::{BROKEN_DOWN, CALLERS, COUNT, ENABLED, Events, RUNNING, TIME};
 use netplumb_model::experiment::Experiment;
 use netplumb_model::layers::APPLICATION;
-use netplumb_model::quantity::{Item, Of};
+use netplumb_model::quantity::{Item, Of, Scalar};
 use netplumb_model::recording::{
     Arm, Block, Cost, EVENT_MODULE, Function, Ledger, Node, Recording, THREAD_MODULE, Total, env,
 };
@@ -280,4 +280,61 @@ fn by_layer() {
         "stack.txt",
         &terminal(&recording.part(INSTRUMENT), None, &[], 110),
     );
+}
+
+/// Check that claims about events are judged by their blocks, in every output: of an event as a whole and of a
+/// layer, and that what was not counted is named.
+#[test]
+fn claims_about_events() {
+    let mut recording = recording(1_000, 5);
+    recording.arms[0].name = "before".into();
+    let mut after = recording.arms[0].clone();
+    after.name = "after".into();
+    recording.arms.push(after);
+    let blocks = recording.blocks.clone();
+    let scalars = recording.scalars.clone();
+    for (number, block) in (5..).zip(blocks) {
+        recording.blocks.push(Block { arm: 1, ..block });
+        let own = scalars.iter().filter(|s| s.of == Of::Block(number - 5));
+        let more = own.map(|scalar| Scalar {
+            of: Of::Block(number),
+            value: scalar.value * 2.0,
+            ..scalar.clone()
+        });
+        recording.scalars.extend(more);
+    }
+    let claim = |says: &str, quantity: &str, rest: &str| {
+        format!(
+            "[[claim]]\nkind = \"compare\"\nsays = \"{says}\"\nclasses = [\"command run\"]\n\
+             quantity = \"{quantity}\"\narm = \"after\"\nagainst = \"before\"\n{rest}\n"
+        )
+    };
+    let text = format!(
+        "name = \"e\"\nlab = \"host\"\ninstruments = [\"events\"]\n[workload]\nkind = \"work\"\ncommand = [\"true\"]\n\
+         [[arm]]\nname = \"before\"\n[[arm]]\nname = \"after\"\nknobs.command = \"false\"\n{}{}{}",
+        claim("Twice the faults", "page-faults", "is = \"more\""),
+        claim(
+            "As many writes",
+            "syscalls:sys_enter_write",
+            "is = \"same\""
+        ),
+        claim("Nothing", "page-fualts", "is = \"more\""),
+    );
+    let experiment = Experiment::parse(&text).unwrap();
+    let judged = crate::claims::judge_blocks(&experiment, &recording);
+    let verdicts: Vec<&str> = judged.iter().map(|one| one.verdict.as_str()).collect();
+    assert_eq!(
+        verdicts,
+        ["holds", "does not hold", "not measured"],
+        "{judged:#?}"
+    );
+    assert!(
+        judged[2].because.contains("there are page-faults"),
+        "{judged:#?}"
+    );
+    let text = terminal(&recording, Some(&experiment), &[], 110);
+    golden("claims.txt", &text);
+    assert!(json(&recording, Some(&experiment)).contains("\"holds\""));
+    assert!(markdown(&recording, Some(&experiment), &[]).contains("Twice the faults"));
+    assert_eq!(page(&recording, Some(&experiment), &[]).claims.len(), 3);
 }

@@ -330,7 +330,7 @@ fn claims_about_calls() {
     assert_eq!(verdict, "not measured");
     assert!(because.contains("only 2 are kept"), "{because}");
     let mistake = "name = \"trace\"\n[workload]\nkind = \"command\"\ncommand = [\"cat\"]\n\
-                   [[claim]]\nkind = \"calls\"\nsays = \"so\"\nclasses = [\"command run\"]\narms = []\nhave = \"n == 1\"\n";
+                   [[claim]]\nkind = \"calls\"\nsays = \"so\"\nclasses = [\"command run\"]\narms = [\"a\"]\nhave = \"n == 1\"\n";
     let refused = Experiment::parse(mistake).unwrap_err().to_string();
     assert!(refused.contains("[trace]"), "{refused}");
 }

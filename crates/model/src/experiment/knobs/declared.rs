@@ -564,7 +564,7 @@ pub const KNOBS: &[Knob] = &[
         default: Default::Level("0"),
         said: Said::As("tx_shift"),
         turn: 9,
-        help: "of two hosts, the speed of the sender's CPU: an instruction takes 1 ns doubled so many times, 0 to 6",
+        help: "of two hosts, the speed of the sender's CPU: an instruction takes 2^N ns, 0 to 6",
         ..OF_HOSTS
     },
     Knob {
