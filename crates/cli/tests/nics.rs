@@ -623,7 +623,7 @@ fn as_root_what_is_refused() {
         }
         let second = format!("bench drop {YES} --path tc {SHORT} -o second.plumb");
         let second = machine.run(&second);
-        second.code(3).says(&[said, "another one"]);
+        second.code(3).says(&[said, "or use another"]);
         first.signal(libc::SIGINT);
         first.finish().code(130);
     }

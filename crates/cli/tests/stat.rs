@@ -218,7 +218,7 @@ fn as_root_as_perf_does() {
         assert_eq!(ours[0], theirs[0]);
         let told = format!("{ours:?}, by perf {theirs:?}");
         // Which of a file's pages one fault maps depends on what else uses memory.
-        match ours[1].abs_diff(theirs[1]) <= 2 && ours[2].abs_diff(theirs[2]) <= 2 {
+        match ours[1].abs_diff(theirs[1]) <= 4 && ours[2].abs_diff(theirs[2]) <= 2 {
             true => Ok(told),
             false => Err(told),
         }

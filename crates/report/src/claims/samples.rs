@@ -224,8 +224,12 @@ impl<'r> Samples<'r> {
 
     /// An event, of all layers or of one, in each block per packet, run or second.
     fn events(&self, arm: usize, what: &What<'_>) -> Result<Vec<f64>, String> {
-        let mut known: Vec<&str> = self.events.iter().map(|event| event.name).collect();
-        known.dedup();
+        let mut known: Vec<&str> = Vec::new();
+        for event in &self.events {
+            if !known.contains(&event.name) {
+                known.push(event.name);
+            }
+        }
         let there = || printable(&known.join(", "), 400);
         let name = what.quantity.ok_or_else(|| {
             format!(
