@@ -229,7 +229,7 @@ impl Experiment {
             (Kind::Request, side) => side.is_none_or(|side| side == "both"),
             (_, side) => side != Some("rx"),
         };
-        if arm.link == Link::E1000e && !(all_senders && !tso) {
+        if arm.link == Link::E1000e && (tso || !all_senders) {
             let why = "QEMU's e1000e sends IP fragments instead of TCP segments; use link e1000, or set \
                        offload = { tso = \"off\" } of each host that sends (of requests both do)";
             return Err(("link", why.into()));
