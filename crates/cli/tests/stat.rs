@@ -482,8 +482,8 @@ fn as_root_by_task() {
     assert!(said.contains("--cgroup"), "{said}");
 }
 
-/// Check that events are told apart by the layer that caused them, that the parts add up to the whole, that
-/// their call graph has as many, and that a clock is refused with the reason.
+/// Check counts by layer: the layers of an event add up to its count, the call graph has as many, and a
+/// clock is refused with the reason.
 #[test]
 fn as_root_by_layer() {
     if !as_root() {

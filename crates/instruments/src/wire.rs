@@ -115,7 +115,7 @@ pub fn describe_refusal(stderr: &[String]) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Check that refusals of the plugin are told with a remedy.
+    /// Check that errors of the plugin come with a remedy.
     #[test]
     fn refusals() {
         let told = |line: &str| describe_refusal(&[line.to_string()]);

@@ -186,7 +186,12 @@ impl Ends {
     }
 }
 
-fn set_option(socket: &impl AsRawFd, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
+pub(crate) fn set_option(
+    socket: &impl AsRawFd,
+    level: i32,
+    name: i32,
+    value: &[u8],
+) -> io::Result<()> {
     // SAFETY: the pointer and the length are those of `value`.
     let result = unsafe {
         libc::setsockopt(
@@ -229,7 +234,8 @@ fn udp(address: SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-fn stream(address: SocketAddr) -> io::Result<Socket> {
+/// A TCP socket that is bound.
+pub(crate) fn stream(address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(
         Domain::for_address(address),
         Type::STREAM,

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use netplumb_model::hosts::HostLoad;
 use netplumb_sys::netns::inside;
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::Socket;
 
-use crate::ends::{RX_PORT, TX_PORT};
+use crate::ends::{RX_PORT, TX_PORT, set_option, stream};
 
 /// Maximum time without a byte, by the guest's clock: TCP itself would try for minutes.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -222,32 +222,8 @@ fn told(error: io::Error) -> io::Error {
 
 /// A size beyond the limits of sysctls too, as root may; the kernel doubles it.
 fn size(socket: &Socket, option: i32, bytes: u32) -> io::Result<()> {
-    let bytes = bytes as i32;
-    // SAFETY: the pointer and the length are those of `bytes`.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            option,
-            (&raw const bytes).cast(),
-            size_of_val(&bytes) as libc::socklen_t,
-        )
-    };
-    match result {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-fn stream(address: SocketAddr) -> io::Result<Socket> {
-    let socket = Socket::new(
-        Domain::for_address(address),
-        Type::STREAM,
-        Some(Protocol::TCP),
-    )?;
-    socket.set_reuse_address(true)?;
-    socket.bind(&address.into())?;
-    Ok(socket)
+    let bytes = (bytes as i32).to_ne_bytes();
+    set_option(socket, libc::SOL_SOCKET, option, &bytes)
 }
 
 #[cfg(test)]

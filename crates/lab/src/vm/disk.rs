@@ -26,7 +26,7 @@ use super::process::memfd;
 const CONFIG: &str = "/sys/kernel/config";
 /// The directory of one of its devices (Documentation/block/null_blk.rst).
 const NULL_BLK: &str = "/sys/kernel/config/nullb/plumb";
-/// Where a guest is told to look for PCI devices.
+/// Writing 1 to it makes the kernel look for PCI devices again.
 const RESCAN: &str = "/sys/bus/pci/rescan";
 /// The slot of QEMU's disk, which no other device gets by itself.
 const SLOT: &str = "0x1e";

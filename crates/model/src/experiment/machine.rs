@@ -143,8 +143,7 @@ mod tests {
     use super::*;
     use crate::experiment::disk::normal as disk;
 
-    /// Check that disks of this machine are told from those of guests, and that nothing else is read
-    /// as one.
+    /// Check that a disk of this machine and one of a guest are recognised as such, and nothing else.
     #[test]
     fn disks() {
         for text in [
