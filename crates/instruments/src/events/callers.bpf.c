@@ -248,25 +248,15 @@ EVENT(61)
 EVENT(62)
 EVENT(63)
 
-SEC("raw_tp/sched_process_fork")
-int callers_fork(struct bpf_raw_tracepoint_args *ctx)
+static __always_inline void not_followed(void)
 {
-	follow_fork((void *)ctx->args[1]);
-	return 0;
+	__u32 at = (turn.half & 1) * CALLERS_EVENTS;
+	struct callers_count *c = bpf_map_lookup_elem(&counts, &at);
+
+	if (c)
+		c->not_followed++;
 }
 
-SEC("raw_tp/sched_process_exec")
-int callers_exec(struct bpf_raw_tracepoint_args *ctx)
-{
-	follow_exec();
-	return 0;
-}
-
-SEC("raw_tp/sched_process_free")
-int callers_free(struct bpf_raw_tracepoint_args *ctx)
-{
-	follow_free((void *)ctx->args[0]);
-	return 0;
-}
+FOLLOW(callers, not_followed())
 
 char LICENSE[] SEC("license") = "GPL";

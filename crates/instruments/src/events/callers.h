@@ -43,6 +43,8 @@ struct callers_count {
 	__u64 lost; /* Of these, without a stack. */
 	__u64 cut;  /* With one that is deeper than is read. */
 	__u64 run_ns;
+	/* Processes that there was no room for; of the first event, whichever. */
+	__u64 not_followed;
 };
 
 /* What this process sets while the programs run. */

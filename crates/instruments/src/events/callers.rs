@@ -1,41 +1,24 @@
 //! Events by who caused them (events/callers.bpf.c): each counted by the stack that it happened on, of the
 //! tasks that are asked for.
 
-use std::cell::RefCell;
+mod attached;
+
 use std::collections::BTreeMap;
-use std::fs;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
-use std::rc::Rc;
-use std::thread;
 use std::time::{Duration, Instant};
 
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, RingBuffer, RingBufferBuilder};
-use netplumb_model::events::{BROKEN_DOWN, By, CALLERS, COUNT, EventsSpec, INSTRUMENT, Whose};
+use netplumb_model::events::{BROKEN_DOWN, By, CALLERS, COUNT, EventsSpec, Whose};
 use netplumb_model::loss::Loss;
 use netplumb_model::quantity::{Figure, Item};
-use netplumb_model::timing::{Attached, Costs, Filter, TimingSpec, Window};
-use netplumb_sys::bpf::{Opened, drain, map};
+use netplumb_model::timing::{Attached as Facts, Costs, Filter, TimingSpec, Window};
 use netplumb_sys::cpus;
-use netplumb_sys::perf;
-use netplumb_sys::plain::Plain;
 
-use super::counting::{PROBED, SCOPE, nothing};
-use super::reasons;
+use self::attached::{Attached, Count, Event, How, MOST, Stacks, Taken};
+use super::counting::{NOT_FOLLOWED, PROBED, SCOPE, nothing};
 use super::resolve::{Resolved, names};
 use crate::live::{self, Live, LiveError};
-use crate::own::{Programs, process_ns};
+use crate::own::process_ns;
 use crate::samples::{Causes, Scope};
 
-/// The programs, compiled from events/callers.bpf.c.
-static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/callers.bpf.o"));
-
-/// Programs that follow a process's children.
-const FOLLOWING: [&str; 3] = ["callers_fork", "callers_exec", "callers_free"];
-/// Of each half of a stack, at most: the default of kernel.perf_event_max_stack.
-const FRAMES: u32 = 127;
-/// A program that has chosen a half ends within microseconds, unless its CPU is not run.
-const GRACE: Duration = Duration::from_millis(1);
 /// Functions in which the kernel tells what processes map and start (kernel/events/core.c).
 const TELLING: [&str; 5] = [
     "perf_event_mmap",
@@ -47,283 +30,13 @@ const TELLING: [&str; 5] = [
 /// What arrives is read this often: a process may be gone soon.
 const POLL: Duration = Duration::from_millis(40);
 
-mod made {
-    #![allow(dead_code, reason = "not all that a header declares is used")]
-
-    use netplumb_sys::plain::Plain;
-
-    include!(concat!(env!("OUT_DIR"), "/callers.rs"));
-}
-
-/// How a program is run at an event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum How {
-    /// As a counter of each CPU is incremented.
-    Counter,
-    Tracepoint,
-    Probe,
-    Entry,
-    Exit,
-}
-
-impl How {
-    fn of(event: &Resolved, trampolines: bool) -> How {
-        match event.trampoline() {
-            Some((_, false)) if trampolines => How::Entry,
-            Some((_, true)) if trampolines => How::Exit,
-            _ if event.is_probe() => How::Probe,
-            _ if event.is_tracepoint() => How::Tracepoint,
-            _ => How::Counter,
-        }
-    }
-
-    /// The program of an event.
-    fn program(self, event: usize) -> String {
-        let kind = match self {
-            How::Counter => "counter",
-            How::Tracepoint => "tracepoint",
-            How::Probe => "probe",
-            How::Entry => "entry",
-            How::Exit => "exit",
-        };
-        format!("callers_{kind}_{event}")
-    }
-}
-
-/// An event that is counted, and how.
-type Event = (Resolved, How);
-
-/// How often, by event and stack.
-type Stacks = BTreeMap<(u32, u64), u64>;
-
-/// What a half has.
-#[derive(Debug, Default)]
-struct Taken {
-    /// By event.
-    counts: Vec<made::Count>,
-    stacks: Stacks,
-}
-
-/// The programs; detached when dropped.
-struct At {
-    // Before what they are links to, and read.
-    ring: RingBuffer<'static>,
-    links: Vec<Link>,
-    counters: Vec<OwnedFd>,
-    arrived: Rc<RefCell<Vec<Vec<u8>>>>,
-    counts: MapHandle,
-    known: [MapHandle; 2],
-    turn: MapHandle,
-    on: bool,
-    half: u64,
-    follows: bool,
-    object: Object,
-}
-
-impl std::fmt::Debug for At {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("At")
-            .field("on", &self.on)
-            .finish_non_exhaustive()
-    }
-}
-
-impl At {
-    /// Load the programs.
-    fn load(events: &[Event], scope: Scope, user: bool) -> Result<At, LiveError> {
-        let failed = || LiveError::programs(INSTRUMENT);
-        let namespace = fs::metadata("/proc/self/ns/pid")
-            .map_err(LiveError::system("read its PID namespace"))?;
-        let config = made::Config {
-            pidns_dev: namespace.dev(),
-            pidns_inode: namespace.ino(),
-            cgroup: scope.cgroup,
-            scope: scope.scope,
-            tgid: scope.tgid,
-            frames: FRAMES,
-            user: u32::from(user),
-        };
-        let mut open = Opened::new(OBJECT).map_err(failed())?;
-        open.set_constants(config.bytes()).map_err(failed())?;
-        let wanted: Vec<String> = (events.iter().enumerate())
-            .map(|(n, (_, how))| how.program(n))
-            .collect();
-        for mut program in open.progs_mut() {
-            let name = program.name().to_string_lossy().into_owned();
-            let follows = scope.follows() && FOLLOWING.contains(&name.as_str());
-            let at = wanted.iter().position(|wanted| *wanted == name);
-            program.set_autoload(follows || at.is_some());
-            let Some((event, How::Entry | How::Exit)) = at.map(|n| &events[n]) else {
-                continue;
-            };
-            if let Some((function, _)) = event.trampoline() {
-                let to = program.set_attach_target(0, Some(function.into()));
-                to.map_err(LiveError::system("find a function of the kernel"))?;
-            }
-        }
-        let object = open.load().map_err(failed())?;
-        let arrived = Rc::new(RefCell::new(Vec::new()));
-        let take: Rc<RefCell<Vec<Vec<u8>>>> = Rc::clone(&arrived);
-        let ring = map(&object, "ring").map_err(failed())?;
-        let doing = "read stacks";
-        let mut builder = RingBufferBuilder::new();
-        let built = builder.add(&ring, move |bytes| {
-            take.borrow_mut().push(bytes.to_vec());
-            0
-        });
-        built.map_err(LiveError::system(doing))?;
-        Ok(At {
-            ring: builder.build().map_err(LiveError::system(doing))?,
-            links: Vec::new(),
-            counters: Vec::new(),
-            arrived,
-            counts: map(&object, "counts").map_err(failed())?,
-            known: [
-                map(&object, "known_even").map_err(failed())?,
-                map(&object, "known_odd").map_err(failed())?,
-            ],
-            turn: map(&object, ".data").map_err(failed())?,
-            on: false,
-            half: 0,
-            follows: scope.follows(),
-            object,
-        })
-    }
-
-    /// Attach them to all events but those that `refused` is told of.
-    fn attach(
-        &mut self,
-        events: &[Event],
-        cpus: &[u32],
-        mut refused: impl FnMut(&Resolved, String),
-    ) -> Result<usize, LiveError> {
-        let first = cpus.first().copied().unwrap_or(0);
-        let mut attached = 0;
-        for (n, (event, how)) in events.iter().enumerate() {
-            let name = how.program(n);
-            let why = match how {
-                How::Entry | How::Exit => {
-                    let mut programs = self.object.progs_mut();
-                    let found = programs.find(|p| p.name().to_string_lossy() == name);
-                    let link = found.map(|program| program.attach()).transpose();
-                    match link.map_err(LiveError::system("attach to a function"))? {
-                        Some(link) => self.links.push(link),
-                        None => continue,
-                    }
-                    None
-                }
-                // Of all CPUs and tasks, though it is opened on one.
-                How::Tracepoint | How::Probe => self.counter(event, &name, first, 0).err(),
-                How::Counter => {
-                    let each = cpus.iter().map(|cpu| self.counter(event, &name, *cpu, 1));
-                    each.collect::<Result<(), _>>().err()
-                }
-            };
-            match why {
-                Some(error) => refused(event, reasons::refused(&event.asked, &error)),
-                None => attached += 1,
-            }
-        }
-        if self.follows {
-            for program in self.object.progs_mut() {
-                if FOLLOWING.contains(&&*program.name().to_string_lossy()) {
-                    let link = program.attach();
-                    self.links
-                        .push(link.map_err(LiveError::system("attach to the scheduler"))?);
-                }
-            }
-        }
-        Ok(attached)
-    }
-
-    fn counter(
-        &mut self,
-        event: &Resolved,
-        program: &str,
-        cpu: u32,
-        period: u64,
-    ) -> std::io::Result<()> {
-        let mut attr = event.attr();
-        attr.__bindgen_anon_1.sample_period = period;
-        let counter = perf::open(&mut attr, Some(cpu as i32))?;
-        let programs = self.object.progs();
-        let found = programs.into_iter().find(|p| p.name() == program);
-        let found = found.ok_or(std::io::ErrorKind::NotFound)?;
-        perf::attach(counter.as_fd(), found.as_fd())?;
-        self.counters.push(counter);
-        Ok(())
-    }
-
-    fn tell(&self) -> Result<(), LiveError> {
-        let turn = made::Turn {
-            on: u64::from(self.on),
-            half: self.half,
-        };
-        let zero = 0_u32.to_ne_bytes();
-        let told = self.turn.update(&zero, turn.bytes(), MapFlags::ANY);
-        told.map_err(LiveError::system("switch the counts of events"))
-    }
-
-    /// Begin to count, or stop.
-    fn switch(&mut self, on: bool) -> Result<(), LiveError> {
-        self.on = on;
-        self.tell()
-    }
-
-    /// Write to the other half from now on, and take what this one has.
-    fn take(&mut self, events: usize) -> Result<Taken, LiveError> {
-        let full = (self.half & 1) as usize;
-        self.half += 1;
-        self.tell()?;
-        // Also of programs that just ran as it was stopped.
-        thread::sleep(GRACE);
-        let read = self.read(full, events);
-        read.map_err(LiveError::system("read the counts of events"))
-    }
-
-    fn read(&self, half: usize, events: usize) -> Result<Taken, libbpf_rs::Error> {
-        let mut taken = Taken::default();
-        let empty = vec![vec![0; size_of::<made::Count>()]; libbpf_rs::num_possible_cpus()?];
-        for event in 0..events {
-            let key = ((half * made::EVENTS + event) as u32).to_ne_bytes();
-            let cpus = self.counts.lookup_percpu(&key, MapFlags::ANY)?;
-            let mut sum = made::Count::default();
-            for cpu in cpus.unwrap_or_default() {
-                let of = made::Count::read(&cpu).unwrap_or_default();
-                sum.count += of.count;
-                sum.lost += of.lost;
-                sum.cut += of.cut;
-                sum.run_ns += of.run_ns;
-            }
-            if sum.count > 0 {
-                self.counts.update_percpu(&key, &empty, MapFlags::ANY)?;
-            }
-            taken.counts.push(sum);
-        }
-        let map = &self.known[half];
-        for (key, value) in drain(map)? {
-            if let (Some(key), Some(known)) = (made::Key::read(&key), made::Known::read(&value)) {
-                taken.stacks.insert((key.event, key.hash), known.count);
-            }
-        }
-        Ok(taken)
-    }
-
-    /// What the ring has.
-    fn poll(&mut self) -> Result<Vec<Vec<u8>>, LiveError> {
-        let consumed = self.ring.consume();
-        consumed.map_err(LiveError::system("read stacks"))?;
-        Ok(std::mem::take(&mut *self.arrived.borrow_mut()))
-    }
-}
-
 /// Events that are counted by who causes them, window by window.
 #[derive(Debug)]
 pub(super) struct Callers {
     events: Vec<Event>,
-    at: At,
+    at: Attached,
     causes: Causes,
-    attached: Attached,
+    facts: Facts,
     opened: Instant,
     /// When the window ended that is not closed yet.
     stopped: Option<Instant>,
@@ -351,10 +64,10 @@ impl Callers {
             // What can't have callers is known.
             return Err(nothing(&refused, names.all_unknown && !unables));
         }
-        if found.len() > made::EVENTS {
+        if found.len() > MOST {
             return Err(LiveError::Asked(format!(
                 "by who causes them, at most {} events are counted at once, not {}",
-                made::EVENTS,
+                MOST,
                 found.len()
             )));
         }
@@ -381,7 +94,7 @@ impl Callers {
         let is_trampoline = |(_, how): &Event| matches!(how, How::Entry | How::Exit);
         let mut no = BTreeMap::new();
         let begin = |events: &[Event], no: &mut BTreeMap<String, String>| {
-            let mut at = At::load(events, scope, by_stack)?;
+            let mut at = Attached::load(events, scope, by_stack)?;
             let attached = at.attach(events, &cpus, |event, why| {
                 no.insert(event.name.clone(), why);
             })?;
@@ -408,15 +121,15 @@ impl Callers {
             false => Causes::watch(&[], true, None)?,
         };
         Ok(Callers {
-            misses: Programs::of(&at.object).totals().misses,
+            misses: at.misses(),
             events,
             at,
             causes,
-            attached: Attached {
+            facts: Facts {
                 refused,
                 attach_ns: begun.elapsed().as_nanos() as u64,
                 facts,
-                ..Attached::default()
+                ..Facts::default()
             },
             opened: begun,
             stopped: None,
@@ -455,21 +168,22 @@ impl Callers {
             .name(taken.stacks.keys().map(|(_, hash)| *hash))?;
         let own = self.leave_out_own(&mut taken);
         let (costs, unknown) = self.costs(&taken.stacks)?;
-        let is_counted = |event: &Resolved| !self.attached.refused.contains_key(&event.name);
+        let is_counted = |event: &Resolved| !self.facts.refused.contains_key(&event.name);
         let each = self.events.iter().zip(&taken.counts);
         let figures = each.filter(|((event, _), _)| is_counted(event));
         let figures = figures.map(|((event, _), of)| {
             Figure::new(&COUNT, of.count as f64).of(Item::label(&event.name))
         });
         let figures = figures.collect();
-        let sum = |of: fn(&made::Count) -> u64| taken.counts.iter().map(of).sum::<u64>();
-        let misses = Programs::of(&self.at.object).totals().misses;
+        let sum = |of: fn(&Count) -> u64| taken.counts.iter().map(of).sum::<u64>();
+        let misses = self.at.misses();
         let losses = lost(&[
             misses.saturating_sub(self.misses),
             sum(|of| of.lost) + unknown,
             sum(|of| of.cut),
             self.causes.lost(),
             own,
+            sum(|of| of.not_followed),
         ]);
         let reader_ns = process_ns();
         let own_cpu_ns = (reader_ns - self.reader_ns) + sum(|of| of.run_ns);
@@ -527,8 +241,8 @@ fn told(scope: &Scope, asked: &EventsSpec) -> &'static str {
 }
 
 /// What was lost of a window.
-fn lost(counts: &[u64; 5]) -> Vec<Loss> {
-    let [misses, stackless, cut, changes, own] = *counts;
+fn lost(counts: &[u64; 6]) -> Vec<Loss> {
+    let [misses, stackless, cut, changes, own, not_followed] = *counts;
     live::losses([
         (
             "events at which a program did not run, of any task",
@@ -555,17 +269,18 @@ fn lost(counts: &[u64; 5]) -> Vec<Loss> {
             own,
             "they are not counted",
         ),
+        (NOT_FOLLOWED, not_followed, "their events are missing"),
     ])
 }
 
 impl Live for Callers {
-    fn attached(&self) -> &Attached {
-        &self.attached
+    fn attached(&self) -> &Facts {
+        &self.facts
     }
 
     fn open(&mut self) -> Result<(), LiveError> {
-        if !self.at.on {
-            self.misses = Programs::of(&self.at.object).totals().misses;
+        if !self.at.is_on() {
+            self.misses = self.at.misses();
             self.at.switch(true)?;
             self.opened = Instant::now();
         }
@@ -588,7 +303,7 @@ impl Live for Callers {
     }
 
     fn stop(&mut self) {
-        if self.at.on {
+        if self.at.is_on() {
             // If that fails, so does closing the window.
             let _ = self.at.switch(false);
             self.stopped = Some(Instant::now());
@@ -598,27 +313,5 @@ impl Live for Callers {
     fn close(&mut self) -> Result<Window, LiveError> {
         self.stop();
         self.window()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use netplumb_model::events::Asked;
-
-    use super::*;
-
-    /// Check that each kind of event has its program, and a clock none.
-    #[test]
-    fn programs() {
-        let of = |name: &str, trampolines| {
-            let event = Resolved::named(name, Asked::parse(name).unwrap());
-            How::of(&event, trampolines).program(3)
-        };
-        assert_eq!(of("page-faults", true), "callers_counter_3");
-        assert_eq!(of("block:block_rq_issue", true), "callers_tracepoint_3");
-        assert_eq!(of("kprobe:submit_bio", true), "callers_probe_3");
-        assert_eq!(of("fentry:submit_bio", true), "callers_entry_3");
-        assert_eq!(of("fexit:submit_bio", true), "callers_exit_3");
-        assert_eq!(of("fexit:submit_bio", false), "callers_probe_3");
     }
 }

@@ -71,25 +71,15 @@ FUNCTION(13)
 FUNCTION(14)
 FUNCTION(15)
 
-SEC("raw_tp/sched_process_fork")
-int calls_fork(struct bpf_raw_tracepoint_args *ctx)
+static __always_inline void not_followed(void)
 {
-	follow_fork((void *)ctx->args[1]);
-	return 0;
+	__u32 first = 0;
+	struct calls_count *c = bpf_map_lookup_elem(&counts, &first);
+
+	if (c)
+		c->not_followed++;
 }
 
-SEC("raw_tp/sched_process_exec")
-int calls_exec(struct bpf_raw_tracepoint_args *ctx)
-{
-	follow_exec();
-	return 0;
-}
-
-SEC("raw_tp/sched_process_free")
-int calls_free(struct bpf_raw_tracepoint_args *ctx)
-{
-	follow_free((void *)ctx->args[0]);
-	return 0;
-}
+FOLLOW(calls, not_followed())
 
 char LICENSE[] SEC("license") = "GPL";

@@ -27,6 +27,8 @@ struct calls_turn {
 /* What a CPU has counted of a function. */
 struct calls_count {
 	__u64 count;
+	/* Processes that there was no room for; of the first one, whichever. */
+	__u64 not_followed;
 };
 
 #endif

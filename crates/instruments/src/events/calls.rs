@@ -15,9 +15,6 @@ use crate::samples::Scope;
 /// The programs, compiled from events/calls.bpf.c.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/calls.bpf.o"));
 
-/// Programs that follow a process's children.
-const FOLLOWING: [&str; 3] = ["calls_fork", "calls_exec", "calls_free"];
-
 mod made {
     #![allow(dead_code, reason = "not all that a header declares is used")]
 
@@ -82,8 +79,7 @@ impl Calls {
         for mut program in open.progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
             let at = wanted.iter().position(|wanted| *wanted == name);
-            let follows = scope.follows() && FOLLOWING.contains(&name.as_str());
-            program.set_autoload(follows || at.is_some());
+            program.set_autoload(scope.needs(&name) || at.is_some());
             if let Some(at) = at {
                 let to = program.set_attach_target(0, Some(functions[at].function.clone()));
                 to.map_err(LiveError::system("find a function of the kernel"))?;
@@ -93,8 +89,7 @@ impl Calls {
         let mut links = Vec::new();
         for program in object.progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
-            let follows = scope.follows() && FOLLOWING.contains(&name.as_str());
-            if follows || wanted.contains(&name) {
+            if scope.needs(&name) || wanted.contains(&name) {
                 let link = program.attach();
                 links.push(link.map_err(LiveError::system("attach to a function"))?);
             }
@@ -124,12 +119,26 @@ impl Calls {
     /// # Errors
     /// The kernel's map can't be read.
     pub(super) fn read(&self, function: usize) -> Result<Vec<u64>, LiveError> {
+        let cpus = self.cpus(function)?;
+        Ok(cpus.iter().map(|count| count.count).collect())
+    }
+
+    /// Processes so far whose calls are not counted, since there was no room for them.
+    ///
+    /// # Errors
+    /// The kernel's map can't be read.
+    pub(super) fn not_followed(&self) -> Result<u64, LiveError> {
+        let cpus = self.cpus(0)?;
+        Ok(cpus.iter().map(|count| count.not_followed).sum())
+    }
+
+    fn cpus(&self, function: usize) -> Result<Vec<made::Count>, LiveError> {
         let key = (function as u32).to_ne_bytes();
         let cpus = self.counts.lookup_percpu(&key, MapFlags::ANY);
         let cpus = cpus.map_err(LiveError::system("read the counts of calls"))?;
         let each = cpus.unwrap_or_default().into_iter();
         Ok(each
-            .map(|cpu| made::Count::read(&cpu).map_or(0, |count| count.count))
+            .map(|cpu| made::Count::read(&cpu).unwrap_or_default())
             .collect())
     }
 }

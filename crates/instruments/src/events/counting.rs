@@ -19,7 +19,7 @@ use super::calls::{self, Called, Calls};
 use super::reasons;
 use super::resolve::{Resolved, names};
 use super::tasks::{self, ByTask, Tasks};
-use crate::live::{Live, LiveError};
+use crate::live::{self, Live, LiveError};
 use crate::samples;
 
 /// Reasons in the error that nothing can be counted.
@@ -31,6 +31,8 @@ const PROBES: &str = "events.scope_of_functions";
 /// Why functions are probed that were to have trampolines.
 pub(super) const PROBED: &str = "events.probed";
 
+/// Processes that a command or process started, and that there was no room for.
+pub(super) const NOT_FOLLOWED: &str = "new processes that were not followed";
 /// Tasks that there was no room for.
 const LOST_TASKS: &str = "[no room for more tasks]";
 
@@ -151,6 +153,8 @@ pub(super) struct Counting {
     by: Option<By>,
     /// Counts calls of functions that have trampolines.
     calls: Option<Calls>,
+    /// Processes so far whose calls are not among these.
+    not_followed: u64,
     /// Tells tasks apart, if they are asked for.
     tasks: Option<Tasks>,
     attached: Attached,
@@ -231,6 +235,7 @@ impl Counting {
             cpus,
             by: asked.by,
             calls,
+            not_followed: 0,
             tasks,
             attached,
             opened: begun,
@@ -294,6 +299,16 @@ impl Counting {
     /// What was counted since the window was opened, from when on the next one counts.
     fn read(&mut self) -> Result<Window, LiveError> {
         let now = Instant::now();
+        let not_followed = match &self.calls {
+            Some(calls) => calls.not_followed()?,
+            None => 0,
+        };
+        let losses = live::losses([(
+            NOT_FOLLOWED,
+            not_followed - self.not_followed,
+            "calls of functions in them are missing",
+        )]);
+        self.not_followed = not_followed;
         let mut figures = Vec::new();
         let mut threads = Threads::default();
         let by_task = match &mut self.tasks {
@@ -354,6 +369,7 @@ impl Counting {
             duration_ns,
             figures,
             threads: threads.all,
+            losses,
             ..Window::default()
         })
     }

@@ -60,4 +60,10 @@ impl Scope {
     pub(crate) fn follows(self) -> bool {
         [SCOPE_CHILDREN, SCOPE_PROCESS].contains(&(self.scope as usize))
     }
+
+    /// Whether a program is needed to follow them: one of those that `FOLLOW` in whose.h makes.
+    pub(crate) fn needs(self, program: &str) -> bool {
+        let of = program.rsplit_once('_').map(|(_, of)| of);
+        self.follows() && of.is_some_and(|of| ["fork", "exec", "free"].contains(&of))
+    }
 }

@@ -31,8 +31,6 @@ use crate::own::monotonic_ns;
 /// The programs, compiled from samples/samples.bpf.c.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/samples.bpf.o"));
 
-/// Elements of a map that are read at once: more than any of its buckets has.
-const BATCH: u32 = 1_024;
 /// A program that has chosen a map ends within microseconds, unless its CPU is not run.
 const GRACE: Duration = Duration::from_millis(1);
 /// Copies of stacks need more room: two seconds of a CPU.
@@ -241,7 +239,8 @@ impl Sampler {
         let window_ns = self.windows_ns[0];
         let batch = self
             .asleep
-            .lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY);
+            // All at once: a batch may be short of what was asked for before the end (`drain()`).
+            .lookup_batch(self.asleep.max_entries(), MapFlags::ANY, MapFlags::ANY);
         let all = batch.map_err(LiveError::system("read which tasks wait"))?;
         let crossed = all.filter_map(|(tid, value)| {
             let asleep = Asleep::read(&value)?;

@@ -454,27 +454,6 @@ int samples_waking(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
-/* Children belong to those who made them, as in perf. */
-SEC("raw_tp/sched_process_fork")
-int samples_fork(struct bpf_raw_tracepoint_args *ctx)
-{
-	if (follow_fork((void *)ctx->args[1]))
-		ONE_MORE(processes_dropped);
-	return 0;
-}
-
-SEC("raw_tp/sched_process_exec")
-int samples_exec(struct bpf_raw_tracepoint_args *ctx)
-{
-	follow_exec();
-	return 0;
-}
-
-SEC("raw_tp/sched_process_free")
-int samples_free(struct bpf_raw_tracepoint_args *ctx)
-{
-	follow_free((void *)ctx->args[0]);
-	return 0;
-}
+FOLLOW(samples, ONE_MORE(processes_dropped))
 
 char LICENSE[] SEC("license") = "GPL";

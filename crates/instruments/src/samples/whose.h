@@ -148,4 +148,30 @@ static __always_inline void follow_free(struct task_struct *task)
 		bpf_map_delete_elem(&processes, &tgid);
 }
 
+/*
+ * The programs that follow processes, `name`_fork and so on; `no_room` counts a
+ * child that there is no room for. Children belong to those who made them, as
+ * in perf.
+ */
+#define FOLLOW(name, no_room)                                \
+	SEC("raw_tp/sched_process_fork")                     \
+	int name##_fork(struct bpf_raw_tracepoint_args *ctx) \
+	{                                                    \
+		if (follow_fork((void *)ctx->args[1]))       \
+			no_room;                             \
+		return 0;                                    \
+	}                                                    \
+	SEC("raw_tp/sched_process_exec")                     \
+	int name##_exec(struct bpf_raw_tracepoint_args *ctx) \
+	{                                                    \
+		follow_exec();                               \
+		return 0;                                    \
+	}                                                    \
+	SEC("raw_tp/sched_process_free")                     \
+	int name##_free(struct bpf_raw_tracepoint_args *ctx) \
+	{                                                    \
+		follow_free((void *)ctx->args[0]);           \
+		return 0;                                    \
+	}
+
 #endif

@@ -34,8 +34,6 @@ const GRACE: Duration = Duration::from_millis(1);
 const FRAMES: u32 = 127;
 /// Sets how many may be under way, for tests.
 const OPEN_VARIABLE: &str = "PLUMB_TEST_SPANS_OPEN";
-/// Programs that follow a process's children.
-const FOLLOWING: [&str; 3] = ["spans_fork", "spans_exec", "spans_free"];
 
 /// What a half has.
 #[derive(Debug, Default)]
@@ -63,7 +61,7 @@ pub(super) struct Attached {
     slow_ns: u64,
     rows: usize,
     by: u32,
-    follows: bool,
+    scope: Scope,
     object: Object,
 }
 
@@ -120,9 +118,8 @@ impl Attached {
             .collect();
         for mut program in open.progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
-            let follows = scope.follows() && FOLLOWING.contains(&name.as_str());
             let at = wanted.iter().position(|wanted| *wanted == name);
-            program.set_autoload(follows || at.is_some());
+            program.set_autoload(scope.needs(&name) || at.is_some());
             if let Some(How::Trampoline { function, .. }) = at.map(|n| &plan.events[n].how) {
                 let to = program.set_attach_target(0, Some(function.clone()));
                 to.map_err(LiveError::system("find a function of the kernel"))?;
@@ -184,7 +181,7 @@ impl Attached {
             slow_ns: u64::MAX,
             rows: rows(count),
             by: plan.by,
-            follows: scope.follows(),
+            scope,
             object,
         })
     }
@@ -195,9 +192,9 @@ impl Attached {
     /// An event can't be attached to.
     pub(super) fn begin(&mut self, plan: &Plan) -> Result<(), LiveError> {
         self.tell()?;
-        if self.follows {
-            for name in FOLLOWING {
-                let link = self.find(name)?.attach();
+        for program in self.object.progs_mut() {
+            if self.scope.needs(&program.name().to_string_lossy()) {
+                let link = program.attach();
                 self.links
                     .push(link.map_err(LiveError::system("attach to the scheduler"))?);
             }

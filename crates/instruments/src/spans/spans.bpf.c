@@ -500,29 +500,15 @@ EVENT(5)
 EVENT(6)
 EVENT(7)
 
-SEC("raw_tp/sched_process_fork")
-int spans_fork(struct bpf_raw_tracepoint_args *ctx)
+static __always_inline void not_followed(void)
 {
 	__u32 first = 0;
 	struct spans_counts *c = bpf_map_lookup_elem(&counts, &first);
 
-	if (follow_fork((void *)ctx->args[1]) && c)
+	if (c)
 		c->processes_dropped++;
-	return 0;
 }
 
-SEC("raw_tp/sched_process_exec")
-int spans_exec(struct bpf_raw_tracepoint_args *ctx)
-{
-	follow_exec();
-	return 0;
-}
-
-SEC("raw_tp/sched_process_free")
-int spans_free(struct bpf_raw_tracepoint_args *ctx)
-{
-	follow_free((void *)ctx->args[0]);
-	return 0;
-}
+FOLLOW(spans, not_followed())
 
 char LICENSE[] SEC("license") = "GPL";
