@@ -74,6 +74,7 @@ pub(crate) fn run(
         Kind::Work if asked.iter().any(|i| i.name() == SPANS) => {
             rights::check_of_work("pairing events", "between")?;
         }
+        Kind::Work if experiment.times_calls() => rights::check_of_calls()?,
         Kind::Work => rights::check_of_work("sampling CPUs", "profile")?,
         _ => rights::check(lab)?,
     }

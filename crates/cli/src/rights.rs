@@ -41,6 +41,21 @@ pub(crate) fn check_of_work(what: &str, command: &str) -> Result<(), CannotHere>
     }
 }
 
+/// Check that the process has the capability to trace calls by the kernel's tracer.
+///
+/// # Errors
+/// It is missing.
+pub(crate) fn check_of_calls() -> Result<(), CannotHere> {
+    match lacking(&[(SYS_ADMIN, false)], effective().unwrap_or(0)).as_slice() {
+        [] => Ok(()),
+        missing => Err(CannotHere(format!(
+            "timing calls needs {}, which this process lacks: run it as root (sudo plumb trace ...); in guests \
+             (--lab vm) it needs no rights",
+            missing.join(", ")
+        ))),
+    }
+}
+
 fn effective() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     u64::from_str_radix(proc::field(&status, "CapEff")?, 16).ok()

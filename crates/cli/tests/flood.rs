@@ -309,6 +309,7 @@ mod guest {
             profile: None,
             events: None,
             spans: None,
+            calls: None,
         };
         let mut live = attach(&spec, &|_, _| Some("network".into())).unwrap();
         for (name, why) in &live.attached().refused {

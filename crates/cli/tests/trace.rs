@@ -8,7 +8,7 @@ use std::process::Command;
 
 use common::{Place, has_guests};
 use netplumb_model::recording::Recording;
-use netplumb_model::trace::{CALL_COST, CALLS, Flags, Trace};
+use netplumb_model::trace::{COUNTED, Flags, Trace};
 use netplumb_report::analysis::classes;
 
 /// A program that calls `outer` four times, which calls `inner` and, the third time, maps and
@@ -53,8 +53,8 @@ fn compile(place: &Place) {
 
 /// What a block's calls add up to by the scalars of the trace.
 fn told(recording: &Recording) -> (u64, u64) {
-    let calls: f64 = recording.scalars_of(&CALLS).map(|s| s.value).sum();
-    let sums = recording.scalars_of(&CALL_COST);
+    let calls: f64 = recording.scalars_of(&COUNTED.calls).map(|s| s.value).sum();
+    let sums = recording.scalars_of(&COUNTED.cost);
     let sums = sums.filter(|s| s.item.label.as_deref() == Some("sum"));
     (calls as u64, sums.map(|s| s.value).sum::<f64>() as u64)
 }

@@ -19,6 +19,7 @@ use netplumb_model::timing::{
 };
 
 use crate::index::{Index, add_costs, known};
+use crate::traces::{FULL, FULL_MEANS};
 
 /// Maximum number of unmeasured functions to list by name.
 const MAX_REFUSED: usize = 100;
@@ -192,6 +193,10 @@ impl Gatherer {
             recording.add_loss(&self.instrument, loss.clone());
         }
         recording.add_packets(Some(first), &window.steps);
+        if let Some(calls) = &window.calls {
+            let full = recording.add_calls(first, calls);
+            recording.add_loss(&self.instrument, Loss::new(FULL, full, FULL_MEANS));
+        }
     }
 
     /// Add costs, which belong to one block.

@@ -1,5 +1,6 @@
 //! Figures of a block that are measured independently of the instrument, with and without it.
 
+use netplumb_instruments::calls;
 use netplumb_instruments::rates::cpu::Stat;
 use netplumb_model::experiment::Load;
 use netplumb_model::quantity::Figure;
@@ -47,6 +48,9 @@ pub(crate) fn without_probes(arms: &[Arm]) -> Vec<Arm> {
 
 /// Restore settings that a killed run changed on this machine.
 pub(crate) fn recover(note: &mut dyn FnMut(String)) {
+    for what in calls::recover() {
+        note(format!("restored settings left by a killed run: {what}"));
+    }
     match netplumb_knobs::recover() {
         Ok(recovered) => {
             for what in recovered.put_back {

@@ -105,6 +105,7 @@ pub fn spec_of(functions: &[&str]) -> TimingSpec {
         profile: None,
         events: None,
         spans: None,
+        calls: None,
     }
 }
 

@@ -11,13 +11,9 @@ use netplumb_kernel::layers::LayerRules;
 use netplumb_kernel::prototype::Prototype;
 use netplumb_model::experiment::{OF_CALLS, Trace as Spec};
 use netplumb_model::loss::Loss;
-use netplumb_model::quantity::{Item, Of};
 use netplumb_model::recording::Recording;
 use netplumb_model::timing::INSTRUCTIONS;
-use netplumb_model::trace::{
-    CALL_COST, CALLS, Followed, MATCHED, MAX_STEPS, PLACES, RECURSIVE, Step, TextId, Trace,
-    UNFINISHED,
-};
+use netplumb_model::trace::{COUNTED, Followed, MAX_STEPS, Step, TextId, Trace};
 
 use crate::collect::Executed;
 use crate::error::EngineError;
@@ -25,8 +21,10 @@ use crate::measure::Beside;
 
 /// Functions that an error names.
 const MOST_NAMES: usize = 8;
-/// Functions of which a recording has no traces, since it has as many steps as it holds.
-const FULL: &str = "traces beyond the limit of a recording";
+/// Calls of which a recording has no traces, since it has as many steps as it holds.
+pub(crate) const FULL: &str = "traces beyond the limit of a recording";
+/// What to do about it.
+pub(crate) const FULL_MEANS: &str = "not shown; keep fewer with --slowest or --depth";
 
 /// Whose calls are traced.
 #[derive(Debug, Clone, Copy, Default)]
@@ -171,22 +169,7 @@ pub(crate) fn add(
     let Some(block) = (recording.blocks.len() as u32).checked_sub(1) else {
         return;
     };
-    let of = Of::Block(block);
-    for (quantity, value) in [
-        (&CALLS, traced.calls),
-        (&MATCHED, traced.matched),
-        (&RECURSIVE, traced.recursive),
-        (&UNFINISHED, traced.unfinished),
-    ] {
-        recording.add(of, quantity, Item::ONLY, value as f64);
-    }
-    let spread = traced.spread.iter().flatten().copied();
-    for (place, value) in PLACES
-        .into_iter()
-        .zip(std::iter::once(traced.sum).chain(spread))
-    {
-        recording.add(of, &CALL_COST, Item::label(place), value as f64);
-    }
+    recording.add_call_counts(block, &COUNTED, &traced.counts);
     let quantity = recording.quantity(&INSTRUCTIONS);
     let mut texts = recording.known_texts();
     let mut names: BTreeMap<Symbol, TextId> = BTreeMap::new();
@@ -286,7 +269,7 @@ pub(crate) fn add(
         (
             FULL,
             full,
-            "not shown; keep fewer with --slowest or --depth",
+            FULL_MEANS,
         ),
     ] {
         if count > 0 {

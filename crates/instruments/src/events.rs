@@ -12,6 +12,7 @@
 mod callers;
 mod calls;
 mod counting;
+pub(crate) mod format;
 mod map;
 pub(crate) mod reasons;
 pub(crate) mod resolve;

@@ -6,13 +6,14 @@ use crate::instrument::{Instrument, Layers};
 use crate::live::{Live, LiveError};
 
 /// All instruments, in the order in which help and `plumb doctor` list them.
-pub static ALL: [&dyn Instrument; 8] = [
+pub static ALL: [&dyn Instrument; 9] = [
     crate::exact::INSTRUMENT,
     crate::functions::INSTRUMENT,
     crate::stages::INSTRUMENT,
     crate::samples::INSTRUMENT,
     crate::events::INSTRUMENT,
     crate::spans::INSTRUMENT,
+    crate::calls::INSTRUMENT,
     crate::rates::INSTRUMENT,
     crate::wire::INSTRUMENT,
 ];

@@ -68,9 +68,11 @@ pub use workload::{Blocks, Filter, Functions, Nics, PACKETS, Probes, Workload};
 
 use crate::class::{Family, Link, Proto, words};
 use crate::events::{self, Events};
+use crate::quantity::Declared;
 use crate::recording::{Arm, Recording};
 use crate::spans::{self, Spans};
 use crate::timing::{INSTRUCTIONS, SAMPLED};
+use crate::trace::TIMED;
 
 words! {
     /// Where the packets run.
@@ -502,22 +504,51 @@ impl Experiment {
         }
     }
 
+    /// Whether single calls are timed.
+    pub fn times_calls(&self) -> bool {
+        let mut named = self.instruments.iter().flatten();
+        named.any(|name| name == TIMED.step.instrument)
+    }
+
     fn check_trace(&self) -> Result<(), Mistake> {
         let Some(trace) = &self.trace else {
-            return Ok(());
+            return match self.times_calls() {
+                true => {
+                    let why = "instrument `calls` needs [trace], with the function whose calls are timed";
+                    Err(("instruments", why.to_string()).into())
+                }
+                false => Ok(()),
+            };
         };
         let within = Mistake::within("trace", 0);
         trace.check().map_err(|wrong| within(wrong.into()))?;
-        let counts = |name: &String| name == INSTRUCTIONS.instrument;
+        let only = |of: &Declared| {
+            let mut named = self.instruments.iter().flatten();
+            named.all(|name| name == of.instrument)
+        };
+        let timed = self.times_calls();
         let kind = self.workload.kind;
+        trace.check_clock(timed).map_err(|wrong| within(wrong.into()))?;
         let why = match () {
-            () if self.lab != Lab::Vm => "it needs lab = \"vm\", whose guests need no probes",
+            () if timed && !only(&TIMED.step) => "calls are timed by instrument `calls`, and no other",
+            () if timed && !matches!(kind, Kind::Packets | Kind::Command | Kind::Work) => {
+                "it is not supported by this kind of workload, only by packets, commands and work"
+            }
+            () if timed && kind != Kind::Work && self.long().is_some() => {
+                "a run with a duration would have too many of them"
+            }
+            () if timed && self.scan.is_some() => "a scan has too many arms",
+            () if timed && !self.filter.is_of_process() => {
+                "calls are timed of all tasks, a process or a command: leave out the other keys of [filter]"
+            }
+            () if timed => return Ok(()),
+            () if self.lab != Lab::Vm => {
+                "instructions are counted in guests (lab = \"vm\"); elsewhere calls are timed, by instruments = [\"calls\"]"
+            }
             () if !matches!(kind, Kind::Packets | Kind::Command) => {
                 "it is not supported by this kind of workload, only by packets and commands"
             }
-            () if !self.instruments.iter().flatten().all(counts) => {
-                "it needs instrument `exact`, and no other"
-            }
+            () if !only(&INSTRUCTIONS) => "it needs instrument `exact` or `calls`, and no other",
             () if self.long().is_some() => "a run with a duration would have too many of them",
             () if self.scan.is_some() => "a scan has too many arms",
             () => return Ok(()),

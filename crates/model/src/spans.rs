@@ -7,6 +7,7 @@ use crate::class::words;
 use crate::events::{Asked, NameError};
 use crate::quantity::{Declared, Kind};
 use crate::span::{Buckets, StageKind, Times};
+use crate::text::nanoseconds;
 
 /// The instrument.
 pub const INSTRUMENT: &str = "spans";
@@ -158,16 +159,7 @@ impl std::str::FromStr for Slow {
                 false => Err(wrong()),
             };
         }
-        let at = text.find(|c: char| c.is_ascii_alphabetic());
-        let (number, unit) = text.split_at(at.unwrap_or(text.len()));
-        let unit_ns = match unit {
-            "ns" => 1.0,
-            "us" => 1e3,
-            "ms" => 1e6,
-            "s" => 1e9,
-            _ => return Err(wrong()),
-        };
-        let ns = number.parse::<f64>().map_err(|_| wrong())? * unit_ns;
+        let ns = nanoseconds(text).ok_or_else(wrong)?;
         match (1.0..=1e18).contains(&ns) {
             true => Ok(Slow::Ns(ns as u64)),
             false => Err(wrong()),

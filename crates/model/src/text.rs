@@ -29,6 +29,20 @@ pub fn plural(n: usize, noun: &str) -> String {
     format!("{noun}{ending}")
 }
 
+/// Nanoseconds of "50us", "3.3ms", "800ns" or "1s", which are not negative.
+pub fn nanoseconds(text: &str) -> Option<f64> {
+    let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic())?);
+    let factor = match unit {
+        "ns" => 1.0,
+        "us" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        _ => return None,
+    };
+    let ns = number.trim().parse::<f64>().ok()? * factor;
+    (ns >= 0.0 && ns.is_finite()).then_some(ns)
+}
+
 /// Whether a name matches a pattern with `*`, for any letters, and `?`, for one.
 pub fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.as_bytes(), name.as_bytes());

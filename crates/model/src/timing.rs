@@ -15,6 +15,7 @@ use crate::quantity::{Declared, Figure, Kind, Quantity};
 use crate::samples::{Sample, Thread};
 use crate::span::{StageKind, Times};
 use crate::spans::{Group, Slice, SpansSpec};
+use crate::trace::{CallsSpec, TimedCalls};
 
 words! {
     /// How a function or a stage is measured, the best method first.
@@ -148,6 +149,8 @@ pub struct TimingSpec {
     pub events: Option<EventsSpec>,
     /// Of the instrument that measures the time from one event to the next.
     pub spans: Option<SpansSpec>,
+    /// Of the instrument that times single calls.
+    pub calls: Option<CallsSpec>,
 }
 
 /// A function in one calling context. A parent comes before its children.
@@ -519,4 +522,6 @@ pub struct Window {
     pub groups: Vec<Group>,
     /// Times over time, likewise.
     pub slices: Vec<Slice>,
+    /// Single calls, if the instrument traces them.
+    pub calls: Option<TimedCalls>,
 }

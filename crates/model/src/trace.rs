@@ -4,8 +4,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::class::Context;
-use crate::experiment::{OfCall, number};
-use crate::quantity::{Declared, Kind, QuantityId};
+use crate::experiment::{Condition, OfCall, Trace as Asked, number};
+use crate::quantity::{Declared, Item, Kind, Of, QuantityId};
 use crate::recording::Recording;
 use crate::timing;
 
@@ -15,29 +15,86 @@ pub type TextId = u32;
 /// Maximum number of steps of a recording.
 pub const MAX_STEPS: usize = 1 << 23;
 
-/// Calls of the traced function in a block; calls within one of them are part of that.
-pub const CALLS: Declared = Declared::new("exact", "traced calls", "calls", Kind::Count).exactly();
-/// Of these, those that the condition holds for.
-pub const MATCHED: Declared =
-    Declared::new("exact", "matching calls", "calls", Kind::Count).exactly();
-/// Calls of the traced function within traced calls.
-pub const RECURSIVE: Declared =
-    Declared::new("exact", "recursive calls", "calls", Kind::Count).exactly();
-/// Of the traced calls, those that had not returned when the window closed.
-pub const UNFINISHED: Declared =
-    Declared::new("exact", "unfinished calls", "calls", Kind::Count).exactly();
-/// How traced calls are distributed, each with all that it called: [`PLACES`].
-pub const CALL_COST: Declared = Declared::new(
-    "exact",
-    "instructions per call",
-    "instructions",
-    Kind::Count,
-)
-.exactly()
-.by_label("of");
+/// What an instrument that traces calls says of those of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OfCalls {
+    /// What steps are measured in.
+    pub step: Declared,
+    /// Calls of the traced function; calls within one of them are part of that.
+    pub calls: Declared,
+    /// Of these, those that the condition holds for.
+    pub matched: Declared,
+    /// Calls of the traced function within traced calls.
+    pub recursive: Declared,
+    /// Of the traced calls, those that had not returned when the window closed.
+    pub unfinished: Declared,
+    /// How traced calls are distributed, each with all that it called: [`PLACES`].
+    pub cost: Declared,
+}
+
+impl OfCalls {
+    const fn of(step: Declared, cost: Declared) -> OfCalls {
+        const fn count(name: &'static str, like: Declared) -> Declared {
+            Declared {
+                repeats: like.repeats,
+                ..Declared::new(like.instrument, name, "calls", Kind::Count)
+            }
+        }
+        OfCalls {
+            step,
+            calls: count("traced calls", step),
+            matched: count("matching calls", step),
+            recursive: count("recursive calls", step),
+            unfinished: count("unfinished calls", step),
+            cost: Declared {
+                repeats: step.repeats,
+                ..cost.by_label("of")
+            },
+        }
+    }
+
+    /// That of the calls of a recording.
+    pub fn in_recording(recording: &Recording) -> Option<&'static OfCalls> {
+        let has = |of: &&&OfCalls| recording.scalars_of(&of.calls).next().is_some();
+        [&COUNTED, &TIMED].iter().find(has).copied()
+    }
+}
+
+/// Calls whose instructions are counted.
+pub const COUNTED: OfCalls = OfCalls::of(
+    timing::INSTRUCTIONS,
+    Declared::new(
+        "exact",
+        "instructions per call",
+        "instructions",
+        Kind::Count,
+    ),
+);
+/// Calls that take time.
+pub const TIMED: OfCalls = OfCalls::of(
+    Declared::new("calls", "time", "ns", Kind::Duration),
+    Declared::new("calls", "time per call", "ns", Kind::Duration),
+);
+/// What entering and leaving a function costs while calls are timed, which is subtracted from the
+/// calls above it.
+pub const CALL_PROBE: Declared = Declared::new("calls", "cost of a call", "ns", Kind::Duration);
+/// The least that the time of a function has of that, which is subtracted from its own.
+pub const CALL_BIAS: Declared = Declared::new("calls", "bias of a call", "ns", Kind::Duration);
+/// All quantities of the instrument that times calls.
+pub const TIMED_QUANTITIES: &[Declared] = &[
+    TIMED.step,
+    TIMED.calls,
+    TIMED.matched,
+    TIMED.recursive,
+    TIMED.unfinished,
+    TIMED.cost,
+    CALL_PROBE,
+    CALL_BIAS,
+];
+
 /// How long a step of a packet took.
 pub const STEP_TIME: Declared = Declared::new("packets", "step time", "ns", Kind::Duration);
-/// The labels of [`CALL_COST`]: what all calls add up to, and their order.
+/// The labels of [`OfCalls::cost`]: what all calls add up to, and their order.
 pub const PLACES: [&str; 5] = ["sum", "min", "median", "p99", "max"];
 
 /// What a trace follows.
@@ -65,7 +122,7 @@ pub struct Trace {
 }
 
 /// A step of a trace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
     /// The step that it is part of.
     pub parent: Option<u32>,
@@ -96,6 +153,78 @@ pub struct Step {
     pub arguments: Option<TextId>,
     /// What it returned.
     pub returned: Option<TextId>,
+}
+
+/// Which calls an instrument times, and whose.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct CallsSpec {
+    /// The function of the kernel.
+    pub function: String,
+    /// How deep: 1 is the function alone.
+    pub depth: u32,
+    /// How many calls are kept in each window, those that took most; besides the first one.
+    pub slowest: u32,
+    /// Maximum number of steps that are kept of a call.
+    pub steps: u32,
+    /// Which calls are kept.
+    pub only: Option<Condition>,
+    /// Of processes that this one starts from now on, and of those that they start; else of what
+    /// the filter says.
+    pub children: bool,
+    /// Whether calls of this process's own threads are traced as well: those that send packets.
+    pub own: bool,
+}
+
+impl CallsSpec {
+    /// What an experiment asks for.
+    pub fn of(asked: &Asked) -> CallsSpec {
+        CallsSpec {
+            function: asked.place().1.into(),
+            depth: asked.depth(),
+            slowest: asked.slowest(),
+            steps: asked.steps(),
+            only: asked.only.clone(),
+            ..CallsSpec::default()
+        }
+    }
+}
+
+/// How many calls a block had, and how they are distributed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallCounts {
+    /// How many there were, without those within others.
+    pub calls: u64,
+    /// How many the condition holds for.
+    pub matched: u64,
+    /// How many were within others.
+    pub recursive: u64,
+    /// How many had not returned when the window closed.
+    pub unfinished: u64,
+    /// What they add up to.
+    pub sum: u64,
+    /// The least, median, 99th percentile and largest; none without calls.
+    pub spread: Option<[u64; 4]>,
+}
+
+/// The calls of a window, whose times an instrument measured.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimedCalls {
+    /// All of them.
+    pub counts: CallCounts,
+    /// Names of functions and threads, which calls have by their index.
+    pub names: Vec<String>,
+    /// Those that are kept, in the order in which they began.
+    pub kept: Vec<TimedCall>,
+}
+
+/// A call that was timed: its number among the calls of the window, and its steps, whose names are
+/// those of [`TimedCalls::names`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimedCall {
+    /// Its number.
+    pub number: u64,
+    /// Its steps; it is the first.
+    pub steps: Vec<Step>,
 }
 
 /// What else is known of a step.
@@ -155,7 +284,7 @@ impl Step {
     pub fn value(&self, recording: &Recording, of: &OfCall) -> Option<i128> {
         let text = |id: Option<TextId>| Some(recording.text_of_trace(id?));
         match of {
-            OfCall::Insns => Some(self.total.into()),
+            OfCall::Insns | OfCall::Duration => Some(self.total.into()),
             OfCall::Own => Some(self.own.into()),
             OfCall::Switches => Some(self.switches.into()),
             OfCall::Returned => number(text(self.returned)?),
@@ -210,6 +339,57 @@ impl Recording {
     /// Traces of calls.
     pub fn call_traces(&self) -> impl Iterator<Item = &Trace> {
         self.traces.iter().filter(|t| t.of == Followed::Call)
+    }
+
+    /// Add how many calls a block had.
+    pub fn add_call_counts(&mut self, block: u32, of: &OfCalls, counts: &CallCounts) {
+        let at = Of::Block(block);
+        for (quantity, value) in [
+            (&of.calls, counts.calls),
+            (&of.matched, counts.matched),
+            (&of.recursive, counts.recursive),
+            (&of.unfinished, counts.unfinished),
+        ] {
+            self.add(at, quantity, Item::ONLY, value as f64);
+        }
+        let spread = counts.spread.iter().flatten().copied();
+        for (place, value) in PLACES.into_iter().zip(std::iter::once(counts.sum).chain(spread)) {
+            self.add(at, &of.cost, Item::label(place), value as f64);
+        }
+    }
+
+    /// Add the calls of a block that were timed. Returns how many there was no room for.
+    pub fn add_calls(&mut self, block: u32, timed: &TimedCalls) -> u64 {
+        self.add_call_counts(block, &TIMED, &timed.counts);
+        let quantity = self.quantity(&TIMED.step);
+        let mut texts = self.known_texts();
+        let names: Vec<TextId> = (timed.names.iter())
+            .map(|name| self.trace_text(&mut texts, name))
+            .collect();
+        let nameless = self.trace_text(&mut texts, "");
+        let name = |id: TextId| names.get(id as usize).copied().unwrap_or(nameless);
+        let mut room = MAX_STEPS.saturating_sub(self.traces.iter().map(|t| t.steps.len()).sum());
+        let mut full = 0;
+        for call in &timed.kept {
+            if call.steps.len() > room {
+                full += 1;
+                continue;
+            }
+            room -= call.steps.len();
+            let steps = call.steps.iter().map(|step| Step {
+                name: name(step.name),
+                command: name(step.command),
+                ..*step
+            });
+            self.traces.push(Trace {
+                block: Some(block),
+                quantity,
+                of: Followed::Call,
+                number: call.number,
+                steps: steps.collect(),
+            });
+        }
+        full
     }
 
     /// Add the steps of packets, each packet a trace. A step that lies within another one of the same

@@ -13,7 +13,7 @@ use netplumb_model::class::Context;
 use netplumb_model::experiment::Experiment;
 use netplumb_model::quantity::Of;
 use netplumb_model::recording::{Block, Recording};
-use netplumb_model::trace::{CALL_COST, CALLS, Flags, MATCHED, RECURSIVE, Step, Trace, UNFINISHED};
+use netplumb_model::trace::{Flags, OfCalls, Step, TIMED, Trace};
 
 use crate::number::{counted, printable, thousands};
 use crate::table::{Column, Room, Table, Value};
@@ -29,7 +29,7 @@ const MOST_ROWS: usize = 40;
 
 /// Whether calls were traced.
 pub fn is_of_calls(recording: &Recording) -> bool {
-    recording.scalars_of(&CALLS).next().is_some()
+    OfCalls::in_recording(recording).is_some()
 }
 
 /// Which of the calls that were kept are shown as trees.
@@ -44,6 +44,7 @@ pub enum Shown {
 /// What there is about the calls of a block.
 struct OfBlock<'r> {
     recording: &'r Recording,
+    of: &'static OfCalls,
     number: u32,
     block: &'r Block,
     calls: Vec<&'r Trace>,
@@ -52,11 +53,16 @@ struct OfBlock<'r> {
 impl<'r> OfBlock<'r> {
     /// Blocks in which calls were traced.
     fn all(recording: &'r Recording) -> Vec<OfBlock<'r>> {
-        let numbers = recording.scalars_of(&CALLS).filter_map(|s| s.block());
+        let Some(quantities) = OfCalls::in_recording(recording) else {
+            return Vec::new();
+        };
+        let numbers = recording.scalars_of(&quantities.calls);
+        let numbers = numbers.filter_map(|s| s.block());
         let of = |number: u32| {
             let calls = recording.call_traces();
             Some(OfBlock {
                 recording,
+                of: quantities,
                 number,
                 block: recording.blocks.get(number as usize)?,
                 calls: calls.filter(|t| t.block == Some(number)).collect(),
@@ -73,7 +79,7 @@ impl<'r> OfBlock<'r> {
 
     /// A figure of how calls are distributed.
     fn cost(&self, label: &str) -> Option<u64> {
-        let mut all = self.recording.scalars_of(&CALL_COST);
+        let mut all = self.recording.scalars_of(&self.of.cost);
         let is = |s: &&netplumb_model::quantity::Scalar| {
             s.of == Of::Block(self.number) && s.item.label.as_deref() == Some(label)
         };
@@ -93,15 +99,16 @@ impl<'r> OfBlock<'r> {
 
     /// The calls in sentences.
     fn sentences(&self, function: &str, only: Option<&str>) -> Vec<String> {
-        let calls = self.count(&CALLS);
+        let calls = self.count(&self.of.calls);
         if calls == 0 {
             return vec![format!("{}: {function} was not called", self.place())];
         }
         let mut line = format!(
-            "{}: {} of {function}, {} instructions",
+            "{}: {} of {function}, {} {}",
             self.place(),
             counted(calls as usize, "call"),
             thousands(self.cost("sum").unwrap_or(0)),
+            self.of.step.unit,
         );
         if let Some(median) = self.cost("median").filter(|_| calls > 1) {
             let part = |label| thousands(self.cost(label).unwrap_or(0));
@@ -115,14 +122,14 @@ impl<'r> OfBlock<'r> {
         }
         let mut lines = vec![line];
         if let Some(only) = only {
-            let matched = self.count(&MATCHED);
+            let matched = self.count(&self.of.matched);
             lines.push(format!(
                 "{} of them match `{}`",
                 thousands(matched),
                 printable(only, NAME_LETTERS)
             ));
         }
-        let (recursive, unfinished) = (self.count(&RECURSIVE), self.count(&UNFINISHED));
+        let (recursive, unfinished) = (self.count(&self.of.recursive), self.count(&self.of.unfinished));
         if recursive > 0 {
             let within = counted(recursive as usize, "call");
             lines.push(format!(
@@ -297,18 +304,33 @@ pub(crate) fn calls(recording: &Recording) -> Vec<Column<'_, &Trace>> {
             first.map_or(Value::Missing, |step| Value::Count(read(step)))
         }
     };
+    let timed = OfCalls::in_recording(recording) == Some(&TIMED);
+    let (title, total, own, elapsed) = match timed {
+        true => (
+            "ns",
+            "its time, without interrupts, other tasks and what tracing costs",
+            "that of the function itself",
+            "nanoseconds from its begin to its end, also of interrupts, other tasks and tracing",
+        ),
+        false => (
+            "instructions",
+            "those of the call, with all that it called",
+            "those of the function itself",
+            "instructions from its begin to its end, also of interrupts and other tasks",
+        ),
+    };
     vec![
         Column::figure("call", |call: &&Trace| Value::Count(call.number + 1))
             .hint("number of the call in its block")
             .people(0),
-        Column::figure("instructions", count(|step| step.total))
-            .hint("those of the call, with all that it called")
+        Column::figure(title, count(|step| step.total))
+            .hint(total)
             .people(1),
         Column::figure("self", count(|step| step.own))
-            .hint("those of the function itself")
+            .hint(own)
             .people(2),
         Column::figure("elapsed", count(|step| step.elapsed))
-            .hint("instructions from its begin to its end, also of interrupts and other tasks")
+            .hint(elapsed)
             .people(3),
         Column::figure("switched", count(|step| u64::from(step.switches)))
             .hint("how often its task was switched out")

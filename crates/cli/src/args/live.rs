@@ -143,6 +143,8 @@ pub(crate) const STAGES: &str = STAGE_TIME.instrument;
 pub(crate) const SAMPLES: &str = SAMPLED.instrument;
 pub(crate) const EVENTS: &str = netplumb_model::events::INSTRUMENT;
 pub(crate) const SPANS: &str = netplumb_model::spans::INSTRUMENT;
+/// The instrument that times single calls.
+pub(crate) const CALLS: &str = netplumb_model::trace::TIMED.step.instrument;
 
 /// Labs by name, each with a line of help.
 fn lab() -> impl TypedValueParser<Value = Lab> {

@@ -4,17 +4,19 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use netplumb_model::class::Direction;
-use netplumb_model::experiment::{Blocks, Condition, Experiment, Kind, Lab, Trace, Workload};
+use netplumb_model::experiment::{
+    Blocks, Condition, Experiment, Filter, Kind, Knobs, Lab, Time, Trace, Vary, Workload,
+};
 
 use crate::args::command::CommandArgs;
 use crate::args::knobs::{KnobArgs, OfPackets, levels};
-use crate::args::live::EXACT;
+use crate::args::live::{CALLS, EXACT};
 use crate::args::page::PageArgs;
 use crate::args::run::RunOptions;
 use crate::args::show::ShowArgs;
-use crate::exit::{CannotHere, Usage};
+use crate::exit::Usage;
 use crate::experiment::modules::Names;
 use crate::experiment::{self, How, Shown};
 
@@ -36,9 +38,21 @@ pub(crate) struct TraceArgs {
     #[arg(long)]
     args: bool,
     /// Keep only calls for which this holds: insns, self, switches, an argument of the function by
-    /// its name or retval, compared with a number, like 'insns > 10K && retval < 0'
+    /// its name or retval, compared with a number, like 'insns > 10K && retval < 0'; of calls that are
+    /// timed dur or switches, like 'dur > 1ms'
     #[arg(long = "if", value_name = "CONDITION")]
     only: Option<Condition>,
+    /// Time calls, by the kernel's function_graph tracer, instead of counting their instructions; as
+    /// everywhere but in the lab vm
+    #[arg(long)]
+    time: bool,
+    /// Only calls that this process makes, and those that it starts from now on; in the lab host
+    #[arg(long, value_name = "PID", conflicts_with = "command")]
+    pid: Option<u32>,
+    /// How long to trace, like 10s; in the lab host [default: until Ctrl-C, or until COMMAND or the
+    /// process ends]
+    #[arg(long, value_name = "TIME")]
+    duration: Option<Time>,
     /// Where the workload runs
     #[arg(long, value_name = "LAB", default_value = "vm", value_parser = labs())]
     lab: Lab,
@@ -67,9 +81,21 @@ pub(crate) struct TraceArgs {
 /// Packets of a block, by default: each may have many calls.
 const PACKETS: u32 = 20;
 
-/// Labs, of which only one can trace calls; the others say why not.
+/// Labs by name, each with a line of help.
 fn labs() -> impl TypedValueParser<Value = Lab> {
-    PossibleValuesParser::new(Lab::WORDS).try_map(|word| word.parse::<Lab>())
+    let labs = [
+        (Lab::Vm, "Packets or COMMAND in a QEMU guest"),
+        (
+            Lab::Netns,
+            "Packets or COMMAND in network namespaces of this machine; calls are timed",
+        ),
+        (
+            Lab::Host,
+            "This machine: all calls, or those of a process or of COMMAND; they are timed",
+        ),
+    ];
+    let values = labs.map(|(lab, help)| PossibleValue::new(lab.as_str()).help(help));
+    PossibleValuesParser::new(values).try_map(|name| name.parse::<Lab>())
 }
 
 impl TraceArgs {
@@ -78,16 +104,22 @@ impl TraceArgs {
     /// # Errors
     /// An invalid level of a knob.
     pub(crate) fn experiment(&self) -> Result<Experiment, String> {
-        let kind = match self.command.is_empty() {
-            true => Kind::Packets,
-            false => Kind::Command,
+        let kind = match (self.lab, self.command.is_empty()) {
+            (Lab::Host, _) => Kind::Work,
+            (_, true) => Kind::Packets,
+            (_, false) => Kind::Command,
         };
         let packets = kind == Kind::Packets;
-        let (knobs, vary) = levels(&self.knobs, kind, self.lab)?;
+        let (knobs, vary) = match kind {
+            // There is nothing to set: what is there is measured.
+            Kind::Work if self.knobs.given().is_empty() => (Knobs::default(), Vary::default()),
+            kind => levels(&self.knobs, kind, self.lab)?,
+        };
+        let timed = self.time || self.lab != Lab::Vm;
         Ok(Experiment {
             name: "trace".into(),
             title: format!("Calls of {}", self.function),
-            instruments: Some(vec![EXACT.into()]),
+            instruments: Some(vec![if timed { CALLS } else { EXACT }.into()]),
             lab: self.lab,
             workload: Workload {
                 packets: packets.then(|| self.packets.unwrap_or(PACKETS)),
@@ -95,11 +127,16 @@ impl TraceArgs {
                 command: self.command.words().to_vec(),
                 with: self.command.with_files().to_vec(),
                 peer: self.command.peer().map(String::from),
-                connections: self.warmup.filter(|_| !packets),
+                connections: self.warmup.filter(|_| kind == Kind::Command),
+                duration: self.duration,
                 ..Workload::of(kind)
             },
+            filter: Filter {
+                pid: self.pid,
+                ..Filter::default()
+            },
             blocks: Blocks {
-                count: Some(self.blocks.unwrap_or(1)),
+                count: (kind != Kind::Work).then_some(self.blocks.unwrap_or(1)),
                 seeds: self.options.seeds,
                 ..Blocks::default()
             },
@@ -124,14 +161,21 @@ impl TraceArgs {
 /// # Errors
 /// It can't be traced here, there is no such function, or the run failed.
 pub(crate) fn run(args: TraceArgs, cache: &Path) -> anyhow::Result<ExitCode> {
-    if args.lab != Lab::Vm {
-        return Err(CannotHere(format!(
-            "unavailable: single calls are traced in guests, without a probe, and not in lab {}; \
-             use --lab vm. `plumb path --lab {} --clock functions --functions {}*` has the times \
-             of calls on this machine, and --one-packet those of a packet in order",
-            args.lab, args.lab, args.function
-        ))
-        .into());
+    let of_host = [
+        ("--pid", args.pid.is_some(), "it is of this machine: --lab host"),
+        ("--duration", args.duration.is_some(), "it is of this machine: --lab host"),
+    ];
+    let of_others = [
+        ("--packets", args.packets.is_some(), "nothing is sent in the lab host"),
+        ("--warmup", args.warmup.is_some(), "nothing is sent in the lab host"),
+        ("--blocks", args.blocks.is_some(), "the lab host has one: use --lab vm or netns"),
+    ];
+    let wrong = match args.lab {
+        Lab::Host => &of_others[..],
+        _ => &of_host[..],
+    };
+    if let Some((flag, _, why)) = wrong.iter().find(|(_, given, _)| *given) {
+        return Err(Usage(format!("{flag}: {why}")).into());
     }
     if !args.command.is_empty() && args.packets.is_some() {
         return Err(Usage(

@@ -57,7 +57,7 @@ pub(super) fn run(
         let machine = Machine {
             exact,
             sampling,
-            trace: experiment.trace.clone(),
+            trace: experiment.trace.clone().filter(|_| exact),
             timed,
             ..lower::machine(experiment)?
         };
@@ -75,7 +75,7 @@ pub(super) fn run(
     let run = GuestRun {
         exact,
         sampling,
-        trace: experiment.trace.clone(),
+        trace: experiment.trace.clone().filter(|_| exact),
         timed,
         ..lower::guests(experiment)
     };

@@ -6,7 +6,7 @@ use netplumb_model::experiment::{Experiment, Filter, Functions, Key, Kind, Lab, 
 use netplumb_model::timing::TimingSpec;
 
 use super::spec::spec;
-use crate::args::live::{EVENTS, EXACT, FUNCTIONS, SAMPLES, SPANS, STAGES};
+use crate::args::live::{CALLS, EVENTS, EXACT, FUNCTIONS, SAMPLES, SPANS, STAGES};
 use crate::args::run::RunOptions;
 use crate::exit::{Usage, WrongKey};
 
@@ -44,17 +44,17 @@ pub(super) fn chosen(experiment: &Experiment) -> anyhow::Result<Vec<&'static dyn
                     None => (found.is_clock() && !looks_on).then_some(why.to_string()),
                 }
             }
-            Kind::Work => (![SAMPLES, EVENTS, SPANS].contains(&name.as_str())).then(|| {
+            Kind::Work => (![SAMPLES, EVENTS, SPANS, CALLS].contains(&name.as_str())).then(|| {
                 format!(
-                    "invalid instrument `{name}`; expected `samples`, `events` or `spans` for a workload \
+                    "invalid instrument `{name}`; expected `samples`, `events`, `spans` or `calls` for a workload \
                      of work"
                 )
             }),
-            Kind::Traffic if [EVENTS, SPANS].contains(&name.as_str()) => Some(format!(
+            Kind::Traffic if [EVENTS, SPANS, CALLS].contains(&name.as_str()) => Some(format!(
                 "instrument `{name}` is not about packets of others; use a workload of kind work, as \
-                 `plumb stat` and `plumb between` do"
+                 `plumb stat`, `plumb between` and `plumb trace` do"
             )),
-            _ if [EVENTS, SPANS].contains(&name.as_str()) => {
+            _ if [EVENTS, SPANS, CALLS].contains(&name.as_str()) => {
                 (found.unavailable(lab)).map(|(why, remedy)| cannot_in(name, lab, why, remedy))
             }
             _ if !found.is_clock() => Some(format!(

@@ -11,10 +11,12 @@ use netplumb_model::events::{self, EventsSpec, Whose};
 use netplumb_model::experiment::{Experiment, Key, Kind, Lab};
 use netplumb_model::recording::Recording;
 use netplumb_model::spans::{self, SpansSpec};
+use netplumb_model::trace::CallsSpec;
 use netplumb_model::timing::{Filter, ProfileSpec, Roles, Selection, TimingSpec};
 use netplumb_report::printable;
 use netplumb_sys::netns::Namespace;
 
+use crate::args::live::CALLS;
 use crate::exit::WrongKey;
 
 /// Packets that are traced step by step.
@@ -63,7 +65,7 @@ pub(super) fn spec(experiment: &Experiment, instrument: &str) -> anyhow::Result<
             filter.interface = Some(interface(name, &within)?);
         }
     }
-    let of_work = [events::INSTRUMENT, spans::INSTRUMENT].contains(&instrument);
+    let of_work = [events::INSTRUMENT, spans::INSTRUMENT, CALLS].contains(&instrument);
     for (key, given) in [
         ("pid", asked.pid.is_some()),
         ("cgroup", asked.cgroup.is_some()),
@@ -84,7 +86,8 @@ pub(super) fn spec(experiment: &Experiment, instrument: &str) -> anyhow::Result<
     let mut directory = None;
     // Others are at work on this machine.
     let sends = experiment.lab == Lab::Netns && workload.kind.sends();
-    if instrument == spans::INSTRUMENT && sends && asked.pid.is_none() && asked.cgroup.is_none() {
+    let by_task = [spans::INSTRUMENT, CALLS].contains(&instrument);
+    if by_task && sends && asked.pid.is_none() && asked.cgroup.is_none() {
         filter.pid = Some(std::process::id());
     }
     if let Some(path) = &asked.cgroup {
@@ -137,6 +140,14 @@ pub(super) fn spec(experiment: &Experiment, instrument: &str) -> anyhow::Result<
                 ..experiment.spans.spec(experiment.runs_command())
             }),
             false => None,
+        },
+        calls: match (instrument == CALLS, &experiment.trace) {
+            (true, Some(trace)) => Some(CallsSpec {
+                children: experiment.runs_command(),
+                own: workload.kind.sends(),
+                ..CallsSpec::of(trace)
+            }),
+            _ => None,
         },
     })
 }

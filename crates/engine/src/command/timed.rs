@@ -30,6 +30,9 @@ impl OneArm<'_> {
             if let Some(spans) = &mut spec.spans {
                 spans.children = false;
             }
+            if let Some(calls) = &mut spec.calls {
+                (calls.children, calls.own) = (false, true);
+            }
         }
         spec
     }

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use netplumb_model::capability::{Availability, Capability, Group};
 
@@ -12,6 +12,7 @@ use super::explain::{self, Need};
 use super::mounts::Tree;
 use super::program::Failure;
 use super::trial;
+use crate::tracefs::Instance;
 
 const TREE: Need = Need {
     caps: &[Cap::SysAdmin],
@@ -78,44 +79,8 @@ fn tracer(context: &Context) -> Availability {
     }
 }
 
-const PREFIX: &str = "plumb-doctor-";
-
-/// A buffer of its own for one trial: the tracing that others may have under way is not touched.
-struct Instance(PathBuf);
-
-impl Instance {
-    fn make(root: &Path) -> io::Result<Self> {
-        let instances = root.join("instances");
-        Self::sweep(&instances);
-        let folder = instances.join(format!("{PREFIX}{}", std::process::id()));
-        fs::create_dir(&folder)?;
-        Ok(Self(folder))
-    }
-
-    /// Take away what a killed run left: an instance whose process is gone.
-    fn sweep(instances: &Path) {
-        for entry in fs::read_dir(instances).into_iter().flatten().flatten() {
-            let name = entry.file_name();
-            let pid = name
-                .to_str()
-                .and_then(|n| n.strip_prefix(PREFIX)?.parse::<u32>().ok());
-            if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
-                drop(Self(entry.path()));
-            }
-        }
-    }
-
-    fn write(&self, file: &str, text: &str) -> io::Result<()> {
-        fs::write(self.0.join(file), text)
-    }
-}
-
-impl Drop for Instance {
-    fn drop(&mut self) {
-        let _ = self.write("current_tracer", "nop");
-        let _ = fs::remove_dir(&self.0);
-    }
-}
+/// What the trial's instance is for: the tracing that others may have under way is not touched.
+const PURPOSE: &str = "doctor";
 
 fn trace_one(root: &Path) -> Result<String, Failure> {
     let tracers = fs::read_to_string(root.join("available_tracers"))
@@ -126,7 +91,8 @@ fn trace_one(root: &Path) -> Result<String, Failure> {
             libc::ENOENT,
         ));
     }
-    let instance = Instance::make(root).map_err(|e| Failure::io("making a trace instance", &e))?;
+    drop(Instance::left(root).into_iter().filter(|(of, _)| of == PURPOSE).collect::<Vec<_>>());
+    let instance = Instance::make(root, PURPOSE).map_err(|e| Failure::io("making a trace instance", &e))?;
     instance
         .write("tracing_on", "0")
         .map_err(|e| Failure::io("pausing the instance", &e))?;

@@ -5,8 +5,7 @@
 //! other tasks. So the totals of all calls add up to the function's inclusive cost, except for calls
 //! that began before the window.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use netplumb_kernel::kallsyms::SymbolTable;
@@ -14,17 +13,13 @@ use netplumb_kernel::prototype::{Prototype, REGISTERS};
 use netplumb_model::class::{Context, Softirq};
 use netplumb_model::experiment::{Condition, OfCall, Trace as Spec};
 use netplumb_model::symbol::{base_name, is_part};
-use netplumb_model::trace::Flags;
+use netplumb_model::trace::{CallCounts, Flags};
 use rustc_hash::FxHashMap;
 
 use super::tree::Symbol;
 use super::user::{FIRST_SYMBOL, UserSymbol};
+use crate::kept::{Call, Kept};
 use crate::image::{Images, PAGE_BYTES, readable};
-
-/// Calls of which the total is remembered, for the median; of more, their number and sum.
-const MAX_TOTALS: usize = 1 << 22;
-/// Steps of all calls that are kept in a window.
-const MAX_KEPT: usize = 1 << 22;
 
 /// A step of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,18 +66,8 @@ pub struct TracedCall {
 /// The calls of a window.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TracedCalls {
-    /// How many there were, without those within others.
-    pub calls: u64,
-    /// How many the condition holds for.
-    pub matched: u64,
-    /// How many were within others.
-    pub recursive: u64,
-    /// How many had not returned when the window closed.
-    pub unfinished: u64,
-    /// What they add up to.
-    pub sum: u64,
-    /// The least, median, 99th percentile and largest; none without calls.
-    pub spread: Option<[u64; 4]>,
+    /// All of them.
+    pub counts: CallCounts,
     /// Those that are kept, in the order in which they began.
     pub kept: Vec<TracedCall>,
     /// Steps of calls that had too many.
@@ -388,13 +373,8 @@ pub(super) struct Tracer {
     programs: FxHashMap<Symbol, Option<InFile>>,
     /// Instructions since the window opened; none between windows.
     clock: Option<u64>,
-    calls: TracedCalls,
-    totals: Vec<u64>,
-    /// The first call that is kept.
-    first: Option<TracedCall>,
-    /// Others, by what they took; of two that took the same, the earlier one counts as more.
-    most: BTreeMap<(u64, Reverse<u64>), TracedCall>,
-    kept_steps: usize,
+    calls: Kept<TracedCall>,
+    dropped: u64,
 }
 
 impl Tracer {
@@ -403,41 +383,30 @@ impl Tracer {
             tracing,
             programs: FxHashMap::default(),
             clock: None,
-            calls: TracedCalls::default(),
-            totals: Vec::new(),
-            first: None,
-            most: BTreeMap::new(),
-            kept_steps: 0,
+            calls: Kept::default(),
+            dropped: 0,
         }
     }
 
     /// A window opens.
     pub(super) fn begin(&mut self) {
         self.clock = Some(0);
-        self.calls = TracedCalls::default();
-        self.totals.clear();
-        self.first = None;
-        self.most.clear();
-        self.kept_steps = 0;
+        self.calls = Kept::default();
+        self.dropped = 0;
     }
 
     /// The window closes, when calls that have not returned have ended: what it had.
     pub(super) fn end(&mut self) -> TracedCalls {
         self.clock = None;
-        let mut calls = std::mem::take(&mut self.calls);
-        self.totals.sort_unstable();
-        let at = |percent: usize| {
-            let rank = (self.totals.len() * percent).div_ceil(100).max(1);
-            self.totals.get(rank - 1).copied()
-        };
-        calls.spread = (|| {
-            let (first, last) = (self.totals.first()?, self.totals.last()?);
-            Some([*first, at(50)?, at(99)?, *last])
-        })();
-        calls.kept = std::mem::take(&mut self.most).into_values().collect();
-        calls.kept.extend(self.first.take());
-        calls.kept.sort_by_key(|call| call.number);
-        calls
+        let calls = std::mem::take(&mut self.calls);
+        let unranked = calls.unranked;
+        let (counts, kept) = calls.end();
+        TracedCalls {
+            counts,
+            kept,
+            dropped: std::mem::take(&mut self.dropped),
+            unranked,
+        }
     }
 
     /// Instructions ran, in the function that was entered last.
@@ -500,11 +469,11 @@ impl Tracer {
         // Within an interrupt of a traced call, it is a call of its own.
         let last = traces.last();
         if last.is_some_and(|trace| !trace.open.iter().any(|open| open.aside)) {
-            self.calls.recursive += 1;
+            self.calls.counts.recursive += 1;
             return;
         }
         let mut trace = OpenTrace {
-            number: self.calls.calls,
+            number: self.calls.counts.calls,
             thread: entered.thread,
             steps: Vec::new(),
             registers: Vec::new(),
@@ -512,7 +481,7 @@ impl Tracer {
             open: Vec::new(),
             dropped: 0,
         };
-        self.calls.calls += 1;
+        self.calls.counts.calls += 1;
         let first = Entered {
             aside: false,
             ..*entered
@@ -550,7 +519,7 @@ impl Tracer {
             while !trace.open.is_empty() {
                 trace.close(clock, true);
             }
-            self.calls.unfinished += 1;
+            self.calls.counts.unfinished += 1;
             self.keep(trace);
         }
     }
@@ -560,16 +529,11 @@ impl Tracer {
         let Some(first) = trace.steps.first().copied() else {
             return;
         };
-        let calls = &mut self.calls;
-        calls.sum += first.total;
-        match self.totals.len() < MAX_TOTALS {
-            true => self.totals.push(first.total),
-            false => calls.unranked += 1,
-        }
+        self.calls.ended(first.total);
         let registers = &trace.registers;
         let prototype = self.prototype(first.symbol);
         let value = |of: &OfCall| match of {
-            OfCall::Insns => Some(i128::from(first.total)),
+            OfCall::Insns | OfCall::Duration => Some(i128::from(first.total)),
             OfCall::Own => Some(i128::from(first.own)),
             OfCall::Switches => Some(i128::from(first.switches)),
             OfCall::Argument(name) => {
@@ -581,37 +545,29 @@ impl Tracer {
         if spec.only.as_ref().is_some_and(|only| !only.holds(value)) {
             return;
         }
-        let calls = &mut self.calls;
-        calls.matched += 1;
-        let mut next = TracedCall {
+        let most = spec.slowest();
+        let next = TracedCall {
             number: trace.number,
             thread: trace.thread,
             steps: trace.steps,
             registers: trace.registers,
             texts: trace.texts,
         };
-        if self.kept_steps + next.steps.len() > MAX_KEPT {
-            calls.dropped += trace.dropped + next.steps.len() as u64;
-            return;
-        }
-        calls.dropped += trace.dropped;
-        self.kept_steps += next.steps.len();
-        // The first stays, whatever it took.
-        match &mut self.first {
-            Some(first) if next.number > first.number => {}
-            Some(first) => std::mem::swap(first, &mut next),
-            None => {
-                self.first = Some(next);
-                return;
-            }
-        }
-        let total = next.steps.first().map_or(0, |step| step.total);
-        self.most.insert((total, Reverse(next.number)), next);
-        if self.most.len() > spec.slowest() as usize
-            && let Some((_, gone)) = self.most.pop_first()
-        {
-            self.kept_steps -= gone.steps.len();
-        }
+        self.dropped += trace.dropped + self.calls.keep(next, most);
+    }
+}
+
+impl Call for TracedCall {
+    fn number(&self) -> u64 {
+        self.number
+    }
+
+    fn total(&self) -> u64 {
+        self.steps.first().map_or(0, |step| step.total)
+    }
+
+    fn steps(&self) -> usize {
+        self.steps.len()
     }
 }
 

@@ -9,6 +9,7 @@ use super::knobs::Bytes;
 use super::machine;
 use crate::class::words;
 use crate::recording::Arm;
+use crate::text::nanoseconds;
 
 words! {
     /// The block device of a guest's disk.
@@ -191,19 +192,10 @@ impl FromStr for Disk {
     }
 }
 
-/// Nanoseconds of "50us", "3.3ms", "800ns" or "1s".
+/// A delay of a disk, like "50us" or "3.3ms".
 fn delay_of(text: &str) -> Option<u64> {
-    let at = text.find(|c: char| c.is_ascii_alphabetic())?;
-    let (number, unit) = text.split_at(at);
-    let factor = match unit {
-        "ns" => 1.0,
-        "us" => 1e3,
-        "ms" => 1e6,
-        "s" => 1e9,
-        _ => return None,
-    };
-    let ns = number.trim().parse::<f64>().ok()? * factor;
-    (ns >= 0.0 && ns <= MOST_DELAY_NS as f64).then(|| ns.round() as u64)
+    let ns = nanoseconds(text)?;
+    (ns <= MOST_DELAY_NS as f64).then(|| ns.round() as u64)
 }
 
 impl fmt::Display for Disk {

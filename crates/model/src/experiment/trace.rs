@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::text::nanoseconds;
+
 /// What is wrong with a key.
 type Wrong = (&'static str, String);
 
@@ -77,6 +79,33 @@ impl Trace {
         }
     }
 
+    /// What of it instructions have, and times don't, or the other way round.
+    pub(super) fn check_clock(&self, timed: bool) -> Result<(), Wrong> {
+        let mut compared = self.only.iter().flat_map(Condition::compared);
+        let wrong = |of: &&Of| match of {
+            Of::Switches => false,
+            Of::Duration => !timed,
+            Of::Insns | Of::Own | Of::Returned | Of::Argument(_) => timed,
+        };
+        let why = match compared.find(wrong) {
+            Some(Of::Duration) => {
+                "dur is the time of a call, and instructions are counted here: use insns, or time calls \
+                 (--time, instrument `calls`)"
+                    .into()
+            }
+            Some(of) => format!("{of} is not known of calls that are timed: use dur or switches, or instrument `exact`"),
+            None if timed && self.args => {
+                "arguments are read in guests, where instructions are counted (instrument `exact`): leave out --args (args)"
+                    .into()
+            }
+            None if timed && self.place().0.is_some() => {
+                "only functions of the kernel are timed: leave out the file, or count instructions in a guest (instrument `exact`)".into()
+            }
+            None => return Ok(()),
+        };
+        Err(("if", why))
+    }
+
     pub(super) fn check(&self) -> Result<(), Wrong> {
         let name = self.place().1;
         if name.is_empty() || name.len() > 1_000 || name.chars().any(char::is_control) {
@@ -102,6 +131,8 @@ impl Trace {
 pub enum Of {
     /// Instructions, with those of all that it called.
     Insns,
+    /// Its time, likewise.
+    Duration,
     /// Its own instructions.
     Own,
     /// How often its task was switched out.
@@ -114,6 +145,8 @@ pub enum Of {
 
 /// What can be compared of every call, by name; the last one of those that return something.
 pub const FIELDS: [&str; 4] = ["insns", "self", "switches", "retval"];
+/// What is compared of calls that are timed, besides `switches`.
+const DURATION: &str = "dur";
 
 impl fmt::Display for Of {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -129,6 +162,7 @@ impl Of {
             && name.len() <= MAX_NAME;
         Some(match name {
             "insns" => Of::Insns,
+            DURATION => Of::Duration,
             "self" => Of::Own,
             "switches" => Of::Switches,
             "retval" => Of::Returned,
@@ -140,6 +174,7 @@ impl Of {
     fn name(&self) -> &str {
         match self {
             Of::Insns => FIELDS[0],
+            Of::Duration => DURATION,
             Of::Own => FIELDS[1],
             Of::Switches => FIELDS[2],
             Of::Returned => FIELDS[3],
@@ -188,7 +223,7 @@ impl Condition {
         self.terms.iter().filter_map(|term| match &term.of {
             Of::Argument(name) => Some(Some(name.as_str())),
             Of::Returned => Some(None),
-            Of::Insns | Of::Own | Of::Switches => None,
+            Of::Insns | Of::Duration | Of::Own | Of::Switches => None,
         })
     }
 
@@ -247,23 +282,28 @@ fn term(text: &str) -> Result<Term, String> {
         Some((field.trim(), *compare, value.trim()))
     });
     let (field, compare, value) = found.ok_or_else(wrong)?;
-    if field == "dur" {
-        return Err(format!(
-            "invalid condition `{}`: the vm lab counts instructions and has no time; use insns",
-            shown(text)
-        ));
-    }
+    let of = Of::named(field).ok_or_else(wrong)?;
+    let (with, expected) = match of {
+        Of::Duration => (duration_ns(value), "a duration; expected like 10us or 1ms"),
+        _ => (number(value), "no number; expected like 10000 or 10K"),
+    };
+    let refused = || {
+        let (text, value) = (shown(text), shown(value));
+        let is = match of {
+            Of::Duration => "is not",
+            _ => "is",
+        };
+        format!("invalid condition `{text}`: `{value}` {is} {expected}")
+    };
     Ok(Term {
-        of: Of::named(field).ok_or_else(wrong)?,
         compare,
-        with: number(value).ok_or_else(|| {
-            format!(
-                "invalid condition `{}`: `{}` is no number; expected like 10000 or 10K",
-                shown(text),
-                shown(value)
-            )
-        })?,
+        with: with.ok_or_else(refused)?,
+        of,
     })
+}
+
+fn duration_ns(text: &str) -> Option<i128> {
+    nanoseconds(text).map(|ns| ns.round() as i128)
 }
 
 /// A whole number, with a suffix for thousands and so on, or in hexadecimal.
@@ -297,7 +337,8 @@ impl fmt::Display for Condition {
             let compare = COMPARISONS.iter().find(|(_, c)| *c == term.compare);
             let join = if n == 0 { "" } else { " && " };
             let compare = compare.map_or("", |c| c.0);
-            write!(f, "{join}{} {compare} {}", term.of.name(), term.with)?;
+            let unit = if term.of == Of::Duration { "ns" } else { "" };
+            write!(f, "{join}{} {compare} {}{unit}", term.of.name(), term.with)?;
         }
         Ok(())
     }
@@ -330,7 +371,7 @@ mod tests {
                 condition
             );
             condition.holds(|of| match of {
-                Of::Insns => Some(insns.into()),
+                Of::Insns | Of::Duration => Some(insns.into()),
                 Of::Own => Some(7),
                 Of::Switches => Some(switches.into()),
                 Of::Returned => Some(-2),
@@ -341,6 +382,7 @@ mod tests {
         assert!(!holds("insns>10000", 10_000, 0));
         assert!(holds("insns >= 0x10&&switches == 1", 16, 1));
         assert!(!holds("insns >= 16 && switches != 1", 16, 1));
+        assert!(holds("dur > 10us", 10_001, 0) && !holds("dur > 10us", 10_000, 0));
         assert!(holds("self <= 7", 0, 0));
         assert!(!holds("self < 7", 0, 0));
         assert!(holds("retval < 0 && nr_to_read == 0x80", 0, 0));
@@ -363,7 +405,8 @@ mod tests {
         assert!(refused("insns > ").contains("no number"));
         assert!(refused("insns > 10 KB").contains("`10 KB` is no number"));
         assert!(refused("insns > 99999999999999999999").contains("no number"));
-        assert!(refused("dur > 1ms").contains("use insns"));
+        assert!(refused("dur > 1").contains("not a duration"));
+        assert!(refused("insns > 1ms").contains("no number"));
         assert!(refused("a->b > 1").contains("insns > 10K"));
         assert!(refused("2x > 1").contains("insns > 10K"));
         assert!(refused("insns > --1").contains("no number"));

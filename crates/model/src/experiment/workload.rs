@@ -264,6 +264,17 @@ pub struct Filter {
     pub cgroup: Option<String>,
 }
 
+impl Filter {
+    /// Whether it is of a process, or of nothing, and of nothing else.
+    pub fn is_of_process(&self) -> bool {
+        let of_process = Filter {
+            pid: self.pid,
+            ..Filter::default()
+        };
+        *self == of_process
+    }
+}
+
 /// Which functions are timed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use netplumb_model::experiment::{Claim, Condition};
 use netplumb_model::quantity::Of;
-use netplumb_model::trace::{CALLS, Step, argument};
+use netplumb_model::trace::{OfCalls, Step, argument};
 
 use super::{Outcome, find, holds, list, missing};
 use crate::analysis::ClassView;
@@ -58,7 +58,8 @@ fn of_arm(view: &ClassView<'_>, have: &Condition, at_least: f64) -> Result<(bool
     let traces = recording.call_traces();
     let traces = traces.filter(|t| t.block.is_some_and(|block| view.blocks.contains(&block)));
     let calls: Vec<&Step> = traces.filter_map(|trace| trace.steps.first()).collect();
-    let counts = recording.scalars_of(&CALLS);
+    let of = OfCalls::in_recording(recording);
+    let counts = of.into_iter().flat_map(|of| recording.scalars_of(&of.calls));
     let counts =
         counts.filter(|s| matches!(s.of, Of::Block(block) if view.blocks.contains(&block)));
     let made = counts.map(|scalar| scalar.value as usize).sum::<usize>();

@@ -6,14 +6,14 @@
 //! that it hit. Arrows lead from where a packet left one track to where it went on
 //! in another.
 //!
-//! Of calls, a block is a process, and each call has a track. The format knows only time: an
-//! instruction is a nanosecond there.
+//! Of calls, a block is a process, and each call has a track. The format knows only time: where
+//! instructions were counted, one is a nanosecond there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use netplumb_model::class::Context;
 use netplumb_model::recording::Recording;
-use netplumb_model::trace::{Flags, Step, Trace};
+use netplumb_model::trace::{Flags, OfCalls, Step, TIMED, Trace};
 use serde_json::{Value, json};
 
 use crate::number::printable;
@@ -37,14 +37,24 @@ pub fn render(recording: &Recording) -> String {
 fn calls(recording: &Recording) -> Vec<Value> {
     let mut events = Vec::new();
     let mut named = BTreeSet::new();
+    // Instructions are counted from the begin of a block.
+    let timed = OfCalls::in_recording(recording) == Some(&TIMED);
+    let steps = recording.call_traces().flat_map(|trace| &trace.steps);
+    let origin = steps.filter(|_| timed).map(|step| step.begin).min().unwrap_or(0);
     for trace in recording.call_traces() {
         let block = trace.block.unwrap_or(0);
         let place = recording.blocks.get(block as usize);
         let arm = place.and_then(|block| recording.arms.get(block.arm as usize));
+        let quantity = recording.quantities.get(trace.quantity as usize);
+        let unit = quantity.map_or("", |quantity| quantity.unit.as_str());
         if named.insert(block) {
             let arm = printable(arm.map_or("", |arm| &arm.name), 80);
             let index = place.map_or(0, |block| block.index) + 1;
-            let name = format!("{arm}, block {index} (1 ns is 1 instruction)");
+            let clock = match unit {
+                "instructions" => " (1 ns is 1 instruction)",
+                _ => "",
+            };
+            let name = format!("{arm}, block {index}{clock}");
             events.push(meta("process_name", block, None, &name));
         }
         let track = trace.number + 1;
@@ -78,7 +88,7 @@ fn calls(recording: &Recording) -> Vec<Value> {
                 "ph": "X",
                 "pid": block,
                 "tid": track,
-                "ts": step.begin as f64 / 1e3,
+                "ts": (step.begin - origin) as f64 / 1e3,
                 "dur": step.elapsed as f64 / 1e3,
                 "args": args,
             }));

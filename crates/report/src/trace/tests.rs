@@ -7,7 +7,7 @@ use netplumb_model::experiment::Experiment;
 use netplumb_model::quantity::Item;
 use netplumb_model::recording::{Arm, Block, Cost, Function, Ledger, Node, Recording, Total, env};
 use netplumb_model::timing::INSTRUCTIONS;
-use netplumb_model::trace::{Followed, PLACES};
+use netplumb_model::trace::{COUNTED, Followed, PLACES};
 
 use super::*;
 use crate::analysis::classes;
@@ -107,17 +107,17 @@ fn recording() -> Recording {
         own: 2_000,
     });
     for (quantity, value) in [
-        (&CALLS, 3),
-        (&MATCHED, 3),
-        (&RECURSIVE, 1),
-        (&UNFINISHED, 1),
+        (&COUNTED.calls, 3),
+        (&COUNTED.matched, 3),
+        (&COUNTED.recursive, 1),
+        (&COUNTED.unfinished, 1),
     ] {
         recording.add(Of::Block(0), quantity, Item::ONLY, f64::from(value));
     }
     for (place, value) in PLACES.into_iter().zip([1_900, 110, 190, 1_600, 1_600]) {
         recording.add(
             Of::Block(0),
-            &CALL_COST,
+            &COUNTED.cost,
             Item::label(place),
             f64::from(value),
         );

@@ -96,10 +96,9 @@ impl<'t> Tree<'t> {
 
     /// The lines as text, at most so many.
     pub(super) fn render(&self, recording: &Recording, limit: usize) -> String {
-        let mut out = format!(
-            "{:>FIGURE$} {:>FIGURE$}  function\n",
-            "instructions", "self"
-        );
+        let quantity = recording.quantities.get(self.trace.quantity as usize);
+        let unit = quantity.map_or("", |quantity| quantity.unit.as_str());
+        let mut out = format!("{unit:>FIGURE$} {:>FIGURE$}  function\n", "self");
         let lines = self.lines();
         for line in lines.iter().take(limit) {
             let step = &self.trace.steps[line.step as usize];

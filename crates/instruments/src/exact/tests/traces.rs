@@ -101,8 +101,8 @@ fn a_tree_in_order() {
             ". . dst_output 6/6 @21+6 tail",
         ]
     );
-    assert_eq!((calls.calls, calls.sum), (1, 24));
-    assert_eq!(calls.spread, Some([24; 4]));
+    assert_eq!((calls.counts.calls, calls.counts.sum), (1, 24));
+    assert_eq!(calls.counts.spread, Some([24; 4]));
 }
 
 /// Check that calls deeper than the depth, and more than there is room for, are in the totals and
@@ -194,7 +194,7 @@ fn a_call_that_sleeps() {
             ". . . __switch_to 6/6 @18+92 tail switched 1",
         ]
     );
-    assert_eq!(calls.spread, Some([23; 4]));
+    assert_eq!(calls.counts.spread, Some([23; 4]));
 }
 
 /// Check that of many calls the first and the largest are kept, that a condition leaves others out,
@@ -220,15 +220,15 @@ fn the_first_and_the_slowest() {
     };
     let (_, calls) = traced(&two, run);
     assert_eq!(kept(&calls), [(0, 4), (1, 9), (3, 9)]);
-    assert_eq!((calls.calls, calls.matched, calls.sum), (7, 7, 42));
-    assert_eq!(calls.spread, Some([2, 7, 9, 9]));
+    assert_eq!((calls.counts.calls, calls.counts.matched, calls.counts.sum), (7, 7, 42));
+    assert_eq!(calls.counts.spread, Some([2, 7, 9, 9]));
     let some = Trace {
         only: Some("insns >= 3 && insns < 9".parse().unwrap()),
         ..two
     };
     let (_, calls) = traced(&some, run);
     assert_eq!(kept(&calls), [(0, 4), (4, 7), (6, 8)]);
-    assert_eq!((calls.calls, calls.matched, calls.sum), (7, 4, 42));
+    assert_eq!((calls.counts.calls, calls.counts.matched, calls.counts.sum), (7, 4, 42));
 }
 
 /// Check that calls of the function within a traced call are part of it, that a call within an
@@ -264,14 +264,14 @@ fn unfinished_calls() {
             vec!["helper 10/10 @8+10"],
         ]
     );
-    assert_eq!((calls.calls, calls.recursive, calls.unfinished), (2, 1, 1));
+    assert_eq!((calls.counts.calls, calls.counts.recursive, calls.counts.unfinished), (2, 1, 1));
     m.mark(Mark::WindowBegin);
     m.ret("ip_output", 4, 2, 0xd00);
     m.ret("helper", 12, 2, 0xe00);
     m.ret("helper", 12, 2, 0xf00);
     m.mark(Mark::WindowEnd);
     let calls = m.window().traced.unwrap();
-    assert_eq!((calls.calls, calls.sum, calls.spread), (0, 0, None));
+    assert_eq!((calls.counts.calls, calls.counts.sum, calls.counts.spread), (0, 0, None));
 }
 
 /// Check that a call of a program has the kernel's calls below it, and not what interrupts it; and
@@ -369,11 +369,11 @@ fn calls_add_up_to_costs() {
             let (entered, insns) = m.inclusive(&window, function);
             let traced = window.traced.unwrap();
             assert_eq!(
-                (traced.calls, traced.sum),
+                (traced.counts.calls, traced.counts.sum),
                 (entered, insns),
                 "{function}, seed {seed}"
             );
-            assert_eq!((traced.unfinished, traced.dropped), (0, 0));
+            assert_eq!((traced.counts.unfinished, traced.dropped), (0, 0));
             assert_eq!(traced.kept.len() as u64, entered);
             for call in &traced.kept {
                 let mut below = vec![0; call.steps.len()];
@@ -498,7 +498,7 @@ fn traced_with_values(only: &str, checked: bool) -> TracedCalls {
 #[test]
 fn arguments_and_return_values() {
     let calls = traced_with_values("insns > 0", true);
-    assert_eq!((calls.calls, calls.matched), (3, 3));
+    assert_eq!((calls.counts.calls, calls.counts.matched), (3, 3));
     let told = calls.kept.iter().map(|call| {
         let steps = call.steps.iter();
         let step = |s: &TracedStep| {

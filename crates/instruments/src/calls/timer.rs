@@ -1,0 +1,481 @@
+//! The instrument: calls of a function, window by window.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use netplumb_kernel::kallsyms::{SymbolText, Symbol};
+use netplumb_model::class::{Context, Softirq};
+use netplumb_model::events::nearest;
+use netplumb_model::quantity::{Figure, Quantity};
+use netplumb_model::symbol::{base_name, is_part};
+use netplumb_model::timing::{Attached, Costs, Met, TimingSpec, Window};
+use netplumb_model::trace::{CALL_BIAS, CALL_PROBE, CallsSpec, TIMED, TimedCalls};
+use rustc_hash::FxHashMap;
+
+use super::ring::{Level, Pages, Record, What};
+use super::tracer::{self, Tracer, Whose};
+use super::tree::{Calls, Cost, Ended, Names};
+use crate::live::{self, Live, LiveError};
+use crate::own::process_ns;
+use crate::samples;
+
+/// What arrives is read this often: the kernel keeps only so much.
+const POLL: Duration = Duration::from_millis(10);
+/// The name of code that no symbol covers.
+const UNKNOWN: &str = "[unknown]";
+/// What is called to find out what the tracer costs, which does nearly nothing: its names, of which
+/// kernels have one. A system call without arguments has one that all architectures share.
+const CALIBRATED: [&str; 3] = ["__do_sys_getppid", "__x64_sys_getppid", "__arm64_sys_getppid"];
+/// Long enough to be switched out and in again.
+const SWITCHED: Duration = Duration::from_millis(1);
+/// Calls of a round, and rounds.
+const CALLS: u32 = 200;
+const ROUNDS: usize = 7;
+
+/// Names of functions and tasks.
+#[derive(Debug)]
+struct Known {
+    symbols: SymbolText,
+    by_address: FxHashMap<u64, u32>,
+    by_name: BTreeMap<String, u32>,
+    names: Vec<String>,
+    symbol_of: Vec<Option<Symbol>>,
+    traced: BTreeSet<String>,
+    /// Whether symbols were read again since something new was not among them.
+    is_new: bool,
+}
+
+fn read_symbols() -> Result<SymbolText, LiveError> {
+    let doing = "read the symbols of the kernel";
+    let text = fs::read("/proc/kallsyms").map_err(LiveError::system(doing))?;
+    SymbolText::new(text).map_err(LiveError::system(doing))
+}
+
+impl Known {
+    fn new(traced: &[String]) -> Result<Known, LiveError> {
+        Ok(Known {
+            symbols: read_symbols()?,
+            by_address: FxHashMap::default(),
+            by_name: BTreeMap::new(),
+            names: Vec::new(),
+            symbol_of: Vec::new(),
+            traced: traced.iter().cloned().collect(),
+            is_new: true,
+        })
+    }
+
+    fn number(&mut self, name: &str, symbol: Option<Symbol>) -> u32 {
+        if let Some(number) = self.by_name.get(name) {
+            return *number;
+        }
+        let number = self.names.len() as u32;
+        self.names.push(name.into());
+        self.symbol_of.push(symbol);
+        self.by_name.insert(name.into(), number);
+        number
+    }
+
+    fn met(&self, number: u32) -> Met {
+        let symbol = self.symbol_of.get(number as usize).and_then(Option::as_ref);
+        Met {
+            name: self.names.get(number as usize).cloned().unwrap_or_default(),
+            module: symbol.and_then(|symbol| symbol.module.clone()),
+            user: false,
+            address: symbol.map_or(0, |symbol| symbol.addr),
+            size_bytes: symbol.map_or(0, |symbol| symbol.size),
+        }
+    }
+}
+
+impl Names for Known {
+    fn name(&mut self, address: u64) -> u32 {
+        if let Some(number) = self.by_address.get(&address) {
+            return *number;
+        }
+        let mut found = self.symbols.lookup(address);
+        // Modules come.
+        if found.is_none()
+            && std::mem::take(&mut self.is_new)
+            && let Ok(symbols) = read_symbols()
+        {
+            self.symbols = symbols;
+            found = self.symbols.lookup(address);
+        }
+        let name = found.as_ref().map_or(UNKNOWN.into(), |symbol| symbol.name.clone());
+        let number = self.number(&name, found);
+        self.by_address.insert(address, number);
+        number
+    }
+
+    fn is_traced(&self, name: u32) -> bool {
+        let name = self.names.get(name as usize);
+        name.is_some_and(|name| self.traced.contains(name))
+    }
+
+    fn task(&mut self, task: i32, known: Option<&str>) -> u32 {
+        let name = match known {
+            Some(name) => name.into(),
+            None if task == 0 => "swapper".into(),
+            None => {
+                let name = fs::read_to_string(format!("/proc/{task}/comm"));
+                name.map_or_else(|_| String::new(), |name| name.trim_end().to_string())
+            }
+        };
+        self.number(&name, None)
+    }
+
+    fn context(&self, stack: &[u32], level: Level) -> Context {
+        let name = |number: &u32| self.names.get(*number as usize).map_or("", String::as_str);
+        // The innermost first.
+        let names: Vec<&str> = stack.iter().rev().map(name).collect();
+        match (level, samples::context(&names)) {
+            (Level::Hardirq | Level::Nmi, _) => Context::Hardirq,
+            (_, context @ Context::Softirq(_)) => context,
+            _ => Context::Softirq(Softirq::NetRx),
+        }
+    }
+}
+
+/// Which functions of the kernel are meant: of a name, or else clones of it that the compiler made.
+fn find(name: &str, all: &[String]) -> Result<Vec<String>, LiveError> {
+    let of = |is: &dyn Fn(&str) -> bool| -> Vec<String> {
+        let found: BTreeSet<&String> = all.iter().filter(|known| is(known)).collect();
+        found.into_iter().cloned().collect()
+    };
+    let exact = of(&|known| known == name);
+    if !exact.is_empty() {
+        return Ok(exact);
+    }
+    let clones = of(&|known| base_name(known) == name && !is_part(known));
+    if !clones.is_empty() {
+        return Ok(clones);
+    }
+    let meant = nearest(name, all.iter().map(String::as_str));
+    let meant = meant.map_or_else(String::new, |meant| format!("; did you mean `{meant}`?"));
+    Err(LiveError::Asked(format!(
+        "the kernel has no function `{name}` that can be traced{meant} It may have been inlined into its \
+         callers, or be one that the tracer itself uses: trace a caller of it"
+    )))
+}
+
+/// The threads of a process.
+fn threads(pid: u32) -> Result<Vec<u32>, LiveError> {
+    let path = format!("/proc/{pid}/task");
+    let all = fs::read_dir(&path).map_err(LiveError::system("list the threads of the process"))?;
+    let numbers = all.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    Ok(numbers.collect())
+}
+
+/// What a call of the calibrated function takes, on average of a round.
+fn round_ns() -> f64 {
+    let begun = Instant::now();
+    for _ in 0..CALLS {
+        // SAFETY: it takes nothing and can't fail.
+        unsafe { libc::syscall(libc::SYS_getppid) };
+    }
+    begun.elapsed().as_nanos() as f64 / f64::from(CALLS)
+}
+
+fn least(all: &[f64]) -> f64 {
+    all.iter().copied().fold(f64::INFINITY, f64::min)
+}
+
+/// What becomes of calls that our own threads make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Own {
+    /// They are what is to be traced, as those that send packets.
+    Traced,
+    /// They are recorded until the command is there, since only so it is followed, and passed over.
+    UntilItStarts,
+    /// They are not recorded.
+    LeftOut,
+}
+
+/// Calls that are timed.
+#[derive(Debug)]
+pub(super) struct CallTimer {
+    tracer: Tracer,
+    pages: Pages,
+    known: Known,
+    calls: Calls,
+    whose: Own,
+    children: bool,
+    /// Read, and not taken yet: those of other CPUs may come before.
+    waiting: Vec<Record>,
+    /// Up to this time all have been read.
+    read_ns: u64,
+    lost: u64,
+    facts: Attached,
+    opened: Instant,
+    reader_ns: u64,
+}
+
+impl CallTimer {
+    pub(super) fn attach(spec: &TimingSpec, asked: CallsSpec) -> Result<CallTimer, LiveError> {
+        let begun = Instant::now();
+        let reader_ns = process_ns();
+        let opened = tracer::open()?;
+        let root = opened.1.clone();
+        let all = tracer::functions(&root)?;
+        let traced = find(&asked.function, &all)?;
+        let own = std::process::id();
+        let whose = match (asked.children, spec.filter.pid) {
+            (true, _) => Whose::Threads(threads(own)?),
+            (false, Some(pid)) => Whose::Threads(threads(pid)?),
+            (false, None) => Whose::All,
+        };
+        let pages = Pages::new(&|of| Tracer::format(&root, of))?;
+        let bare: Vec<f64> = (0..ROUNDS).map(|_| round_ns()).collect();
+        let calibrated = CALIBRATED.into_iter().find(|name| all.iter().any(|known| known == name));
+        let calibrated = calibrated.map(|name| [name.to_string()]);
+        let first = calibrated.as_ref().map_or(&traced[..], |name| &name[..]);
+        // Our own calls are those that the cost is measured by.
+        let mut at_first = whose.clone();
+        if let Whose::Threads(threads) = &mut at_first {
+            threads.extend([own].iter().filter(|_| !asked.children));
+        }
+        let mut tracer = Tracer::start(opened, first, asked.depth, &at_first)?;
+        let cost = match &calibrated {
+            Some(function) => calibrate(&mut tracer, &pages, least(&bare), function)?,
+            None => Cost::default(),
+        };
+        tracer.aim(&traced, asked.depth)?;
+        tracer.follow(&whose)?;
+        let own_calls = match (asked.own, asked.children) {
+            (true, _) => Own::Traced,
+            (_, true) => Own::UntilItStarts,
+            _ => Own::LeftOut,
+        };
+        if own_calls == Own::LeftOut {
+            tracer.leave_out(&threads(own)?)?;
+        }
+        let facts = BTreeMap::from([
+            ("calls.function".to_string(), traced.join(", ")),
+            ("calls.depth".to_string(), asked.depth.to_string()),
+            (
+                "calls.tracer".to_string(),
+                match tracer.is_shared() {
+                    true => "function_graph".into(),
+                    false => "function_graph, in an instance of its own".to_string(),
+                },
+            ),
+        ]);
+        Ok(CallTimer {
+            known: Known::new(&traced)?,
+            calls: Calls::new(&asked, cost),
+            whose: own_calls,
+            children: asked.children,
+            tracer,
+            pages,
+            waiting: Vec::new(),
+            read_ns: 0,
+            lost: 0,
+            facts: Attached {
+                attach_ns: begun.elapsed().as_nanos() as u64,
+                facts,
+                figures: vec![
+                    Figure::new(&CALL_PROBE, cost.call_ns),
+                    Figure::new(&CALL_BIAS, cost.bias_ns),
+                ],
+                ..Attached::default()
+            },
+            opened: begun,
+            reader_ns,
+        })
+    }
+
+    /// Read what was recorded, and take what is complete; all of it, at the end.
+    fn take(&mut self, all: bool) -> Result<(), LiveError> {
+        self.known.is_new = true;
+        loop {
+            let progress = self.tracer.read(&self.pages, &mut self.waiting)?;
+            // In the order of their times; the sort is stable, so that records of a CPU stay in theirs.
+            self.waiting.sort_by_key(|record| record.ns);
+            // What was read before is complete now, of all CPUs.
+            let until = if all { u64::MAX } else { self.read_ns };
+            let until = progress.until_ns.map_or(until, |ns| until.min(ns));
+            let latest = self.waiting.last().map_or(0, |record| record.ns);
+            self.read_ns = self.read_ns.max(progress.until_ns.unwrap_or(latest));
+            let complete = self.waiting.partition_point(|record| record.ns <= until);
+            self.calls.take(&self.waiting[..complete], &mut self.known);
+            self.waiting.drain(..complete);
+            if progress.gap {
+                self.calls.gap();
+            }
+            // While it goes on, what comes by reading would never end.
+            if !all || progress.until_ns.is_none() {
+                break;
+            }
+        }
+        self.lost += self.tracer.lost();
+        Ok(())
+    }
+
+    /// Leave out our own calls, once the command is there: what it starts is followed by then.
+    fn leave_out_own(&mut self) -> Result<(), LiveError> {
+        let own = threads(std::process::id())?;
+        let has_children = || {
+            own.iter().any(|thread| {
+                let children = fs::read(format!("/proc/self/task/{thread}/children"));
+                children.is_ok_and(|children| !children.is_empty())
+            })
+        };
+        if self.whose == Own::UntilItStarts && has_children() {
+            self.tracer.leave_out(&own)?;
+            self.whose = Own::LeftOut;
+        }
+        Ok(())
+    }
+
+    /// What a window had.
+    fn window(&mut self, ended: Ended) -> Window {
+        let Ended {
+            counts,
+            kept,
+            nodes,
+            costs,
+            losses,
+        } = ended;
+        let own = process_ns();
+        let functions = (0..self.known.names.len() as u32).map(|number| self.known.met(number));
+        let kernel = costs.iter().map(|cost| cost.own).sum();
+        let lost = std::mem::take(&mut self.lost);
+        let window = Window {
+            duration_ns: self.opened.elapsed().as_nanos() as u64,
+            costs: vec![Costs {
+                quantity: Quantity::from(&TIMED.step),
+                functions: functions.collect(),
+                nodes,
+                costs,
+                kernel,
+                user: 0,
+                samples: Vec::new(),
+                threads: Vec::new(),
+            }],
+            losses: live::losses([
+                (
+                    "records of calls",
+                    lost,
+                    "the kernel's buffer was full: trace fewer calls, or with a smaller --depth",
+                ),
+                (
+                    "calls with a gap",
+                    losses.broken,
+                    "records of entries or returns are missing: they are shown up to there",
+                ),
+                (
+                    "calls below traced calls",
+                    losses.dropped,
+                    "beyond the maximum of steps of a call ([trace] steps): they are in the totals of what called them",
+                ),
+                (
+                    "traced calls of no rank",
+                    losses.unranked,
+                    "more calls than are remembered: they are in the number and sum of calls, but not in their median and 99th percentile",
+                ),
+                (
+                    "calls in no tree",
+                    losses.no_node,
+                    "they were called in more ways than are kept; traces have them",
+                ),
+            ]),
+            own_cpu_ns: own.saturating_sub(self.reader_ns),
+            calls: Some(TimedCalls {
+                counts,
+                names: self.known.names.clone(),
+                kept,
+            }),
+            ..Window::default()
+        };
+        self.reader_ns = own;
+        window
+    }
+}
+
+/// What the tracer costs: by calls of ours that do nearly nothing, with it and without.
+fn calibrate(
+    tracer: &mut Tracer,
+    pages: &Pages,
+    bare_ns: f64,
+    function: &[String],
+) -> Result<Cost, LiveError> {
+    // SAFETY: it takes nothing and can't fail.
+    let own = unsafe { libc::gettid() };
+    tracer.aim(function, 0)?;
+    let mut traced = Vec::new();
+    let (mut steps, mut shortest) = (0, f64::INFINITY);
+    for _ in 0..ROUNDS {
+        tracer.record(true)?;
+        // The kernel looks whether a task is traced when it is switched in.
+        thread::sleep(SWITCHED);
+        traced.push(round_ns());
+        tracer.record(false)?;
+        let mut records = Vec::new();
+        tracer.read(pages, &mut records)?;
+        let ours = || records.iter().filter(|record| record.task == own);
+        steps = ours().filter(|r| matches!(r.what, What::Enter { .. })).count();
+        for record in ours() {
+            if let What::Leave {
+                times: Some((entered, left)),
+                ..
+            } = record.what
+            {
+                shortest = f64::min(shortest, left.saturating_sub(entered) as f64);
+            }
+        }
+    }
+    let each = steps as f64 / f64::from(CALLS);
+    if each < 1.0 || !shortest.is_finite() {
+        return Ok(Cost::default());
+    }
+    let call_ns = ((least(&traced) - bare_ns) / each).max(0.0);
+    Ok(Cost {
+        call_ns,
+        bias_ns: shortest.min(call_ns),
+    })
+}
+
+impl Live for CallTimer {
+    fn attached(&self) -> &Attached {
+        &self.facts
+    }
+
+    fn open(&mut self) -> Result<(), LiveError> {
+        // What came before belongs to no window.
+        while let Some(_more) = self.tracer.read(&self.pages, &mut Vec::new())?.until_ns {}
+        if self.children {
+            self.tracer.leave_out(&[])?;
+            self.whose = Own::UntilItStarts;
+        }
+        self.tracer.lost();
+        self.waiting.clear();
+        self.calls.forget();
+        self.lost = 0;
+        self.opened = Instant::now();
+        self.tracer.record(true)
+    }
+
+    fn poll(&mut self) -> Result<(), LiveError> {
+        self.leave_out_own()?;
+        self.take(false)
+    }
+
+    fn polled_every(&self) -> Option<Duration> {
+        Some(POLL)
+    }
+
+    fn stop(&mut self) {
+        // What is recorded after the end is in no call that counts.
+        let _ = self.tracer.record(false);
+    }
+
+    fn close(&mut self) -> Result<Window, LiveError> {
+        self.tracer.record(false)?;
+        self.leave_out_own()?;
+        self.take(true)?;
+        let ended = self.calls.end(&mut self.known);
+        Ok(self.window(ended))
+    }
+}
