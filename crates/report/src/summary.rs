@@ -267,11 +267,17 @@ pub(crate) fn sent(arm: &Arm) -> String {
             "{} over {}, as other programs sent it",
             arm.proto, arm.family
         ),
+        _ if arm.level("wire_rate").is_some() && arm.size_bytes == 0 => {
+            format!("{} over {}, {}, a stream", arm.proto, arm.family, arm.link)
+        }
         _ => format!(
             "{} over {}, {}, {} bytes",
             arm.proto, arm.family, arm.link, arm.size_bytes
         ),
     };
+    if arm.level("wire_rate").is_some() {
+        text.push_str(", between two hosts");
+    }
     if arm.forward {
         text.push_str(", through a router");
     }

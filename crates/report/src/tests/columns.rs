@@ -63,7 +63,7 @@ fn the_reference_of_columns() {
         &mut out,
         "Functions: instructions",
         "Functions by `exact`, the largest own cost first.",
-        &entries(&functions::columns(&exact, true)),
+        &entries(&functions::columns(&exact, true, true)),
     );
     section(
         &mut out,
