@@ -293,6 +293,37 @@ fn children(of: u32) -> Vec<u32> {
     found
 }
 
+/// Check that a run takes as long as it takes, while frames go over the wire, and that a host that stops
+/// ends it.
+#[test]
+fn as_long_as_it_goes_on() {
+    if !common::has_guests() {
+        return;
+    }
+    let place = Place::new();
+    place
+        .run("bench stream --bytes 1M --blocks 1 -o x.plumb")
+        .code(0);
+    let began = Instant::now();
+    let long = "bench stream --blocks 1 --timeout 3 -o y.plumb --bytes";
+    place.run(&format!("{long} 128M")).code(0);
+    assert!(
+        began.elapsed() > Duration::from_secs(3),
+        "too short for this test"
+    );
+
+    let mut running = Running::start(&mut place.plumb(&format!("{long} 1G")));
+    running.wait_for("measuring");
+    sleep(Duration::from_millis(1_500));
+    let guests = children(running.id());
+    // SAFETY: takes numbers; it is a process of this test.
+    unsafe { libc::kill(guests[0] as libc::pid_t, libc::SIGSTOP) };
+    let ran = running.finish();
+    ran.code(1);
+    assert!(ran.stderr.contains("within 3 s"), "{ran:?}");
+    assert_eq!(place.processes(), [""; 0]);
+}
+
 /// Check that what can't be is one clear line, before anything boots.
 #[test]
 fn what_cannot_be() {

@@ -104,6 +104,9 @@ pub const LONGEST_WAIT: Declared = Declared::new(
 .by_label("host");
 /// Segments that the sender sent again.
 pub const RETRANSMITTED: Declared = count("retransmitted", "segments");
+/// Segments with data: of the sender those that it sent, those sent again included; of the receiver those
+/// that came to it.
+pub const SEGMENTS: Declared = each("segments", "segments");
 /// What the kernel made of the socket buffer that was asked for, or its default: of the sender to
 /// send, of the receiver to receive.
 pub const BUFFER: Declared = each("socket buffer", "bytes");
@@ -141,6 +144,7 @@ pub const ALL: &[Declared] = &[
     HELD,
     LONGEST_WAIT,
     RETRANSMITTED,
+    SEGMENTS,
     BUFFER,
 ];
 
@@ -446,6 +450,8 @@ pub struct HostBlock {
     pub polls: u64,
     /// Segments that it sent again.
     pub retransmitted: u64,
+    /// Segments with data: of the sender those that it sent, each time, of the receiver those that came.
+    pub segments: u64,
     /// The size of its socket's buffer.
     pub buffer_bytes: u64,
 }

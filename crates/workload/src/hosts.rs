@@ -289,7 +289,17 @@ impl Connections {
     /// # Errors
     /// The query failed.
     pub fn retransmitted(&self) -> io::Result<u64> {
-        let of = |stream: &TcpStream| Ok(u64::from(info(stream)?.tcpi_total_retrans));
+        let of = |stream| info(stream, TOTAL_RETRANS);
+        self.all.iter().map(of).sum()
+    }
+
+    /// Segments with data that were sent so far, each time, or that were received.
+    ///
+    /// # Errors
+    /// The query failed.
+    pub fn segments(&self, sends: bool) -> io::Result<u64> {
+        let at = if sends { DATA_SEGS_OUT } else { DATA_SEGS_IN };
+        let of = |stream| info(stream, at);
         self.all.iter().map(of).sum()
     }
 
@@ -307,25 +317,30 @@ impl Connections {
     }
 }
 
-/// The state of a connection.
-fn info(stream: &TcpStream) -> io::Result<libc::tcp_info> {
-    // SAFETY: a structure of integers, for which zero is a value.
-    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
-    let mut length = size_of_val(&info) as libc::socklen_t;
+/// Where `struct tcp_info` has it (include/uapi/linux/tcp.h), in bytes; Linux 4.6 and later.
+const TOTAL_RETRANS: usize = 100;
+const DATA_SEGS_IN: usize = 152;
+const DATA_SEGS_OUT: usize = 156;
+
+/// A counter of a connection, of 32 bits.
+fn info(stream: &TcpStream, at: usize) -> io::Result<u64> {
+    let mut info = [0_u8; DATA_SEGS_OUT + 4];
+    let mut length = info.len() as libc::socklen_t;
     // SAFETY: the pointer and the length are those of `info`.
     let result = unsafe {
         libc::getsockopt(
             stream.as_raw_fd(),
             libc::IPPROTO_TCP,
             libc::TCP_INFO,
-            (&raw mut info).cast(),
+            info.as_mut_ptr().cast(),
             &mut length,
         )
     };
-    match result {
-        0 => Ok(info),
-        _ => Err(io::Error::last_os_error()),
+    if result != 0 {
+        return Err(io::Error::last_os_error());
     }
+    let bytes = [info[at], info[at + 1], info[at + 2], info[at + 3]];
+    Ok(u64::from(u32::from_ne_bytes(bytes)))
 }
 
 fn write_all(stream: &mut TcpStream, bytes: u64, buffer: &[u8]) -> io::Result<()> {
@@ -540,6 +555,7 @@ mod tests {
             let mut edges = Noted::default();
             let mut connections = receiver.accept(load).unwrap();
             let received = connections.receive(load, &mut edges).unwrap();
+            assert!(connections.segments(false).unwrap() > 0);
             drop(connections);
             let (sent, order) = sender.join().unwrap();
             assert_eq!((&order[..], &edges.0[..]), (&ORDER[..], &ORDER[..]));

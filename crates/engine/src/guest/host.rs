@@ -126,6 +126,7 @@ impl Measuring {
             bytes: done.bytes,
             turns_ns: done.turns_ns,
             retransmitted: connections.retransmitted()?,
+            segments: connections.segments(self.side == Side::Tx)?,
             buffer_bytes: connections.buffer_bytes(self.side == Side::Tx)?,
             ..self.block
         })

@@ -85,6 +85,7 @@ pub(super) fn add(
             (&hosts::INSTRUCTIONS, instructions as f64),
             (&hosts::INTERRUPTS, side.interrupts as f64),
             (&hosts::POLLS, side.polls as f64),
+            (&hosts::SEGMENTS, side.segments as f64),
             (&hosts::FRAMES, (over.frames - begin.frames) as f64),
             (&hosts::WIRE_BYTES, (over.bytes - begin.bytes) as f64),
             (&hosts::LOST, lost as f64),

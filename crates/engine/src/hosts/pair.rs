@@ -68,15 +68,28 @@ pub(super) fn run(
     let mut streams = Vec::new();
     for ((end, origin), socket) in ends.iter().zip(origins).zip(sockets) {
         let (log, mut extra) = plug(arm, wire, end, socket)?;
-        if counts {
-            let (stream, more) = measure::tap(&[])?;
-            extra.args.extend(more.args);
-            extra.fds.extend(more.fds);
-            // Symbols are there once a guest has started from a saved state.
-            streams.push((stream, origin));
-        }
+        let stream = match counts {
+            true => {
+                let (stream, more) = measure::tap(&[])?;
+                extra.args.extend(more.args);
+                extra.fds.extend(more.fds);
+                Some(stream)
+            }
+            false => None,
+        };
         let requests = [Request::BeHost(end.plan.clone())];
         guests.push(origin.start(&requests, extra, options)?);
+        if let Some(stream) = stream {
+            // They are there once a guest has started from a saved state.
+            let symbols = origin.table().ok_or_else(|| {
+                EngineError::Guest(
+                    "unavailable: `exact` with hosts = 2 needs saved states, which this kernel does not \
+                     support"
+                        .into(),
+                )
+            })?;
+            streams.push((stream, symbols, origin.release()));
+        }
         logs.push((end.side, log));
     }
     let guests: [Guest; 2] = guests
@@ -90,7 +103,16 @@ pub(super) fn run(
             .map(|(side, log)| scope.spawn(move || frames::follow(log, side, wire, seen)))
             .collect();
         let streams: Vec<_> = (streams.into_iter())
-            .map(|(stream, origin)| scope.spawn(move || follow(stream, origin)))
+            .map(|(stream, symbols, release)| {
+                scope.spawn(move || {
+                    let traced = Traced {
+                        beside: Beside::default(),
+                        release,
+                        command: false,
+                    };
+                    measure::follow(stream, symbols, traced, &|| ())
+                })
+            })
             .collect();
         let together = pair::together(guests, |_, guest| attend(guest, limit, seen));
         (together, all(logs), all(streams))
@@ -106,7 +128,7 @@ pub(super) fn run(
     let peaks = [tx.qemu_peak_bytes, rx.qemu_peak_bytes];
     let mut executed = Vec::new();
     for (told, qemu_peak_bytes) in counted.into_iter().zip(peaks) {
-        executed.push(executed_of(told?, qemu_peak_bytes, tx.blocks.len())?);
+        executed.push(executed_of(told, qemu_peak_bytes, tx.blocks.len())?);
     }
     Ok(Ran {
         blocks: (tx.blocks.into_iter().zip(rx.blocks))
@@ -148,20 +170,6 @@ fn attend(
     })?;
     told.qemu_peak_bytes = guest.peak_memory_bytes().unwrap_or(0);
     Ok(told)
-}
-
-/// Read what one host executed, to the end of the stream.
-fn follow(stream: File, origin: &Origin) -> Result<measure::Told, EngineError> {
-    let Some(symbols) = origin.table() else {
-        let why = "unavailable: `exact` with hosts = 2 needs saved states, which this kernel does not support";
-        return Err(EngineError::Guest(why.into()));
-    };
-    let traced = Traced {
-        beside: Beside::default(),
-        release: origin.release(),
-        command: false,
-    };
-    Ok(measure::follow(stream, symbols, traced, &|| ()))
 }
 
 /// Check that there is a window for each block, and leave out that of the warm-up.

@@ -14,7 +14,7 @@ use crate::args::formats::FormatArgs;
 use crate::args::knobs::{KnobArgs, OfHosts};
 use crate::args::page::PageArgs;
 use crate::args::run::RunOptions;
-use crate::args::show::ShowArgs;
+use crate::args::show::{ShowArgs, TOP};
 use crate::exit::Usage;
 use crate::experiment::{self, How, Shown};
 
@@ -169,7 +169,10 @@ pub(super) fn run(
     cache: &Path,
 ) -> anyhow::Result<ExitCode> {
     let formats = FormatArgs::of_counts(args.markdown, None);
-    let show = ShowArgs::of_no_functions(args.csv, args.json, formats);
+    let show = ShowArgs {
+        top: TOP,
+        ..ShowArgs::of_no_functions(args.csv, args.json, formats)
+    };
     let directions: [Direction; 0] = [];
     let how = How {
         text: "",
