@@ -16,13 +16,14 @@ use netplumb_model::hosts::{
     BUSY, COUNTED_IN_KERNEL, COUNTED_IN_PROGRAMS, FRAMES, FRAMES_PER_POLL, INSTRUCTIONS,
     THROUGHPUT, TURN, TURNS,
 };
-use netplumb_model::quantity::Declared;
+use netplumb_model::quantity::{Declared, Of};
 use netplumb_model::recording::Recording;
 
 /// All that a recording says of its blocks, and the times of its frames.
 fn figures(recording: &Recording) -> BTreeMap<String, String> {
     let mut figures = BTreeMap::new();
-    for scalar in &recording.scalars {
+    // Those of the run are of QEMU itself.
+    for scalar in recording.scalars.iter().filter(|s| s.of != Of::Run) {
         let quantity = &recording.quantities[scalar.quantity as usize].name;
         let key = format!("{:?} {quantity} {:?}", scalar.of, scalar.item.label);
         figures.insert(key, format!("{:?}", scalar.value));
@@ -80,7 +81,7 @@ fn the_same_every_time() {
     let most = 1e9 * 1_448.0 / 1_538.0;
     assert!((most * 0.9..most).contains(&rate), "{rate}");
     let sent = mean(&first, &FRAMES, Some("sender"));
-    assert!((725.0..760.0).contains(&sent), "{sent}");
+    assert!((725.0..775.0).contains(&sent), "{sent}");
     for host in ["sender", "receiver"] {
         let busy = mean(&first, &BUSY, Some(host));
         assert!((0.02..0.9).contains(&busy), "{host}: {busy}");
@@ -192,7 +193,7 @@ fn instructions_of_both() {
             .sum();
         assert_eq!(own, block.totals[0].kernel);
         // 512 KiB in frames of 1,448 bytes, and the first ones of either direction.
-        assert!((362..380).contains(&block.ledger.offered), "{block:?}");
+        assert!((362..400).contains(&block.ledger.offered), "{block:?}");
         assert!(block.ledger.closes());
     }
     // What the wire says of a host is what the plugin counted, but for the instructions of the marks.
@@ -306,13 +307,13 @@ fn as_long_as_it_goes_on() {
         .code(0);
     let began = Instant::now();
     let long = "bench stream --blocks 1 --timeout 3 -o y.plumb --bytes";
-    place.run(&format!("{long} 128M")).code(0);
+    place.run(&format!("{long} 16M")).code(0);
     assert!(
         began.elapsed() > Duration::from_secs(3),
         "too short for this test"
     );
 
-    let mut running = Running::start(&mut place.plumb(&format!("{long} 1G")));
+    let mut running = Running::start(&mut place.plumb(&format!("{long} 1024M")));
     running.wait_for("measuring");
     sleep(Duration::from_millis(1_500));
     let guests = children(running.id());

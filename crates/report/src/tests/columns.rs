@@ -69,7 +69,7 @@ fn the_reference_of_columns() {
         &mut out,
         "Functions: CPU time by samples",
         "Functions by `samples`, and of any other cost that varies.",
-        &entries(&functions::columns(&sampled, true)),
+        &entries(&functions::columns(&sampled, true, false)),
     );
     section(
         &mut out,
