@@ -219,7 +219,9 @@ fn instructions_of_both() {
     };
     for (function, tx, rx) in [
         ("tcp_sendmsg_locked", true, false),
-        ("tcp_recvmsg_locked", false, true),
+        // The sender reads a byte as well, by which the receiver says that it has everything.
+        ("tcp_recvmsg_locked", true, true),
+        ("skb_gro_receive", false, true),
         ("tcp_ack", true, true),
         ("tcp_gro_receive", true, true),
     ] {

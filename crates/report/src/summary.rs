@@ -267,7 +267,8 @@ pub(crate) fn sent(arm: &Arm) -> String {
             "{} over {}, as other programs sent it",
             arm.proto, arm.family
         ),
-        _ if arm.level("wire_rate").is_some() && arm.size_bytes == 0 => {
+        // Between two hosts, without a size of packets.
+        (Proto::Tcp, _) if arm.size_bytes == 0 => {
             format!("{} over {}, {}, a stream", arm.proto, arm.family, arm.link)
         }
         _ => format!(
@@ -275,9 +276,6 @@ pub(crate) fn sent(arm: &Arm) -> String {
             arm.proto, arm.family, arm.link, arm.size_bytes
         ),
     };
-    if arm.level("wire_rate").is_some() {
-        text.push_str(", between two hosts");
-    }
     if arm.forward {
         text.push_str(", through a router");
     }
