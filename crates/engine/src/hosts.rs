@@ -76,7 +76,7 @@ pub fn run_hosts(
     // It takes some tenths of a second; hosts that can't be joined would boot for nothing.
     let plugin = WirePlugin {
         bytes: wire::PLUGIN,
-        args: &wire::trial_args,
+        args: wire::trial_args,
     };
     trial::probe_wire(&qemu, &plugin).map_err(|why| no_wire(&why))?;
     let all = run.plan.arms.len() as u32 * run.plan.blocks;

@@ -97,7 +97,7 @@ fn examine(cache: &Path, plugin: &[u8]) -> Doctor {
     let start = Instant::now();
     let of_wire = WirePlugin {
         bytes: wire::PLUGIN,
-        args: &wire::trial_args,
+        args: wire::trial_args,
     };
     let mut machine = None;
     let mut capabilities: Vec<Capability> = threads::each(vec![

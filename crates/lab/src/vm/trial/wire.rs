@@ -39,7 +39,7 @@ pub struct WirePlugin<'a> {
     pub bytes: &'a [u8],
     /// QEMU's arguments for one end of a wire: which host, the port of its NIC, and the descriptors of
     /// the plugin, the socket to the other host and the log.
-    pub args: &'a (dyn Fn(Wire, Side, &str, [i32; 3]) -> Vec<String> + Sync),
+    pub args: fn(Wire, Side, &str, [i32; 3]) -> Vec<String>,
 }
 
 /// Frames that each guest sends, by the bytes that its NIC is told.
