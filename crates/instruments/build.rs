@@ -12,7 +12,13 @@ fn main() {
     let out = variable("OUT_DIR");
     let folder = root.join("../../plugins/qemu");
     let counter = ["exact.c", "clock.c", "values.c"];
-    let wire = ["wire.c", "wire_qemu.c", "clock.c"];
+    let wire = [
+        "wire.c",
+        "wire_line.c",
+        "wire_peer.c",
+        "wire_qemu.c",
+        "clock.c",
+    ];
     plugin(&folder, &counter, &out.join("exact.so"));
     plugin(&folder, &wire, &out.join("wire.so"));
     for name in ["functions", "samples", "single", "spans", "stages"] {
@@ -36,6 +42,8 @@ fn plugin(folder: &Path, sources: &[&str], out: &Path) {
         "plugin_api.h",
         "values.h",
         "wire.h",
+        "wire_line.h",
+        "wire_peer.h",
         "wire_qemu.h",
     ];
     for file in sources.iter().chain(HEADERS) {

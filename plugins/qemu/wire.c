@@ -20,25 +20,21 @@
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
-#include <errno.h>
-#include <poll.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include "clock.h"
 #include "plugin_api.h"
 #include "wire.h"
+#include "wire_line.h"
+#include "wire_peer.h"
 #include "wire_qemu.h"
 
 QEMU_PLUGIN_EXPORT int qemu_plugin_version = QEMU_PLUGIN_VERSION;
 
-/* Shorter frames are padded by a NIC (IEEE 802.3: 64 with FCS). */
-#define MIN_FRAME 60
 /* Barriers are this much closer together than they had to be. */
 #define SLACK_NS 64
 /*
@@ -50,45 +46,13 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_version = QEMU_PLUGIN_VERSION;
 #define LEAST_STEP_NS 200
 /* Further apart, an end would be noticed late. */
 #define LONGEST_STEP_NS 1000000
-#define PS_PER_NS 1000
-/* Some years. */
-#define NEVER_NS (INT64_MAX / 4)
-
-struct frame {
-	struct frame *next;
-	int64_t at_ns; /* of arrival, since the beginning */
-	uint32_t bytes;
-	uint8_t data[];
-};
-
-struct queue {
-	struct frame *head;
-	struct frame **tail;
-};
-
-/* What precedes the frames of a barrier. */
-struct hello {
-	uint64_t step;
-	uint32_t frames;
-	uint32_t bytes; /* of all that follows */
-	uint32_t ends;	/* whether the sender wants to disconnect */
-	uint32_t reserved;
-	int64_t quiet_until_ns; /* it sends nothing before, if nothing arrives */
-};
+/* As often it is said that the hosts go on: at every so many barriers. */
+#define LOGGED_BARRIERS 4096
+/* TCP tries again after 120 s at the latest: hosts that send nothing for longer hang. */
+#define LONGEST_SILENCE_NS 300000000000ll
 
 static struct {
-	const char *host;
 	const char *nic; /* the hub port of its NIC */
-	int peer;
-	int log;
-	uint64_t bits_per_s;
-	int64_t delay_ns;
-	int64_t jitter_ns;
-	uint64_t loss_ppb; /* of a billion frames */
-	uint32_t overhead_bytes;
-	uint32_t max_bytes; /* of a frame; 0 for any */
-	uint64_t random;
-	int patience_s;
 
 	struct net_client *nc;
 	struct net_client_info info;
@@ -101,39 +65,16 @@ static struct {
 	int64_t epoch_ns;
 	int64_t step_ns;
 	uint64_t step;
-	int64_t barrier_ns; /* time of the next */
-	int64_t busy_until_ps;
-	int64_t last_arrival_ns;
+	int64_t barrier_ns;    /* time of the next */
+	int64_t last_frame_ns; /* that was sent, or came */
 	struct queue outgoing;
-	uint32_t n_outgoing;
-	size_t outgoing_bytes;
 	int64_t first_outgoing_ns; /* when the first of them arrives */
 	struct queue incoming;
 
 	uint64_t values[WIRE_VALUES];
 	uint64_t latched[WIRE_LATCHES][WIRE_VALUES];
 	uint64_t selected;
-} state = { .host = "?",
-	    .nic = "nic0",
-	    .peer = -1,
-	    .log = -1,
-	    .bits_per_s = 1000000000,
-	    .delay_ns = 1000,
-	    .overhead_bytes = 24,
-	    .patience_s = 60 };
-
-static void __attribute__((noreturn, format(printf, 1, 2)))
-fail(const char *format, ...)
-{
-	va_list args;
-
-	fprintf(stderr, "netplumb: wire of host %s: ", state.host);
-	va_start(args, format);
-	vfprintf(stderr, format, args);
-	va_end(args);
-	fputc('\n', stderr);
-	_exit(3);
-}
+} state = { .nic = "nic0" };
 
 /* What a plan needs of QEMU is not there: said with a remedy by who reads it. */
 #define refuse(...)                                                 \
@@ -143,61 +84,9 @@ fail(const char *format, ...)
 		_exit(3);                                           \
 	} while (0)
 
-static struct frame *new_frame(size_t bytes)
-{
-	struct frame *frame = malloc(sizeof(*frame) + bytes);
-
-	if (!frame)
-		fail("out of memory");
-	frame->next = NULL;
-	frame->bytes = (uint32_t)bytes;
-	return frame;
-}
-
-static void append(struct queue *queue, struct frame *frame)
-{
-	if (!queue->head)
-		queue->tail = &queue->head;
-	*queue->tail = frame;
-	queue->tail = &frame->next;
-}
-
-static struct frame *take(struct queue *queue)
-{
-	struct frame *frame = queue->head;
-
-	if (frame)
-		queue->head = frame->next;
-	return frame;
-}
-
 static int64_t now_ns(void)
 {
 	return qemu.clock_get_ns(QEMU_CLOCK_VIRTUAL) - state.epoch_ns;
-}
-
-/* splitmix64 */
-static uint64_t draw(void)
-{
-	uint64_t z = state.random += 0x9e3779b97f4a7c15u;
-
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-	z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-	return z ^ z >> 31;
-}
-
-/* How long so many bytes, and what a wire adds to them, occupy the wire. */
-static int64_t occupied_ps(uint32_t bytes)
-{
-	uint64_t bits = 8 * ((uint64_t)bytes + state.overhead_bytes);
-
-	return (int64_t)((unsigned __int128)bits * 1000000000000u /
-			 state.bits_per_s);
-}
-
-static int64_t ceil_ns(int64_t ps)
-{
-	return (ps + PS_PER_NS - 1) / PS_PER_NS;
 }
 
 /*
@@ -232,7 +121,7 @@ static void on_arrivals(void *opaque)
 	(void)opaque;
 	keep_clock();
 	while (state.incoming.head && state.incoming.head->at_ns <= now) {
-		struct frame *frame = take(&state.incoming);
+		struct frame *frame = wire_take(&state.incoming);
 
 		if (now - frame->at_ns > LATENESS_NS)
 			state.values[WIRE_LATE]++;
@@ -245,51 +134,6 @@ static void on_arrivals(void *opaque)
 	}
 	if (state.incoming.head)
 		set_timer(&state.arrivals, state.incoming.head->at_ns);
-}
-
-/*
- * Send and receive at once: neither side may wait for room in the socket while
- * the other one does. So both know before how much there is to receive.
- */
-static void exchange(const uint8_t *out, size_t left, uint8_t *in,
-		     size_t wanted)
-{
-	while (left || wanted) {
-		struct pollfd pollfd = { .fd = state.peer };
-		ssize_t n;
-
-		if (wanted) {
-			n = recv(state.peer, in, wanted, MSG_DONTWAIT);
-			if (!n)
-				fail("the other host has ended");
-			if (n > 0) {
-				in += n;
-				wanted -= (size_t)n;
-				continue;
-			}
-			if (errno != EAGAIN && errno != EINTR)
-				fail("the other host has ended: %s",
-				     strerror(errno));
-			pollfd.events |= POLLIN;
-		}
-		if (left) {
-			n = send(state.peer, out, left,
-				 MSG_DONTWAIT | MSG_NOSIGNAL);
-			if (n > 0) {
-				out += n;
-				left -= (size_t)n;
-				continue;
-			}
-			if (errno != EAGAIN && errno != EINTR)
-				fail("the other host has ended: %s",
-				     strerror(errno));
-			pollfd.events |= POLLOUT;
-		}
-		n = poll(&pollfd, 1, state.patience_s * 1000);
-		if (!n)
-			fail("no answer from the other host within %d s",
-			     state.patience_s);
-	}
 }
 
 /*
@@ -307,62 +151,6 @@ static int64_t quiet_until_ns(void)
 	return next_ns < 0 ? NEVER_NS : now_ns() + next_ns;
 }
 
-/* The frames to send, after what is said of them. */
-static uint8_t *pack(struct hello *hello, int64_t quiet_until_ns)
-{
-	uint8_t *buffer = malloc(state.outgoing_bytes + 1);
-	uint8_t *at = buffer;
-	struct frame *frame;
-
-	*hello = (struct hello){
-		.step = state.step,
-		.frames = state.n_outgoing,
-		.bytes = (uint32_t)state.outgoing_bytes,
-		.ends = state.wants_end,
-		.quiet_until_ns = quiet_until_ns,
-	};
-	if (!buffer)
-		fail("out of memory");
-	while ((frame = take(&state.outgoing))) {
-		memcpy(at, &frame->at_ns, sizeof(frame->at_ns));
-		at += sizeof(frame->at_ns);
-		memcpy(at, &frame->bytes, sizeof(frame->bytes));
-		at += sizeof(frame->bytes);
-		memcpy(at, frame->data, frame->bytes);
-		at += frame->bytes;
-		free(frame);
-	}
-	state.n_outgoing = 0;
-	state.outgoing_bytes = 0;
-	return buffer;
-}
-
-/* Returns when the first of them arrives. */
-static int64_t unpack(const uint8_t *at, uint32_t frames)
-{
-	int64_t first_ns = NEVER_NS;
-
-	for (uint32_t i = 0; i < frames; i++) {
-		int64_t at_ns;
-		uint32_t bytes;
-		struct frame *frame;
-
-		memcpy(&at_ns, at, sizeof(at_ns));
-		at += sizeof(at_ns);
-		memcpy(&bytes, at, sizeof(bytes));
-		at += sizeof(bytes);
-		frame = new_frame(bytes);
-		frame->at_ns = at_ns;
-		memcpy(frame->data, at, bytes);
-		at += bytes;
-		state.values[WIRE_UNDER_WAY]++;
-		append(&state.incoming, frame);
-		if (at_ns < first_ns)
-			first_ns = at_ns;
-	}
-	return first_ns;
-}
-
 static int64_t least(int64_t one, int64_t other)
 {
 	return one < other ? one : other;
@@ -378,28 +166,31 @@ static void on_barrier(void *opaque)
 	int64_t here_ns = quiet_until_ns();
 	int64_t there_ns = state.first_outgoing_ns;
 	bool expected = state.incoming.head;
-	struct hello own, other;
-	uint8_t *out, *in;
+	uint32_t known = state.incoming.frames;
+	struct hello own = {
+		.step = state.step,
+		.ends = state.wants_end,
+		.quiet_until_ns = here_ns,
+	};
+	struct hello other;
+	int64_t first_ns;
 
 	(void)opaque;
-	out = pack(&own, here_ns);
-	exchange((uint8_t *)&own, sizeof(own), (uint8_t *)&other,
-		 sizeof(other));
-	if (other.step != state.step)
-		fail("the other host is at barrier %llu, this one at %llu",
-		     (unsigned long long)other.step,
-		     (unsigned long long)state.step);
+	other = wire_exchange(own, &state.outgoing, &state.incoming, &first_ns);
 	there_ns = least(there_ns, other.quiet_until_ns);
-	in = malloc(other.bytes + 1);
-	if (!in)
-		fail("out of memory");
-	exchange(out, own.bytes, in, other.bytes);
-	here_ns = least(here_ns, unpack(in, other.frames));
-	free(in);
-	free(out);
+	here_ns = least(here_ns, first_ns);
+	if (state.incoming.frames > known) {
+		state.values[WIRE_UNDER_WAY] += state.incoming.frames - known;
+		state.last_frame_ns = now_ns();
+	}
 	state.first_outgoing_ns = NEVER_NS;
 	state.step++;
 	state.values[WIRE_BARRIERS]++;
+	if (!(state.step % LOGGED_BARRIERS))
+		wire_log_time();
+	if (now_ns() - state.last_frame_ns > LONGEST_SILENCE_NS)
+		wire_fail("no frame for %lld s of virtual time: a host hangs",
+			  LONGEST_SILENCE_NS / 1000000000);
 	if (state.wants_end && other.ends) {
 		state.state = WIRE_OVER;
 		if (!expected && state.incoming.head)
@@ -420,58 +211,6 @@ static void on_barrier(void *opaque)
 		set_timer(&state.arrivals, state.incoming.head->at_ns);
 }
 
-static void log_frame(int64_t begin_ps, int64_t arrival_ns, uint32_t bytes)
-{
-	struct wire_entry entry = {
-		.begin_ps = begin_ps,
-		.arrival_ns = arrival_ns,
-		.bytes = bytes,
-	};
-
-	if (state.log >= 0 &&
-	    write(state.log, &entry, sizeof(entry)) != sizeof(entry))
-		fail("can't write the log: %s", strerror(errno));
-}
-
-/* A frame leaves the NIC: when does it arrive? -1 if it never does. */
-static int64_t cross(uint32_t bytes)
-{
-	int64_t now_ps = now_ns() * PS_PER_NS;
-	int64_t begin_ps = state.busy_until_ps > now_ps ? state.busy_until_ps
-							: now_ps;
-	int64_t occupied = occupied_ps(bytes);
-	int64_t waited_ns = (begin_ps - now_ps) / PS_PER_NS;
-	int64_t arrival_ns;
-
-	state.busy_until_ps = begin_ps + occupied;
-	arrival_ns = ceil_ns(state.busy_until_ps) + state.delay_ns;
-	if (state.jitter_ns)
-		arrival_ns +=
-			(int64_t)(draw() % ((uint64_t)state.jitter_ns + 1));
-	/* A wire keeps the order of frames. */
-	if (arrival_ns < state.last_arrival_ns)
-		arrival_ns = state.last_arrival_ns;
-	state.values[WIRE_FRAMES]++;
-	state.values[WIRE_BYTES] += bytes + state.overhead_bytes;
-	state.values[WIRE_BUSY_NS] =
-		(uint64_t)((state.values[WIRE_BYTES] *
-			    (unsigned __int128)8000000000u) /
-			   state.bits_per_s);
-	if (waited_ns > (int64_t)state.values[WIRE_LONGEST_NS])
-		state.values[WIRE_LONGEST_NS] = (uint64_t)waited_ns;
-	if (state.max_bytes && bytes > state.max_bytes) {
-		state.values[WIRE_TOO_LONG]++;
-		arrival_ns = -1;
-	} else if (state.loss_ppb && draw() % 1000000000u < state.loss_ppb) {
-		state.values[WIRE_LOST]++;
-		arrival_ns = -1;
-	} else {
-		state.last_arrival_ns = arrival_ns;
-	}
-	log_frame(begin_ps, arrival_ns, bytes);
-	return arrival_ns;
-}
-
 /* The NIC sends: in place of the hub port's own. */
 static ssize_t on_send_iov(struct net_client *nc, const struct iovec *iov,
 			   int count)
@@ -486,18 +225,16 @@ static ssize_t on_send_iov(struct net_client *nc, const struct iovec *iov,
 		state.values[WIRE_UNCONNECTED]++;
 		return (ssize_t)bytes;
 	}
-	at_ns = cross((uint32_t)padded);
+	state.last_frame_ns = now_ns();
+	at_ns = wire_cross(now_ns(), (uint32_t)padded, state.values);
 	if (at_ns < 0)
 		return (ssize_t)bytes;
-	frame = new_frame(padded);
+	frame = wire_new_frame(padded);
 	frame->at_ns = at_ns;
 	qemu.iov_to_buf_full(iov, (unsigned)count, 0, frame->data, bytes);
 	memset(frame->data + bytes, 0, padded - bytes);
-	append(&state.outgoing, frame);
+	wire_append(&state.outgoing, frame);
 	state.first_outgoing_ns = least(state.first_outgoing_ns, at_ns);
-	state.n_outgoing++;
-	state.outgoing_bytes +=
-		sizeof(frame->at_ns) + sizeof(frame->bytes) + padded;
 	return (ssize_t)bytes;
 }
 
@@ -529,8 +266,8 @@ static void begin(void)
 	if (state.state == WIRE_TOGETHER)
 		return;
 	memset(state.values, 0, sizeof(state.values));
-	state.busy_until_ps = 0;
-	state.last_arrival_ns = 0;
+	wire_line_clear();
+	state.last_frame_ns = 0;
 	state.wants_end = false;
 	state.epoch_ns = qemu.clock_get_ns(QEMU_CLOCK_VIRTUAL);
 	state.state = WIRE_TOGETHER;
@@ -617,6 +354,8 @@ static void on_vcpu(qemu_plugin_id_t id, unsigned int vcpu)
 	(void)id;
 	if (vcpu)
 		return;
+	if (!wire_qemu_counts())
+		refuse("QEMU's clock does not count instructions (-icount shift=N)");
 	take_over();
 	qemu.timer_init_full(&state.arrivals, NULL, QEMU_CLOCK_VIRTUAL, 1, 0,
 			     on_arrivals, NULL);
@@ -647,29 +386,27 @@ static void take_option(const char *option)
 	number = strtoull(++value, NULL, 10);
 #define IS(name) (length == strlen(name) && !memcmp(option, name, length))
 	if (IS("host"))
-		state.host = strdup(value);
+		wire_peer.host = strdup(value);
 	else if (IS("nic"))
 		state.nic = strdup(value);
 	else if (IS("peer"))
-		state.peer = (int)number;
+		wire_peer.socket = (int)number;
 	else if (IS("log"))
-		state.log = (int)number;
+		wire_line.log = (int)number;
 	else if (IS("rate"))
-		state.bits_per_s = number;
+		wire_line.bits_per_s = number;
 	else if (IS("delay"))
-		state.delay_ns = (int64_t)number;
+		wire_line.delay_ns = (int64_t)number;
 	else if (IS("jitter"))
-		state.jitter_ns = (int64_t)number;
+		wire_line.jitter_ns = (int64_t)number;
 	else if (IS("loss"))
-		state.loss_ppb = number;
+		wire_line.loss_ppb = number;
 	else if (IS("overhead"))
-		state.overhead_bytes = (uint32_t)number;
+		wire_line.overhead_bytes = (uint32_t)number;
 	else if (IS("longest"))
-		state.max_bytes = (uint32_t)number;
+		wire_line.max_bytes = (uint32_t)number;
 	else if (IS("random"))
-		state.random = number;
-	else if (IS("patience"))
-		state.patience_s = (int)number;
+		wire_line.random = number;
 #undef IS
 }
 
@@ -695,19 +432,19 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id,
 		fputs("netplumb: no wire: QEMU lacks icount_update\n", stderr);
 		return -1;
 	}
-	if (!state.bits_per_s || state.peer < 0) {
+	if (!wire_line.bits_per_s || wire_peer.socket < 0) {
 		fputs("netplumb: no wire: it has no rate, or no other end\n",
 		      stderr);
 		return -1;
 	}
 	/* The shortest frame of the other host arrives after the next barrier. */
-	state.step_ns =
-		state.delay_ns + occupied_ps(MIN_FRAME) / PS_PER_NS - SLACK_NS;
+	state.step_ns = wire_line.delay_ns +
+			wire_occupied_ps(MIN_FRAME) / PS_PER_NS - SLACK_NS;
 	if (state.step_ns < LEAST_STEP_NS) {
 		fprintf(stderr,
 			"netplumb: no wire: its delay is too short for its rate: at "
 			"least %lld ns\n",
-			(long long)(state.delay_ns + LEAST_STEP_NS -
+			(long long)(wire_line.delay_ns + LEAST_STEP_NS -
 				    state.step_ns));
 		return -1;
 	}

@@ -55,7 +55,10 @@ enum wire_value {
 	WIRE_VALUES,
 };
 
-/* An entry of the log: a frame that this host put on the wire. */
+/*
+ * An entry of the log: a frame that this host put on the wire; or, with 0 bytes,
+ * that the hosts go on.
+ */
 struct wire_entry {
 	int64_t begin_ps;   /* its first bit leaves, since WIRE_BEGIN */
 	int64_t arrival_ns; /* it has been received; -1 if it is lost */

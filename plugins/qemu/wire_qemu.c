@@ -10,6 +10,10 @@
 
 struct wire_qemu qemu;
 
+/* include/sysemu/cpu-timers.h: 0 without -icount, 2 if it adapts to the host */
+#define ICOUNT_PRECISE 1
+static const int *use_icount;
+
 /* qapi/misc.json: VersionInfo */
 struct version_info {
 	struct {
@@ -50,7 +54,6 @@ const char *wire_qemu_open(void)
 	static char why[256];
 	struct version_info *(*version)(void **error);
 	struct version_info *found;
-	const int *use_icount;
 
 	*(void **)&version = dlsym(RTLD_DEFAULT, "qmp_query_version");
 	if (!version)
@@ -73,6 +76,11 @@ const char *wire_qemu_open(void)
 	if (!use_icount)
 		return "this QEMU does not export use_icount";
 	return NULL;
+}
+
+bool wire_qemu_counts(void)
+{
+	return *use_icount == ICOUNT_PRECISE;
 }
 
 /* Whether a pointer is to a function of QEMU's own program. */

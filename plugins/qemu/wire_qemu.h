@@ -124,6 +124,12 @@ extern struct wire_qemu qemu;
 /* Find all of it in this QEMU; returns why not, or NULL. */
 const char *wire_qemu_open(void);
 
+/*
+ * Whether a clock counts instructions, each as long as any other. Not known before
+ * the CPU is there.
+ */
+bool wire_qemu_counts(void);
+
 /* Whether a network device is the port of a hub, and laid out as above. */
 bool wire_qemu_is_hub_port(const struct net_client *nc);
 

@@ -12,7 +12,7 @@ use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::layers::{APPLICATION, LayerRules};
 use netplumb_model::class::{Context, Direction};
 use netplumb_model::code::{FunctionCode, Instruction};
-use netplumb_model::quantity::{Item, Of};
+use netplumb_model::quantity::{Item, Of, QuantityId};
 use netplumb_model::recording::{
     Block, Cost, Function, FunctionId, Ledger, Node, NodeId, Recording, Total,
 };
@@ -114,6 +114,24 @@ impl Translation {
         self.functions.get(&symbol).copied()
     }
 
+    /// The costs of a window in a block; `of` says which direction they are of.
+    pub(crate) fn costs<'a>(
+        &'a self,
+        (block, quantity): (u32, QuantityId),
+        window: &'a Window,
+        of: impl Fn(Direction) -> Direction + Clone + 'a,
+    ) -> impl Iterator<Item = Cost> + Clone + 'a {
+        window.costs.iter().map(move |cost| Cost {
+            block,
+            quantity,
+            direction: of(cost.direction),
+            context: cost.context,
+            node: self.nodes[&cost.node],
+            calls: cost.calls,
+            own: cost.insns,
+        })
+    }
+
     /// Add a block and its costs.
     pub(crate) fn add_block(
         &self,
@@ -125,15 +143,7 @@ impl Translation {
     ) {
         let block = recording.blocks.len() as u32;
         let quantity = recording.quantity(&INSTRUCTIONS);
-        let costs = window.costs.iter().map(|cost| Cost {
-            block,
-            quantity,
-            direction: cost.direction,
-            context: cost.context,
-            node: self.nodes[&cost.node],
-            calls: cost.calls,
-            own: cost.insns,
-        });
+        let costs = self.costs((block, quantity), window, |direction| direction);
         let calls = costs.clone().map(|cost| (cost.node, cost.calls));
         recording.blocks.push(Block {
             arm,

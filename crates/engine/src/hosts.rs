@@ -1,27 +1,27 @@
 //! Two hosts and a wire between them: each arm in two guests that start from saved states, and run
 //! together in virtual time.
 
-mod frames;
+mod counts;
+mod figures;
+mod pair;
 
-use std::fs::File;
-use std::io::{Read, Seek};
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::thread;
 
-use netplumb_instruments::wire::{self, WireEnd};
+use netplumb_instruments::wire;
 use netplumb_lab::vm::kernels::{KernelEntry, KernelStore};
-use netplumb_lab::vm::process::{self, Extra, VmError};
-use netplumb_lab::vm::saved::Key;
-use netplumb_lab::vm::{link, pair, trial};
-use netplumb_model::hosts::{self, HostBlock, HostLoad, HostOf, HostPlan, Latch, Side, Wire};
-use netplumb_model::message::{Reply, Request, RunPlan};
-use netplumb_model::quantity::{Declared, Figure, Item, Of};
-use netplumb_model::recording::{Arm, Block, Ledger, Recording, env};
+use netplumb_lab::vm::process::VmError;
+use netplumb_lab::vm::trial::{self, WirePlugin};
+use netplumb_model::class::Proto;
+use netplumb_model::hosts::{self, HostLoad, HostOf, HostPlan, Side};
+use netplumb_model::message::RunPlan;
+use netplumb_model::recording::{Arm, Recording, env};
+use netplumb_model::timing::INSTRUCTIONS;
 
 use crate::error::EngineError;
 use crate::extras;
+use crate::index::Index;
+use crate::kernel_lines::KernelLines;
 use crate::origin::{Boot, Origin};
 use crate::plan::{GuestPlan, Plan};
 use crate::run::{Options, Progress, Save, note_machine};
@@ -38,6 +38,8 @@ pub struct HostsRun {
     pub plan: Plan,
     /// What is sent; the size of requests is that of the arm.
     pub load: HostLoad,
+    /// Whether instructions of both are counted by function as well.
+    pub counts: bool,
 }
 
 /// Run two hosts. What was measured before an error is in the recording.
@@ -53,8 +55,11 @@ pub fn run_hosts(
 ) -> Result<(), EngineError> {
     let qemu = trial::find_qemu().map_err(VmError::QemuMissing)?;
     let store = KernelStore::new(&options.cache);
+    // Both are of the same guests: a turn is of the first, and arms that lack either are run again.
     let names = [hosts::INSTRUMENT];
-    let done = take_up(recording, &run.plan.arms, &names, run.plan.blocks)?;
+    let counted = [hosts::INSTRUMENT, INSTRUCTIONS.instrument];
+    let measured = if run.counts { &counted[..] } else { &names };
+    let done = take_up(recording, &run.plan.arms, measured, run.plan.blocks)?;
     recording.complete = false;
     note_machine(recording, options);
     for (key, value) in [
@@ -68,11 +73,16 @@ pub fn run_hosts(
     for guest in run.plan.guests() {
         extras::check(&store.find(&guest.kernel)?, &guest)?;
     }
+    // It takes some tenths of a second; hosts that can't be joined would boot for nothing.
+    let plugin = WirePlugin {
+        bytes: wire::PLUGIN,
+        args: wire::trial_args,
+    };
+    trial::probe_wire(&qemu, &plugin).map_err(|why| no_wire(&why))?;
     let all = run.plan.arms.len() as u32 * run.plan.blocks;
     let turns = whole(run.plan.arms.len(), 1, 0..run.plan.blocks);
     let turns = turns.into_iter().filter(|t| !done.contains(&(t.arm, t.by)));
-    let before = done.len() as u32 * run.plan.blocks;
-    let mut keeper = Keeper::new(recording, save, &options.cancel);
+    let before = done.iter().filter(|(_, by)| *by == 0).count() as u32 * run.plan.blocks;
     let mut site = OneAtATime::new(Hosts {
         run,
         options,
@@ -80,12 +90,24 @@ pub fn run_hosts(
         qemu: &qemu,
         store: &store,
         origins: Vec::new(),
+        index: Index::of(recording),
+        lines: KernelLines::default(),
     });
+    let mut keeper = Keeper::new(recording, save, &options.cancel);
     site::run(&mut site, turns, &names, &mut keeper, &mut |_, over| {
         progress(Progress::Blocks(before + over, all));
     })?;
     keeper.recording.complete = true;
     keeper.keep()
+}
+
+/// Why there is no wire.
+fn no_wire(why: &str) -> EngineError {
+    let said = format!("netplumb: {why}");
+    let told = wire::describe_refusal(&[said]);
+    EngineError::Guest(told.unwrap_or_else(|| {
+        format!("the wire between the hosts failed its trial: {why}; see plumb doctor")
+    }))
 }
 
 /// The site: two guests for each arm.
@@ -97,6 +119,9 @@ struct Hosts<'a> {
     store: &'a KernelStore,
     /// Where guests start from, with what each is for.
     origins: Vec<(GuestPlan, Origin)>,
+    /// Of functions that the recording has already.
+    index: Index,
+    lines: KernelLines,
 }
 
 impl Alone for Hosts<'_> {
@@ -105,8 +130,11 @@ impl Alone for Hosts<'_> {
         let ends = [Side::Tx, Side::Rx].map(|side| End::of(self.run, arm, side));
         self.prepare(&ends)?;
         (self.progress)(Progress::Arm(arm.name.clone()));
-        let origins = [self.origin(&ends[0])?, self.origin(&ends[1])?];
-        let ran = run_pair(arm, &ends, origins, self.options)?;
+        let origins = [
+            origin_of(&self.origins, &ends[0])?,
+            origin_of(&self.origins, &ends[1])?,
+        ];
+        let ran = pair::run(arm, &ends, origins, self.run.counts, self.options)?;
         let recording = &mut *keeper.recording;
         for origin in origins {
             for (key, value) in &origin.facts {
@@ -118,8 +146,19 @@ impl Alone for Hosts<'_> {
         let facts = &mut recording.notes_of(turn.arm).facts;
         facts.extend(ran.notes);
         facts.insert(FRAMES_HASH.into(), ran.frames_hash);
-        for (index, sides) in turn.blocks.clone().zip(ran.blocks) {
-            add(recording, turn.arm, index, &ends, &sides);
+        for (index, sides) in turn.blocks.clone().zip(&ran.blocks) {
+            figures::add(recording, turn.arm, index, &ends, sides);
+        }
+        if let Some(counted) = &ran.counted {
+            let of = counts::Counted {
+                origins,
+                executed: counted,
+                blocks: &ran.blocks,
+                layers: &self.options.layers,
+            };
+            of.add(recording, turn, &mut self.index);
+            self.lines
+                .add(recording, turn.arm as u32, &origins[0].booted(self.options));
         }
         Ok(Ended::Measured)
     }
@@ -129,7 +168,7 @@ impl Hosts<'_> {
     /// Find or make the saved states of both hosts; two boot at the same time.
     fn prepare(&mut self, ends: &[End; 2]) -> Result<(), EngineError> {
         let missing: Vec<&End> = (ends.iter())
-            .filter(|end| self.origin(end).is_err())
+            .filter(|end| origin_of(&self.origins, end).is_err())
             .collect();
         let made = thread::scope(|scope| {
             let threads: Vec<_> = (missing.iter())
@@ -160,15 +199,14 @@ impl Hosts<'_> {
         }
         Ok(())
     }
+}
 
-    fn origin(&self, end: &End) -> Result<&Origin, EngineError> {
-        let known = |(guest, origin): &&(GuestPlan, Origin)| {
-            *guest == end.guest && origin.is_for(&end.links)
-        };
-        let found = self.origins.iter().find(known);
-        let found = found.map(|(_, origin)| origin);
-        found.ok_or(EngineError::OtherPlan("other arms"))
-    }
+/// Where the guest of a host starts from.
+fn origin_of<'o>(origins: &'o [(GuestPlan, Origin)], end: &End) -> Result<&'o Origin, EngineError> {
+    let known =
+        |(guest, origin): &&(GuestPlan, Origin)| *guest == end.guest && origin.is_for(&end.links);
+    let found = origins.iter().find(known).map(|(_, origin)| origin);
+    found.ok_or(EngineError::OtherPlan("other arms"))
 }
 
 /// One of the two hosts of an arm.
@@ -205,10 +243,13 @@ impl End {
             links.offload.clear();
         }
         let load = match run.load {
-            HostLoad::Request { turns, .. } => HostLoad::Request {
-                turns,
-                size_bytes: arm.size_bytes,
-            },
+            HostLoad::Request { turns, .. } | HostLoad::Echo { turns, .. } => {
+                let size_bytes = arm.size_bytes;
+                match arm.proto {
+                    Proto::Raw => HostLoad::Echo { turns, size_bytes },
+                    _ => HostLoad::Request { turns, size_bytes },
+                }
+            }
             stream @ HostLoad::Stream { .. } => stream,
         };
         let buffer = match side {
@@ -238,254 +279,5 @@ fn shift_of(side: Side) -> &'static str {
     match side {
         Side::Tx => "tx_shift",
         Side::Rx => "rx_shift",
-    }
-}
-
-/// The results of an arm.
-struct Ran {
-    /// The blocks, of the sender and the receiver.
-    blocks: Vec<[HostBlock; 2]>,
-    /// The guests' notes on knobs.
-    notes: Vec<(String, String)>,
-    /// The hash of the times of all frames.
-    frames_hash: String,
-}
-
-/// What a guest told.
-#[derive(Default)]
-struct Told {
-    blocks: Vec<HostBlock>,
-    last: Latch,
-    notes: Vec<(String, String)>,
-}
-
-/// Run both guests of an arm.
-fn run_pair(
-    arm: &Arm,
-    ends: &[End; 2],
-    origins: [&Origin; 2],
-    options: &Options,
-) -> Result<Ran, EngineError> {
-    let wire = Wire::of(arm);
-    let sockets = UnixStream::pair().map_err(EngineError::host("make a socket pair"))?;
-    let sockets: [OwnedFd; 2] = [sockets.0.into(), sockets.1.into()];
-    let mut guests = Vec::new();
-    let mut logs = Vec::new();
-    for ((end, origin), socket) in ends.iter().zip(origins).zip(sockets) {
-        let (log, extra) = plug(arm, wire, end, socket, options)?;
-        let requests = [Request::BeHost(end.plan.clone())];
-        guests.push(origin.start(&requests, extra, options)?);
-        logs.push(log);
-    }
-    let guests: [process::Guest; 2] = guests
-        .try_into()
-        .map_err(|_| EngineError::OtherPlan("other hosts"))?;
-    let limit = options.timeout;
-    let [tx, rx] = pair::together(guests, |_, guest| {
-        let mut told = Told::default();
-        guest.go_on()?;
-        guest.answers(limit, |reply| {
-            match reply {
-                Reply::HostBlocks(blocks, last) => (told.blocks, told.last) = (blocks, last),
-                Reply::Facts(notes) => told.notes.extend(notes),
-                _ => {}
-            }
-            Ok(())
-        })?;
-        Ok(told)
-    })
-    .map_err(EngineError::of_start)?;
-    check(&tx.last, &rx.last)?;
-    check(&rx.last, &tx.last)?;
-    let mut hash = Key::default();
-    for (end, mut log) in ends.iter().zip(logs) {
-        let mut entries = Vec::new();
-        log.rewind()
-            .and_then(|()| log.read_to_end(&mut entries))
-            .map_err(EngineError::host("read the log of frames"))?;
-        frames::check(&entries, wire)?;
-        hash.add(end.side.as_str(), &entries);
-    }
-    Ok(Ran {
-        blocks: (tx.blocks.into_iter().zip(rx.blocks))
-            .map(|(tx, rx)| [tx, rx])
-            .collect(),
-        notes: tx.notes.into_iter().chain(rx.notes).collect(),
-        frames_hash: hash.finish(),
-    })
-}
-
-/// The plugin for one of the hosts, and the file with its log.
-fn plug(
-    arm: &Arm,
-    wire: Wire,
-    end: &End,
-    socket: OwnedFd,
-    options: &Options,
-) -> Result<(File, Extra), EngineError> {
-    let memfd = |name, bytes| {
-        process::memfd(name, bytes).map_err(EngineError::host("hold the plugin of the wire"))
-    };
-    let plugin = memfd("netplumb-wire", wire::PLUGIN)?;
-    let log = memfd("netplumb-frames", &[])?;
-    let ours = log
-        .try_clone()
-        .map_err(EngineError::host("hold the log of frames"))?;
-    let seed: u64 = arm.read("seed").unwrap_or(1);
-    let end = WireEnd {
-        wire,
-        host: end.side.as_str(),
-        nic: &link::port_of_host(end.side),
-        mtu_bytes: arm.read("mtu_bytes"),
-        // Each direction has losses of its own.
-        seed: seed << 1 | end.side as u64,
-        patience_s: options.timeout.as_secs(),
-    };
-    let fds = [plugin.as_raw_fd(), socket.as_raw_fd(), log.as_raw_fd()];
-    let extra = Extra {
-        args: wire::qemu_args(&end, fds[0], fds[1], fds[2]),
-        fds: vec![plugin, socket, log],
-    };
-    Ok((File::from(ours), extra))
-}
-
-/// Check the ledger of the wire, in one direction.
-fn check(from: &Latch, to: &Latch) -> Result<(), EngineError> {
-    let accounted = to.arrived + to.under_way + from.lost + from.too_long;
-    if from.late + to.late > 0 || accounted != from.frames {
-        return Err(EngineError::Guest(format!(
-            "the wire failed its check: {} frames sent, {accounted} accounted for, {} late",
-            from.frames,
-            from.late + to.late
-        )));
-    }
-    Ok(())
-}
-
-/// Add a block.
-fn add(recording: &mut Recording, arm: usize, index: u32, ends: &[End; 2], sides: &[HostBlock; 2]) {
-    let [tx, rx] = sides;
-    let begin = tx.begin.clock_ns;
-    let is_stream = tx.turns_ns.is_empty();
-    // The last byte of a stream is the receiver's, that of an answer the sender's.
-    let over = if is_stream { rx } else { tx }.end.clock_ns;
-    let duration_ns = over.saturating_sub(begin);
-    let dropped = match tx.bytes.saturating_sub(rx.bytes) {
-        0 => Default::default(),
-        missing => [("unaccounted".to_string(), missing)].into(),
-    };
-    recording.blocks.push(Block {
-        arm: arm as u32,
-        instrument: hosts::INSTRUMENT.into(),
-        index,
-        ledger: Ledger {
-            offered: tx.bytes,
-            delivered: rx.bytes,
-            dropped,
-        },
-        totals: Vec::new(),
-        entered: 0,
-        returned: 0,
-        duration_ns,
-    });
-    let block = Of::Block(recording.blocks.len() as u32 - 1);
-    let seconds = duration_ns as f64 / 1e9;
-    let mut figure = |quantity: &Declared, item: Item, value: f64| {
-        recording.add_figure(block, Figure::new(quantity, value).of(item));
-    };
-    if is_stream {
-        let bits = rx.bytes as f64 * 8.0;
-        figure(&hosts::THROUGHPUT, Item::ONLY, bits / seconds);
-    } else {
-        let turns = tx.turns_ns.len() as f64;
-        figure(&hosts::TURNS, Item::ONLY, turns / seconds);
-        for (label, value) in spread(&tx.turns_ns) {
-            figure(&hosts::TURN, Item::label(label), value);
-        }
-    }
-    let passed = |block: &HostBlock| (block.end.clock_ns - block.begin.clock_ns) as f64;
-    let wire_use = (tx.end.busy_ns - tx.begin.busy_ns) as f64 / passed(tx);
-    figure(&hosts::WIRE_USE, Item::ONLY, wire_use);
-    let retransmitted = tx.retransmitted as f64;
-    figure(&hosts::RETRANSMITTED, Item::ONLY, retransmitted);
-    for (end, side) in ends.iter().zip(sides) {
-        let HostBlock {
-            begin, end: over, ..
-        } = side;
-        let instructions = over.instructions - begin.instructions;
-        let busy_ns = instructions << end.icount_shift();
-        let lost = (over.lost + over.too_long) - (begin.lost + begin.too_long);
-        for (quantity, value) in [
-            (&hosts::BUSY, busy_ns as f64 / passed(side)),
-            (&hosts::INSTRUCTIONS, instructions as f64),
-            (&hosts::INTERRUPTS, side.interrupts as f64),
-            (&hosts::FRAMES, (over.frames - begin.frames) as f64),
-            (&hosts::WIRE_BYTES, (over.bytes - begin.bytes) as f64),
-            (&hosts::LOST, lost as f64),
-            (&hosts::HELD, (over.held - begin.held) as f64),
-            (&hosts::LONGEST_WAIT, over.longest_wait_ns as f64),
-            (&hosts::BUFFER, side.buffer_bytes as f64),
-        ] {
-            figure(quantity, Item::label(end.side.called()), value);
-        }
-    }
-}
-
-/// Mean, and some of the sorted times.
-fn spread(times_ns: &[u64]) -> Vec<(&'static str, f64)> {
-    let mut sorted = times_ns.to_vec();
-    sorted.sort_unstable();
-    let Some(last) = sorted.len().checked_sub(1) else {
-        return Vec::new();
-    };
-    let at = |share: f64| sorted[(last as f64 * share).round() as usize] as f64;
-    let mean = sorted.iter().sum::<u64>() as f64 / sorted.len() as f64;
-    vec![
-        ("mean", mean),
-        ("least", at(0.0)),
-        ("median", at(0.5)),
-        ("99%", at(0.99)),
-        ("most", at(1.0)),
-    ]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Check that a spread has the mean, and times that were measured.
-    #[test]
-    fn spreads() {
-        assert_eq!(spread(&[]), []);
-        let spread = spread(&[30, 10, 20]);
-        assert_eq!(spread[0], ("mean", 20.0));
-        assert_eq!(spread[1], ("least", 10.0));
-        assert_eq!(spread[2], ("median", 20.0));
-        assert_eq!(spread[4], ("most", 30.0));
-    }
-
-    /// Check that a wire which delivers more than was sent, or less, or late, is not believed, and that
-    /// frames may be on their way or lost.
-    #[test]
-    fn ledgers() {
-        let of = |frames, arrived, late| Latch {
-            frames,
-            arrived,
-            late,
-            ..Latch::default()
-        };
-        assert!(check(&of(10, 0, 0), &of(0, 10, 0)).is_ok());
-        assert!(check(&of(10, 0, 0), &of(0, 9, 0)).is_err());
-        let lost = Latch {
-            lost: 1,
-            ..of(10, 0, 0)
-        };
-        let under_way = Latch {
-            under_way: 2,
-            ..of(0, 7, 0)
-        };
-        assert!(check(&lost, &under_way).is_ok());
-        assert!(check(&of(10, 0, 0), &of(0, 11, 0)).is_err());
-        assert!(check(&of(10, 0, 1), &of(0, 10, 0)).is_err());
     }
 }

@@ -452,7 +452,8 @@ pub(crate) fn tap(options: &[String]) -> Result<(File, Extra), EngineError> {
     Ok((stream, extra))
 }
 
-fn pipe() -> io::Result<(File, OwnedFd)> {
+/// A pipe: what is read, and what another program writes to.
+pub(crate) fn pipe() -> io::Result<(File, OwnedFd)> {
     let mut fds = [0; 2];
     // SAFETY: the array has room for the two descriptors.
     if unsafe { libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {

@@ -39,6 +39,7 @@ pub use window::{Counted, RanCode, Sampled, SampledCost, Window, WithInterruptsO
 
 use netplumb_model::capability::Availability;
 use netplumb_model::experiment::Lab;
+use netplumb_model::hosts::{COUNTED_IN_KERNEL, COUNTED_IN_PROGRAMS, PAYLOAD};
 use netplumb_model::quantity::Declared;
 use netplumb_model::timing::{INSTRUCTIONS, QEMU_PEAK, TimingSpec};
 
@@ -58,7 +59,13 @@ impl Instrument for Declaration {
     }
 
     fn quantities(&self) -> &'static [Declared] {
-        const ALL: &[Declared] = &[INSTRUCTIONS, QEMU_PEAK];
+        const ALL: &[Declared] = &[
+            INSTRUCTIONS,
+            QEMU_PEAK,
+            PAYLOAD,
+            COUNTED_IN_KERNEL,
+            COUNTED_IN_PROGRAMS,
+        ];
         ALL
     }
 

@@ -5,7 +5,7 @@
 
 use netplumb_model::capability::Availability;
 use netplumb_model::experiment::Lab;
-use netplumb_model::hosts::{self, Wire};
+use netplumb_model::hosts::{self, Side, Wire};
 use netplumb_model::quantity::Declared;
 use netplumb_model::timing::TimingSpec;
 
@@ -37,7 +37,7 @@ impl Instrument for Declaration {
     }
 
     fn works(&self, _: Lab, tried: &Tried<'_>) -> Availability {
-        match tried.verdict("qemu-plugin") {
+        match tried.verdict("qemu-wire") {
             no @ Availability::No { .. } => no,
             _ => Availability::yes("two guests and a wire (hosts = 2); QEMU 7.2 only"),
         }
@@ -67,8 +67,6 @@ pub struct WireEnd<'a> {
     pub mtu_bytes: Option<u32>,
     /// The seed of jitter and loss.
     pub seed: u64,
-    /// How long it waits for the other host, in seconds.
-    pub patience_s: u64,
 }
 
 /// QEMU's arguments for the plugin in descriptor `plugin`, with the socket to the other host in
@@ -80,12 +78,11 @@ pub fn qemu_args(end: &WireEnd<'_>, plugin: i32, peer: i32, log: i32) -> Vec<Str
         nic,
         mtu_bytes,
         seed,
-        patience_s,
     } = end;
     let longest = mtu_bytes.map_or(0, |mtu| u64::from(mtu) + hosts::HEADER_BYTES);
     let option = format!(
         "file=/proc/self/fd/{plugin},host={host},nic={nic},peer={peer},log={log},rate={},delay={},\
-         jitter={},loss={},overhead={},longest={longest},random={seed},patience={patience_s}",
+         jitter={},loss={},overhead={},longest={longest},random={seed}",
         wire.rate_bps,
         wire.delay_ns,
         wire.jitter_ns,
@@ -93,6 +90,19 @@ pub fn qemu_args(end: &WireEnd<'_>, plugin: i32, peer: i32, log: i32) -> Vec<Str
         hosts::WIRE_OVERHEAD_BYTES,
     );
     vec!["-plugin".into(), option]
+}
+
+/// QEMU's arguments for one end of a wire on a trial: which host, the port of its NIC, and the
+/// descriptors of the plugin, the socket and the log.
+pub fn trial_args(wire: Wire, side: Side, nic: &str, fds: [i32; 3]) -> Vec<String> {
+    let end = WireEnd {
+        wire,
+        host: side.as_str(),
+        nic,
+        mtu_bytes: None,
+        seed: 1,
+    };
+    qemu_args(&end, fds[0], fds[1], fds[2])
 }
 
 /// If QEMU ended because the plugin would not have it, or the other way round: why, and what to do.

@@ -50,6 +50,13 @@ const fn each(name: &'static str, unit: &'static str) -> Declared {
     count(name, unit).by_label("host")
 }
 
+/// What is by something else.
+const fn ratio(name: &'static str, unit: &'static str) -> Declared {
+    Declared::new(INSTRUMENT, name, unit, Kind::Rate)
+        .exactly()
+        .by_label("host")
+}
+
 /// Bytes of the payload that arrived, by the time from the sender's first to the receiver's last.
 pub const THROUGHPUT: Declared =
     Declared::new(INSTRUMENT, "throughput", "bit/s", Kind::Rate).exactly();
@@ -70,6 +77,14 @@ pub const WIRE_USE: Declared =
 pub const INSTRUCTIONS: Declared = each("instructions", "instructions");
 /// Interrupts of a host's NIC.
 pub const INTERRUPTS: Declared = each("interrupts", "interrupts");
+/// Runs of the softirq NET_RX, in which a host polls its NIC.
+pub const POLLS: Declared = each("polls", "runs");
+/// Frames that came to a host, by its NIC's interrupts.
+pub const FRAMES_PER_INTERRUPT: Declared = ratio("frames per interrupt", "frames");
+/// The same by runs of the softirq that polls.
+pub const FRAMES_PER_POLL: Declared = ratio("frames per poll", "frames");
+/// Instructions that a host executed, by bytes of payload.
+pub const INSTRUCTIONS_PER_BYTE: Declared = ratio("instructions per byte", "instructions");
 /// Frames that a host put on the wire.
 pub const FRAMES: Declared = each("frames", "frames");
 /// Their bytes, with preamble, FCS and gap.
@@ -89,9 +104,26 @@ pub const LONGEST_WAIT: Declared = Declared::new(
 .by_label("host");
 /// Segments that the sender sent again.
 pub const RETRANSMITTED: Declared = count("retransmitted", "segments");
+/// Segments with data: of the sender those that it sent, those sent again included; of the receiver those
+/// that came to it.
+pub const SEGMENTS: Declared = each("segments", "segments");
 /// What the kernel made of the socket buffer that was asked for, or its default: of the sender to
 /// send, of the receiver to receive.
 pub const BUFFER: Declared = each("socket buffer", "bytes");
+
+/// Where instructions of both hosts are counted by function: the bytes of payload of a block, which its
+/// costs are for as they are for its frames.
+pub const PAYLOAD: Declared = Declared::new("exact", "payload", "bytes", Kind::Count).exactly();
+/// The kernel's instructions of a host, counted apart from its functions.
+pub const COUNTED_IN_KERNEL: Declared =
+    Declared::new("exact", "in the kernel", "instructions", Kind::Count)
+        .exactly()
+        .by_label("host");
+/// Those of programs of a host.
+pub const COUNTED_IN_PROGRAMS: Declared =
+    Declared::new("exact", "in programs", "instructions", Kind::Count)
+        .exactly()
+        .by_label("host");
 
 /// All of them.
 pub const ALL: &[Declared] = &[
@@ -101,13 +133,18 @@ pub const ALL: &[Declared] = &[
     BUSY,
     WIRE_USE,
     INSTRUCTIONS,
+    INSTRUCTIONS_PER_BYTE,
     INTERRUPTS,
+    FRAMES_PER_INTERRUPT,
+    POLLS,
+    FRAMES_PER_POLL,
     FRAMES,
     WIRE_BYTES,
     LOST,
     HELD,
     LONGEST_WAIT,
     RETRANSMITTED,
+    SEGMENTS,
     BUFFER,
 ];
 
@@ -248,12 +285,14 @@ pub fn loss_of(text: &str) -> Result<u64, String> {
 /// What is sent between two hosts in a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HostLoad {
-    /// Bytes in one direction, over a connection of their own, as fast as they go.
+    /// Bytes in one direction, over connections of their own, as fast as they go.
     Stream {
-        /// How many.
+        /// How many, over all connections.
         bytes: u64,
         /// How many are given to each send.
         write_bytes: u32,
+        /// How many connections share them.
+        connections: u32,
     },
     /// Requests and answers, each after the other, over a connection of their own.
     Request {
@@ -262,18 +301,45 @@ pub enum HostLoad {
         /// Size of each, and of each answer.
         size_bytes: u32,
     },
+    /// ICMP echoes, each after the other; the receiver's kernel answers.
+    Echo {
+        /// How many.
+        turns: u32,
+        /// Size of each, after the ICMP header.
+        size_bytes: u32,
+    },
 }
 
 impl HostLoad {
+    /// The most connections that share a stream.
+    pub const MAX_CONNECTIONS: u32 = 64;
+
+    /// The number of its TCP connections; by that of echoes both hosts keep in step.
+    pub fn connections(self) -> u32 {
+        match self {
+            HostLoad::Stream { connections, .. } => connections.max(1),
+            HostLoad::Request { .. } | HostLoad::Echo { .. } => 1,
+        }
+    }
+
     /// A small one of the same kind, to warm up.
     #[must_use]
     pub fn warm_up(self) -> HostLoad {
         const BYTES: u64 = 256 << 10;
         const TURNS: u32 = 10;
         match self {
-            HostLoad::Stream { bytes, write_bytes } => HostLoad::Stream {
+            HostLoad::Stream {
+                bytes,
+                write_bytes,
+                connections,
+            } => HostLoad::Stream {
                 bytes: bytes.min(BYTES),
                 write_bytes,
+                connections,
+            },
+            HostLoad::Echo { turns, size_bytes } => HostLoad::Echo {
+                turns: turns.min(TURNS),
+                size_bytes,
             },
             HostLoad::Request { turns, size_bytes } => HostLoad::Request {
                 turns: turns.min(TURNS),
@@ -380,8 +446,12 @@ pub struct HostBlock {
     pub turns_ns: Vec<u64>,
     /// Interrupts of its NIC.
     pub interrupts: u64,
+    /// Runs of the softirq NET_RX, in which NICs are polled.
+    pub polls: u64,
     /// Segments that it sent again.
     pub retransmitted: u64,
+    /// Segments with data: of the sender those that it sent, each time, of the receiver those that came.
+    pub segments: u64,
     /// The size of its socket's buffer.
     pub buffer_bytes: u64,
 }

@@ -19,7 +19,7 @@ use crate::timing::{Attached, TimingSpec, Window};
 
 /// Raised with any change of the messages below: host and guest are one binary,
 /// but a saved guest may be older.
-pub const PROTOCOL_VERSION: u32 = 21;
+pub const PROTOCOL_VERSION: u32 = 22;
 
 /// A message from the host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -43,7 +43,8 @@ pub enum Request {
     Rest,
     /// Run a workload.
     Run(RunPlan),
-    /// Be one of two hosts that send to each other: [`Reply::HostBlocks`].
+    /// Be one of two hosts that send to each other: [`Reply::HostBlock`] for each block, and
+    /// [`Reply::HostEnd`].
     BeHost(HostPlan),
     /// Run a workload in rounds of its blocks, without end: a [`Reply::BlockDone`] for each block,
     /// after its round.
@@ -160,8 +161,10 @@ pub enum Reply {
     BenchLimit(Limit),
     /// A block of a bench, and facts about its set-up.
     BenchBlock(Box<Measured>, BTreeMap<String, String>),
-    /// The blocks of one of two hosts, and the values of the wire when both had ended.
-    HostBlocks(Vec<HostBlock>, Latch),
+    /// A block of one of two hosts; they are sent when both have ended.
+    HostBlock(Box<HostBlock>),
+    /// After these, the values of the wire when both had ended.
+    HostEnd(Box<Latch>),
     /// A path is not supported here: why.
     BenchCannot(String),
     /// Where packets of a bench went.

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use netplumb_model::class::{Class, Context, Direction, Proto};
-use netplumb_model::quantity::{Calls, Quantity, QuantityId, Repeats};
+use netplumb_model::hosts::PAYLOAD;
+use netplumb_model::quantity::{Calls, Quantity, QuantityId, Repeats, Scalar};
 use netplumb_model::recording::{Arm, Cost, FunctionId, NodeId, Recording};
 use netplumb_model::symbol::base_name;
 use netplumb_model::timing::{DEFERRED, INSTRUCTIONS, SAMPLED};
@@ -15,6 +16,8 @@ use crate::per::{Per, offered};
 use crate::table::Value;
 use crate::times::{ns, rounded};
 
+/// Bytes of a KiB.
+const KIB: u64 = 1 << 10;
 /// Letters of a unit.
 const UNIT_LETTERS: usize = 40;
 
@@ -38,6 +41,8 @@ pub struct ClassView<'a> {
     pub per: Per,
     /// Packets offered, over all blocks.
     pub packets: u64,
+    /// Between two hosts: the bytes of payload that these carried.
+    pub payload_bytes: Option<u64>,
     /// Blocks whose packets are not all accounted for: figures of packets that went missing
     /// are of nothing.
     pub invalid: usize,
@@ -140,6 +145,18 @@ impl ClassView<'_> {
             "ns" if text.ends_with('s') => text,
             unit => format!("{text} {}", printable(unit, UNIT_LETTERS)),
         }
+    }
+
+    /// A cost's share of a KiB of payload; none where there is none.
+    pub(crate) fn per_kib(&self, sum: u64) -> Option<Value> {
+        let bytes = self.payload_bytes?;
+        Some(Value::Each(sum.saturating_mul(KIB), bytes))
+    }
+
+    /// The same as text.
+    pub(crate) fn told_per_kib(&self, sum: u64) -> Option<String> {
+        let bytes = self.payload_bytes?;
+        Some(per_packet(sum.saturating_mul(KIB), bytes))
     }
 
     /// Calls of each packet, run or second; samples in all.
@@ -269,6 +286,7 @@ fn class_of<'a>(
         .filter(|b| recording.blocks[*b as usize].arm as usize == arm)
         .collect();
     let packets = offered(recording, &blocks);
+    let payload_bytes = payload(recording, &blocks);
     let invalid = blocks
         .iter()
         .filter(|b| !recording.blocks[**b as usize].ledger.closes())
@@ -344,6 +362,7 @@ fn class_of<'a>(
         quantity,
         blocks,
         packets,
+        payload_bytes,
         invalid,
         total,
         by_block: by_block.into_values().collect(),
@@ -360,6 +379,14 @@ fn class_of<'a>(
         nodes,
         spread,
     }
+}
+
+/// The bytes of payload of some blocks, where two hosts were counted.
+fn payload(recording: &Recording, blocks: &[u32]) -> Option<u64> {
+    let of_blocks = |scalar: &&Scalar| scalar.block().is_some_and(|b| blocks.contains(&b));
+    let scalars = recording.scalars_of(&PAYLOAD).filter(of_blocks);
+    let bytes: u64 = scalars.map(|scalar| scalar.value as u64).sum();
+    (bytes > 0).then_some(bytes)
 }
 
 fn sums(

@@ -138,6 +138,20 @@ fn each<'a>(quantity: &Quantity) -> Vec<Column<'a, Row<'a>>> {
     ]
 }
 
+/// Between two hosts: what it cost each KiB of payload.
+fn per_kib<'a>(quantity: &Quantity) -> Column<'a, Row<'a>> {
+    Column::figure("per KiB", |r: &Row<'a>| {
+        let each = r.class.per_kib(r.function.self_insns);
+        each.unwrap_or(Value::Missing)
+    })
+    .hint("self, for each KiB of payload that two hosts sent")
+    .unit(quantity.unit.clone())
+    .key(format!("self_{}_per_kib", suffix(quantity)))
+    .digits(4)
+    .people(5)
+    .page("self_per_kib")
+}
+
 /// Of the part below a function: calls per call of that function.
 fn per_root<'a>() -> Column<'a, Row<'a>> {
     Column::figure("per call", |r: &Row<'a>| match r.class.root_calls {
@@ -214,9 +228,13 @@ fn beside<'a>() -> Vec<Column<'a, Row<'a>>> {
     ]
 }
 
-/// All columns, of all of a recording or the part below a function: what is added here is in every
-/// table of functions.
-pub(crate) fn columns<'a>(quantity: &Quantity, below: bool) -> Vec<Column<'a, Row<'a>>> {
+/// All columns, of all of a recording or the part below a function, and of packets whose payload is known:
+/// what is added here is in every table of functions.
+pub(crate) fn columns<'a>(
+    quantity: &Quantity,
+    below: bool,
+    payload: bool,
+) -> Vec<Column<'a, Row<'a>>> {
     let mut columns = of_function();
     if name_beside_unit(quantity).is_some() {
         columns.push(
@@ -235,6 +253,7 @@ pub(crate) fn columns<'a>(quantity: &Quantity, below: bool) -> Vec<Column<'a, Ro
         ),
     }
     columns.extend(each(quantity));
+    columns.extend(payload.then(|| per_kib(quantity)));
     // Samples are no calls.
     columns.extend((below && quantity.calls == Calls::Entries).then(per_root));
     columns.extend([
@@ -266,7 +285,11 @@ pub(crate) fn columns<'a>(quantity: &Quantity, below: bool) -> Vec<Column<'a, Ro
 }
 
 fn columns_of<'a>(class: &ClassView<'_>) -> Vec<Column<'a, Row<'a>>> {
-    columns(&class.quantity, class.root_calls.is_some())
+    columns(
+        &class.quantity,
+        class.root_calls.is_some(),
+        class.payload_bytes.is_some(),
+    )
 }
 
 /// Where a function is defined.
@@ -318,6 +341,7 @@ pub fn csv(classes: &[ClassView<'_>], layer: Option<&str>, together: &Together<'
         .first()
         .map_or_else(|| (&INSTRUCTIONS).into(), |c| c.quantity.clone());
     let below = classes.iter().any(|c| c.root_calls.is_some());
+    let payload = classes.iter().any(|c| c.payload_bytes.is_some());
     let rows = classes.iter().flat_map(|class| {
         let guests = name_beside_unit(&class.quantity).is_some();
         let found = if guests {
@@ -332,7 +356,7 @@ pub fn csv(classes: &[ClassView<'_>], layer: Option<&str>, together: &Together<'
             row
         })
     });
-    Table::new(columns(&quantity, below), rows).csv()
+    Table::new(columns(&quantity, below, payload), rows).csv()
 }
 
 /// The functions of a class as JSON.

@@ -2,8 +2,9 @@
 
 use netplumb_model::experiment::Experiment;
 use netplumb_model::hosts::{
-    BUFFER, BUSY, FRAMES, HELD, INSTRUCTIONS, INSTRUMENT, INTERRUPTS, LONGEST_WAIT, LOST,
-    RETRANSMITTED, Side, THROUGHPUT, TURN, TURNS, WIRE_BYTES, WIRE_USE, Wire,
+    BUFFER, BUSY, FRAMES, FRAMES_PER_INTERRUPT, FRAMES_PER_POLL, HELD, INSTRUCTIONS,
+    INSTRUCTIONS_PER_BYTE, INSTRUMENT, INTERRUPTS, LONGEST_WAIT, LOST, POLLS, RETRANSMITTED,
+    SEGMENTS, Side, THROUGHPUT, TURN, TURNS, WIRE_BYTES, WIRE_USE, Wire,
 };
 use netplumb_model::quantity::Declared;
 use netplumb_model::recording::{Arm, Recording};
@@ -160,6 +161,44 @@ fn columns<'r>(shown: &dyn Fn(&Declared) -> bool) -> Vec<Column<'r, Row<'r>>> {
     let names = ("irqs", "interrupts", "interrupts of its NIC");
     for column in of_hosts(13, 0, &INTERRUPTS, names, number) {
         add(&INTERRUPTS, column);
+    }
+    for (rank, quantity, names) in [
+        (
+            28,
+            &FRAMES_PER_INTERRUPT,
+            (
+                "frames/irq",
+                "frames_per_interrupt",
+                "frames that came to it, by interrupts of its NIC",
+            ),
+        ),
+        (
+            30,
+            &FRAMES_PER_POLL,
+            (
+                "frames/poll",
+                "frames_per_poll",
+                "frames that came to it, by runs of the softirq that polls its NIC",
+            ),
+        ),
+        (
+            32,
+            &INSTRUCTIONS_PER_BYTE,
+            (
+                "insns/byte",
+                "instructions_per_byte",
+                "instructions, of kernel and programs, by bytes of payload",
+            ),
+        ),
+        (
+            34,
+            &POLLS,
+            ("polls", "polls", "runs of the softirq that polls its NIC"),
+        ),
+    ] {
+        for column in of_hosts(rank, WIDEST, quantity, names, number) {
+            add(quantity, column);
+        }
     }
     add(
         &RETRANSMITTED,
@@ -407,12 +446,33 @@ fn trust(recording: &Recording) -> Vec<Note> {
     ];
     let offered: u64 = recording.blocks.iter().map(|b| b.ledger.offered).sum();
     let delivered: u64 = recording.blocks.iter().map(|b| b.ledger.delivered).sum();
-    let ledger = format!("{offered} bytes sent = {delivered} received");
+    let sum = |quantity: &Declared, side: Side| -> f64 {
+        let scalars = recording.scalars_of(quantity);
+        let of_side = scalars.filter(|s| s.item.label.as_deref() == Some(side.called()));
+        of_side.map(|scalar| scalar.value).sum()
+    };
+    let (sent, came) = (Side::Tx, Side::Rx);
+    let mut beside = String::new();
+    if sum(&SEGMENTS, sent) > 0.0 {
+        beside = format!(
+            "; segments with data: {} sent, {} received; frames: {} and {} back, of which the wire lost {} \
+             and {}",
+            sum(&SEGMENTS, sent),
+            sum(&SEGMENTS, came),
+            sum(&FRAMES, sent),
+            sum(&FRAMES, came),
+            sum(&LOST, sent),
+            sum(&LOST, came),
+        );
+    }
     notes.push(match offered == delivered {
-        true => Note::new("ledger", ledger),
+        true => {
+            let text = format!("{offered} bytes sent = {delivered} received{beside}");
+            Note::new("ledger", text)
+        }
         false => Note::warning(
             "ledger",
-            format!("{offered} bytes sent, {delivered} received"),
+            format!("{offered} bytes sent, {delivered} received{beside}"),
         ),
     });
     let hashes: Vec<&str> = (recording.notes.values())

@@ -267,6 +267,10 @@ pub(crate) fn sent(arm: &Arm) -> String {
             "{} over {}, as other programs sent it",
             arm.proto, arm.family
         ),
+        // Between two hosts, without a size of packets.
+        (Proto::Tcp, _) if arm.size_bytes == 0 => {
+            format!("{} over {}, {}, a stream", arm.proto, arm.family, arm.link)
+        }
         _ => format!(
             "{} over {}, {}, {} bytes",
             arm.proto, arm.family, arm.link, arm.size_bytes

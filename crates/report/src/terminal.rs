@@ -128,8 +128,10 @@ fn callers(class: &ClassView<'_>, view: &View) -> String {
 }
 
 fn class_section(class: &ClassView<'_>, view: &View) -> String {
+    let per_kib = class.told_per_kib(class.total);
+    let per_kib = per_kib.map_or_else(String::new, |each| format!(", {each} per KiB"));
     let heading = format!(
-        "{}  {} per {} ({})",
+        "{}  {} per {}{per_kib} ({})",
         label(class),
         class.with_unit(class.total),
         class.per.word(),

@@ -12,6 +12,8 @@ mod varying;
 use std::collections::BTreeMap;
 
 use netplumb_model::class::Proto;
+use netplumb_model::hosts::{COUNTED_IN_KERNEL, COUNTED_IN_PROGRAMS, PAYLOAD, Side};
+use netplumb_model::quantity::{Declared, Scalar};
 use netplumb_model::recording::{Recording, env};
 use netplumb_model::timing::{DEFERRED, FREQUENCY, SAMPLED};
 
@@ -89,6 +91,7 @@ fn of_costs(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<Note> {
         blocks(classes),
         layers(classes, "instructions"),
     ];
+    notes.extend(hosts(recording, classes));
     notes.extend(disks(recording));
     if !commands(recording) {
         notes.push(others(recording, classes));
@@ -159,6 +162,38 @@ fn blocks(classes: &[ClassView<'_>]) -> Note {
         )
     };
     Note::new("blocks", text)
+}
+
+/// Of two hosts: what classes are of, and what else there is beside their functions.
+fn hosts(recording: &Recording, classes: &[ClassView<'_>]) -> Option<Note> {
+    let bytes: u64 = recording
+        .scalars_of(&PAYLOAD)
+        .map(|scalar| scalar.value as u64)
+        .sum();
+    classes.iter().find(|class| class.payload_bytes.is_some())?;
+    let sum = |quantity: &Declared, side: Side| {
+        let of_side = |scalar: &&Scalar| scalar.item.label.as_deref() == Some(side.called());
+        let scalars = recording.scalars_of(quantity).filter(of_side);
+        scalars.map(|scalar| scalar.value as u64).sum::<u64>()
+    };
+    let sides = Side::ALL.iter().map(|side| {
+        format!(
+            "{} {} in the kernel + {} in programs",
+            side.called(),
+            thousands(sum(&COUNTED_IN_KERNEL, *side)),
+            thousands(sum(&COUNTED_IN_PROGRAMS, *side))
+        )
+    });
+    Some(Note::new(
+        "hosts",
+        format!(
+            "tx is all that the sender's kernel did for packets, rx the receiver's; a packet is a frame \
+             that the sender put on the wire, and all carried {} bytes of payload. Instructions of all \
+             blocks: {}",
+            thousands(bytes),
+            sides.collect::<Vec<_>>().join("; ")
+        ),
+    ))
 }
 
 /// Work in the windows for no packet.

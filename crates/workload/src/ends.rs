@@ -126,7 +126,8 @@ impl Ends {
         }
     }
 
-    fn raw(&self) -> io::Result<OwnedFd> {
+    /// A socket for ICMP echoes, in the namespace of this thread.
+    pub(crate) fn raw(&self) -> io::Result<OwnedFd> {
         let socket = match self.tx_address {
             IpAddr::V4(_) => {
                 let socket = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::ICMPV4))?;

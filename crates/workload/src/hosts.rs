@@ -1,29 +1,67 @@
-//! What two hosts send to each other over TCP: a stream of bytes, or requests and answers.
+//! What two hosts send to each other: a stream of bytes over TCP, requests and answers over TCP, or
+//! ICMP echoes.
 //!
-//! Each block has a connection of its own, over fixed ports: the sender's differ from block to
-//! block, since a closed connection keeps its pair of ports for a while.
+//! Each block has connections of its own, over fixed ports: the sender's differ from block to
+//! block, since a closed connection keeps its pair of ports for a while. Over the first of them
+//! both hosts also tell each other when to begin, and when it is over.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::thread;
 use std::time::{Duration, Instant};
 
+use netplumb_model::class::Family;
 use netplumb_model::hosts::HostLoad;
 use netplumb_sys::netns::inside;
 use socket2::Socket;
 
-use crate::ends::{RX_PORT, TX_PORT, set_option, stream};
+use crate::ends::{Ends, RX_PORT, TX_PORT, set_option, stream};
+use crate::packets::{ICMP_HEADER_BYTES, icmp_echo};
 
-/// Maximum time without a byte, by the guest's clock: TCP itself would try for minutes.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Maximum time without a byte, by the guest's clock: a slow wire is no error as long as frames go
+/// over it, which the wire looks after.
+const PATIENCE: Duration = Duration::from_secs(600);
+/// The sender waits so long after the receiver has said that it is ready: the receiver has returned from saying
+/// so by then, however slow its CPU is, and both are idle when a block begins.
+const QUIET: Duration = Duration::from_millis(5);
+
+/// What one host tells the other outside of its block.
+const READY: u8 = b'r';
+const OVER: u8 = b'o';
+
+/// The beginning and the end of a block, as close as possible to what is sent in it.
+pub trait Edges {
+    /// What has to be done before, and takes time.
+    ///
+    /// # Errors
+    /// The block can't be measured.
+    fn prepare(&mut self) -> io::Result<()>;
+
+    /// The block begins.
+    fn begin(&mut self);
+
+    /// It is over.
+    fn end(&mut self);
+
+    /// What has to be done after.
+    ///
+    /// # Errors
+    /// The block can't be measured.
+    fn finish(&mut self) -> io::Result<()>;
+}
 
 /// A host that receives.
 #[derive(Debug)]
 pub struct Receiver(TcpListener);
 
-/// A connection to the other host.
+/// The connections to the other host.
 #[derive(Debug)]
-pub struct Connection(TcpStream);
+pub struct Connections {
+    all: Vec<TcpStream>,
+    /// Of echoes: where they are sent.
+    icmp: Option<(OwnedFd, Family)>,
+}
 
 /// What a block did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -50,7 +88,7 @@ impl Receiver {
                 size(&socket, libc::SO_RCVBUFFORCE, bytes)?;
             }
             socket.set_read_timeout(Some(PATIENCE))?;
-            socket.listen(1)?;
+            socket.listen(HostLoad::MAX_CONNECTIONS as i32)?;
             // SAFETY: the descriptor was just given up by its owner.
             Ok(Receiver(unsafe {
                 TcpListener::from_raw_fd(socket.into_raw_fd())
@@ -58,113 +96,191 @@ impl Receiver {
         })
     }
 
-    /// Wait for the next connection.
+    /// Wait for the next block's connections.
     ///
     /// # Errors
     /// None comes.
-    pub fn accept(&self) -> io::Result<Connection> {
-        let (stream, _) = self.0.accept().map_err(told)?;
-        Connection::new(stream)
+    pub fn accept(&self, load: HostLoad) -> io::Result<Connections> {
+        let accept = |_| self.0.accept().map(|(stream, _)| stream).map_err(told);
+        let all = (0..load.connections()).map(accept);
+        Connections::new(all.collect::<io::Result<_>>()?)
     }
 }
 
-impl Connection {
+impl Connections {
     /// Connect to a receiver for a block, with a send buffer of this size.
     ///
     /// # Errors
     /// The socket call that failed.
     pub fn open(
-        namespace: BorrowedFd<'_>,
-        from: IpAddr,
-        to: IpAddr,
+        ends: &Ends,
         block: u32,
+        load: HostLoad,
         buffer_bytes: Option<u32>,
-    ) -> io::Result<Connection> {
-        inside(namespace, || {
-            let port = u32::from(TX_PORT) + block % 10_000;
-            let socket = stream(SocketAddr::new(from, port as u16))?;
+    ) -> io::Result<Connections> {
+        use std::os::fd::AsFd;
+        let to = SocketAddr::new(ends.rx_address, RX_PORT);
+        let connect = |number: u32| {
+            let port = u32::from(TX_PORT) + 1 + (block * load.connections() + number) % 20_000;
+            let socket = stream(SocketAddr::new(ends.tx_address, port as u16))?;
             if let Some(bytes) = buffer_bytes {
                 size(&socket, libc::SO_SNDBUFFORCE, bytes)?;
             }
-            let to = SocketAddr::new(to, RX_PORT);
             socket.connect_timeout(&to.into(), PATIENCE).map_err(told)?;
             // SAFETY: the descriptor was just given up by its owner.
-            Connection::new(unsafe { TcpStream::from_raw_fd(socket.into_raw_fd()) })
-        })
+            Ok(unsafe { TcpStream::from_raw_fd(socket.into_raw_fd()) })
+        };
+        let all = inside(ends.tx_namespace.as_fd(), || {
+            let all = (0..load.connections()).map(connect);
+            all.collect::<io::Result<Vec<_>>>()
+        })?;
+        let mut connections = Connections::new(all)?;
+        if let HostLoad::Echo { .. } = load {
+            let socket = inside(ends.tx_namespace.as_fd(), || ends.raw())?;
+            let family = match ends.tx_address {
+                IpAddr::V4(_) => Family::V4,
+                IpAddr::V6(_) => Family::V6,
+            };
+            socket2::SockRef::from(&socket).set_read_timeout(Some(PATIENCE))?;
+            connections.icmp = Some((socket, family));
+        }
+        Ok(connections)
     }
 
-    fn new(stream: TcpStream) -> io::Result<Connection> {
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        Ok(Connection(stream))
+    fn new(all: Vec<TcpStream>) -> io::Result<Connections> {
+        for stream in &all {
+            stream.set_nodelay(true)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_write_timeout(Some(PATIENCE))?;
+        }
+        Ok(Connections { all, icmp: None })
     }
 
-    /// Send a block, and wait until the receiver has all of it and closes the connection.
+    /// Send a block, and wait until the receiver has all of it and closes the connections.
     ///
     /// # Errors
     /// The connection ended early, or nothing moves.
-    pub fn send(&mut self, load: HostLoad) -> io::Result<Done> {
+    pub fn send(&mut self, load: HostLoad, edges: &mut dyn Edges) -> io::Result<Done> {
+        edges.prepare()?;
+        self.hear(READY)?;
+        thread::sleep(QUIET);
         let mut done = Done::default();
         match load {
-            HostLoad::Stream { bytes, write_bytes } => {
+            HostLoad::Stream {
+                bytes, write_bytes, ..
+            } => {
                 let buffer = vec![0x5a; write_bytes as usize];
-                while done.bytes < bytes {
-                    let now = (bytes - done.bytes).min(buffer.len() as u64) as usize;
-                    self.0.write_all(&buffer[..now]).map_err(told)?;
-                    done.bytes += now as u64;
+                edges.begin();
+                match &mut self.all[..] {
+                    [one] => write_all(one, bytes, &buffer)?,
+                    several => write_to_all(several, bytes, &buffer)?,
                 }
+                self.hear(OVER)?;
+                edges.end();
+                done.bytes = bytes;
             }
             HostLoad::Request { turns, size_bytes } => {
                 let mut buffer = vec![0x5a; size_bytes as usize];
                 done.turns_ns = Vec::with_capacity(turns as usize);
+                edges.begin();
                 for _ in 0..turns {
                     let began = Instant::now();
-                    self.0.write_all(&buffer).map_err(told)?;
-                    self.0.read_exact(&mut buffer).map_err(told)?;
+                    self.all[0].write_all(&buffer).map_err(told)?;
+                    self.all[0].read_exact(&mut buffer).map_err(told)?;
                     done.turns_ns.push(began.elapsed().as_nanos() as u64);
-                    done.bytes += u64::from(size_bytes);
                 }
+                edges.end();
+                done.bytes = u64::from(turns) * u64::from(size_bytes);
+            }
+            HostLoad::Echo { turns, size_bytes } => {
+                let mut message = vec![0x5a; ICMP_HEADER_BYTES + size_bytes as usize];
+                // An answer over IPv4 comes with its IP header, of 20 bytes or more.
+                let mut answer = vec![0; message.len() + 64];
+                let Some((socket, family)) = &self.icmp else {
+                    return Err(io::Error::other("no socket for echoes"));
+                };
+                done.turns_ns = Vec::with_capacity(turns as usize);
+                edges.begin();
+                for turn in 0..turns {
+                    let began = Instant::now();
+                    icmp_echo(&mut message, turn as u16, *family == Family::V6);
+                    transfer(socket, Transfer::Send(&message))?;
+                    transfer(socket, Transfer::Receive(&mut answer))?;
+                    done.turns_ns.push(began.elapsed().as_nanos() as u64);
+                }
+                edges.end();
+                self.say(OVER)?;
+                done.bytes = u64::from(turns) * u64::from(size_bytes);
             }
         }
-        self.0.shutdown(Shutdown::Write)?;
-        match self.0.read(&mut [0]).map_err(told)? {
-            0 => Ok(done),
-            _ => Err(io::Error::other(
-                "the receiver sent more than was asked for",
-            )),
-        }
+        edges.finish()?;
+        self.close()?;
+        Ok(done)
     }
 
-    /// Receive a block, to the end of the connection, and answer requests.
+    /// Receive a block, and answer requests.
     ///
     /// # Errors
-    /// As [`Connection::send`].
-    pub fn receive(&mut self, load: HostLoad) -> io::Result<Done> {
+    /// As [`Connections::send`].
+    pub fn receive(&mut self, load: HostLoad, edges: &mut dyn Edges) -> io::Result<Done> {
         const READ_BYTES: usize = 64 << 10;
+        edges.prepare()?;
         let mut done = Done::default();
         match load {
-            HostLoad::Stream { .. } => {
+            HostLoad::Stream { bytes, .. } => {
                 let mut buffer = vec![0; READ_BYTES];
-                loop {
-                    match self.0.read(&mut buffer).map_err(told)? {
-                        0 => return Ok(done),
-                        bytes => done.bytes += bytes as u64,
-                    }
-                }
+                self.say(READY)?;
+                edges.begin();
+                done.bytes = match &mut self.all[..] {
+                    [one] => read_all(one, bytes, &mut buffer)?,
+                    several => read_from_all(several, bytes, &mut buffer)?,
+                };
+                edges.end();
+                self.say(OVER)?;
             }
             HostLoad::Request { turns, size_bytes } => {
                 let mut buffer = vec![0; size_bytes as usize];
+                self.say(READY)?;
+                edges.begin();
                 for _ in 0..turns {
-                    self.0.read_exact(&mut buffer).map_err(told)?;
-                    self.0.write_all(&buffer).map_err(told)?;
-                    done.bytes += u64::from(size_bytes);
+                    self.all[0].read_exact(&mut buffer).map_err(told)?;
+                    self.all[0].write_all(&buffer).map_err(told)?;
                 }
-                match self.0.read(&mut [0]).map_err(told)? {
-                    0 => Ok(done),
-                    _ => Err(io::Error::other("more requests than were asked for")),
-                }
+                edges.end();
+                done.bytes = u64::from(turns) * u64::from(size_bytes);
             }
+            HostLoad::Echo { turns, size_bytes } => {
+                // The kernel answers.
+                self.say(READY)?;
+                edges.begin();
+                self.hear(OVER)?;
+                edges.end();
+                done.bytes = u64::from(turns) * u64::from(size_bytes);
+            }
+        }
+        edges.finish()?;
+        self.all.iter_mut().try_for_each(ended)?;
+        Ok(done)
+    }
+
+    /// Close all connections, and wait for the receiver to do so as well.
+    fn close(&mut self) -> io::Result<()> {
+        for stream in &self.all {
+            stream.shutdown(Shutdown::Write)?;
+        }
+        self.all.iter_mut().try_for_each(ended)
+    }
+
+    fn say(&mut self, what: u8) -> io::Result<()> {
+        self.all[0].write_all(&[what]).map_err(told)
+    }
+
+    fn hear(&mut self, what: u8) -> io::Result<()> {
+        let mut heard = [0];
+        self.all[0].read_exact(&mut heard).map_err(told)?;
+        match heard[0] == what {
+            true => Ok(()),
+            false => Err(io::Error::other("the hosts are not in step")),
         }
     }
 
@@ -173,37 +289,190 @@ impl Connection {
     /// # Errors
     /// The query failed.
     pub fn retransmitted(&self) -> io::Result<u64> {
-        // SAFETY: a structure of integers, for which zero is a value.
-        let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
-        let mut length = size_of_val(&info) as libc::socklen_t;
-        // SAFETY: the pointer and the length are those of `info`.
-        let result = unsafe {
-            libc::getsockopt(
-                self.0.as_raw_fd(),
-                libc::IPPROTO_TCP,
-                libc::TCP_INFO,
-                (&raw mut info).cast(),
-                &mut length,
-            )
-        };
-        match result {
-            0 => Ok(u64::from(info.tcpi_total_retrans)),
-            _ => Err(io::Error::last_os_error()),
-        }
+        let of = |stream| info(stream, TOTAL_RETRANS);
+        self.all.iter().map(of).sum()
     }
 
-    /// The size of its buffer now: to send, or to receive.
+    /// Segments with data that were sent so far, each time, or that were received.
+    ///
+    /// # Errors
+    /// The query failed.
+    pub fn segments(&self, sends: bool) -> io::Result<u64> {
+        let at = if sends { DATA_SEGS_OUT } else { DATA_SEGS_IN };
+        let of = |stream| info(stream, at);
+        self.all.iter().map(of).sum()
+    }
+
+    /// The size of the first one's buffer now: to send, or to receive.
     ///
     /// # Errors
     /// The query failed.
     pub fn buffer_bytes(&self, sends: bool) -> io::Result<u64> {
-        let socket = socket2::SockRef::from(&self.0);
+        let socket = socket2::SockRef::from(&self.all[0]);
         let bytes = match sends {
             true => socket.send_buffer_size()?,
             false => socket.recv_buffer_size()?,
         };
         Ok(bytes as u64)
     }
+}
+
+/// Where `struct tcp_info` has it (include/uapi/linux/tcp.h), in bytes; Linux 4.6 and later.
+const TOTAL_RETRANS: usize = 100;
+const DATA_SEGS_IN: usize = 152;
+const DATA_SEGS_OUT: usize = 156;
+
+/// A counter of a connection, of 32 bits.
+fn info(stream: &TcpStream, at: usize) -> io::Result<u64> {
+    let mut info = [0_u8; DATA_SEGS_OUT + 4];
+    let mut length = info.len() as libc::socklen_t;
+    // SAFETY: the pointer and the length are those of `info`.
+    let result = unsafe {
+        libc::getsockopt(
+            stream.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            info.as_mut_ptr().cast(),
+            &mut length,
+        )
+    };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let bytes = [info[at], info[at + 1], info[at + 2], info[at + 3]];
+    Ok(u64::from(u32::from_ne_bytes(bytes)))
+}
+
+fn write_all(stream: &mut TcpStream, bytes: u64, buffer: &[u8]) -> io::Result<()> {
+    let mut left = bytes;
+    while left > 0 {
+        let now = left.min(buffer.len() as u64) as usize;
+        stream.write_all(&buffer[..now]).map_err(told)?;
+        left -= now as u64;
+    }
+    Ok(())
+}
+
+fn read_all(stream: &mut TcpStream, bytes: u64, buffer: &mut [u8]) -> io::Result<u64> {
+    let mut done = 0;
+    while done < bytes {
+        match stream.read(buffer).map_err(told)? {
+            0 => break,
+            bytes => done += bytes as u64,
+        }
+    }
+    Ok(done)
+}
+
+/// What each of several connections has of so many bytes.
+fn shares(bytes: u64, connections: usize) -> Vec<u64> {
+    let connections = connections as u64;
+    let share = |n| bytes / connections + u64::from(n < bytes % connections);
+    (0..connections).map(share).collect()
+}
+
+/// Write each connection's share, in turns, to those that have room.
+fn write_to_all(streams: &mut [TcpStream], bytes: u64, buffer: &[u8]) -> io::Result<()> {
+    let mut left = shares(bytes, streams.len());
+    by_turns(streams, libc::POLLOUT, &mut |number, stream| {
+        let now = left[number].min(buffer.len() as u64) as usize;
+        left[number] -= match now {
+            0 => 0,
+            _ => stream.write(&buffer[..now])? as u64,
+        };
+        Ok(left[number] > 0)
+    })
+}
+
+/// Read each connection's share, in turns, from those that have something; returns how much it was.
+fn read_from_all(streams: &mut [TcpStream], bytes: u64, buffer: &mut [u8]) -> io::Result<u64> {
+    let mut left = shares(bytes, streams.len());
+    let mut done = 0;
+    by_turns(streams, libc::POLLIN, &mut |number, stream| {
+        if left[number] == 0 {
+            return Ok(false);
+        }
+        let read = stream.read(buffer)? as u64;
+        if read == 0 || read > left[number] {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        done += read;
+        left[number] -= read;
+        Ok(left[number] > 0)
+    })?;
+    Ok(done)
+}
+
+/// Have each of some connections do a step whenever it can, until none has anything left to do.
+fn by_turns(
+    streams: &mut [TcpStream],
+    events: libc::c_short,
+    step: &mut dyn FnMut(usize, &mut TcpStream) -> io::Result<bool>,
+) -> io::Result<()> {
+    let mut polls: Vec<libc::pollfd> = (streams.iter())
+        .map(|stream| libc::pollfd {
+            fd: stream.as_raw_fd(),
+            events,
+            revents: 0,
+        })
+        .collect();
+    for stream in streams.iter() {
+        stream.set_nonblocking(true)?;
+    }
+    // A connection that is done has a descriptor below 0, which poll() passes over.
+    while polls.iter().any(|poll| poll.fd >= 0) {
+        let count = polls.len() as libc::nfds_t;
+        // SAFETY: the pointer and the number are those of `polls`.
+        match unsafe { libc::poll(polls.as_mut_ptr(), count, PATIENCE.as_millis() as i32) } {
+            0 => return Err(told(io::ErrorKind::TimedOut.into())),
+            n if n < 0 => return Err(io::Error::last_os_error()),
+            _ => {}
+        }
+        for (number, poll) in polls.iter_mut().enumerate() {
+            if poll.fd < 0 || poll.revents == 0 {
+                continue;
+            }
+            match step(number, &mut streams[number]) {
+                Ok(true) => {}
+                Ok(false) => poll.fd = -1,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    for stream in streams.iter() {
+        stream.set_nonblocking(false)?;
+    }
+    Ok(())
+}
+
+/// Wait for the other end to close a connection.
+fn ended(stream: &mut TcpStream) -> io::Result<()> {
+    match stream.read(&mut [0]).map_err(told)? {
+        0 => Ok(()),
+        _ => Err(io::Error::other(
+            "the other host sent more than was asked for",
+        )),
+    }
+}
+
+enum Transfer<'a> {
+    Send(&'a [u8]),
+    Receive(&'a mut [u8]),
+}
+
+/// Send a message, or receive one.
+fn transfer(socket: &OwnedFd, what: Transfer<'_>) -> io::Result<usize> {
+    let fd = socket.as_raw_fd();
+    let n = match what {
+        // SAFETY: the pointer and the length are those of the slice.
+        Transfer::Send(bytes) => unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), 0) },
+        Transfer::Receive(bytes) => {
+            // SAFETY: as above.
+            unsafe { libc::recv(fd, bytes.as_mut_ptr().cast(), bytes.len(), 0) }
+        }
+    };
+    usize::try_from(n).map_err(|_| told(io::Error::last_os_error()))
 }
 
 /// An error with the reason that is likely between two hosts.
@@ -233,36 +502,77 @@ mod tests {
 
     use super::*;
 
-    /// Check that what is sent arrives, over loopback: streams with a rest, and turns with a time
-    /// each.
+    /// Notes the order of its calls.
+    #[derive(Default)]
+    struct Noted(Vec<&'static str>);
+
+    impl Edges for Noted {
+        fn prepare(&mut self) -> io::Result<()> {
+            self.0.push("prepare");
+            Ok(())
+        }
+
+        fn begin(&mut self) {
+            self.0.push("begin");
+        }
+
+        fn end(&mut self) {
+            self.0.push("end");
+        }
+
+        fn finish(&mut self) -> io::Result<()> {
+            self.0.push("finish");
+            Ok(())
+        }
+    }
+
+    const ORDER: [&str; 4] = ["prepare", "begin", "end", "finish"];
+
+    /// Check that what is sent arrives, over loopback: streams with a rest, over one connection and
+    /// over several, and turns with a time each; and that each block has a beginning and an end.
     #[test]
     fn bytes_and_turns() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let to = listener.local_addr().unwrap();
         let receiver = Receiver(listener);
-        for load in [
-            HostLoad::Stream {
-                bytes: 100_001,
-                write_bytes: 1_000,
-            },
-            HostLoad::Request {
-                turns: 5,
-                size_bytes: 3_000,
-            },
-        ] {
+        let stream = |connections| HostLoad::Stream {
+            bytes: 1_000_001,
+            write_bytes: 1_000,
+            connections,
+        };
+        let request = HostLoad::Request {
+            turns: 5,
+            size_bytes: 3_000,
+        };
+        for load in [stream(1), stream(3), request] {
             let sender = thread::spawn(move || {
-                let mut connection = Connection::new(TcpStream::connect(to).unwrap()).unwrap();
-                connection.send(load).unwrap()
+                let connect = |_| TcpStream::connect(to).unwrap();
+                let all = (0..load.connections()).map(connect).collect();
+                let mut edges = Noted::default();
+                let sent = Connections::new(all).unwrap().send(load, &mut edges);
+                (sent.unwrap(), edges.0)
             });
-            let received = receiver.accept().unwrap().receive(load).unwrap();
-            let sent = sender.join().unwrap();
+            let mut edges = Noted::default();
+            let mut connections = receiver.accept(load).unwrap();
+            let received = connections.receive(load, &mut edges).unwrap();
+            assert!(connections.segments(false).unwrap() > 0);
+            drop(connections);
+            let (sent, order) = sender.join().unwrap();
+            assert_eq!((&order[..], &edges.0[..]), (&ORDER[..], &ORDER[..]));
             assert_eq!(sent.bytes, received.bytes);
             match load {
                 HostLoad::Stream { bytes, .. } => assert_eq!(sent.bytes, bytes),
-                HostLoad::Request { turns, .. } => {
+                HostLoad::Request { turns, .. } | HostLoad::Echo { turns, .. } => {
                     assert_eq!(sent.turns_ns.len(), turns as usize);
                 }
             }
         }
+    }
+
+    /// Check that connections share all bytes, and none has more than one byte more than another.
+    #[test]
+    fn bytes_are_shared() {
+        assert_eq!(shares(10, 3), [4, 3, 3]);
+        assert_eq!(shares(2, 3), [1, 1, 0]);
     }
 }

@@ -361,14 +361,14 @@ pub(crate) fn align() -> i64 {
     until_ns
 }
 
-const ICMP_HEADER_BYTES: usize = 8;
+pub(crate) const ICMP_HEADER_BYTES: usize = 8;
 const ICMP_ECHO: u8 = 8;
 const ICMPV6_ECHO_REQUEST: u8 = 128;
 /// Identifier of our echo requests.
 const ICMP_ID: u16 = 0x504c;
 
 /// Write the header of an echo request (RFC 792; RFC 4443, 4.1).
-fn icmp_echo(message: &mut [u8], sequence: u16, v6: bool) {
+pub(crate) fn icmp_echo(message: &mut [u8], sequence: u16, v6: bool) {
     message[0] = if v6 { ICMPV6_ECHO_REQUEST } else { ICMP_ECHO };
     message[1..4].fill(0);
     message[4..6].copy_from_slice(&ICMP_ID.to_be_bytes());

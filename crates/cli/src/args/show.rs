@@ -8,6 +8,9 @@ use netplumb_kernel::layers::LAYERS;
 use super::formats::FormatArgs;
 use crate::exit::Usage;
 
+/// Functions that are listed, if no other number is asked for.
+pub(crate) const TOP: usize = 12;
+
 /// How to show a recording.
 #[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
@@ -15,7 +18,7 @@ pub(crate) struct ShowArgs {
     #[arg(long, value_name = "LAYER")]
     pub(crate) layer: Option<String>,
     /// Functions to list in each table; 0 for all
-    #[arg(long, value_name = "N", default_value_t = 12)]
+    #[arg(long, value_name = "N", default_value_t = TOP)]
     pub(crate) top: usize,
     /// Show the call graph
     #[arg(long)]

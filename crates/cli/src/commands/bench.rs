@@ -30,6 +30,8 @@ pub(crate) enum BenchCommand {
     Stream(hosts::StreamArgs),
     /// Measure how long requests to another host take: two guests and a wire, in virtual time
     Request(hosts::RequestArgs),
+    /// Measure the round trip of ICMP echoes between two hosts: two guests and a wire, in virtual time
+    Ping(hosts::PingArgs),
     /// Load BPF programs, and print the verifier's errors with their source lines
     Verify {
         /// BPF object file [default: a built-in program that the verifier has to reject]
@@ -48,6 +50,7 @@ pub(crate) fn run(command: BenchCommand, cache: &Path) -> anyhow::Result<ExitCod
         BenchCommand::Swap(args) => swap(&args, cache),
         BenchCommand::Stream(args) => hosts::run(&args.experiment()?, args.hosts, cache),
         BenchCommand::Request(args) => hosts::run(&args.experiment()?, args.hosts, cache),
+        BenchCommand::Ping(args) => hosts::run(&args.experiment()?, args.hosts, cache),
         BenchCommand::Verify { file: Some(file) } => verify::file(&file),
         BenchCommand::Verify { file: None } => verify::refusal(),
     }
@@ -63,6 +66,7 @@ impl BenchCommand {
             BenchCommand::Swap(args) => Some(args.experiment()),
             BenchCommand::Stream(args) => Some(args.experiment()),
             BenchCommand::Request(args) => Some(args.experiment()),
+            BenchCommand::Ping(args) => Some(args.experiment()),
             BenchCommand::Verify { .. } => None,
         }
     }

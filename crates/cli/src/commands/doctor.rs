@@ -15,8 +15,9 @@ use anyhow::Context;
 use clap::Args;
 use netplumb_instruments::capability;
 use netplumb_instruments::exact::PLUGIN;
+use netplumb_instruments::wire;
 use netplumb_lab::netns::names;
-use netplumb_lab::vm::trial;
+use netplumb_lab::vm::trial::{self, WirePlugin};
 use netplumb_model::capability::{Capability, Doctor};
 use netplumb_sys::threads::{self, Task};
 
@@ -94,9 +95,13 @@ pub(crate) fn run(args: DoctorArgs, cache: &Path) -> anyhow::Result<ExitCode> {
 /// Run all checks. Those of QEMU mostly wait, so the others run meanwhile.
 fn examine(cache: &Path, plugin: &[u8]) -> Doctor {
     let start = Instant::now();
+    let of_wire = WirePlugin {
+        bytes: wire::PLUGIN,
+        args: wire::trial_args,
+    };
     let mut machine = None;
     let mut capabilities: Vec<Capability> = threads::each(vec![
-        Box::new(|| trial::try_all(Some(plugin))) as Task<'_, _>,
+        Box::new(|| trial::try_all(Some(plugin), Some(&of_wire))) as Task<'_, _>,
         Box::new(|| {
             let survey = capability::survey();
             machine = Some(survey.machine);

@@ -28,7 +28,7 @@ pub(super) fn run(
         ),
         (
             "--layers",
-            how.options.layers.is_some(),
+            how.options.layers.is_some() && !experiment.counts_hosts(),
             "no functions are measured",
         ),
         (
@@ -51,6 +51,7 @@ pub(super) fn run(
     let run = HostsRun {
         plan,
         load: experiment.host_load(),
+        counts: experiment.counts_hosts(),
     };
     let outcome = record_by(
         |engine, recording, save, teller| {

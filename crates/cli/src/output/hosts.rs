@@ -33,7 +33,7 @@ pub(super) fn show(
             return Ok(ExitCode::SUCCESS);
         }
         Some(_) => {
-            let why = "two hosts have no profile; use --markdown, --openmetrics, --csv or --json";
+            let why = "two hosts have no profile but that of functions: measure with --exact, and use --clock exact";
             return Err(Usage(why.into()).into());
         }
         None => {}

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use netplumb_model::class::Direction;
 use netplumb_model::experiment::Experiment;
+use netplumb_model::hosts as wire;
 use netplumb_model::recording::Recording;
 use netplumb_report::printable;
 use netplumb_report::shape::{Shape, shape};
@@ -58,6 +59,11 @@ pub(crate) fn show(
         return match recording.instruments()[..] {
             // Its first quantity; the others by --clock.
             [_] => part_of(&recording.part(first), asked, &together, args, directions),
+            // What two hosts are measured for; functions beside that by --clock as well.
+            [wire::INSTRUMENT, _] => {
+                let part = recording.part(wire::INSTRUMENT);
+                part_of(&part, asked, &together, args, directions)
+            }
             _ => Err(part::several(&parts)),
         };
     }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::AsFd;
 use std::thread;
 use std::time::Duration;
 
@@ -11,8 +12,8 @@ use netplumb_model::hosts::{HostBlock, HostLoad, HostPlan, Latch, Side};
 use netplumb_model::message::Reply;
 use netplumb_sys::sysctl;
 use netplumb_workload::ends::Ends;
-use netplumb_workload::hosts::{Connection, Done, Receiver};
-use std::os::fd::AsFd;
+use netplumb_workload::hosts::{Connections, Edges, Receiver};
+use netplumb_workload::mark::{self, mark};
 
 use super::Agent;
 
@@ -35,12 +36,17 @@ impl Agent {
         netplumb_sys::netns::inside(ends.tx_namespace.as_fd(), || sysctl::set(NO_METRICS, "1"))
             .map_err(|e| format!("set {NO_METRICS}: {e}"))?;
         random::renew().map_err(|e| format!("set the kernel's random numbers: {e}"))?;
+        mark::<{ mark::ARM }>();
         let (blocks, last) = match side {
             Side::Tx => send(plan, ends)?,
             Side::Rx => receive(plan, ends)?,
         };
         self.tell_notes(&plan.links, reply)?;
-        reply(Reply::HostBlocks(blocks, last)).map_err(|e| e.to_string())
+        let blocks = blocks.into_iter().map(|b| Reply::HostBlock(Box::new(b)));
+        blocks
+            .chain([Reply::HostEnd(Box::new(last))])
+            .try_for_each(reply)
+            .map_err(|e| e.to_string())
     }
 }
 
@@ -55,17 +61,12 @@ fn send(plan: &HostPlan, ends: &Ends) -> Result<(Vec<HostBlock>, Latch), String>
     let mut blocks = Vec::new();
     for (number, load) in loads(plan) {
         thread::sleep(REST);
-        let mut connection = Connection::open(
-            ends.tx_namespace.as_fd(),
-            ends.tx_address,
-            ends.rx_address,
-            number,
-            plan.buffer_bytes,
-        )
-        .map_err(|e| format!("connect to the receiver: {e}"))?;
-        let block = measure(&mut connection, true, |c| c.send(load))
-            .map_err(|e| format!("block {number} (0 is the warm-up): send: {e}"))?;
-        blocks.push(block);
+        let mut connections = Connections::open(ends, number, load, plan.buffer_bytes)
+            .map_err(|e| format!("connect to the receiver: {e}"))?;
+        let mut measuring = Measuring::of(Side::Tx);
+        let block = connections.send(load, &mut measuring);
+        let block = block.and_then(|done| measuring.block(done, &connections));
+        blocks.push(block.map_err(|e| format!("block {number} (0 is the warm-up): send: {e}"))?);
     }
     end(blocks)
 }
@@ -80,12 +81,13 @@ fn receive(plan: &HostPlan, ends: &Ends) -> Result<(Vec<HostBlock>, Latch), Stri
     open()?.begin();
     let mut blocks = Vec::new();
     for (number, load) in loads(plan) {
-        let mut connection = receiver
-            .accept()
-            .map_err(|e| format!("accept the connection of block {number}: {e}"))?;
-        let block = measure(&mut connection, false, |c| c.receive(load))
-            .map_err(|e| format!("block {number} (0 is the warm-up): receive: {e}"))?;
-        blocks.push(block);
+        let mut connections = receiver
+            .accept(load)
+            .map_err(|e| format!("accept the connections of block {number}: {e}"))?;
+        let mut measuring = Measuring::of(Side::Rx);
+        let block = connections.receive(load, &mut measuring);
+        let block = block.and_then(|done| measuring.block(done, &connections));
+        blocks.push(block.map_err(|e| format!("block {number} (0 is the warm-up): receive: {e}"))?);
     }
     end(blocks)
 }
@@ -94,29 +96,82 @@ fn open() -> Result<WirePorts, String> {
     WirePorts::open().map_err(|e| format!("find the wire: {e}"))
 }
 
-/// A block. The ports are accessible meanwhile, since getting access takes thousands of
-/// instructions.
-fn measure(
-    connection: &mut Connection,
-    sends: bool,
-    run: impl FnOnce(&mut Connection) -> io::Result<Done>,
-) -> io::Result<HostBlock> {
-    let interrupts = interrupts()?;
-    let ports = WirePorts::open()?;
-    ports.mark(Moment::Begin);
-    let done = run(connection)?;
-    ports.mark(Moment::End);
-    let (begin, end) = (ports.latch(Moment::Begin), ports.latch(Moment::End));
-    drop(ports);
-    Ok(HostBlock {
-        begin,
-        end,
-        bytes: done.bytes,
-        turns_ns: done.turns_ns,
-        interrupts: self::interrupts()?.saturating_sub(interrupts),
-        retransmitted: connection.retransmitted()?,
-        buffer_bytes: connection.buffer_bytes(sends)?,
-    })
+/// Measures a block: the marks of the wire and of `exact` are as close to what is sent as possible.
+struct Measuring {
+    side: Side,
+    /// Accessible meanwhile, since getting access takes thousands of instructions.
+    ports: Option<WirePorts>,
+    /// What the kernel had counted before.
+    before: Counted,
+    block: HostBlock,
+}
+
+impl Measuring {
+    fn of(side: Side) -> Measuring {
+        Measuring {
+            side,
+            ports: None,
+            before: Counted::default(),
+            block: HostBlock::default(),
+        }
+    }
+
+    /// The block.
+    fn block(
+        self,
+        done: netplumb_workload::hosts::Done,
+        connections: &Connections,
+    ) -> io::Result<HostBlock> {
+        Ok(HostBlock {
+            bytes: done.bytes,
+            turns_ns: done.turns_ns,
+            retransmitted: connections.retransmitted()?,
+            segments: connections.segments(self.side == Side::Tx)?,
+            buffer_bytes: connections.buffer_bytes(self.side == Side::Tx)?,
+            ..self.block
+        })
+    }
+}
+
+impl Edges for Measuring {
+    fn prepare(&mut self) -> io::Result<()> {
+        self.before = Counted::now()?;
+        self.ports = Some(WirePorts::open()?);
+        Ok(())
+    }
+
+    fn begin(&mut self) {
+        if let Some(ports) = &self.ports {
+            ports.mark(Moment::Begin);
+        }
+        mark::<{ mark::WINDOW_BEGIN }>();
+        match self.side {
+            Side::Tx => mark::<{ mark::TX_BEGIN }>(),
+            Side::Rx => mark::<{ mark::RX_BEGIN }>(),
+        }
+    }
+
+    fn end(&mut self) {
+        match self.side {
+            Side::Tx => mark::<{ mark::TX_END }>(),
+            Side::Rx => mark::<{ mark::RX_END }>(),
+        }
+        mark::<{ mark::WINDOW_END }>();
+        if let Some(ports) = &self.ports {
+            ports.mark(Moment::End);
+        }
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        let after = Counted::now()?;
+        self.block.interrupts = after.interrupts.saturating_sub(self.before.interrupts);
+        self.block.polls = after.polls.saturating_sub(self.before.polls);
+        if let Some(ports) = self.ports.take() {
+            self.block.begin = ports.latch(Moment::Begin);
+            self.block.end = ports.latch(Moment::End);
+        }
+        Ok(())
+    }
 }
 
 /// Disconnect, and return the blocks without the warm-up.
@@ -131,13 +186,25 @@ fn end(mut blocks: Vec<HostBlock>) -> Result<(Vec<HostBlock>, Latch), String> {
     Ok((blocks, last))
 }
 
-/// Interrupts of the NIC since the guest's boot: e1000 and e1000e name them after the device,
-/// virtio-net after its queues.
-fn interrupts() -> io::Result<u64> {
-    let text = fs::read_to_string("/proc/interrupts")?;
-    Ok(interrupts_in(&text))
+/// What the kernel has counted since its boot.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counted {
+    /// Interrupts of the NIC.
+    interrupts: u64,
+    /// Runs of the softirq that polls it.
+    polls: u64,
 }
 
+impl Counted {
+    fn now() -> io::Result<Counted> {
+        Ok(Counted {
+            interrupts: interrupts_in(&fs::read_to_string("/proc/interrupts")?),
+            polls: polls_in(&fs::read_to_string("/proc/softirqs")?),
+        })
+    }
+}
+
+/// Interrupts of the NIC: e1000 and e1000e name them after the device, virtio-net after its queues.
 fn interrupts_in(text: &str) -> u64 {
     let is_its = |name: &str| {
         let of_virtio = name.starts_with("virtio") && name.contains("put.");
@@ -151,13 +218,21 @@ fn interrupts_in(text: &str) -> u64 {
     text.lines().filter_map(count).sum()
 }
 
+/// Runs of NET_RX.
+fn polls_in(text: &str) -> u64 {
+    let line = (text.lines()).find_map(|line| line.trim_start().strip_prefix("NET_RX:"));
+    let counts = line.unwrap_or_default().split_whitespace();
+    counts.filter_map(|count| count.parse::<u64>().ok()).sum()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Check that interrupts of a NIC are counted, whatever its driver calls them, and no others.
+    /// Check that interrupts of a NIC are counted, whatever its driver calls them, and no others;
+    /// and runs of the softirq that polls it.
     #[test]
-    fn interrupts_of_nics() {
+    fn counted_by_the_kernel() {
         let text = "           CPU0       \n\
                     \x20 0:         27   IO-APIC   2-edge      timer\n\
                     \x2011:        466   IO-APIC  11-fasteoi   rx0\n\
@@ -166,5 +241,10 @@ mod tests {
                     \x2026:          9   PCI-MSI 32769-edge      virtio0-virtqueues\n\
                     LOC:        100   Local timer interrupts\n";
         assert_eq!(interrupts_in(text), 466 + 10 + 3);
+        let text = "                    CPU0       \n\
+                    \x20         HI:          1\n\
+                    \x20     NET_TX:          2\n\
+                    \x20     NET_RX:       1017\n";
+        assert_eq!(polls_in(text), 1_017);
     }
 }

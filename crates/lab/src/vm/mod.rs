@@ -8,6 +8,7 @@ pub mod disk;
 mod dma;
 mod error;
 pub mod files;
+pub mod frames;
 pub mod guest;
 pub mod initramfs;
 pub mod kernels;

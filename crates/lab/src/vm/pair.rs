@@ -5,7 +5,7 @@ use std::thread;
 use super::process::{Guest, VmError};
 
 /// What the wire's plugin says when the QEMU at its other end has gone (plugins/qemu/wire.c).
-const OTHER_HAS_ENDED: &str = "the other host has ended";
+pub(crate) const OTHER_HAS_ENDED: &str = "the other host has ended";
 
 /// Run both, each in a thread that has its guest until it is done. If one of them fails, its guest
 /// is ended at once; the wire then ends the other.

@@ -377,6 +377,33 @@ impl Guest {
         }
     }
 
+    /// The same for as long as `progress`, a number, changes within every `limit`.
+    ///
+    /// # Errors
+    /// As [`Guest::answers`].
+    pub fn answers_while(
+        &mut self,
+        limit: Duration,
+        progress: &dyn Fn() -> u64,
+        mut each: impl FnMut(Reply) -> io::Result<()>,
+    ) -> Result<(), VmError> {
+        let mut seen = progress();
+        loop {
+            let reply = match self.event(Instant::now() + limit, "answer", limit) {
+                Err(VmError::Timeout { .. }) if progress() != seen => {
+                    seen = progress();
+                    continue;
+                }
+                reply => reply?.1,
+            };
+            match reply {
+                Reply::Done => return Ok(()),
+                Reply::Failed(why) => return Err(self.failed(why)),
+                reply => each(reply).doing("take an answer")?,
+            }
+        }
+    }
+
     /// The next reply to an earlier request; none if that was carried out.
     ///
     /// # Errors

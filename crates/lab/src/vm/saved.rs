@@ -108,6 +108,11 @@ impl Key {
         }
     }
 
+    /// Add more of what is added piece by piece.
+    pub fn extend(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
     /// Add a file, by the hash of its content.
     pub fn add_content(&mut self, name: &str, content: &Content) {
         self.add(name, &content.0);

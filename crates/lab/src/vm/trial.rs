@@ -8,6 +8,7 @@
 mod explain;
 mod rom;
 mod run;
+mod wire;
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -17,6 +18,8 @@ use std::time::{Duration, Instant};
 
 use netplumb_model::capability::{Availability, Capability, Group};
 use netplumb_sys::threads::{self, Task};
+
+pub use wire::{WirePlugin, probe_wire};
 
 use run::{Ended, memory_file, path_of};
 
@@ -267,8 +270,8 @@ fn first(text: &str) -> &str {
         .unwrap_or_default()
 }
 
-/// Run all tests in parallel, and describe the results.
-pub fn try_all(plugin: Option<&[u8]>) -> Vec<Capability> {
+/// Run all tests in parallel, and describe the results; with the plugin that counts, and that of a wire.
+pub fn try_all(plugin: Option<&[u8]>, of_wire: Option<&WirePlugin<'_>>) -> Vec<Capability> {
     let start = Instant::now();
     let found = find_qemu();
     let qemu_verdict = explain::qemu(&found);
@@ -296,6 +299,13 @@ pub fn try_all(plugin: Option<&[u8]>) -> Vec<Capability> {
             timed("qemu-plugin", "the counting plugin in QEMU", &|qemu| {
                 explain::plugin(&probe_plugin(qemu, plugin))
             })
+        }),
+        Box::new(|| {
+            timed(
+                "qemu-wire",
+                "two trial guests and a wire between them",
+                &|qemu| explain::wire(of_wire.map(|plugin| probe_wire(qemu, plugin))),
+            )
         }),
     ]);
     std::iter::once(first).chain(rest).collect()

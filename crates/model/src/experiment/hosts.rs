@@ -6,6 +6,10 @@ use super::{Experiment, Kind, Knob, Knobs, Lab};
 use crate::class::{Link, Proto};
 use crate::hosts::{HostLoad, INSTRUMENT, Wire};
 use crate::recording::Arm;
+use crate::timing::INSTRUCTIONS;
+
+/// The instrument that two hosts have beside their own.
+const COUNTS: &str = INSTRUCTIONS.instrument;
 
 /// Defaults of what is sent in a block.
 const STREAM_BYTES: u32 = 4 << 20;
@@ -68,8 +72,15 @@ impl Experiment {
             _ => HostLoad::Stream {
                 bytes: workload.bytes.map_or(STREAM_BYTES, |size| size.0).into(),
                 write_bytes: workload.write_bytes.map_or(WRITE_BYTES, |size| size.0),
+                connections: workload.connections.unwrap_or(1),
             },
         }
+    }
+
+    /// Whether instructions of both are counted by function.
+    pub fn counts_hosts(&self) -> bool {
+        let mut named = self.instruments.iter().flatten();
+        self.has_hosts() && named.any(|name| name == COUNTS)
     }
 
     /// An arm with these settings, and the defaults of two hosts if there are some.
@@ -104,9 +115,18 @@ impl Experiment {
                     ("bytes", workload.bytes.is_some()),
                     ("write_bytes", workload.write_bytes.is_some()),
                     ("turns", workload.turns.is_some()),
+                    (
+                        "connections",
+                        workload.kind == Kind::Stream && workload.connections.is_some(),
+                    ),
                 ] {
                     if given {
-                        return Err((key, format!("{key} needs hosts = 2")).into());
+                        let of = if key == "connections" {
+                            " of a stream"
+                        } else {
+                            ""
+                        };
+                        return Err((key, format!("{key}{of} needs hosts = 2")).into());
                     }
                 }
                 return match self.set_keys().find(|key| OF_HOSTS.contains(key)) {
@@ -132,11 +152,11 @@ impl Experiment {
             return Err(("kind", why).into());
         }
         let mut named = self.instruments.iter().flatten();
-        if let Some(name) = named.find(|name| *name != INSTRUMENT) {
+        if let Some(name) = named.find(|name| *name != INSTRUMENT && *name != COUNTS) {
             let name: String = name.chars().take(40).collect();
             let why = format!(
-                "instrument `{name}` is not supported with hosts = 2, only `{INSTRUMENT}`; leave \
-                 instruments out"
+                "instrument `{name}` is not supported with hosts = 2; expected `{INSTRUMENT}`, or \
+                 `{INSTRUMENT}` and `{COUNTS}`"
             );
             return Err(("instruments", why).into());
         }
@@ -157,6 +177,7 @@ impl Experiment {
         for (key, given, of) in [
             ("bytes", workload.bytes.is_some(), Kind::Stream),
             ("write_bytes", workload.write_bytes.is_some(), Kind::Stream),
+            ("connections", workload.connections.is_some(), Kind::Stream),
             ("turns", workload.turns.is_some(), Kind::Request),
         ] {
             if given && workload.kind != of {
@@ -169,6 +190,11 @@ impl Experiment {
             ("bytes", size(workload.bytes), MAX_STREAM_BYTES),
             ("write_bytes", size(workload.write_bytes), 16 << 20),
             ("turns", workload.turns, MAX_TURNS),
+            (
+                "connections",
+                workload.connections,
+                HostLoad::MAX_CONNECTIONS,
+            ),
         ] {
             if let Some(value) = value.filter(|n| !(1..=most).contains(n)) {
                 let why = format!("invalid {key} `{value}`; expected 1 to {most}");
@@ -195,9 +221,17 @@ impl Experiment {
         if !self.has_hosts() {
             return Ok(());
         }
-        if arm.proto != Proto::Tcp {
-            let why = format!("two hosts send tcp only, not {}", arm.proto);
-            return Err(("proto", why));
+        match (arm.proto, self.workload.kind) {
+            (Proto::Tcp, _) | (Proto::Raw, Kind::Request) => {}
+            (Proto::Raw, _) => {
+                let why =
+                    "two hosts send a stream over tcp; for ICMP echoes use kind = \"request\"";
+                return Err(("proto", why.into()));
+            }
+            (other, _) => {
+                let why = format!("two hosts send tcp, or raw (ICMP echoes), not {other}");
+                return Err(("proto", why));
+            }
         }
         if !arm.link.declared().hosts {
             let why = format!(
@@ -281,7 +315,8 @@ mod tests {
             load.host_load(),
             HostLoad::Stream {
                 bytes: 1 << 20,
-                write_bytes: 64 << 10
+                write_bytes: 64 << 10,
+                connections: 1,
             }
         );
     }
@@ -309,7 +344,15 @@ mod tests {
             ),
             (
                 "[workload]\nkind = \"stream\"\n[knobs]\nproto = \"udp\"",
-                "tcp only",
+                "two hosts send tcp",
+            ),
+            (
+                "[workload]\nkind = \"stream\"\n[knobs]\nproto = \"raw\"",
+                "kind = \"request\"",
+            ),
+            (
+                "[workload]\nkind = \"stream\"\nconnections = 65",
+                "expected 1 to 64",
             ),
             (
                 "[workload]\nkind = \"stream\"\n[knobs]\nlink = \"veth\"",
@@ -328,8 +371,8 @@ mod tests {
                 "too short",
             ),
             (
-                "instruments = [\"exact\"]\n[workload]\nkind = \"stream\"",
-                "only `wire`",
+                "instruments = [\"samples\"]\n[workload]\nkind = \"stream\"",
+                "`wire` and `exact`",
             ),
         ] {
             let told = hosts(rest).unwrap_err();

@@ -32,7 +32,7 @@ pub struct Workload {
     pub with: Vec<String>,
     /// A command to run on the other host.
     pub peer: Option<String>,
-    /// Connections to open before it starts.
+    /// Connections to open before it starts; between two hosts, those that share a stream.
     pub connections: Option<u32>,
     /// Between two hosts: the bytes of a stream.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -99,6 +99,7 @@ impl Workload {
         }
         let sends: &[Kind] = &[Kind::Packets, Kind::Stream];
         let runs: &[Kind] = &[Kind::Command];
+        let connects: &[Kind] = &[Kind::Command, Kind::Stream];
         let starts: &[Kind] = &[Kind::Command, Kind::Work];
         let watches: &[Kind] = &[Kind::Traffic, Kind::Command, Kind::Work];
         let lasts: &[Kind] = &[
@@ -115,7 +116,7 @@ impl Workload {
             ("command", !self.command.is_empty(), starts),
             ("with", !self.with.is_empty(), runs),
             ("peer", self.peer.is_some(), runs),
-            ("connections", self.connections.is_some(), runs),
+            ("connections", self.connections.is_some(), connects),
             ("duration", self.duration.is_some(), lasts),
             ("window", self.window.is_some(), watches),
         ] {

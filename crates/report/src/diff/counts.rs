@@ -14,7 +14,7 @@ use super::exact::Spread;
 use super::functions::{Functions, JointId};
 use super::moves::Scene;
 use super::row::{Change, Counts, Judged, Row, Verdict};
-use super::side::{Index, Side};
+use super::side::{By, Index, Side};
 use super::tree::unite;
 use super::{ClassDiff, Counted, Sides, facts, renames, sentence};
 use crate::analysis::{is_class, quantity};
@@ -53,14 +53,15 @@ pub(super) fn classes(
     for (&arms, label) in paired.pairs.iter().zip(labels) {
         // All directions, asked for or not, say which function is which.
         let mut found = Vec::new();
+        let by = By::of((sides.before, arms.before), (sides.after, arms.after));
         for &direction in Direction::ALL {
             let is_class = [sides.before, sides.after].map(|r| is_class(r, direction));
             if is_class != [true; 2] {
                 continue;
             }
             let asked = directions.is_empty() || directions.contains(&direction);
-            let before = Side::new(index_before, arms.before, direction);
-            let after = Side::new(index_after, arms.after, direction);
+            let before = Side::new(index_before, arms.before, direction, by);
+            let after = Side::new(index_after, arms.after, direction, by);
             match (before, after) {
                 (Some(before), Some(after)) if before.is_nothing() && after.is_nothing() => {}
                 (Some(before), Some(after)) => {
@@ -277,7 +278,12 @@ fn class(
         }
     });
     let classes = [class(arm.0), class(arm.1)];
-    let of = (arm.1.proto.unit(), quantity(sides.after).unit);
+    let by = By::of((sides.before, arms.before), (sides.after, arms.after));
+    let per = match by {
+        By::Ledger => arm.1.proto.unit(),
+        By::Kib => "KiB",
+    };
+    let of = (per, quantity(sides.after).unit);
     ClassDiff {
         total: Some(Row::new("all", "", Judged::Exactly(total, whole))),
         contexts,

@@ -17,7 +17,7 @@ const TEXT: usize = 600;
 pub fn render(diff: &Diff<'_>, top: usize) -> String {
     let [was, is] = [diff.sides.before_name, diff.sides.after_name].map(|n| prose(n, 200));
     let what: String = match diff.classes.first() {
-        Some(class) if class.counted.is_some() => "Instructions per packet".into(),
+        Some(class) if class.counted.is_some() => format!("Instructions per {}", class.per),
         Some(class) if class.is_share() => "Shares of samples".into(),
         Some(class) if class.unit != "ns" => prose(&class.unit, 40),
         _ => "Nanoseconds".into(),

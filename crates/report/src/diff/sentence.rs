@@ -384,7 +384,8 @@ fn of_counts(class: &ClassDiff, counted: &Counted, style: Style) -> String {
             }
         }
         Verdict::Negligible => text.push_str(&format!(
-            " of an instruction in every packet ({} on average)",
+            " of an instruction in every {} ({} on average)",
+            class.per,
             signed(&delta)
         )),
         Verdict::Luck => text.push_str(&format!(
@@ -416,7 +417,8 @@ fn place(
     name: &dyn Fn(&Row) -> String,
 ) -> String {
     let [first, rest @ ..] = changed else {
-        return ", in no function by as much as an instruction in every packet".into();
+        let per = class.per;
+        return format!(", in no function by as much as an instruction in every {per}");
     };
     let first_name = name(first.1);
     let of = |(counts, _): &(&Counts, &Row)| counts.own.delta();

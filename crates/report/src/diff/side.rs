@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use netplumb_model::class::{Context, Direction};
+use netplumb_model::hosts::PAYLOAD;
 use netplumb_model::quantity::Calls;
 use netplumb_model::recording::{Cost, FunctionId, NodeId, Recording};
 
@@ -23,6 +24,56 @@ impl Sum {
         self.calls = self.calls.saturating_add(other.calls);
         self.self_insns = self.self_insns.saturating_add(other.self_insns);
     }
+}
+
+/// What sums of two arms are shared by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum By {
+    /// What ledgers count: packets, or runs.
+    Ledger,
+    /// KiB of payload.
+    Kib,
+}
+
+impl By {
+    /// Of two arms. Two hosts may send the same payload in other frames, by other MTUs for example: then
+    /// a frame is not the same piece of work on both sides, and a KiB is.
+    pub(super) fn of(before: (&Recording, usize), after: (&Recording, usize)) -> By {
+        let sums = [before, after].map(|(recording, arm)| {
+            let payload = kib_of_blocks(recording)?;
+            let of_arm = |block: &u32| recording.blocks[*block as usize].arm as usize == arm;
+            let kib: u64 = payload
+                .iter()
+                .filter(|(b, _)| of_arm(b))
+                .map(|(_, n)| n)
+                .sum();
+            let blocks: Vec<u32> = payload.into_keys().filter(of_arm).collect();
+            (kib > 0).then(|| (kib, offered(recording, &blocks)))
+        });
+        match sums {
+            [Some((kib, frames)), Some((other_kib, other_frames))]
+                if u128::from(frames) * u128::from(other_kib)
+                    != u128::from(other_frames) * u128::from(kib) =>
+            {
+                By::Kib
+            }
+            _ => By::Ledger,
+        }
+    }
+}
+
+/// The KiB of payload of each block that two hosts sent; none if that is not whole, or not known of any.
+fn kib_of_blocks(recording: &Recording) -> Option<BTreeMap<u32, u64>> {
+    const KIB: u64 = 1 << 10;
+    let mut kib = BTreeMap::new();
+    for scalar in recording.scalars_of(&PAYLOAD) {
+        let bytes = scalar.value as u64;
+        if !bytes.is_multiple_of(KIB) {
+            return None;
+        }
+        kib.insert(scalar.block()?, bytes / KIB);
+    }
+    (!kib.is_empty()).then_some(kib)
 }
 
 /// An arm and direction. Sums are over the blocks that count.
@@ -64,8 +115,12 @@ impl<'a> Side<'a> {
     /// None where nothing of it was measured, or no packet was sent. Of samples without packets, a
     /// hundredth of all of a block, or of what is below the function, takes the place of a packet: figures
     /// are percentages.
-    pub(super) fn new(index: &Index<'a>, arm: usize, direction: Direction) -> Option<Self> {
+    pub(super) fn new(index: &Index<'a>, arm: usize, direction: Direction, by: By) -> Option<Self> {
         let recording = index.recording;
+        let kib = match by {
+            By::Ledger => None,
+            By::Kib => kib_of_blocks(recording),
+        };
         let costs = index.costs.get(&(arm, direction))?;
         let of_arm = |b: &u32| recording.blocks[*b as usize].arm as usize == arm;
         let mut blocks: Vec<u32> = (0..recording.blocks.len() as u32).filter(of_arm).collect();
@@ -89,9 +144,10 @@ impl<'a> Side<'a> {
                 total.kernel.saturating_add(total.user) / 100
             }
         };
-        let offered = |b: &u32| match by_share {
-            true => hundredth(b),
-            false => recording.blocks[*b as usize].ledger.offered,
+        let offered = |b: &u32| match &kib {
+            _ if by_share => hundredth(b),
+            Some(kib) => kib.get(b).copied().unwrap_or_default(),
+            None => recording.blocks[*b as usize].ledger.offered,
         };
         blocks.retain(|b| offered(b) > 0);
         let mut totals: BTreeMap<u32, u64> = blocks.iter().map(|b| (*b, 0)).collect();
@@ -215,5 +271,48 @@ impl<'a> Side<'a> {
             }
         }
         functions
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use netplumb_model::quantity::{Item, Of};
+    use netplumb_model::recording::{Block, Ledger};
+
+    use super::*;
+
+    /// A recording of two hosts with a block for each arm: frames and bytes.
+    fn hosts(blocks: &[(u64, u64)]) -> Recording {
+        let mut recording = Recording::default();
+        for (arm, (frames, bytes)) in (0..).zip(blocks) {
+            recording.blocks.push(Block {
+                arm,
+                instrument: "exact".into(),
+                index: 0,
+                ledger: Ledger {
+                    offered: *frames,
+                    delivered: *frames,
+                    ..Ledger::default()
+                },
+                totals: Vec::new(),
+                entered: 0,
+                returned: 0,
+                duration_ns: 0,
+            });
+            recording.add(Of::Block(arm), &PAYLOAD, Item::ONLY, *bytes as f64);
+        }
+        recording
+    }
+
+    /// Check that the same payload in other frames is compared per KiB, in the same frames per packet, and
+    /// so is what is no whole number of KiB.
+    #[test]
+    fn per_kib() {
+        let recording = hosts(&[(700, 1 << 20), (120, 1 << 20), (700, 1 << 20)]);
+        let by = |one, other| By::of((&recording, one), (&recording, other));
+        assert_eq!(by(0, 1), By::Kib);
+        assert_eq!(by(0, 2), By::Ledger);
+        let odd = hosts(&[(7, 9_000), (8, 9_000)]);
+        assert_eq!(By::of((&odd, 0), (&odd, 1)), By::Ledger);
     }
 }

@@ -63,13 +63,13 @@ fn the_reference_of_columns() {
         &mut out,
         "Functions: instructions",
         "Functions by `exact`, the largest own cost first.",
-        &entries(&functions::columns(&exact, true)),
+        &entries(&functions::columns(&exact, true, true)),
     );
     section(
         &mut out,
         "Functions: CPU time by samples",
         "Functions by `samples`, and of any other cost that varies.",
-        &entries(&functions::columns(&sampled, true)),
+        &entries(&functions::columns(&sampled, true, false)),
     );
     section(
         &mut out,

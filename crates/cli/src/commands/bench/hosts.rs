@@ -1,17 +1,20 @@
-//! `plumb bench stream` and `plumb bench request`: two hosts and a wire between them.
+//! `plumb bench stream`, `plumb bench request` and `plumb bench ping`: two hosts and a wire between
+//! them.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use netplumb_model::class::Direction;
+use netplumb_model::class::{Direction, Proto};
 use netplumb_model::experiment::{Blocks, Experiment, FileSize, Kind, Knobs, Lab, Vary, Workload};
+use netplumb_model::hosts;
+use netplumb_model::timing::INSTRUCTIONS;
 
 use crate::args::formats::FormatArgs;
 use crate::args::knobs::{KnobArgs, OfHosts};
 use crate::args::page::PageArgs;
 use crate::args::run::RunOptions;
-use crate::args::show::ShowArgs;
+use crate::args::show::{ShowArgs, TOP};
 use crate::exit::Usage;
 use crate::experiment::{self, How, Shown};
 
@@ -26,6 +29,9 @@ pub(crate) struct HostsArgs {
     /// Number of blocks per arm, one after the other in the same guests
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     blocks: u32,
+    /// Also count the instructions of every kernel function, of both hosts
+    #[arg(long)]
+    exact: bool,
     /// Print CSV, one row per arm
     #[arg(long, conflicts_with = "json")]
     csv: bool,
@@ -50,6 +56,9 @@ pub(crate) struct StreamArgs {
     /// Bytes given to each write(), like 64K
     #[arg(long, value_name = "BYTES", default_value = "64K")]
     write_bytes: FileSize,
+    /// Number of connections that share the bytes
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    connections: u32,
     #[command(flatten)]
     pub(super) hosts: HostsArgs,
 }
@@ -64,9 +73,25 @@ pub(crate) struct RequestArgs {
     pub(super) hosts: HostsArgs,
 }
 
+/// Arguments of `plumb bench ping`.
+#[derive(Debug, Args)]
+pub(crate) struct PingArgs {
+    /// Echoes of each block, each sent when the one before was answered
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    turns: u32,
+    #[command(flatten)]
+    pub(super) hosts: HostsArgs,
+}
+
 impl HostsArgs {
-    fn experiment(&self, name: &str, workload: Workload) -> anyhow::Result<Experiment> {
-        let given = self.knobs.given();
+    fn experiment(
+        &self,
+        name: &str,
+        proto: Option<Proto>,
+        workload: Workload,
+    ) -> anyhow::Result<Experiment> {
+        let mut given = self.knobs.given().to_vec();
+        given.extend(proto.map(|proto| ("proto".to_string(), proto.as_str().to_string())));
         let alone = |key: &str| given.iter().filter(|(other, _)| other == key).count() == 1;
         let (fixed, vary): (Vec<_>, Vec<_>) =
             given.iter().cloned().partition(|(key, _)| alone(key));
@@ -74,6 +99,9 @@ impl HostsArgs {
             name: name.into(),
             lab: Lab::Vm,
             hosts: Some(self.hosts),
+            instruments: self
+                .exact
+                .then(|| vec![hosts::INSTRUMENT.into(), INSTRUCTIONS.instrument.into()]),
             workload,
             blocks: Blocks {
                 count: Some(self.blocks),
@@ -96,9 +124,10 @@ impl StreamArgs {
         let workload = Workload {
             bytes: Some(self.bytes),
             write_bytes: Some(self.write_bytes),
+            connections: Some(self.connections),
             ..Workload::of(Kind::Stream)
         };
-        self.hosts.experiment("bench-stream", workload)
+        self.hosts.experiment("bench-stream", None, workload)
     }
 }
 
@@ -112,7 +141,21 @@ impl RequestArgs {
             turns: Some(self.turns),
             ..Workload::of(Kind::Request)
         };
-        self.hosts.experiment("bench-request", workload)
+        self.hosts.experiment("bench-request", None, workload)
+    }
+}
+
+impl PingArgs {
+    /// As an experiment.
+    ///
+    /// # Errors
+    /// Levels that can't be together.
+    pub(super) fn experiment(&self) -> anyhow::Result<Experiment> {
+        let workload = Workload {
+            turns: Some(self.turns),
+            ..Workload::of(Kind::Request)
+        };
+        (self.hosts).experiment("bench-ping", Some(Proto::Raw), workload)
     }
 }
 
@@ -126,7 +169,10 @@ pub(super) fn run(
     cache: &Path,
 ) -> anyhow::Result<ExitCode> {
     let formats = FormatArgs::of_counts(args.markdown, None);
-    let show = ShowArgs::of_no_functions(args.csv, args.json, formats);
+    let show = ShowArgs {
+        top: TOP,
+        ..ShowArgs::of_no_functions(args.csv, args.json, formats)
+    };
     let directions: [Direction; 0] = [];
     let how = How {
         text: "",

@@ -114,11 +114,12 @@ mod tests {
     use super::*;
     use netplumb_model::capability::Group;
 
-    const ALL: [&str; 23] = [
+    const ALL: [&str; 24] = [
         "qemu",
         "qemu-tcg",
         "qemu-kvm",
         "qemu-plugin",
+        "qemu-wire",
         "kernel",
         "disk",
         "memory",

@@ -83,6 +83,18 @@ pub(super) fn tcg(boot: &Boot) -> Availability {
     }
 }
 
+/// Describe a trial of a wire; none if there was no plugin to try.
+pub(super) fn wire(tried: Option<Result<(), String>>) -> Availability {
+    match tried {
+        None => Availability::yes("not tried"),
+        Some(Ok(())) => Availability::yes("every frame came at its time"),
+        Some(Err(why)) => Availability::no(
+            why,
+            "for two hosts install Debian 12's qemu-system-x86 (7.2), or name it with PLUMB_QEMU",
+        ),
+    }
+}
+
 /// Describe a boot with KVM.
 pub(super) fn kvm(boot: &Boot) -> Availability {
     match boot {

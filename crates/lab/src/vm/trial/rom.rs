@@ -84,8 +84,13 @@ const CODE: &[u8] = &[
 
 /// The ROM's bytes.
 pub(super) fn bytes() -> Vec<u8> {
+    rom_of(CODE)
+}
+
+/// A ROM that begins with this code.
+pub(super) fn rom_of(code: &[u8]) -> Vec<u8> {
     let mut rom = vec![0; SIZE];
-    rom[..CODE.len()].copy_from_slice(CODE);
+    rom[..code.len()].copy_from_slice(code);
     rom[RESET..RESET + RESET_JUMP.len()].copy_from_slice(&RESET_JUMP);
     rom
 }

@@ -1,0 +1,133 @@
+//! What a block of two hosts was, as figures.
+
+use netplumb_model::hosts::{self, HostBlock};
+use netplumb_model::quantity::{Declared, Figure, Item, Of};
+use netplumb_model::recording::{Block, Ledger, Recording};
+
+use super::End;
+
+/// Add a block.
+pub(super) fn add(
+    recording: &mut Recording,
+    arm: usize,
+    index: u32,
+    ends: &[End; 2],
+    sides: &[HostBlock; 2],
+) {
+    let [tx, rx] = sides;
+    // The sender's first byte. The receiver's window is open by then, while nothing happens.
+    let begin = tx.begin.clock_ns;
+    let is_stream = tx.turns_ns.is_empty();
+    // The last byte of a stream is the receiver's, that of an answer the sender's.
+    let over = if is_stream { rx } else { tx }.end.clock_ns;
+    let duration_ns = over.saturating_sub(begin);
+    let dropped = match tx.bytes.saturating_sub(rx.bytes) {
+        0 => Default::default(),
+        missing => [("unaccounted".to_string(), missing)].into(),
+    };
+    recording.blocks.push(Block {
+        arm: arm as u32,
+        instrument: hosts::INSTRUMENT.into(),
+        index,
+        ledger: Ledger {
+            offered: tx.bytes,
+            delivered: rx.bytes,
+            dropped,
+        },
+        totals: Vec::new(),
+        entered: 0,
+        returned: 0,
+        duration_ns,
+    });
+    let block = Of::Block(recording.blocks.len() as u32 - 1);
+    let seconds = duration_ns as f64 / 1e9;
+    let mut figure = |quantity: &Declared, item: Item, value: f64| {
+        recording.add_figure(block, Figure::new(quantity, value).of(item));
+    };
+    if is_stream {
+        let bits = rx.bytes as f64 * 8.0;
+        figure(&hosts::THROUGHPUT, Item::ONLY, bits / seconds);
+    } else {
+        let turns = tx.turns_ns.len() as f64;
+        figure(&hosts::TURNS, Item::ONLY, turns / seconds);
+        for (label, value) in spread(&tx.turns_ns) {
+            figure(&hosts::TURN, Item::label(label), value);
+        }
+    }
+    let passed = duration_ns as f64;
+    let wire_use = (tx.end.busy_ns - tx.begin.busy_ns) as f64 / passed;
+    figure(&hosts::WIRE_USE, Item::ONLY, wire_use);
+    let retransmitted = tx.retransmitted as f64;
+    figure(&hosts::RETRANSMITTED, Item::ONLY, retransmitted);
+    for (end, side) in ends.iter().zip(sides) {
+        let HostBlock {
+            begin, end: over, ..
+        } = side;
+        let instructions = over.instructions - begin.instructions;
+        let busy_ns = instructions << end.icount_shift();
+        let lost = (over.lost + over.too_long) - (begin.lost + begin.too_long);
+        let arrived = (over.arrived - begin.arrived) as f64;
+        let by = |what: f64, count: u64| (count > 0).then(|| what / count as f64);
+        for (quantity, value) in [
+            (
+                &hosts::INSTRUCTIONS_PER_BYTE,
+                by(instructions as f64, rx.bytes),
+            ),
+            (&hosts::FRAMES_PER_INTERRUPT, by(arrived, side.interrupts)),
+            (&hosts::FRAMES_PER_POLL, by(arrived, side.polls)),
+        ] {
+            if let Some(value) = value {
+                figure(quantity, Item::label(end.side.called()), value);
+            }
+        }
+        for (quantity, value) in [
+            (&hosts::BUSY, busy_ns as f64 / passed),
+            (&hosts::INSTRUCTIONS, instructions as f64),
+            (&hosts::INTERRUPTS, side.interrupts as f64),
+            (&hosts::POLLS, side.polls as f64),
+            (&hosts::SEGMENTS, side.segments as f64),
+            (&hosts::FRAMES, (over.frames - begin.frames) as f64),
+            (&hosts::WIRE_BYTES, (over.bytes - begin.bytes) as f64),
+            (&hosts::LOST, lost as f64),
+            (&hosts::HELD, (over.held - begin.held) as f64),
+            (&hosts::LONGEST_WAIT, over.longest_wait_ns as f64),
+            (&hosts::BUFFER, side.buffer_bytes as f64),
+        ] {
+            figure(quantity, Item::label(end.side.called()), value);
+        }
+    }
+}
+
+/// Mean, and some of the sorted times.
+fn spread(times_ns: &[u64]) -> Vec<(&'static str, f64)> {
+    let mut sorted = times_ns.to_vec();
+    sorted.sort_unstable();
+    let Some(last) = sorted.len().checked_sub(1) else {
+        return Vec::new();
+    };
+    let at = |share: f64| sorted[(last as f64 * share).round() as usize] as f64;
+    let mean = sorted.iter().sum::<u64>() as f64 / sorted.len() as f64;
+    vec![
+        ("mean", mean),
+        ("least", at(0.0)),
+        ("median", at(0.5)),
+        ("99%", at(0.99)),
+        ("most", at(1.0)),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that a spread has the mean, and times that were measured.
+    #[test]
+    fn spreads() {
+        assert_eq!(spread(&[]), []);
+        let spread = spread(&[30, 10, 20]);
+        assert_eq!(spread[0], ("mean", 20.0));
+        assert_eq!(spread[1], ("least", 10.0));
+        assert_eq!(spread[2], ("median", 20.0));
+        assert_eq!(spread[4], ("most", 30.0));
+    }
+}

@@ -1,0 +1,260 @@
+//! Both guests of an arm, from their saved states to their ends.
+
+use std::fs::File;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{self, ScopedJoinHandle};
+
+use netplumb_instruments::wire::{self, WireEnd};
+use netplumb_lab::vm::process::{self, Extra, Guest, VmError};
+use netplumb_lab::vm::saved::Key;
+use netplumb_lab::vm::{frames, link, pair};
+use netplumb_model::hosts::{HostBlock, Latch, Wire};
+use netplumb_model::message::{Reply, Request};
+use netplumb_model::recording::Arm;
+
+use super::End;
+use crate::error::EngineError;
+use crate::measure::{self, Beside};
+use crate::origin::Origin;
+use crate::run::Options;
+use crate::traces::Traced;
+
+/// The results of an arm.
+pub(super) struct Ran {
+    /// The blocks, of the sender and the receiver.
+    pub(super) blocks: Vec<[HostBlock; 2]>,
+    /// The guests' notes on knobs.
+    pub(super) notes: Vec<(String, String)>,
+    /// The hash of the times of all frames.
+    pub(super) frames_hash: String,
+    /// If instructions were counted: what the sender and the receiver executed.
+    pub(super) counted: Option<[Executed; 2]>,
+}
+
+/// What one host executed.
+pub(super) struct Executed {
+    /// The windows of its blocks, and what they refer to.
+    pub(super) told: measure::Told,
+    pub(super) qemu_peak_bytes: u64,
+}
+
+/// What a guest told.
+#[derive(Default)]
+struct Told {
+    blocks: Vec<HostBlock>,
+    last: Latch,
+    notes: Vec<(String, String)>,
+    qemu_peak_bytes: u64,
+}
+
+/// Run both guests of an arm, and count their instructions if `counts`.
+///
+/// # Errors
+/// The first cause that either ended by, or that a wire is not as it should be.
+pub(super) fn run(
+    arm: &Arm,
+    ends: &[End; 2],
+    origins: [&Origin; 2],
+    counts: bool,
+    options: &Options,
+) -> Result<Ran, EngineError> {
+    let wire = Wire::of(arm);
+    let sockets = UnixStream::pair().map_err(EngineError::host("make a socket pair"))?;
+    let sockets: [OwnedFd; 2] = [sockets.0.into(), sockets.1.into()];
+    let mut guests = Vec::new();
+    let mut logs = Vec::new();
+    let mut streams = Vec::new();
+    for ((end, origin), socket) in ends.iter().zip(origins).zip(sockets) {
+        let (log, mut extra) = plug(arm, wire, end, socket)?;
+        let stream = match counts {
+            true => {
+                let (stream, more) = measure::tap(&[])?;
+                extra.args.extend(more.args);
+                extra.fds.extend(more.fds);
+                Some(stream)
+            }
+            false => None,
+        };
+        let requests = [Request::BeHost(end.plan.clone())];
+        guests.push(origin.start(&requests, extra, options)?);
+        if let Some(stream) = stream {
+            // They are there once a guest has started from a saved state.
+            let symbols = origin.table().ok_or_else(|| {
+                EngineError::Guest(
+                    "unavailable: `exact` with hosts = 2 needs saved states, which this kernel does not \
+                     support"
+                        .into(),
+                )
+            })?;
+            streams.push((stream, symbols, origin.release()));
+        }
+        logs.push((end.side, log));
+    }
+    let guests: [Guest; 2] = guests
+        .try_into()
+        .map_err(|_| EngineError::OtherPlan("other hosts"))?;
+    let seen = AtomicU64::new(0);
+    let (seen, limit) = (&seen, options.timeout);
+    let (together, logs, counted) = thread::scope(|scope| {
+        // The guests end before they are waited for: their ends of pipes are closed then.
+        let logs: Vec<_> = (logs.into_iter())
+            .map(|(side, log)| scope.spawn(move || frames::follow(log, side, wire, seen)))
+            .collect();
+        let streams: Vec<_> = (streams.into_iter())
+            .map(|(stream, symbols, release)| {
+                scope.spawn(move || {
+                    let traced = Traced {
+                        beside: Beside::default(),
+                        release,
+                        command: false,
+                    };
+                    measure::follow(stream, symbols, traced, &|| ())
+                })
+            })
+            .collect();
+        let together = pair::together(guests, |_, guest| attend(guest, limit, seen));
+        (together, all(logs), all(streams))
+    });
+    let [tx, rx] = together.map_err(EngineError::of_start)?;
+    check(&tx.last, &rx.last)?;
+    check(&rx.last, &tx.last)?;
+    let mut hash = Key::default();
+    for (of_end, end) in logs.into_iter().zip(ends) {
+        let (of_frames, _) = of_end.map_err(EngineError::Guest)?;
+        hash.add(end.side.as_str(), of_frames.as_bytes());
+    }
+    let peaks = [tx.qemu_peak_bytes, rx.qemu_peak_bytes];
+    let mut executed = Vec::new();
+    for (told, qemu_peak_bytes) in counted.into_iter().zip(peaks) {
+        executed.push(executed_of(told, qemu_peak_bytes, tx.blocks.len())?);
+    }
+    Ok(Ran {
+        blocks: (tx.blocks.into_iter().zip(rx.blocks))
+            .map(|(tx, rx)| [tx, rx])
+            .collect(),
+        notes: tx.notes.into_iter().chain(rx.notes).collect(),
+        frames_hash: hash.finish(),
+        counted: executed.try_into().ok(),
+    })
+}
+
+/// Wait for what some threads return.
+fn all<T>(threads: Vec<ScopedJoinHandle<'_, T>>) -> Vec<T> {
+    let join = |thread: ScopedJoinHandle<'_, T>| {
+        thread
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    };
+    threads.into_iter().map(join).collect()
+}
+
+/// Have a guest go on, and take its answers. There is no limit as long as the hosts go on, by what
+/// the wire says of them, which ends hosts between which nothing moves.
+fn attend(
+    guest: &mut Guest,
+    limit: std::time::Duration,
+    seen: &AtomicU64,
+) -> Result<Told, VmError> {
+    let mut told = Told::default();
+    guest.go_on()?;
+    guest.answers_while(limit, &|| seen.load(Ordering::Relaxed), |reply| {
+        match reply {
+            Reply::HostBlock(block) => told.blocks.push(*block),
+            Reply::HostEnd(last) => told.last = *last,
+            Reply::Facts(notes) => told.notes.extend(notes),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    told.qemu_peak_bytes = guest.peak_memory_bytes().unwrap_or(0);
+    Ok(told)
+}
+
+/// Check that there is a window for each block, and leave out that of the warm-up.
+fn executed_of(
+    mut told: measure::Told,
+    qemu_peak_bytes: u64,
+    blocks: usize,
+) -> Result<Executed, EngineError> {
+    let got = told.windows.len();
+    // The stream after the last block ends where QEMU was killed.
+    if let Some(error) = told.error.take_if(|_| got <= blocks) {
+        return Err(error.into());
+    }
+    if got <= blocks {
+        let wanted = blocks + 1;
+        return Err(EngineError::WindowsMissing { got, wanted });
+    }
+    told.windows.remove(0);
+    Ok(Executed {
+        told,
+        qemu_peak_bytes,
+    })
+}
+
+/// The plugin for one of the hosts, and the pipe with its log.
+fn plug(arm: &Arm, wire: Wire, end: &End, socket: OwnedFd) -> Result<(File, Extra), EngineError> {
+    let plugin = process::memfd("netplumb-wire", wire::PLUGIN)
+        .map_err(EngineError::host("hold the plugin of the wire"))?;
+    let (ours, log) = measure::pipe().map_err(EngineError::host("make a pipe"))?;
+    let seed: u64 = arm.read("seed").unwrap_or(1);
+    let end = WireEnd {
+        wire,
+        host: end.side.as_str(),
+        nic: &link::port_of_host(end.side),
+        mtu_bytes: arm.read("mtu_bytes"),
+        // Each direction has losses of its own.
+        seed: seed << 1 | end.side as u64,
+    };
+    let fds = [plugin.as_raw_fd(), socket.as_raw_fd(), log.as_raw_fd()];
+    let extra = Extra {
+        args: wire::qemu_args(&end, fds[0], fds[1], fds[2]),
+        fds: vec![plugin, socket, log],
+    };
+    Ok((ours, extra))
+}
+
+/// Check the ledger of the wire, in one direction.
+fn check(from: &Latch, to: &Latch) -> Result<(), EngineError> {
+    let accounted = to.arrived + to.under_way + from.lost + from.too_long;
+    if from.late + to.late > 0 || accounted != from.frames {
+        return Err(EngineError::Guest(format!(
+            "the wire failed its check: {} frames sent, {accounted} accounted for, {} late",
+            from.frames,
+            from.late + to.late
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that a wire which delivers more than was sent, or less, or late, is not believed, and that
+    /// frames may be on their way or lost.
+    #[test]
+    fn ledgers() {
+        let of = |frames, arrived, late| Latch {
+            frames,
+            arrived,
+            late,
+            ..Latch::default()
+        };
+        assert!(check(&of(10, 0, 0), &of(0, 10, 0)).is_ok());
+        assert!(check(&of(10, 0, 0), &of(0, 9, 0)).is_err());
+        let lost = Latch {
+            lost: 1,
+            ..of(10, 0, 0)
+        };
+        let under_way = Latch {
+            under_way: 2,
+            ..of(0, 7, 0)
+        };
+        assert!(check(&lost, &under_way).is_ok());
+        assert!(check(&of(10, 0, 0), &of(0, 11, 0)).is_err());
+        assert!(check(&of(10, 0, 1), &of(0, 10, 0)).is_err());
+    }
+}

@@ -1,0 +1,229 @@
+//! The log of frames that a wire's plugin writes, checked by arithmetic of its own while it comes:
+//! a wire that delivers a frame at another time than a real one is not to be believed.
+
+use std::io::{self, Read};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use netplumb_model::hosts::{Side, WIRE_OVERHEAD_BYTES, Wire};
+
+use super::saved::Key;
+
+/// Bytes of an entry (`struct wire_entry`, plugins/qemu/wire.h).
+const ENTRY_BYTES: usize = 24;
+
+/// A frame on the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Frame {
+    /// When its first bit left.
+    begin_ps: u64,
+    /// When it had been received; none if it was lost.
+    arrival_ns: Option<u64>,
+    /// With its header, without FCS; 0 if it is no frame, but says that time has passed.
+    bytes: u32,
+}
+
+impl Frame {
+    fn of(entry: &[u8; ENTRY_BYTES]) -> Frame {
+        let word = |at: usize| {
+            // INVARIANT: an entry has as many bytes.
+            let mut bytes = [0; 8];
+            bytes.copy_from_slice(&entry[at..at + 8]);
+            i64::from_le_bytes(bytes)
+        };
+        Frame {
+            begin_ps: word(0) as u64,
+            arrival_ns: u64::try_from(word(8)).ok(),
+            bytes: word(16) as u32,
+        }
+    }
+}
+
+/// Follows the frames that one host sends.
+#[derive(Debug)]
+struct Follower {
+    wire: Wire,
+    hash: Key,
+    frames: u64,
+    free_ps: u64,
+    last_arrival_ns: u64,
+    wrong: Option<String>,
+}
+
+impl Follower {
+    fn new(side: Side, wire: Wire) -> Follower {
+        let mut hash = Key::default();
+        hash.add("side", side.as_str().as_bytes());
+        Follower {
+            wire,
+            hash,
+            frames: 0,
+            free_ps: 0,
+            last_arrival_ns: 0,
+            wrong: None,
+        }
+    }
+
+    fn take(&mut self, entry: &[u8; ENTRY_BYTES]) {
+        let frame = Frame::of(entry);
+        if frame.bytes == 0 || self.wrong.is_some() {
+            return;
+        }
+        self.hash.extend(entry);
+        if let Err(why) = self.check(frame) {
+            self.wrong = Some(format!("frame {} {why}", self.frames));
+        }
+        self.frames += 1;
+    }
+
+    /// Check that a frame follows the one before as on a wire of this rate, and arrives when it would.
+    fn check(&mut self, frame: Frame) -> Result<(), &'static str> {
+        let Wire {
+            rate_bps,
+            delay_ns,
+            jitter_ns,
+            ..
+        } = self.wire;
+        if frame.begin_ps < self.free_ps {
+            return Err("began before the one before it had ended");
+        }
+        let bits = 8 * (u128::from(frame.bytes) + u128::from(WIRE_OVERHEAD_BYTES));
+        let occupied_ps = bits * 1_000_000_000_000 / u128::from(rate_bps);
+        self.free_ps = frame.begin_ps + occupied_ps as u64;
+        let Some(arrival_ns) = frame.arrival_ns else {
+            return Ok(());
+        };
+        let soonest = (self.free_ps.div_ceil(1_000) + delay_ns).max(self.last_arrival_ns);
+        let latest = (self.free_ps.div_ceil(1_000) + delay_ns + jitter_ns).max(soonest);
+        if !(soonest..=latest).contains(&arrival_ns) {
+            return Err("arrived at another time than over a wire");
+        }
+        self.last_arrival_ns = arrival_ns;
+        Ok(())
+    }
+
+    /// The hash of all frames, and their number.
+    fn finish(self) -> Result<(String, u64), String> {
+        match self.wrong {
+            None => Ok((self.hash.finish(), self.frames)),
+            Some(why) => Err(format!("the wire is not to be trusted: {why}")),
+        }
+    }
+}
+
+/// Follow the log of one host to its end, entry by entry; returns the hash of all frames and their
+/// number. `seen` is the number of entries so far: it grows as long as the hosts go on.
+///
+/// # Errors
+/// A frame was at another time than on a wire.
+pub fn follow(
+    mut log: impl Read,
+    side: Side,
+    wire: Wire,
+    seen: &AtomicU64,
+) -> Result<(String, u64), String> {
+    let mut follower = Follower::new(side, wire);
+    let mut buffer = vec![0; ENTRY_BYTES * 1_024];
+    let mut filled = 0;
+    loop {
+        match log.read(&mut buffer[filled..]) {
+            Ok(0) => break,
+            Ok(bytes) => filled += bytes,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(format!("read the log of frames: {error}")),
+        }
+        let mut entries = buffer[..filled].chunks_exact(ENTRY_BYTES);
+        for entry in &mut entries {
+            // INVARIANT: chunks are as long.
+            if let Ok(entry) = entry.try_into() {
+                follower.take(entry);
+                seen.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let rest = entries.remainder().len();
+        buffer.copy_within(filled - rest..filled, 0);
+        filled = rest;
+    }
+    // What is cut short is of a guest that was ended.
+    follower.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WIRE: Wire = Wire {
+        rate_bps: 1_000_000_000,
+        delay_ns: 1_000,
+        jitter_ns: 0,
+        loss_ppb: 0,
+    };
+
+    fn log(frames: &[(u64, i64, u32)]) -> Vec<u8> {
+        let entry = |(begin, arrival, bytes): &(u64, i64, u32)| {
+            let words = [*begin as i64, *arrival, i64::from(*bytes)];
+            words.map(i64::to_le_bytes).concat()
+        };
+        frames.iter().flat_map(entry).collect()
+    }
+
+    fn check(log: &[u8], wire: Wire) -> Result<(String, u64), String> {
+        follow(log, Side::Tx, wire, &AtomicU64::new(0))
+    }
+
+    /// Check that two full frames, which take 12.304 us each, are believed one after the other, and
+    /// that earlier, later and overlapping ones are not.
+    #[test]
+    fn full_frames() {
+        let fine = [(0, 13_304, 1_514), (12_304_000, 25_608, 1_514)];
+        assert!(check(&log(&fine), WIRE).is_ok());
+        for wrong in [
+            [(0, 13_303, 1_514), (12_304_000, 25_608, 1_514)],
+            [(0, 13_305, 1_514), (12_304_000, 25_608, 1_514)],
+            [(0, 13_304, 1_514), (12_303_999, 25_608, 1_514)],
+        ] {
+            let told = check(&log(&wrong), WIRE).unwrap_err();
+            assert!(told.contains("not to be trusted"), "{told}");
+        }
+    }
+
+    /// Check that lost frames occupy the wire, that jitter delays frames up to its limit, and that
+    /// the order of frames is kept.
+    #[test]
+    fn losses_and_jitter() {
+        let lost = [(0, -1, 1_514), (12_304_000, 25_608, 1_514)];
+        assert!(check(&log(&lost), WIRE).is_ok());
+        let jitter = Wire {
+            jitter_ns: 20_000,
+            ..WIRE
+        };
+        let kept = [(0, 33_304, 1_514), (12_304_000, 33_304, 1_514)];
+        assert!(check(&log(&kept), jitter).is_ok());
+        let overtaken = [(0, 33_304, 1_514), (12_304_000, 25_608, 1_514)];
+        assert!(check(&log(&overtaken), jitter).is_err());
+    }
+
+    /// Check that the hash is of frames, wherever the log is cut into pieces and whatever says that
+    /// time has passed; and that another frame is another hash.
+    #[test]
+    fn hashes() {
+        struct Pieces<'a>(&'a [u8], usize);
+        impl Read for Pieces<'_> {
+            fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+                let n = self.1.min(self.0.len()).min(buffer.len());
+                buffer[..n].copy_from_slice(&self.0[..n]);
+                self.0 = &self.0[n..];
+                Ok(n)
+            }
+        }
+        let two = [(0, 13_304, 1_514), (12_304_000, 25_608, 1_514)];
+        let whole = check(&log(&two), WIRE).unwrap();
+        assert_eq!(whole.1, 2);
+        let with_time = [two[0], (0, 0, 0), two[1], (0, 0, 0)];
+        let log_of = log(&with_time);
+        let seen = AtomicU64::new(0);
+        let pieces = follow(Pieces(&log_of, 7), Side::Tx, WIRE, &seen).unwrap();
+        assert_eq!((pieces, seen.into_inner()), (whole.clone(), 4));
+        let other = [two[0], (12_304_001, 25_609, 1_514)];
+        assert_ne!(check(&log(&other), WIRE).unwrap().0, whole.0);
+    }
+}

@@ -1,0 +1,267 @@
+//! A trial of the wire between two hosts: two tiny guests with an NE2000 each put some frames on it,
+//! whose times are checked.
+//!
+//! The guest is a firmware ROM again: it sets up its NIC, connects the wire, sends frames of several
+//! sizes close to each other, waits for those of the other one, disconnects, and reports whether its
+//! NIC received any.
+
+use std::fs::File;
+use std::io::Seek;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::AtomicU64;
+use std::thread;
+
+use netplumb_model::hosts::{Side, Wire};
+
+use super::rom::{REACHED, rom_of};
+use super::run::{self, Ended, memory_file, path_of};
+use super::{LIMIT, first};
+use crate::vm::frames;
+
+/// The port of the NIC in QEMU.
+const PORT: &str = "trial";
+
+/// The wire of the trial.
+const WIRE: Wire = Wire {
+    rate_bps: 1_000_000_000,
+    delay_ns: 1_000,
+    jitter_ns: 0,
+    loss_ppb: 0,
+};
+
+/// What the plugin of a wire is.
+#[derive(Clone, Copy)]
+pub struct WirePlugin<'a> {
+    /// Its bytes.
+    pub bytes: &'a [u8],
+    /// QEMU's arguments for one end of a wire: which host, the port of its NIC, and the descriptors of
+    /// the plugin, the socket to the other host and the log.
+    pub args: fn(Wire, Side, &str, [i32; 3]) -> Vec<String>,
+}
+
+/// Frames that each guest sends, by the bytes that its NIC is told.
+const SIZES: [u16; 5] = [60, 1_514, 1_514, 64, 590];
+
+#[rustfmt::skip]
+const CODE: &[u8] = &[
+    // 0x00, 16-bit: set up the NIC, by ports and values of the table at 0x90.
+    0xfa,                               // cli
+    0xbe, 0x90, 0x00,                   // mov  $0x90, %si
+    0x2e, 0x8b, 0x14,                   // mov  %cs:(%si), %dx
+    0x85, 0xd2,                         // test %dx, %dx
+    0x74, 0x0a,                         // je   0x15
+    0x2e, 0x8a, 0x44, 0x02,             // mov  %cs:2(%si), %al
+    0xee,                               // out  %al, %dx
+    0x83, 0xc6, 0x03,                   // add  $3, %si
+    0xeb, 0xef,                         // jmp  0x04
+    // 0x15: connect the wire (plugins/qemu/wire.h).
+    0xba, 0x70, 0x05,                   // mov  $0x570, %dx
+    0x66, 0xb8, 0x01, 0x00, 0x00, 0x00, // mov  $1, %eax
+    0x66, 0xef,                         // out  %eax, %dx
+    // 0x20: send a frame of each size at 0xc0, some microseconds apart: they have to wait for each other.
+    0xbe, 0xc0, 0x00,                   // mov  $0xc0, %si
+    0x2e, 0x8b, 0x0c,                   // mov  %cs:(%si), %cx
+    0x85, 0xc9,                         // test %cx, %cx
+    0x74, 0x1b,                         // je   0x45
+    0xba, 0x05, 0x03,                   // mov  $0x305, %dx
+    0x88, 0xc8,                         // mov  %cl, %al
+    0xee,                               // out  %al, %dx
+    0x42,                               // inc  %dx
+    0x88, 0xe8,                         // mov  %ch, %al
+    0xee,                               // out  %al, %dx
+    0xba, 0x00, 0x03,                   // mov  $0x300, %dx
+    0xb0, 0x26,                         // mov  $0x26, %al
+    0xee,                               // out  %al, %dx
+    0x83, 0xc6, 0x02,                   // add  $2, %si
+    0xb9, 0xe8, 0x03,                   // mov  $1000, %cx
+    0x49,                               // dec  %cx
+    0x75, 0xfd,                         // jne  0x40
+    0xeb, 0xde,                         // jmp  0x23
+    // 0x45: wait until all have come, disconnect, and wait for the other guest.
+    0x66, 0xb9, 0xa0, 0x86, 0x01, 0x00, // mov  $100000, %ecx
+    0x66, 0x49,                         // dec  %ecx
+    0x75, 0xfc,                         // jne  0x4b
+    0xba, 0x70, 0x05,                   // mov  $0x570, %dx
+    0x66, 0xb8, 0x02, 0x00, 0x00, 0x00, // mov  $2, %eax
+    0x66, 0xef,                         // out  %eax, %dx
+    0xba, 0x74, 0x05,                   // mov  $0x574, %dx
+    0x66, 0xed,                         // in   %dx, %eax
+    0x66, 0x83, 0xf8, 0x02,             // cmp  $2, %eax
+    0x75, 0xf8,                         // jne  0x5d
+    // 0x65: report 0x31 if the NIC has received a frame, else 0x32, and stop.
+    0xba, 0x07, 0x03,                   // mov  $0x307, %dx
+    0xec,                               // in   %dx, %al
+    0x88, 0xc4,                         // mov  %al, %ah
+    0xb0, 0x32,                         // mov  $0x32, %al
+    0xf6, 0xc4, 0x01,                   // test $1, %ah
+    0x74, 0x02,                         // je   0x74
+    0xb0, 0x31,                         // mov  $0x31, %al
+    0xba, 0xf4, 0x00,                   // mov  $0xf4, %dx
+    0xee,                               // out  %al, %dx
+    0xf4,                               // hlt
+    0xeb, 0xfd,                         // jmp  0x78
+];
+
+/// Where the table of the NIC is, and that of sizes.
+const TABLE: usize = 0x90;
+const SIZES_AT: usize = 0xc0;
+
+/// Registers of the NIC (DP8390D data sheet, section 10), and what is written to each in turn.
+const REGISTERS: [(u16, u8); 14] = [
+    (0x300, 0x21), // stop, page 0
+    (0x30e, 0x49), // data configuration: by words
+    (0x30a, 0x00), // remote byte count
+    (0x30b, 0x00),
+    (0x30c, 0x14), // receive: all, and broadcast
+    (0x30d, 0x00), // transmit: no loopback
+    (0x301, 0x46), // pages of the receive ring: first,
+    (0x302, 0x60), // end,
+    (0x303, 0x46), // boundary
+    (0x307, 0xff), // no interrupt pending
+    (0x300, 0x61), // page 1
+    (0x307, 0x47), // current page
+    (0x300, 0x22), // start, page 0
+    (0x304, 0x40), // page to transmit from
+];
+
+fn rom() -> Vec<u8> {
+    let mut rom = rom_of(CODE);
+    let mut put = |mut at: usize, bytes: &[u8]| {
+        for byte in bytes {
+            rom[at] = *byte;
+            at += 1;
+        }
+    };
+    for (number, (port, value)) in REGISTERS.iter().enumerate() {
+        let [low, high] = port.to_le_bytes();
+        put(TABLE + number * 3, &[low, high, *value]);
+    }
+    for (number, size) in SIZES.iter().enumerate() {
+        put(SIZES_AT + number * 2, &size.to_le_bytes());
+    }
+    rom
+}
+
+/// Connect two guests by a wire, and check the times of frames in both directions.
+///
+/// # Errors
+/// Why there is no wire that can be trusted.
+pub fn probe_wire(qemu: &Path, plugin: &WirePlugin<'_>) -> Result<(), String> {
+    let sockets = UnixStream::pair().map_err(|e| format!("make a socket pair: {e}"))?;
+    let sockets: [OwnedFd; 2] = [sockets.0.into(), sockets.1.into()];
+    let ended = thread::scope(|scope| {
+        let both: Vec<_> = (Side::ALL.iter().zip(sockets))
+            .map(|(side, socket)| scope.spawn(move || guest(qemu, plugin, *side, socket)))
+            .collect();
+        let both: Vec<_> = (both.into_iter())
+            .map(|thread| {
+                thread
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            })
+            .collect();
+        both
+    });
+    // One that ended because the other did says nothing of why.
+    let is_consequence = |why: &&String| why.contains(crate::vm::pair::OTHER_HAS_ENDED);
+    let failed: Vec<&String> = ended.iter().filter_map(|e| e.as_ref().err()).collect();
+    let cause = failed.iter().find(|why| !is_consequence(why));
+    match cause.or(failed.first()) {
+        Some(why) => Err(why.to_string()),
+        None => Ok(()),
+    }
+}
+
+/// Run one of the guests, and check the frames that it sent.
+fn guest(qemu: &Path, plugin: &WirePlugin<'_>, side: Side, socket: OwnedFd) -> Result<(), String> {
+    let file = |name, bytes: &[u8]| {
+        memory_file(name, bytes).map_err(|e| format!("make a file in memory: {e}"))
+    };
+    let firmware = file(c"plumb-rom", &rom())?;
+    let object = file(c"plumb-wire", plugin.bytes)?;
+    let log = file(c"plumb-frames", b"")?;
+    let mut command = Command::new(qemu);
+    command.args(["-nodefaults", "-no-user-config", "-display", "none"]);
+    command.args(["-machine", "pc", "-m", "16", "-smp", "1", "-cpu", "max"]);
+    command.args([
+        "-accel",
+        "tcg,thread=single",
+        "-icount",
+        "shift=0,sleep=off",
+    ]);
+    command.args(["-device", "isa-debug-exit,iobase=0xf4,iosize=4"]);
+    command
+        .arg("-netdev")
+        .arg(format!("hubport,id={PORT},hubid=0"));
+    let nic = format!("ne2k_isa,netdev={PORT},iobase=0x300,irq=9");
+    command.arg("-device").arg(nic);
+    command.arg("-bios").arg(path_of(&firmware));
+    let fds = [&object, &socket, &log].map(AsRawFd::as_raw_fd);
+    command.args((plugin.args)(WIRE, side, PORT, fds));
+    let shared = [&firmware, &object, &socket, &log];
+    let ended = run::run(command, &shared, LIMIT).map_err(|e| e.to_string())?;
+    // The other guest ends with this one.
+    drop(socket);
+    match ended {
+        Ended::Exited {
+            code: Some(REACHED),
+            ..
+        } => {}
+        Ended::Exited { status, output, .. } => {
+            let said = first_of_plumb(&output);
+            return Err(match said.is_empty() {
+                true => format!("a trial guest ended with {status}: no frame came over the wire"),
+                false => said.to_string(),
+            });
+        }
+        Ended::Killed { .. } => {
+            return Err(format!("trial guests hung for {} s", LIMIT.as_secs()));
+        }
+    }
+    let mut log = File::from(log);
+    log.rewind().map_err(|e| format!("read the log: {e}"))?;
+    let (_, frames) = frames::follow(log, side, WIRE, &AtomicU64::new(0))?;
+    match frames as usize == SIZES.len() {
+        true => Ok(()),
+        false => Err(format!(
+            "{} frames were sent, and the wire saw {frames}",
+            SIZES.len()
+        )),
+    }
+}
+
+/// What the plugin said of why, or else QEMU.
+fn first_of_plumb(output: &str) -> &str {
+    let mut lines = output.lines();
+    let ours = lines.find_map(|line| line.split_once("netplumb: ").map(|(_, said)| said));
+    ours.unwrap_or_else(|| first(output))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that the tables are where the code looks for them, and end by a zero.
+    #[test]
+    fn tables() {
+        let rom = rom();
+        assert!(CODE.len() <= TABLE);
+        assert_eq!(CODE[2..4], (TABLE as u16).to_le_bytes());
+        assert_eq!(CODE[0x21..0x23], (SIZES_AT as u16).to_le_bytes());
+        let end = TABLE + REGISTERS.len() * 3;
+        assert!(end + 2 <= SIZES_AT);
+        assert_eq!(rom[end..end + 2], [0, 0]);
+        assert_eq!(rom[SIZES_AT..SIZES_AT + 2], 60_u16.to_le_bytes());
+    }
+
+    /// Check that what the plugin says comes first.
+    #[test]
+    fn reasons() {
+        let output = "qemu: warning: hub 0\nnetplumb: no wire: it needs QEMU 7.2\n";
+        assert_eq!(first_of_plumb(output), "no wire: it needs QEMU 7.2");
+        assert_eq!(first_of_plumb("\nqemu: no\n"), "qemu: no");
+    }
+}
