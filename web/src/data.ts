@@ -184,6 +184,8 @@ export interface PageAxis {
   label: string;
   unit: string;
   log: boolean;
+  /** Of values that are words: 0 is the first. */
+  names?: string[];
 }
 
 export interface PageSeries {

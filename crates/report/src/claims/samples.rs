@@ -454,6 +454,34 @@ impl<'r> Samples<'r> {
         Ok(sums.into_iter().map(each).collect())
     }
 
+    /// Whether each run of an arm has the same values, so that there is nothing to be tested: two
+    /// are equal, or they are not.
+    pub(crate) fn is_exact(&self, what: &What<'_>) -> bool {
+        let base = |name: &'_ str| {
+            let name = name.to_string();
+            let quantities = self.recording.quantities.iter();
+            quantities.clone().find(|q| q.name == name).or_else(|| {
+                let (name, _) = name.rsplit_once(" of ")?;
+                quantities.clone().find(|q| q.name == name)
+            })
+        };
+        shape(self.recording) == Shape::Hosts
+            && what
+                .quantity
+                .and_then(base)
+                .is_some_and(|quantity| quantity.repeats == Repeats::Exactly)
+    }
+
+    /// An arm, and the same under other seeds, in their order.
+    pub(crate) fn seeds(&self, arm: usize) -> Vec<usize> {
+        let name = &self.recording.arms[arm].name;
+        let arms = self.recording.arms.iter().enumerate();
+        let repeats = arms.filter(|(_, other)| other.repeats() == Some(name));
+        std::iter::once(arm)
+            .chain(repeats.map(|(n, _)| n))
+            .collect()
+    }
+
     /// A value in words.
     pub(crate) fn told(&self, value: f64, what: &What<'_>) -> String {
         if let Some(event) = self.events.iter().find(|e| Some(e.name) == what.quantity) {
