@@ -25,7 +25,7 @@ export function rowsOf(chart: PageChart, looks: Looks): BarRow[] {
           const of = series.kind === "published" && point.label !== "" ? point.label : series.name;
           const value = told(point, chart.y.unit);
           return {
-            kind: series.kind === "published" ? "published" : "",
+            kind: series.kind === "published" ? "others" : "",
             name,
             figures: [several ? short(of, SERIES_LETTERS) : "", value],
             said: `${short(name, NAME_LETTERS)}, ${short(of, NAME_LETTERS)}: ${value}`,

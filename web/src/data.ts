@@ -30,6 +30,7 @@ export interface Page {
   traced?: PageTraced[];
   code?: PageCode[];
   events?: PageTable[];
+  events_called?: string;
   heat?: PageHeat | null;
   timed?: PageTimed | null;
   bench?: PageBench | null;

@@ -26,7 +26,7 @@ test("bars of words", () => {
     ["off", "tx_shift=0", 50],
     ["off", "a paper", (600 * 100) / 900],
   ]);
-  assert.equal(rows[2].kind, "published");
+  assert.equal(rows[2].kind, "others");
 });
 
 /** Check that a chart without anything has no bars. */

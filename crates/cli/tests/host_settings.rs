@@ -176,7 +176,7 @@ const STUDIES: &[Study] = &[
     (
         "offload-turns",
         3,
-        &[("all on", "all off", TURN, Some("median"), 0.5, 1.0)],
+        &[("all on", "all off", TURN, Some("mean"), 0.9, 1.0)],
     ),
     (
         "moderation",

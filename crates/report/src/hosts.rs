@@ -372,6 +372,7 @@ pub fn page(recording: &Recording, experiment: Option<&Experiment>) -> Page {
     Page {
         schema: SCHEMA,
         title: title(recording, experiment),
+        question: experiment.map_or_else(String::new, |e| printable(&e.question, 600)),
         headline: heading(recording),
         warnings: warnings(recording),
         facts: facts(recording),
@@ -379,6 +380,7 @@ pub fn page(recording: &Recording, experiment: Option<&Experiment>) -> Page {
         claims: claims::page(judged(recording, experiment)),
         figures: experiment.map_or_else(Vec::new, |experiment| charts(recording, experiment)),
         events: vec![table],
+        events_called: "Arms".into(),
         ..Page::default()
     }
 }
@@ -490,7 +492,7 @@ fn trust(recording: &Recording) -> Vec<Note> {
                 _ => continue,
             };
             let text = format!("arm {name}: {}", printable(why, 120));
-            notes.push(Note::warning(of, text));
+            notes.push(Note::new(of, text));
         }
     }
     notes

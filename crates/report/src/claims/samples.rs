@@ -24,7 +24,7 @@ use crate::number::rate;
 use crate::rates::{RATES, explain};
 use crate::seeds;
 use crate::shape::{Shape, shape};
-use crate::times::{self, TimedClass};
+use crate::times::{self, TimedClass, ns};
 
 /// Instructions of a packet.
 pub(crate) const INSNS: &str = INSTRUCTIONS.name;
@@ -510,7 +510,11 @@ impl<'r> Samples<'r> {
                     None if self.times.is_empty() => String::new(),
                     None => "ns".into(),
                 };
-                format!("{} {unit}", short(value)).trim_end().to_string()
+                match (unit.as_str(), self.times.is_empty()) {
+                    // Of two hosts, which have no table of times beside it.
+                    ("ns", true) => ns(value),
+                    (unit, _) => format!("{} {unit}", short(value)).trim_end().to_string(),
+                }
             }
         }
     }

@@ -44,6 +44,16 @@ pub(crate) fn figure(file: &Experiment, figure: &Figure, recording: &Recording) 
         });
         all.push(series("published", PageSeriesKind::Published, marked));
     }
+    let y = axis_of(&figure.y, recording, &[]);
+    let y = match y.unit.as_str() {
+        // Turns take microseconds and more.
+        "ns" => {
+            let points = all.iter_mut().flat_map(|series| &mut series.points);
+            points.for_each(in_microseconds);
+            axis(&figure.y, "us")
+        }
+        _ => y,
+    };
     let title = format!("Figure {}: {}", figure.name, figure.title);
     let mut note = figure.note.trim().replace('\n', " ");
     if lines.iter().all(|line| line.points.is_empty()) {
@@ -61,7 +71,13 @@ pub(crate) fn figure(file: &Experiment, figure: &Figure, recording: &Recording) 
             false => axis(&figure.x, ""),
         }
     };
-    chart(&title, &note, [x, axis_of(&figure.y, recording, &[])], all)
+    chart(&title, &note, [x, y], all)
+}
+
+fn in_microseconds(point: &mut PagePoint) {
+    point.y /= 1e3;
+    point.low = point.low.map(|low| low / 1e3);
+    point.high = point.high.map(|high| high / 1e3);
 }
 
 fn measured(at: &Point) -> Option<PagePoint> {

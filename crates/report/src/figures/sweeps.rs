@@ -12,6 +12,7 @@ use crate::rates::{ArmRates, arms};
 use crate::shape::{Shape, shape};
 use crate::table::{Column, Room, Table, Value};
 use crate::text::continued;
+use crate::times::ns;
 
 /// A point of a line.
 #[derive(Debug, Clone, PartialEq)]
@@ -148,6 +149,7 @@ pub fn render(experiment: &Experiment, recording: &Recording, columns: usize) ->
         out.push_str(&printable(&heading, 400));
         out.push('\n');
         out.push_str(&one(experiment, figure, recording, columns));
+        let in_words = |figure: &Figure, y| in_unit(figure, y, recording);
         for marked in &figure.published {
             let at = match &marked.x {
                 At::Number(x) => along(figure, *x),
@@ -156,7 +158,7 @@ pub fn render(experiment: &Experiment, recording: &Recording, columns: usize) ->
             let line = format!(
                 "  published: {}: {} at {at}",
                 printable(&marked.label, 120),
-                up(figure, marked.y),
+                in_words(figure, marked.y),
             );
             out.push_str(&continued(&line, 4, columns));
             out.push('\n');
@@ -173,6 +175,7 @@ pub fn render(experiment: &Experiment, recording: &Recording, columns: usize) ->
 
 fn one(experiment: &Experiment, figure: &Figure, recording: &Recording, columns: usize) -> String {
     let all = series(experiment, figure, recording);
+    let in_words = |figure: &Figure, y| in_unit(figure, y, recording);
     if all.is_empty() {
         let why = format!(
             "  nothing to show: no arm has a level of {}",
@@ -195,7 +198,7 @@ fn one(experiment: &Experiment, figure: &Figure, recording: &Recording, columns:
                     (high - mean.value) / mean.value.max(1e-9) * 100.0
                 )
             });
-            let text = format!("{}{reach}", up(figure, mean.value));
+            let text = format!("{}{reach}", in_words(figure, mean.value));
             Value::Told(text, Some(mean.value))
         })
     };
@@ -265,6 +268,14 @@ pub(crate) fn along(figure: &Figure, x: f64) -> String {
             format!("{}K", x / 1024.0)
         }
         _ => format!("{x}"),
+    }
+}
+
+/// The same with the unit, of times.
+fn in_unit(figure: &Figure, y: f64, recording: &Recording) -> String {
+    match unit_of(&figure.y, recording) {
+        "ns" => ns(y),
+        _ => up(figure, y),
     }
 }
 
