@@ -96,7 +96,7 @@ pub(super) fn recording() -> Recording {
             figure(&hosts::WIRE_USE, Item::ONLY, 0.99 - slower / 1e3);
             for (side, busy) in [(Side::Tx, 0.15), (Side::Rx, 0.4)] {
                 let item = || Item::label(side.called());
-                figure(&hosts::BUSY, item(), busy * (1.0 + slower / 4.0));
+                figure(&hosts::BUSY, item(), busy * (1.0 + slower / 2.0));
                 figure(&hosts::FRAMES, item(), 2_900.0);
                 figure(&hosts::INTERRUPTS, item(), 280.0 - slower);
             }
