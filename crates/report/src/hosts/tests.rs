@@ -94,7 +94,7 @@ pub(super) fn recording() -> Recording {
             let slower = (arm * 2 + index as usize) as f64;
             figure(&hosts::THROUGHPUT, Item::ONLY, 930e6 - slower * 1e6);
             figure(&hosts::WIRE_USE, Item::ONLY, 0.99 - slower / 1e3);
-            for (side, busy) in [(Side::Tx, 0.15), (Side::Rx, 0.4)] {
+            for (side, busy) in [(Side::Tx, 0.15), (Side::Rx, 0.2)] {
                 let item = || Item::label(side.called());
                 figure(&hosts::BUSY, item(), busy * (1.0 + slower / 2.0));
                 figure(&hosts::FRAMES, item(), 2_900.0);
