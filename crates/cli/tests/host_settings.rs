@@ -34,7 +34,7 @@ fn settings_act() {
     place
         .run(&format!(
             "{stream} --coalesce rx-usecs=150 --coalesce rx-usecs=1000 --coalesce-in rx --rings rx=512 --rings-in rx \
-             --module-options e1000=TxIntDelay=0 --feature rx-vlan-filter=off --threaded on --napi-in rx"
+             --module-options e1000=TxIntDelay=0 --feature rx-all=on --threaded on --napi-in rx"
         ))
         .code(0);
     let recording = place.recording("x.plumb");
@@ -43,7 +43,7 @@ fn settings_act() {
     for notes in recording.notes.values() {
         assert_eq!(notes.facts["nic.rx0.rings.rx"], "512");
         assert_eq!(notes.facts["nic.rx0.threaded"], "1");
-        assert_eq!(notes.facts["nic.tx0.rx-vlan-filter"], "off");
+        assert_eq!(notes.facts["nic.tx0.rx-all"], "on");
         assert!(!notes.facts.contains_key("nic.tx0.rings.rx"));
         assert!(notes.inert.is_empty(), "{:?}", notes.inert);
     }
