@@ -94,9 +94,9 @@ pub(super) fn recording() -> Recording {
             let slower = (arm * 2 + index as usize) as f64;
             figure(&hosts::THROUGHPUT, Item::ONLY, 930e6 - slower * 1e6);
             figure(&hosts::WIRE_USE, Item::ONLY, 0.99 - slower / 1e3);
-            for (side, busy) in [(Side::Tx, 0.15), (Side::Rx, 0.2)] {
+            for (side, busy) in [(Side::Tx, 0.15), (Side::Rx, 0.4)] {
                 let item = || Item::label(side.called());
-                figure(&hosts::BUSY, item(), busy * (1.0 + slower / 2.0));
+                figure(&hosts::BUSY, item(), busy * (1.0 + slower / 4.0));
                 figure(&hosts::FRAMES, item(), 2_900.0);
                 figure(&hosts::INTERRUPTS, item(), 280.0 - slower);
             }
@@ -153,7 +153,7 @@ fn claims_of_ratios() {
     let recording = recording();
     let judged = judged(&recording, Some(&experiment()));
     let verdicts: Vec<&str> = judged.iter().map(|one| one.verdict.as_str()).collect();
-    assert_eq!(verdicts, ["holds", "holds", "holds"], "{judged:?}");
+    assert_eq!(verdicts, ["holds", "does not hold", "holds"], "{judged:?}");
     assert!(
         judged[0].because.contains("claimed 0.99 to 1.01 times"),
         "{judged:?}"
