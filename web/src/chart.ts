@@ -6,10 +6,11 @@ import type { PageChart, PagePoint, PageSeries } from "./data";
 import { h, s, type Child } from "./dom";
 import { amount, amountOf, axisBelow, axisBeside, drawable, drawn, fitted, leader, nearest, place, places, scaleOf, told, type Box, type Scale } from "./plot";
 import { plural, short } from "./number";
+import { categories, isOfNames } from "./categories";
 import { table } from "./table";
 
 /** Hues that the colour-blind tell apart as well; marks differ too, for paper. */
-const HUES = [250, 50, 150, 330, 200, 95, 290, 20];
+export const HUES = [250, 50, 150, 330, 200, 95, 290, 20];
 const MARKS = [symbolCircle, symbolSquare, symbolTriangle, symbolDiamond2, symbolCross];
 /** How large marks are, square pixels: ours, and those of others, which are hollow. */
 const MARK_SIZE = 50;
@@ -165,7 +166,7 @@ function draw(chart: PageChart, shown: PageSeries[], looks: Looks, wide: number)
 }
 
 /** All of it as a table, which can be copied. */
-function asTable(chart: PageChart): HTMLElement {
+export function asTable(chart: PageChart): HTMLElement {
   type Row = { series: PageSeries; point: PagePoint };
   const rows: Row[] = chart.series.flatMap((series) => series.points.map((point) => ({ series, point })));
   const hasIntervals = rows.some(({ point }) => point.low !== null);
@@ -175,7 +176,7 @@ function asTable(chart: PageChart): HTMLElement {
     caption: short(chart.title, 200),
     columns: [
       { title: "series", value: (r) => short(r.series.name, NAME_LETTERS) },
-      { title: named(chart.x) || "x", value: (r) => r.point.x, show: (r) => shown(r.point.x) },
+      { title: named(chart.x) || "x", value: (r) => r.point.x, show: (r) => chart.x.names?.[r.point.x] ?? shown(r.point.x) },
       { title: named(chart.y) || "y", value: (r) => r.point.y, show: (r) => shown(r.point.y) },
       ...(hasIntervals
         ? (["low", "high"] as const).map((end) => ({
@@ -195,6 +196,12 @@ function asTable(chart: PageChart): HTMLElement {
 
 /** A chart with its legend, what is told where it is pointed at, and its table. */
 export function chartFigure(chart: PageChart, looks: Looks): HTMLElement {
+  if (isOfNames(chart)) {
+    return categories(chart, looks);
+  }
+  if (chart.series.every((series) => series.points.length === 0)) {
+    return h("figure", { class: "chart" }, h("figcaption", {}, short(chart.title, 200)), h("p", { class: "note" }, short(chart.note || "Nothing was measured.", 600)));
+  }
   const hidden = new Set<PageSeries>();
   const tip = h("div", { class: "plot-tip", hidden: true });
   const spoken = h("p", { class: "offscreen", "aria-live": "polite" });

@@ -30,6 +30,7 @@ export interface Page {
   traced?: PageTraced[];
   code?: PageCode[];
   events?: PageTable[];
+  events_called?: string;
   heat?: PageHeat | null;
   timed?: PageTimed | null;
   bench?: PageBench | null;
@@ -184,6 +185,8 @@ export interface PageAxis {
   label: string;
   unit: string;
   log: boolean;
+  /** Of values that are words: 0 is the first. */
+  names?: string[];
 }
 
 export interface PageSeries {

@@ -102,7 +102,8 @@ function build(page: Page, views: Views): void {
     }
     nav.replaceChildren(...[...links].sort(([a], [b]) => place(a) - place(b) || 0).map(([, link]) => link));
   };
-  const links = PARTS.map(([id, title]): [string, HTMLElement] => [id, h("a", { href: `#${id}`, onclick: (event: Event) => jump(event, id) }, title)]);
+  const eventsCalled = short(page.events_called || (page.heat ? "Broken down" : "Events"), 60);
+  const links = PARTS.map(([id, title]): [string, string] => [id, id === "events" && page.events_called ? eventsCalled : title]).map(([id, title]): [string, HTMLElement] => [id, h("a", { href: `#${id}`, onclick: (event: Event) => jump(event, id) }, title)]);
   const nav = h("nav", { "aria-label": "Parts" });
   // All classes in one table, if there is anything to say of them together.
   const table = page.summary && all.length > 0 ? summary(page, page.summary, all, () => current, (index) => open(index, true)) : null;
@@ -149,7 +150,7 @@ function build(page: Page, views: Views): void {
     holder,
     codePart(page.code ?? []),
     heatPart(page.heat),
-    events.length > 0 ? section("events", page.heat ? "Broken down" : "Events", ...events.map((table) => plain(table, { limit: 200 }))) : null,
+    events.length > 0 ? section("events", eventsCalled, ...events.map((table) => plain(table, { limit: 200 }))) : null,
     threadsPart(page.threads),
     sharesPart(page.shares ?? []),
     sampledPart(page.sampled ?? []),

@@ -113,7 +113,11 @@ impl Failure {
                 RefusedKind::Failed => Failure::Failed,
             },
             Some(EngineError::Files(FilesError::NoNft | FilesError::NoTc)) => Failure::CannotHere,
-            Some(EngineError::Command { .. } | EngineError::NoFunction(_)) => Failure::Usage,
+            Some(
+                EngineError::Command { .. }
+                | EngineError::NoFunction(_)
+                | EngineError::ModuleOptions(_),
+            ) => Failure::Usage,
             Some(EngineError::Vm(VmError::Interrupted)) => Failure::Interrupted,
             Some(EngineError::Kernel(error)) => error.kind().into(),
             _ if error.downcast_ref::<CannotHere>().is_some() => Failure::CannotHere,

@@ -44,6 +44,7 @@ fn files_both_ways() {
             bytes: m.read().unwrap(),
             required: m.required,
             name: m.name,
+            options: String::new(),
         })
         .collect();
     let init = std::fs::read(env!("CARGO_BIN_EXE_plumb")).unwrap();

@@ -18,6 +18,7 @@ pub(crate) fn topology_of(plan: &RunPlan) -> TopologyPlan {
         mtu_bytes: plan.mtu_bytes,
         sysctl: plan.sysctl.clone(),
         offload: plan.offload.clone(),
+        nics: plan.nics.clone(),
         nft: (plan.nft.clone()).map(|rules| (rules.clone(), rules.text(plan.family, plan.proto))),
         qdisc: plan.qdisc.clone(),
     }

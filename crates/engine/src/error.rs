@@ -38,6 +38,9 @@ pub enum EngineError {
         /// The module that is needed.
         module: String,
     },
+    /// Options for a module that has not these, or is not loaded.
+    #[error("module_options can't be used: {0}")]
+    ModuleOptions(String),
     /// The command's files.
     #[error(transparent)]
     Bundle(#[from] BundleError),

@@ -8,6 +8,7 @@ use netplumb_kernel::config::{ConfigValue, KernelConfig};
 use netplumb_kernel::modules::{ModuleError, ModuleTree};
 use netplumb_kernel::signature;
 use netplumb_lab::vm::files::{self, FilesError};
+use netplumb_lab::vm::initramfs::Module;
 use netplumb_lab::vm::kernels::KernelEntry;
 use netplumb_lab::vm::process::VmError;
 use netplumb_model::class::Direction;
@@ -100,9 +101,63 @@ pub(crate) fn modules<'g>(
 /// This machine or that kernel lacks something.
 pub(crate) fn check(kernel: &KernelEntry, guest: &GuestPlan) -> Result<(), EngineError> {
     let (tree, _) = module_tree(kernel, guest)?;
+    check_options(guest, &tree)?;
     if guest.qdisc {
         archives(guest)?;
         qdiscs(guest, kernel, &tree)?;
+    }
+    Ok(())
+}
+
+/// The options of a module, by its name as the kernel shows it.
+pub(crate) fn options_of(guest: &GuestPlan, module: &str) -> Option<String> {
+    let mut all = guest.module_options.iter();
+    let (_, options) = all.find(|(name, _)| name.replace('-', "_") == module)?;
+    Some(options.trim().to_owned())
+}
+
+/// Check that modules have the options that are asked for: the kernel would ignore others, and only
+/// log that.
+fn check_options(guest: &GuestPlan, tree: &ModuleTree) -> Result<(), EngineError> {
+    for (module, options) in &guest.module_options {
+        let name = module.replace('-', "_");
+        let Some(file) = tree.find(&name) else {
+            let why = match tree.is_builtin(&name) {
+                true => format!(
+                    "`{module}` is built into the kernel; use cmdline = \"{module}.OPTION=VALUE\""
+                ),
+                false => format!("the kernel has no module `{module}`"),
+            };
+            return Err(EngineError::ModuleOptions(why));
+        };
+        let known = file.info()?.options;
+        for word in options.split_whitespace() {
+            let option = word.split_once('=').map_or(word, |(option, _)| option);
+            if !known.iter().any(|known| known == option) {
+                let listed = match known.is_empty() {
+                    true => "it has none".to_string(),
+                    false => format!("it has {}", known.join(", ")),
+                };
+                return Err(EngineError::ModuleOptions(format!(
+                    "module {module} has no option `{option}`; {listed}"
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Check that modules with options are among those that a guest loads.
+pub(crate) fn check_loaded(guest: &GuestPlan, loaded: &[Module]) -> Result<(), EngineError> {
+    for module in guest.module_options.keys() {
+        let name = module.replace('-', "_");
+        if !loaded.iter().any(|loaded| loaded.name == name) {
+            let names: Vec<&str> = loaded.iter().map(|module| module.name.as_str()).collect();
+            return Err(EngineError::ModuleOptions(format!(
+                "the guest does not load module {module}; it loads {}",
+                names.join(", ")
+            )));
+        }
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use netplumb_kernel::layers::{APPLICATION, LayerRules};
 use netplumb_model::class::{Direction, Family, Proto};
 use netplumb_model::events::{self, TASK_COUNT};
 use netplumb_model::loss::Loss;
-use netplumb_model::quantity::{Declared, Item, Of};
+use netplumb_model::quantity::{Calls, Declared, Item, Of};
 use netplumb_model::recording::{
     Attachment, Cost, Function, FunctionId, Node, NodeId, Recording, Total,
 };
@@ -258,6 +258,11 @@ impl Gatherer {
                 recording.add_samples(samples);
             }
             true => add_costs(recording, costs),
+        }
+        if new.quantity.calls == Calls::Entries {
+            let entered: u64 = new.costs.iter().map(|cost| cost.calls).sum();
+            let block = &mut recording.blocks[block as usize];
+            (block.entered, block.returned) = (entered, entered);
         }
         recording.blocks[block as usize].totals.push(Total {
             quantity,

@@ -13,6 +13,7 @@ use netplumb_lab::vm::kernels::{KernelEntry, KernelStore};
 use netplumb_lab::vm::process::VmError;
 use netplumb_lab::vm::trial::{self, WirePlugin};
 use netplumb_model::class::Proto;
+use netplumb_model::experiment::{Load, buffer_of, link_of, module_options};
 use netplumb_model::hosts::{self, HostLoad, HostOf, HostPlan, Side};
 use netplumb_model::message::RunPlan;
 use netplumb_model::recording::{Arm, Recording, env};
@@ -146,6 +147,8 @@ impl Alone for Hosts<'_> {
         let facts = &mut recording.notes_of(turn.arm).facts;
         facts.extend(ran.notes);
         facts.insert(FRAMES_HASH.into(), ran.frames_hash);
+        // One CPU each.
+        extras::idle(recording, turn.arm, Load::Stream, 1);
         for (index, sides) in turn.blocks.clone().zip(&ran.blocks) {
             figures::add(recording, turn.arm, index, &ends, sides);
         }
@@ -229,13 +232,17 @@ impl End {
             host: Some(HostOf {
                 side,
                 icount_shift: arm.read(shift_of(side)).unwrap_or(0),
+                throttles: arm.level("throttle") != Some("off"),
             }),
+            link: link_of(arm, side),
+            module_options: module_options(arm, Some(side)),
             // Arms that differ in what a guest can change share a state.
             arms: Vec::new(),
             ..guest
         };
         let mut links = RunPlan {
             host: Some(side),
+            link: link_of(arm, side),
             ..run.plan.run_plan(arm)
         };
         let within = arm.level("offload_in").unwrap_or("both");
@@ -252,14 +259,10 @@ impl End {
             }
             stream @ HostLoad::Stream { .. } => stream,
         };
-        let buffer = match side {
-            Side::Tx => "tx_buffer",
-            Side::Rx => "rx_buffer",
-        };
         let plan = HostPlan {
             links: links.clone(),
             load,
-            buffer_bytes: arm.read(buffer),
+            buffer_bytes: buffer_of(arm, side),
             blocks: run.plan.blocks,
         };
         End {

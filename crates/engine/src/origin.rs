@@ -185,10 +185,12 @@ impl Boot<'_> {
                         false => signature::unsigned(&bytes).to_vec(),
                     },
                     required: m.required && needed.contains(&m),
+                    options: extras::options_of(self.guest, &m.name).unwrap_or_default(),
                     name: m.name,
                 })
             })
             .collect::<Result<Vec<_>, ModuleError>>()?;
+        extras::check_loaded(self.guest, &modules)?;
         let mut archive =
             initramfs::build(&init, &modules).map_err(EngineError::host("build the initramfs"))?;
         for (_, more) in extras::archives(self.guest)? {
@@ -236,6 +238,9 @@ impl Boot<'_> {
                 "own module",
                 &content(Path::new(module), "read the module")?,
             );
+        }
+        for (module, options) in &self.guest.module_options {
+            key.add("options", format!("{module} {options}").as_bytes());
         }
         for word in machine.description() {
             key.add("machine", word.as_bytes());
@@ -474,6 +479,7 @@ fn preparation(plan: &RunPlan) -> RunPlan {
         blocks: 0,
         sysctl: BTreeMap::new(),
         offload: BTreeMap::new(),
+        nics: Default::default(),
         nft: None,
         qdisc: None,
         from_device: None,

@@ -1,11 +1,13 @@
 //! Assigns arms to guests. A guest boots once for all arms with the same kernel, command line and
 //! devices, which only a boot can change.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use netplumb_model::class::Link;
-use netplumb_model::experiment::{Experiment, FromDevice, Qdisc, Ruleset, Scan, files};
-use netplumb_model::hosts::HostOf;
+use netplumb_model::experiment::{
+    Experiment, FromDevice, NicSettings, Qdisc, Ruleset, Scan, files, module_options,
+};
+use netplumb_model::hosts::{HostOf, Side};
 use netplumb_model::message::RunPlan;
 use netplumb_model::recording::{Arm, Made, MadeBy};
 
@@ -47,6 +49,8 @@ pub struct GuestPlan {
     pub qdisc_modules: BTreeSet<String>,
     /// Files of modules to load instead of the kernel's.
     pub own_modules: Vec<String>,
+    /// Options of modules, by module.
+    pub module_options: BTreeMap<String, String>,
     /// The seed of random numbers.
     pub seed: u32,
     /// The type of link.
@@ -128,6 +132,7 @@ impl Plan {
                 qdisc: qdisc.is_some(),
                 qdisc_modules: qdisc.and_then(|q| q.module()).into_iter().collect(),
                 own_modules: files(&knob("module")).map(str::to_owned).collect(),
+                module_options: module_options(arm, None),
                 seed: arm.read("seed").unwrap_or(1),
                 link: arm.link,
                 host: None,
@@ -179,6 +184,7 @@ impl Plan {
             offload: (arm.table("offload"))
                 .filter_map(|(name, level)| Some((name.parse().ok()?, level == "on")))
                 .collect(),
+            nics: [Side::Tx, Side::Rx].map(|side| NicSettings::of(arm, side)),
             nft: Ruleset::of(arm),
             qdisc: Qdisc::of(arm),
             from_device: FromDevice::of(arm),

@@ -266,11 +266,7 @@ pub(crate) fn add(
             unread,
             "an interrupt came between the call and the function",
         ),
-        (
-            FULL,
-            full,
-            FULL_MEANS,
-        ),
+        (FULL, full, FULL_MEANS),
     ] {
         if count > 0 {
             recording.add_loss(INSTRUCTIONS.instrument, Loss::new(cause, count, meaning));

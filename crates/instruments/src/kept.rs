@@ -75,7 +75,8 @@ impl<C: Call> Kept<C> {
                 return 0;
             }
         }
-        self.most.insert((call.total(), Reverse(call.number())), call);
+        self.most
+            .insert((call.total(), Reverse(call.number())), call);
         if self.most.len() > most as usize
             && let Some((_, gone)) = self.most.pop_first()
         {

@@ -18,6 +18,8 @@ pub struct ModuleInfo {
     pub aliases: Vec<String>,
     /// The kernel it was built for (`vermagic=`): the release, then flags.
     pub vermagic: Option<String>,
+    /// The names of its options (`parmtype=`).
+    pub options: Vec<String>,
 }
 
 /// Reads the section out of a module's ELF bytes; the error says what is wrong with them.
@@ -45,6 +47,10 @@ fn parse(section: &[u8]) -> ModuleInfo {
             ),
             "softdep" => info.soft_before.extend(soft_before(value)),
             "alias" => info.aliases.push(value.to_owned()),
+            "parmtype" => {
+                let name = value.split_once(':').map_or(value, |(name, _)| name);
+                info.options.push(name.to_owned());
+            }
             "vermagic" => info.vermagic = Some(value.trim().to_owned()),
             _ => {}
         }
@@ -92,8 +98,10 @@ mod tests {
     fn parses_entries() {
         let info = parse(
             b"license=GPL\0name=a-b\0depends=usbcore,mii\0softdep=pre: crc32c sha256 post: late\0\
-              alias=one\0alias=two\0vermagic=6.1.0 SMP \0softdep=pre: more\0",
+              alias=one\0alias=two\0vermagic=6.1.0 SMP \0softdep=pre: more\0\
+              parmtype=TxIntDelay:array of int\0parm=TxIntDelay:Transmit Interrupt Delay\0",
         );
+        assert_eq!(info.options, ["TxIntDelay"]);
         assert_eq!(info.name.as_deref(), Some("a_b"));
         assert_eq!(info.depends, ["usbcore", "mii"]);
         assert_eq!(info.soft_before, ["crc32c", "sha256", "more"]);

@@ -7,6 +7,7 @@
 mod facts;
 pub mod names;
 mod nft;
+mod nic;
 mod offload;
 mod plan;
 mod qdisc;

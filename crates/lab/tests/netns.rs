@@ -35,6 +35,7 @@ fn plan(link: Link, family: Family) -> TopologyPlan {
         mtu_bytes: None,
         sysctl: BTreeMap::new(),
         offload: BTreeMap::new(),
+        nics: Default::default(),
         nft: None,
         qdisc: None,
     }
@@ -130,6 +131,7 @@ fn devices_are_as_asked() {
         mtu_bytes: Some(9_000),
         queues: Some(2),
         offload: BTreeMap::from([(Offload::Gro, true), (Offload::Tso, false)]),
+        nics: Default::default(),
         ..plan(Link::Veth, Family::V4)
     };
     let topology = Topology::build_named(&wanted).unwrap();

@@ -18,6 +18,7 @@ mod machine;
 mod measured;
 mod module;
 mod nft;
+mod nic;
 mod old;
 mod qdisc;
 mod samples;
@@ -35,7 +36,7 @@ use serde::{Deserialize, Serialize};
 
 pub use acting::{Idle, Load};
 pub use build::Build;
-pub use claim::{Claim, Published, Relation};
+pub use claim::{Bound, Claim, Published, Relation};
 pub use device::{FromDevice, RxFault, Sender};
 pub use disk::{
     DISK_DEVICE, DISK_FOLDER, Disk, DiskDevice, DiskPlan, FileSystem, IoScheduler, QueueSetting,
@@ -43,8 +44,8 @@ pub use disk::{
 };
 use error::Mistake;
 pub use error::{ExperimentError, Key};
-pub use figure::{Figure, Marked, number_of};
-pub use hosts::is_of_hosts;
+pub use figure::{At, Figure, Marked, number_of};
+pub use hosts::{buffer_of, is_of_hosts, link_of};
 pub use knobs::{
     Bytes, Flag, KNOBS, Knob, KnobDefault, Knobs, Level, Offload, Recorded, Said, Takes, Vary,
     files, of_files,
@@ -54,6 +55,7 @@ pub use machine::MachinePlan;
 pub use measured::Difference;
 pub use module::Module;
 pub use nft::{Hook, Looks, MAX_RULESET_BYTES, NeverMatching, Nft, Ruleset, TABLE};
+pub use nic::{Coalescing, Ends, NicSettings, Polling, Ring, module_options};
 pub use old::current;
 pub use qdisc::Qdisc;
 pub use samples::Samples;
@@ -514,7 +516,8 @@ impl Experiment {
         let Some(trace) = &self.trace else {
             return match self.times_calls() {
                 true => {
-                    let why = "instrument `calls` needs [trace], with the function whose calls are timed";
+                    let why =
+                        "instrument `calls` needs [trace], with the function whose calls are timed";
                     Err(("instruments", why.to_string()).into())
                 }
                 false => Ok(()),
@@ -528,9 +531,13 @@ impl Experiment {
         };
         let timed = self.times_calls();
         let kind = self.workload.kind;
-        trace.check_clock(timed).map_err(|wrong| within(wrong.into()))?;
+        trace
+            .check_clock(timed)
+            .map_err(|wrong| within(wrong.into()))?;
         let why = match () {
-            () if timed && !only(&TIMED.step) => "calls are timed by instrument `calls`, and no other",
+            () if timed && !only(&TIMED.step) => {
+                "calls are timed by instrument `calls`, and no other"
+            }
             () if timed && !matches!(kind, Kind::Packets | Kind::Command | Kind::Work) => {
                 "it is not supported by this kind of workload, only by packets, commands and work"
             }

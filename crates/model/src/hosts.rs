@@ -37,6 +37,8 @@ pub struct HostOf {
     pub side: Side,
     /// The speed of its CPU: an instruction takes 1 << shift nanoseconds.
     pub icount_shift: u8,
+    /// Whether its NIC delays interrupts.
+    pub throttles: bool,
 }
 
 /// The name of the instrument.

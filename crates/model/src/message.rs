@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bench::{BenchArm, Limit, Measured};
 use crate::class::{Family, Link, Proto};
-use crate::experiment::{DiskPlan, FromDevice, Offload, Qdisc, Ruleset};
+use crate::experiment::{DiskPlan, FromDevice, NicSettings, Offload, Qdisc, Ruleset};
 use crate::hosts::{HostBlock, HostPlan, Latch, Side};
 use crate::quantity::Figure;
 use crate::reads::FileReads;
@@ -402,6 +402,8 @@ pub struct RunPlan {
     pub sysctl: BTreeMap<String, String>,
     /// Offloads of every device on the path.
     pub offload: BTreeMap<Offload, bool>,
+    /// Settings of NICs, of the sender and the receiver.
+    pub nics: [NicSettings; 2],
     /// nftables rules.
     pub nft: Option<Ruleset>,
     /// A qdisc.

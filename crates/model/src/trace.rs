@@ -353,7 +353,10 @@ impl Recording {
             self.add(at, quantity, Item::ONLY, value as f64);
         }
         let spread = counts.spread.iter().flatten().copied();
-        for (place, value) in PLACES.into_iter().zip(std::iter::once(counts.sum).chain(spread)) {
+        for (place, value) in PLACES
+            .into_iter()
+            .zip(std::iter::once(counts.sum).chain(spread))
+        {
             self.add(at, &of.cost, Item::label(place), value as f64);
         }
     }

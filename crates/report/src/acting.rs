@@ -11,7 +11,7 @@ use crate::footer::Note;
 use crate::number::printable;
 
 /// Reasons are cut to this.
-const WHY_LIMIT: usize = 160;
+const WHY_LIMIT: usize = 280;
 const KNOB_LIMIT: usize = 60;
 
 /// What of an arm's settings could not act, by their keys.

@@ -395,6 +395,19 @@ fn list(items: impl Iterator<Item = String>) -> String {
     }
 }
 
+/// Of some costs the ratio of the largest to the smallest, and in words.
+fn largest_over_smallest(costs: impl Iterator<Item = f64>) -> (f64, String) {
+    let (least, most) = costs.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), cost| {
+        (least.min(cost), most.max(cost))
+    });
+    let ratio = match least > 0.0 {
+        true => most / least,
+        false if most > 0.0 => f64::INFINITY,
+        false => 1.0,
+    };
+    (ratio, format!("largest over smallest {ratio:.3}"))
+}
+
 fn has_layer(view: &ClassView<'_>, layer: &str) -> bool {
     let functions = &view.recording.functions;
     functions.iter().any(|f| f.layer.as_deref() == Some(layer))

@@ -1,6 +1,7 @@
 //! A paper's figures from our data: each function's share of a layer as bars,
 //! beside what was published.
 
+pub(crate) mod charts;
 pub mod sweeps;
 
 use netplumb_model::experiment::{Experiment, Published};

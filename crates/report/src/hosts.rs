@@ -1,6 +1,8 @@
 //! Two hosts and a wire: a table of arms, each figure the mean over its blocks.
 
-use netplumb_model::experiment::Experiment;
+mod compared;
+
+use netplumb_model::experiment::{Experiment, Figure, number_of};
 use netplumb_model::hosts::{
     BUFFER, BUSY, FRAMES, FRAMES_PER_INTERRUPT, FRAMES_PER_POLL, HELD, INSTRUCTIONS,
     INSTRUCTIONS_PER_BYTE, INSTRUMENT, INTERRUPTS, LONGEST_WAIT, LOST, POLLS, RETRANSMITTED,
@@ -10,6 +12,9 @@ use netplumb_model::quantity::Declared;
 use netplumb_model::recording::{Arm, Recording};
 use serde::Serialize;
 
+pub use compared::{Compared, compare};
+
+use crate::acting;
 use crate::claims::{self, Judged};
 use crate::conclusions;
 use crate::figures;
@@ -17,7 +22,7 @@ use crate::footer::{self, Note};
 use crate::html::{facts, title, warnings};
 use crate::json::{Common, pretty};
 use crate::number::{counted, printable};
-use crate::page::{Page, PageTable, SCHEMA};
+use crate::page::{Page, PageChart, PageTable, SCHEMA};
 #[cfg(test)]
 use crate::table::reference::{Entry, entries};
 use crate::table::{Column, Room, Table, Value};
@@ -406,14 +411,65 @@ pub fn page(recording: &Recording, experiment: Option<&Experiment>) -> Page {
     Page {
         schema: SCHEMA,
         title: title(recording, experiment),
+        question: experiment.map_or_else(String::new, |e| printable(&e.question, 600)),
         headline: heading(recording),
         warnings: warnings(recording),
         facts: facts(recording),
         trust: trust(recording),
         claims: claims::page(judged(recording, experiment)),
+        figures: experiment.map_or_else(Vec::new, |experiment| charts(recording, experiment)),
         events: vec![table],
+        events_called: "Arms".into(),
         ..Page::default()
     }
+}
+
+/// The figures of the file; if it has none, what was measured by what was varied.
+fn charts(recording: &Recording, experiment: &Experiment) -> Vec<PageChart> {
+    let own = experiment.figures.iter();
+    let mut all: Vec<PageChart> = own
+        .map(|figure| figures::charts::figure(experiment, figure, recording))
+        .collect();
+    if all.is_empty() {
+        let swept = swept(recording, experiment);
+        all.extend(swept.iter().map(|figure| PageChart {
+            title: format!("{} by {}", figure.y, figure.x),
+            ..figures::charts::figure(experiment, figure, recording)
+        }));
+    }
+    all
+}
+
+/// Figures of what was measured by what was varied: along are numbers, if there are some.
+fn swept(recording: &Recording, experiment: &Experiment) -> Vec<Figure> {
+    let varied = experiment.vary.several();
+    let levels = |key: &String| -> Vec<String> {
+        let arms = recording.arms.iter();
+        arms.filter_map(|arm| arm.told(key)).collect()
+    };
+    let is_number = |key: &&String| {
+        levels(key)
+            .iter()
+            .all(|level| number_of(key, level).is_some())
+    };
+    let Some(x) = varied.iter().find(is_number).or_else(|| varied.first()) else {
+        return Vec::new();
+    };
+    let lines = varied.iter().find(|key| *key != x);
+    let first = match recording.scalars_of(&THROUGHPUT).next() {
+        Some(_) => THROUGHPUT.name.to_string(),
+        None => format!("{} of mean", TURN.name),
+    };
+    let busy = |side: &Side| format!("{} of {}", BUSY.name, side.called());
+    let quantities = std::iter::once(first).chain(Side::ALL.iter().map(busy));
+    quantities
+        .map(|y| Figure {
+            x: x.clone(),
+            y,
+            lines: lines.cloned(),
+            ..Figure::default()
+        })
+        .collect()
 }
 
 /// What the figures are, and how far to trust them.
@@ -485,14 +541,18 @@ fn trust(recording: &Recording) -> Vec<Note> {
         );
         notes.push(Note::new("frames", printable(&text, 120)));
     }
+    notes.extend(acting::footer(recording));
     for (number, of_arm) in &recording.notes {
         let arm = recording.arms.get(*number as usize);
         let name = arm.map_or_else(String::new, |arm| printable(&arm.name, NAME_LETTERS));
         for (key, why) in &of_arm.facts {
-            if key.starts_with("no_effect.") {
-                let text = format!("arm {name}: {}", printable(why, 120));
-                notes.push(Note::warning("no effect", text));
-            }
+            let of = match key {
+                key if key.starts_with("no_effect.") => "no effect",
+                key if key.starts_with("rounded.") => "rounded",
+                _ => continue,
+            };
+            let text = format!("arm {name}: {}", printable(why, 120));
+            notes.push(Note::new(of, text));
         }
     }
     notes
@@ -503,3 +563,6 @@ fn trust(recording: &Recording) -> Vec<Note> {
 pub(crate) fn declared() -> Vec<Entry> {
     entries(&columns(&|_| true))
 }
+
+#[cfg(test)]
+mod tests;

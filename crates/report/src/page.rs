@@ -79,6 +79,9 @@ pub struct Page {
     /// Of counts of events: these, and ratios.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<PageTable>,
+    /// What these tables are called if they are of something else; else empty.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub events_called: String,
     /// Of times between events: how long, over time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub heat: Option<PageHeat>,

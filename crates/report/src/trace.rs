@@ -129,7 +129,10 @@ impl<'r> OfBlock<'r> {
                 printable(only, NAME_LETTERS)
             ));
         }
-        let (recursive, unfinished) = (self.count(&self.of.recursive), self.count(&self.of.unfinished));
+        let (recursive, unfinished) = (
+            self.count(&self.of.recursive),
+            self.count(&self.of.unfinished),
+        );
         if recursive > 0 {
             let within = counted(recursive as usize, "call");
             lines.push(format!(

@@ -23,6 +23,8 @@ const ETHTOOL_SCHANNELS: u32 = 0x3d;
 const WORDS: usize = 8;
 /// The set of strings of counters: ETH_SS_STATS.
 const STATS: u32 = 1;
+/// That of features: ETH_SS_FEATURES.
+const FEATURES: u32 = 4;
 /// ETH_GSTRING_LEN.
 const NAME_BYTES: usize = 32;
 /// Maximum number of counters.
@@ -38,6 +40,14 @@ pub struct Features {
     pub changeable: Vec<u32>,
     /// Wanted features, which are active unless others prevent it.
     pub wanted: Vec<u32>,
+    /// Active features.
+    pub active: Vec<u32>,
+}
+
+/// Whether a feature is on, by the number of its name.
+pub fn is_in(words: &[u32], number: usize) -> bool {
+    let word = words.get(number / 32);
+    word.is_some_and(|word| word & 1 << (number % 32) != 0)
 }
 
 /// Channels of a device.
@@ -162,6 +172,7 @@ impl Ethtool {
         Ok(Features {
             changeable: column(0),
             wanted: column(1),
+            active: column(2),
         })
     }
 
@@ -231,37 +242,72 @@ impl Ethtool {
     /// # Errors
     /// There is no such device.
     pub fn statistics(&self, device: &str) -> io::Result<BTreeMap<String, u64>> {
-        let Some(count) = self.count(device)? else {
+        let names = self.names(device, STATS)?;
+        if names.is_empty() {
             return Ok(BTreeMap::new());
+        }
+        let count = names.len();
+        let most = count + MORE;
+        // struct ethtool_stats: command, length, then the counters.
+        let mut values = room(8 + most * 8);
+        put(&mut values, 0, ETHTOOL_GSTATS);
+        put(&mut values, 1, count as u32);
+        self.ask(device, &mut values)?;
+        let names = names.into_iter();
+        Ok(names.zip(values[1..].iter().copied()).collect())
+    }
+
+    /// The names of features, as `ethtool -k` has them; a name's place is its number.
+    ///
+    /// # Errors
+    /// There is no such device.
+    pub fn feature_names(&self, device: &str) -> io::Result<Vec<String>> {
+        self.names(device, FEATURES)
+    }
+
+    /// Turn a feature on or off by the number of its name, without reading it back.
+    ///
+    /// # Errors
+    /// There is no such device.
+    pub fn set_feature(&self, device: &str, number: usize, on: bool) -> io::Result<()> {
+        let words = self.features(device)?.changeable.len();
+        // struct ethtool_sfeatures: of each word, which bits count, and they.
+        let mut data = room(8 + 8 * words);
+        put(&mut data, 0, ETHTOOL_SFEATURES);
+        put(&mut data, 1, words as u32);
+        let (word, bit) = (number / 32, 1 << (number % 32));
+        put(&mut data, 2 + 2 * word, bit);
+        put(&mut data, 3 + 2 * word, if on { bit } else { 0 });
+        self.ask(device, &mut data)
+    }
+
+    /// The names of a set of strings.
+    fn names(&self, device: &str, set: u32) -> io::Result<Vec<String>> {
+        let Some(count) = self.count(device, set)? else {
+            return Ok(Vec::new());
         };
         // struct ethtool_gstrings: command, set, length, then the names.
-        let most = count + MORE;
-        let mut names = room(12 + most * NAME_BYTES);
-        for (at, number) in [ETHTOOL_GSTRINGS, STATS, count as u32]
+        let mut names = room(12 + (count + MORE) * NAME_BYTES);
+        for (at, number) in [ETHTOOL_GSTRINGS, set, count as u32]
             .into_iter()
             .enumerate()
         {
             put(&mut names, at, number);
         }
         self.ask(device, &mut names)?;
-        // struct ethtool_stats: command, length, then the counters.
-        let mut values = room(8 + most * 8);
-        put(&mut values, 0, ETHTOOL_GSTATS);
-        put(&mut values, 1, count as u32);
-        self.ask(device, &mut values)?;
         let names = bytes(&names);
         let named = names[12..].chunks_exact(NAME_BYTES).map(name);
-        Ok(named.zip(values[1..].iter().copied()).take(count).collect())
+        Ok(named.take(count).collect())
     }
 
-    /// The number of counters.
-    fn count(&self, device: &str) -> io::Result<Option<usize>> {
+    /// The number of names in a set of strings.
+    fn count(&self, device: &str, set: u32) -> io::Result<Option<usize>> {
         // struct ethtool_sset_info: command, reserved, a mask of 64 bits, then lengths.
         let mut data = room(20);
         put(&mut data, 0, ETHTOOL_GSSET_INFO);
-        data[1] = 1 << STATS;
+        data[1] = 1 << set;
         match self.ask(device, &mut data) {
-            Ok(()) if data[1] & 1 << STATS != 0 => {
+            Ok(()) if data[1] & 1 << set != 0 => {
                 let count = word(&data, 4) as usize;
                 Ok(Some(count).filter(|n| (1..=MOST).contains(n)))
             }
@@ -448,6 +494,16 @@ mod tests {
                 assert_eq!(namespace.offload("a0", Offload::Gro)?, on);
             }
             let features = namespace.features("a0")?;
+            namespace.inside(|| {
+                let ethtool = Ethtool::open()?;
+                let names = ethtool.feature_names("a0")?;
+                let gro = names.iter().position(|name| name == "rx-gro").unwrap();
+                for on in [true, false] {
+                    ethtool.set_feature("a0", gro, on)?;
+                    assert_eq!(is_in(&ethtool.features("a0")?.active, gro), on);
+                }
+                Ok(())
+            })?;
             namespace.want_features("a0", &features.wanted)?;
             assert_eq!(namespace.features("a0")?, features);
             assert!(namespace.want_features("a0", &[]).is_err());

@@ -4,6 +4,7 @@ pub mod addresses;
 pub mod bpf;
 pub mod cpus;
 pub mod errno;
+pub mod ethnl;
 pub mod ethtool;
 pub mod links;
 pub mod napi;

@@ -1,5 +1,7 @@
-//! Threaded NAPI: with `threaded`, kernel threads poll a device, which can be bound to CPUs of
-//! their own (Linux 5.12, 5fdd2f0e5c64 "net: add sysfs attribute to control napi threaded mode").
+//! NAPI of a device, by its files in sysfs.
+//!
+//! With `threaded`, kernel threads poll it, which can be bound to CPUs of their own (Linux 5.12,
+//! 5fdd2f0e5c64 "net: add sysfs attribute to control napi threaded mode").
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -52,9 +54,7 @@ fn write_threaded(namespace: &Namespace, device: &str) -> io::Result<()> {
 /// # Errors
 /// There is no such device, or the kernel lacks the setting.
 pub fn is_threaded(namespace: &Namespace, device: &str) -> io::Result<bool> {
-    let path = threaded(device)?;
-    let text = with_sysfs(namespace, || fs::read_to_string(&path))?;
-    Ok(text.trim() != "0")
+    Ok(File::Threaded.read(namespace, device)? != 0)
 }
 
 /// Turn threaded NAPI of a device on or off.
@@ -62,29 +62,82 @@ pub fn is_threaded(namespace: &Namespace, device: &str) -> io::Result<bool> {
 /// # Errors
 /// As [`is_threaded`].
 pub fn set_threaded(namespace: &Namespace, device: &str, on: bool) -> io::Result<()> {
-    let path = threaded(device)?;
-    with_sysfs(namespace, || fs::write(&path, if on { "1" } else { "0" }))
+    File::Threaded.write(namespace, device, u64::from(on))
 }
 
-fn threaded(device: &str) -> io::Result<String> {
-    // Not a valid device name (dev_valid_name, net/core/dev.c).
-    if device.contains('/') || [".", "..", ""].contains(&device) {
-        return Err(ErrorKind::InvalidInput.into());
+/// A file of /sys/class/net/DEVICE, with a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum File {
+    /// Whether kernel threads poll it.
+    Threaded,
+    /// Nanoseconds after which it is polled again.
+    GroFlushTimeout,
+    /// Polls without a packet before its interrupt is turned on again.
+    NapiDeferHardIrqs,
+}
+
+impl File {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            File::Threaded => "threaded",
+            File::GroFlushTimeout => "gro_flush_timeout",
+            File::NapiDeferHardIrqs => "napi_defer_hard_irqs",
+        }
     }
-    Ok(format!("/sys/class/net/{device}/threaded"))
-}
 
-fn with_sysfs<T: Send>(
-    namespace: &Namespace,
-    f: impl FnOnce() -> io::Result<T> + Send,
-) -> io::Result<T> {
-    namespace.with_sysfs(f).map_err(|error| match error.kind() {
-        ErrorKind::NotFound => io::Error::new(
-            ErrorKind::Unsupported,
-            "threaded NAPI is not supported by this kernel (Linux 5.12)",
-        ),
-        _ => error,
-    })
+    /// Since when there is one.
+    fn since(self) -> &'static str {
+        match self {
+            File::Threaded => "threaded NAPI is not supported by this kernel (Linux 5.12)",
+            // 3b47d30396ba "net: gro: add a per device gro flush timer".
+            File::GroFlushTimeout => {
+                "gro_flush_timeout is not supported by this kernel (Linux 3.19)"
+            }
+            // 6f8b12d661d0 "net: napi: add hard irqs deferral feature".
+            File::NapiDeferHardIrqs => {
+                "napi_defer_hard_irqs is not supported by this kernel (Linux 5.8)"
+            }
+        }
+    }
+
+    /// Its number.
+    ///
+    /// # Errors
+    /// There is no such device, or the kernel lacks the setting.
+    pub fn read(self, namespace: &Namespace, device: &str) -> io::Result<u64> {
+        let path = self.path(device)?;
+        let text = self.with_sysfs(namespace, || fs::read_to_string(&path))?;
+        text.trim().parse().map_err(io::Error::other)
+    }
+
+    /// Write a number.
+    ///
+    /// # Errors
+    /// As [`File::read`].
+    pub fn write(self, namespace: &Namespace, device: &str, number: u64) -> io::Result<()> {
+        let path = self.path(device)?;
+        self.with_sysfs(namespace, || fs::write(&path, number.to_string()))
+    }
+
+    fn path(self, device: &str) -> io::Result<String> {
+        // Not a valid device name (dev_valid_name, net/core/dev.c).
+        if device.contains('/') || [".", "..", ""].contains(&device) {
+            return Err(ErrorKind::InvalidInput.into());
+        }
+        Ok(format!("/sys/class/net/{device}/{}", self.name()))
+    }
+
+    fn with_sysfs<T: Send>(
+        self,
+        namespace: &Namespace,
+        f: impl FnOnce() -> io::Result<T> + Send,
+    ) -> io::Result<T> {
+        namespace.with_sysfs(f).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => io::Error::new(ErrorKind::Unsupported, self.since()),
+            _ => error,
+        })
+    }
 }
 
 /// Kernel threads that poll a device of this name, in any namespace: `napi/rx0-12`.

@@ -114,6 +114,7 @@ fn level(knob: &Knob, text: &str) -> Result<String, String> {
         Flag::Pairs(_) => {
             let expected = match knob.takes {
                 Takes::Settings => "expected KEY=VALUE",
+                Takes::Numbers { .. } => "expected NAME=NUMBER, like rx-usecs=100",
                 _ => "expected NAME=on or NAME=off, like gro=on",
             };
             let (key, level) = text.split_once('=').ok_or(expected)?;
@@ -162,6 +163,7 @@ fn help(knob: &Knob) -> String {
 fn value_name(knob: &Knob) -> &'static str {
     match (knob.flag, knob.takes) {
         (Flag::Pairs(_), Takes::Settings) => "KEY=VALUE",
+        (Flag::Pairs(_), Takes::Numbers { .. }) => "NAME=N",
         (Flag::Pairs(_), _) => "NAME=on|off",
         (_, Takes::Switch) => "on|off",
         (_, Takes::Number { .. }) => "N",
@@ -184,7 +186,7 @@ fn value_name(knob: &Knob) -> &'static str {
             (_, "kernel") => "KERNEL",
             (_, "cmdline") => "PARAMETERS",
             (_, "qdisc") => "QDISC",
-            (_, "link") => "LINK",
+            ("link", _) => "LINK",
             (_, "path") => "PATH",
             (_, "fault") => "FAULT",
             _ => "NAME",
@@ -344,6 +346,8 @@ mod tests {
             (&["--offload", "gro=1"], "on or off"),
             (&["--offload", "gro"], "gro=on"),
             (&["--sysctl", "net"], "KEY=VALUE"),
+            (&["--coalesce", "rx-usecs"], "NAME=NUMBER"),
+            (&["--rings", "rx=many"], "1 or more"),
             (&["--queues", "65"], "1 to 64"),
             (&["--qdisc-in", "rx"], "--qdisc"),
             (&["--cores", "1"], "--cores"),

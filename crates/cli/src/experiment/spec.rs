@@ -11,8 +11,8 @@ use netplumb_model::events::{self, EventsSpec, Whose};
 use netplumb_model::experiment::{Experiment, Key, Kind, Lab};
 use netplumb_model::recording::Recording;
 use netplumb_model::spans::{self, SpansSpec};
-use netplumb_model::trace::CallsSpec;
 use netplumb_model::timing::{Filter, ProfileSpec, Roles, Selection, TimingSpec};
+use netplumb_model::trace::CallsSpec;
 use netplumb_report::printable;
 use netplumb_sys::netns::Namespace;
 

@@ -141,6 +141,7 @@ impl Ground {
             mtu_bytes: (arm.planted.fault == Some(Fault::Mtu)).then_some(TOO_LONG_BYTES),
             sysctl: Default::default(),
             offload: Default::default(),
+            nics: Default::default(),
             nft: None,
             qdisc: None,
         })?;

@@ -113,6 +113,7 @@ fn plan(kernel: &str, with_nft: bool) -> GuestPlan {
         qdisc: false,
         qdisc_modules: Default::default(),
         own_modules: Vec::new(),
+        module_options: BTreeMap::new(),
         seed: 1,
         link: Link::Veth,
         host: None,

@@ -43,6 +43,7 @@ pub(crate) fn veth(family: Family, forward: bool) -> TopologyPlan {
         mtu_bytes: None,
         sysctl: BTreeMap::new(),
         offload: BTreeMap::new(),
+        nics: Default::default(),
         nft: None,
         qdisc: None,
     }

@@ -396,6 +396,9 @@ mod tests {
             }
             pages.read(&noise, 0, &mut records);
         }
-        assert_eq!(page_bytes("\tfield: char data;\toffset:16;\tsize:4080;\tsigned:1;"), 4096);
+        assert_eq!(
+            page_bytes("\tfield: char data;\toffset:16;\tsize:4080;\tsigned:1;"),
+            4096
+        );
     }
 }

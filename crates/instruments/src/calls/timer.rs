@@ -5,7 +5,7 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use netplumb_kernel::kallsyms::{SymbolText, Symbol};
+use netplumb_kernel::kallsyms::{Symbol, SymbolText};
 use netplumb_model::class::{Context, Softirq};
 use netplumb_model::events::nearest;
 use netplumb_model::quantity::{Figure, Quantity};
@@ -27,7 +27,11 @@ const POLL: Duration = Duration::from_millis(10);
 const UNKNOWN: &str = "[unknown]";
 /// What is called to find out what the tracer costs, which does nearly nothing: its names, of which
 /// kernels have one. A system call without arguments has one that all architectures share.
-const CALIBRATED: [&str; 3] = ["__do_sys_getppid", "__x64_sys_getppid", "__arm64_sys_getppid"];
+const CALIBRATED: [&str; 3] = [
+    "__do_sys_getppid",
+    "__x64_sys_getppid",
+    "__arm64_sys_getppid",
+];
 /// Long enough to be switched out and in again.
 const SWITCHED: Duration = Duration::from_millis(1);
 /// Calls of a round, and rounds.
@@ -103,7 +107,9 @@ impl Names for Known {
             self.symbols = symbols;
             found = self.symbols.lookup(address);
         }
-        let name = found.as_ref().map_or(UNKNOWN.into(), |symbol| symbol.name.clone());
+        let name = found
+            .as_ref()
+            .map_or(UNKNOWN.into(), |symbol| symbol.name.clone());
         let number = self.number(&name, found);
         self.by_address.insert(address, number);
         number
@@ -164,7 +170,9 @@ fn find(name: &str, all: &[String]) -> Result<Vec<String>, LiveError> {
 fn threads(pid: u32) -> Result<Vec<u32>, LiveError> {
     let path = format!("/proc/{pid}/task");
     let all = fs::read_dir(&path).map_err(LiveError::system("list the threads of the process"))?;
-    let numbers = all.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let numbers = all
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     Ok(numbers.collect())
 }
 
@@ -228,7 +236,9 @@ impl CallTimer {
         };
         let pages = Pages::new(&|of| Tracer::format(&root, of))?;
         let bare: Vec<f64> = (0..ROUNDS).map(|_| round_ns()).collect();
-        let calibrated = CALIBRATED.into_iter().find(|name| all.iter().any(|known| known == name));
+        let calibrated = CALIBRATED
+            .into_iter()
+            .find(|name| all.iter().any(|known| known == name));
         let calibrated = calibrated.map(|name| [name.to_string()]);
         let first = calibrated.as_ref().map_or(&traced[..], |name| &name[..]);
         // Our own calls are those that the cost is measured by.
@@ -415,7 +425,9 @@ fn calibrate(
         let mut records = Vec::new();
         tracer.read(pages, &mut records)?;
         let ours = || records.iter().filter(|record| record.task == own);
-        steps = ours().filter(|r| matches!(r.what, What::Enter { .. })).count();
+        steps = ours()
+            .filter(|r| matches!(r.what, What::Enter { .. }))
+            .count();
         for record in ours() {
             if let What::Leave {
                 times: Some((entered, left)),

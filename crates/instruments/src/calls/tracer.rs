@@ -146,7 +146,9 @@ pub fn recover() -> Vec<String> {
     }
     restore(&root, is_shared);
     drop(left);
-    vec![format!("tracer {TRACER} and the functions that it is set to")]
+    vec![format!(
+        "tracer {TRACER} and the functions that it is set to"
+    )]
 }
 
 fn restore(root: &Path, shared: bool) {
@@ -190,7 +192,9 @@ fn list(threads: &[u32]) -> String {
 /// The functions that can be traced, by name.
 pub(super) fn functions(root: &Path) -> Result<Vec<String>, LiveError> {
     let text = read(&root.join("available_filter_functions"))?;
-    let names = text.lines().filter_map(|line| line.split_whitespace().next());
+    let names = text
+        .lines()
+        .filter_map(|line| line.split_whitespace().next());
     Ok(names.map(String::from).collect())
 }
 
@@ -205,7 +209,9 @@ impl Tracer {
         if !has_tracer(&root) {
             return Err(LiveError::CannotRun {
                 reason: format!("the kernel has no tracer {TRACER}"),
-                remedy: "use a kernel with CONFIG_FUNCTION_GRAPH_TRACER=y, as in most distributions".into(),
+                remedy:
+                    "use a kernel with CONFIG_FUNCTION_GRAPH_TRACER=y, as in most distributions"
+                        .into(),
             });
         }
         check_unused(&root, &OF_ALL)?;
@@ -245,18 +251,24 @@ impl Tracer {
             let kb = each.clamp(*BUFFER_KB.start(), *BUFFER_KB.end());
             tracer.set("buffer_size_kb", &kb.to_string())?;
         }
-        tracer.set("current_tracer", TRACER).map_err(|error| LiveError::CannotRun {
-            reason: format!("the kernel doesn't turn on {TRACER}: {error}"),
-            remedy: "see `plumb doctor`; under lockdown no function can be traced".into(),
-        })?;
+        tracer
+            .set("current_tracer", TRACER)
+            .map_err(|error| LiveError::CannotRun {
+                reason: format!("the kernel doesn't turn on {TRACER}: {error}"),
+                remedy: "see `plumb doctor`; under lockdown no function can be traced".into(),
+            })?;
         for event in ["sched_switch", "sched_process_fork", "sched_process_exec"] {
             tracer.set(&format!("events/sched/{event}/enable"), "1")?;
         }
         for cpu in online {
-            let path = tracer.place.join(format!("per_cpu/cpu{cpu}/trace_pipe_raw"));
+            let path = tracer
+                .place
+                .join(format!("per_cpu/cpu{cpu}/trace_pipe_raw"));
             let mut options = OpenOptions::new();
             let pipe = options.read(true).custom_flags(libc::O_NONBLOCK);
-            let pipe = pipe.open(&path).map_err(|error| system("open", &path, error))?;
+            let pipe = pipe
+                .open(&path)
+                .map_err(|error| system("open", &path, error))?;
             tracer.pipes.push((cpu, pipe));
         }
         tracer.lost = tracer.all_lost();
@@ -338,7 +350,8 @@ impl Tracer {
             let lost = counts.filter(|(name, _)| {
                 ["overrun", "commit overrun", "dropped events"].contains(&name.trim())
             });
-            lost.filter_map(|(_, count)| count.trim().parse::<u64>().ok()).sum::<u64>()
+            lost.filter_map(|(_, count)| count.trim().parse::<u64>().ok())
+                .sum::<u64>()
         };
         self.pipes.iter().map(|(cpu, _)| of(*cpu)).sum()
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use netplumb_model::class::{Context, Direction};
 use netplumb_model::experiment::OfCall;
 use netplumb_model::timing::NodeCost;
-use netplumb_model::trace::{CallsSpec, CallCounts, Flags, Step, TimedCall};
+use netplumb_model::trace::{CallCounts, CallsSpec, Flags, Step, TimedCall};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::kept::{Call, Kept};
@@ -210,7 +210,12 @@ impl Calls {
         let aside = above.is_some_and(|above| record.level > above.level);
         let stack: Vec<u32> = match record.level {
             Level::Task => Vec::new(),
-            _ => task.open.iter().map(|open| open.name).chain([name]).collect(),
+            _ => task
+                .open
+                .iter()
+                .map(|open| open.name)
+                .chain([name])
+                .collect(),
         };
         let context = match (record.level, above) {
             (Level::Task, _) => Context::Task,
@@ -232,7 +237,11 @@ impl Calls {
                 cpu: record.cpu,
                 thread: record.task.unsigned_abs(),
                 command: 0,
-                flags: if aside { Flags::ASIDE } else { Flags::default() },
+                flags: if aside {
+                    Flags::ASIDE
+                } else {
+                    Flags::default()
+                },
                 arguments: None,
                 returned: None,
             }),

@@ -91,8 +91,14 @@ fn trace_one(root: &Path) -> Result<String, Failure> {
             libc::ENOENT,
         ));
     }
-    drop(Instance::left(root).into_iter().filter(|(of, _)| of == PURPOSE).collect::<Vec<_>>());
-    let instance = Instance::make(root, PURPOSE).map_err(|e| Failure::io("making a trace instance", &e))?;
+    drop(
+        Instance::left(root)
+            .into_iter()
+            .filter(|(of, _)| of == PURPOSE)
+            .collect::<Vec<_>>(),
+    );
+    let instance =
+        Instance::make(root, PURPOSE).map_err(|e| Failure::io("making a trace instance", &e))?;
     instance
         .write("tracing_on", "0")
         .map_err(|e| Failure::io("pausing the instance", &e))?;

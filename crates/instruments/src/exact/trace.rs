@@ -18,8 +18,8 @@ use rustc_hash::FxHashMap;
 
 use super::tree::Symbol;
 use super::user::{FIRST_SYMBOL, UserSymbol};
-use crate::kept::{Call, Kept};
 use crate::image::{Images, PAGE_BYTES, readable};
+use crate::kept::{Call, Kept};
 
 /// A step of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

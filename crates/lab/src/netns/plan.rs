@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 
 use netplumb_model::class::{Family, Link};
-use netplumb_model::experiment::{Offload, Qdisc, Ruleset};
+use netplumb_model::experiment::{NicSettings, Offload, Qdisc, Ruleset};
 use netplumb_model::hosts::Side;
 
 /// The plan of a topology.
@@ -28,6 +28,8 @@ pub struct TopologyPlan {
     pub sysctl: BTreeMap<String, String>,
     /// Offloads of every device on the path.
     pub offload: BTreeMap<Offload, bool>,
+    /// Settings of the devices of the sender and of the receiver.
+    pub nics: [NicSettings; 2],
     /// nftables rules, with their text.
     pub nft: Option<(Ruleset, String)>,
     /// A qdisc.

@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use netplumb_model::class::{Family, Link};
-use netplumb_model::experiment::Within;
+use netplumb_model::experiment::{NicSettings, Within};
 use netplumb_model::hosts::Side;
 use netplumb_sys::netlink::Netlink;
 use netplumb_sys::netns::Namespace;
@@ -19,7 +19,7 @@ use netplumb_sys::sysctl;
 use super::names::Names;
 use super::plan::{Doing, Nic, TopologyError, TopologyPlan, prefix_len};
 use super::wire::{End, nap, until, wire, wire_to_other_host};
-use super::{nft, offload, qdisc};
+use super::{nft, nic, offload, qdisc};
 
 /// Time for devices and IPv6 to settle before anything is measured.
 const SETTLE: Duration = Duration::from_secs(3);
@@ -84,6 +84,7 @@ impl Topology {
         let plain = TopologyPlan {
             sysctl: BTreeMap::new(),
             offload: BTreeMap::new(),
+            nics: Default::default(),
             nft: None,
             qdisc: None,
             ..wanted.clone()
@@ -100,7 +101,7 @@ impl Topology {
             change_settings(namespace, &plan.sysctl)?;
         }
         self.apply(plan)?;
-        if !plan.offload.is_empty() {
+        if !plan.offload.is_empty() || plan.nics.iter().any(|nic| !nic.is_empty()) {
             // The link may have been down, and needs the same time as at first.
             std::thread::sleep(SETTLE);
         }
@@ -110,12 +111,17 @@ impl Topology {
     /// Apply the offloads and the rules, which need the devices.
     fn apply(&mut self, plan: &TopologyPlan) -> Result<(), TopologyError> {
         let mut notes = BTreeMap::new();
-        if !plan.offload.is_empty() {
-            for namespace in self.all() {
+        let of_nics = self.nics(plan);
+        if !plan.offload.is_empty() || !of_nics.is_empty() {
+            for namespace in self.all().into_iter().filter(|_| !plan.offload.is_empty()) {
                 let told = namespace
                     .inside(|| offload::set_all(&plan.offload, plan.link == Link::Lo))
                     .doing(|| "set offloads".into())?;
                 notes.extend(told);
+            }
+            for (namespace, settings) in of_nics {
+                let told = nic::set_all(namespace, settings, plan.link == Link::Lo);
+                notes.extend(told.doing(|| "set up the NIC".into())?);
             }
             // Some drivers take the link down for that.
             let nap = nap(self.names.is_some());
@@ -144,6 +150,22 @@ impl Topology {
         }
         self.notes = notes;
         Ok(())
+    }
+
+    /// The ends whose devices have settings, with these.
+    fn nics<'a>(&'a self, plan: &'a TopologyPlan) -> Vec<(&'a Namespace, &'a NicSettings)> {
+        let [tx, rx] = &plan.nics;
+        let ends = match self.host {
+            // Both namespaces are the same one.
+            Some(Side::Tx) => vec![(&self.tx, tx)],
+            Some(Side::Rx) => vec![(&self.tx, rx)],
+            None if plan.link == Link::Lo => vec![(&self.tx, tx)],
+            None => vec![(&self.tx, tx), (&self.rx, rx)],
+        };
+        let set = ends
+            .into_iter()
+            .filter(|(_, settings)| !settings.is_empty());
+        set.collect()
     }
 
     /// The namespaces of a place, each with the device of its egress; for the router the one

@@ -196,10 +196,12 @@ fn load_modules() -> Result<(), NotLoaded> {
         Ok(entries) => entries.filter_map(|e| Some(e.ok()?.path())).collect(),
         Err(_) => return Ok(()),
     };
+    files.retain(|path| path.extension().is_some_and(|end| end == "ko"));
     files.sort();
     for path in files {
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
-        if let Err(error) = load_module(&path, "")
+        let options = fs::read_to_string(path.with_extension(initramfs::OPTIONS));
+        if let Err(error) = load_module(&path, &options.unwrap_or_default())
             && !name.ends_with(initramfs::SOFT)
         {
             let module = initramfs::name_in(&name).to_owned();

@@ -12,6 +12,8 @@ pub struct Module {
     pub name: String,
     /// The uncompressed object.
     pub bytes: Vec<u8>,
+    /// Its options, as insmod(8) takes them; usually none.
+    pub options: String,
     /// Whether it must load; others may fail, like soft dependencies with `modprobe`.
     pub required: bool,
 }
@@ -19,6 +21,10 @@ pub struct Module {
 /// Directory of the modules: `NNN-name.ko` or, if it may fail, `NNN-name.soft.ko`, loaded in that
 /// order.
 pub const MODULES: &str = "/modules";
+
+/// The end of the name of the file with a module's options, instead of `ko`; there is none of a
+/// module without.
+pub(super) const OPTIONS: &str = "options";
 
 /// The end of the name of one that may fail.
 pub(super) const SOFT: &str = ".soft";
@@ -53,7 +59,7 @@ pub fn build(init: &[u8], modules: &[Module]) -> io::Result<Vec<u8>> {
     let size = filled
         + modules
             .iter()
-            .map(|m| m.bytes.len() + MODULE_BYTES + 256)
+            .map(|m| m.bytes.len() + MODULE_BYTES + m.options.len() + 512)
             .sum::<usize>()
         + 4096;
     let mut archive = Vec::with_capacity(size);
@@ -87,6 +93,10 @@ pub fn build(init: &[u8], modules: &[Module]) -> io::Result<Vec<u8>> {
             &module.bytes,
             padding(&module.bytes),
         )?;
+        if !module.options.is_empty() {
+            let name = format!("{folder}/{n:03}-{}{soft}.{OPTIONS}", module.name);
+            add(&name, FILE, None, module.options.as_bytes(), 0)?;
+        }
     }
     cpio::newc::trailer(&mut archive)?;
     Ok(archive)
@@ -111,6 +121,7 @@ mod tests {
             let module = Module {
                 name: "usbnet".into(),
                 bytes,
+                options: String::new(),
                 required: true,
             };
             build(b"#!init", &[module]).unwrap().len()
@@ -137,11 +148,13 @@ mod tests {
             Module {
                 name: "failover".into(),
                 bytes: b"one".to_vec(),
+                options: String::new(),
                 required: false,
             },
             Module {
                 name: "virtio_net".into(),
                 bytes: b"two".to_vec(),
+                options: "csum=0".into(),
                 required: true,
             },
         ];
@@ -170,6 +183,7 @@ mod tests {
                 ("init".to_string(), PROGRAM),
                 ("modules/000-failover.soft.ko".to_string(), FILE),
                 ("modules/001-virtio_net.ko".to_string(), FILE),
+                ("modules/001-virtio_net.options".to_string(), FILE),
             ]
         );
     }

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use netplumb_model::class::Link;
-use netplumb_model::hosts::Side;
+use netplumb_model::hosts::{HostOf, Side};
 use netplumb_usb::{Ncm, Smsc95xx};
 
 use super::device::{Controller, Device, NicModel, Plugged, port};
@@ -57,6 +57,12 @@ const E1000: NicModel = NicModel {
 /// The default e1000, 82540EM, has no interrupt moderation that its driver could set.
 const E1000_82545EM: NicModel = NicModel {
     plugged: Plugged::AtStart("e1000-82545em,romfile="),
+    ..E1000
+};
+
+/// The same, which raises an interrupt whenever there is a reason.
+const E1000_UNTHROTTLED: NicModel = NicModel {
+    plugged: Plugged::AtStart("e1000-82545em,mitigation=off,romfile="),
     ..E1000
 };
 
@@ -144,9 +150,12 @@ pub(super) fn devices(link: Link, two_wires: bool) -> Vec<Device> {
 }
 
 /// The NIC of one of two hosts, whose wire is not QEMU's.
-pub(super) fn devices_of_host(link: Link, side: Side) -> Vec<Device> {
-    let model = parts(link).of_host;
-    let nic = nic_of_host(side);
+pub(super) fn devices_of_host(link: Link, host: HostOf) -> Vec<Device> {
+    let model = match (link, host.throttles) {
+        (Link::E1000, false) => Some(&E1000_UNTHROTTLED),
+        (link, _) => parts(link).of_host,
+    };
+    let nic = nic_of_host(host.side);
     let device = |model| Device::Nic { model, hub: 0, nic };
     model.map(device).into_iter().collect()
 }

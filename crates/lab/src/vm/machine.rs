@@ -83,7 +83,7 @@ impl Machine {
     /// The devices of the link.
     fn link_devices(&self) -> Vec<Device> {
         match self.host {
-            Some(host) => link::devices_of_host(self.link, host.side),
+            Some(host) => link::devices_of_host(self.link, host),
             None => link::devices(self.link, self.forward),
         }
     }

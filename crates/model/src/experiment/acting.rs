@@ -7,11 +7,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::hosts::link_of;
 use super::knobs::Offload;
 use super::nft::{Hook, Nft, Ruleset};
+use super::nic::{Coalescing, Ends};
 use super::qdisc::Qdisc;
 use super::within::Within;
 use crate::class::{Family, Link, Proto, words};
+use crate::hosts::{Side, time_of};
 use crate::recording::Arm;
 
 words! {
@@ -57,11 +60,17 @@ type Rule = fn(&Scene<'_>, &str) -> Can;
 /// By the key in an arm; a key that ends in a dot is a prefix. All others change the path itself
 /// (kernel, module, mitigations, bridge).
 const RULES: &[(&str, Rule)] = &[
+    ("coalesce.", coalesce),
     ("mtu_bytes", |scene, _| mtu(scene)),
+    ("napi_defer_hard_irqs", |scene, _| deferral(scene)),
     ("nft", |scene, _| nft(scene)),
     ("offload.", offload),
     ("qdisc", |scene, _| qdisc(scene)),
     ("queues", |scene, _| queues(scene)),
+    ("rings.", |scene, _| match scene.alone() {
+        true => Err(format!("{ONE}, any ring has room")),
+        false => Ok(()),
+    }),
     ("sysctl.", sysctl),
 ];
 
@@ -98,6 +107,7 @@ pub fn called(key: &str) -> &str {
         "mtu_bytes" => "mtu",
         _ => (key.strip_prefix("offload."))
             .or_else(|| key.strip_prefix("sysctl."))
+            .or_else(|| key.strip_prefix("coalesce."))
             .unwrap_or(key),
     }
 }
@@ -155,6 +165,13 @@ impl Scene<'_> {
 
     fn alone(&self) -> bool {
         self.load == Load::OneAtATime
+    }
+
+    /// Whether both ends have such a NIC.
+    fn receives_by(&self, link: Link) -> bool {
+        [Side::Tx, Side::Rx]
+            .iter()
+            .all(|side| link_of(self.arm, *side) == link)
     }
 
     /// Headers below the payload: 20 or 40 bytes of IP, 8 of UDP or ICMP, 32 of TCP with
@@ -242,6 +259,10 @@ fn offload(scene: &Scene<'_>, name: &str) -> Can {
         Offload::RxChecksum if proto == Proto::Raw => {
             Err("devices verify only UDP and TCP, and ICMP is sent".into())
         }
+        // e1000_receive_iov (hw/net/e1000.c) sets no bit of a checksum in the descriptor.
+        Offload::RxChecksum if scene.receives_by(Link::E1000) => {
+            Err("QEMU's e1000 verifies no checksums, UDP and TCP do".into())
+        }
         Offload::RxChecksum if virtual_link => Err(match scene.level("offload.tx-checksum") {
             // No device checks it: udp_rcv and tcp_v4_rcv do, however it is set.
             Some("off") => format!("{} verifies no checksums, UDP and TCP do", scene.arm.link),
@@ -251,6 +272,68 @@ fn offload(scene: &Scene<'_>, name: &str) -> Can {
             ),
         }),
         Offload::Sg | Offload::TxChecksum | Offload::RxChecksum => Ok(()),
+    }
+}
+
+/// QEMU's e1000 and e1000e let at least so much time pass between interrupts (set_interrupt_cause in
+/// hw/net/e1000.c, E1000E_MIN_XITR in hw/net/e1000e_core.c: 500 units of 256 ns).
+const LEAST_USECS: u32 = 128;
+
+fn coalesce(scene: &Scene<'_>, setting: &str) -> Can {
+    let Some(usecs) = scene.level(&format!("coalesce.{setting}")) else {
+        return Ok(());
+    };
+    let (true, Ok(usecs)) = (
+        setting == Coalescing::RxUsecs.as_str(),
+        usecs.parse::<u32>(),
+    ) else {
+        return Ok(());
+    };
+    let ends = Ends::of(scene.arm, "coalesce_in");
+    let sides = [Side::Tx, Side::Rx]
+        .into_iter()
+        .filter(|side| ends.has(*side));
+    let links: Vec<Link> = sides.map(|side| link_of(scene.arm, side)).collect();
+    let emulated = |link: &Link| [Link::E1000, Link::E1000e].contains(link);
+    if !links.iter().all(emulated) {
+        return Ok(());
+    }
+    if scene.level("throttle") == Some("off") {
+        return Err("with throttle off QEMU's e1000 delays no interrupt".into());
+    }
+    if usecs < LEAST_USECS {
+        return Err(format!(
+            "QEMU's NIC lets {LEAST_USECS} us pass between interrupts, so {usecs} is as good as {LEAST_USECS}; for \
+             less use throttle = \"off\" (e1000) and gro_flush_timeout with napi_defer_hard_irqs = 1"
+        ));
+    }
+    // e1000's driver sets TADV of TxAbsIntDelay, which is 32 us by default, and QEMU takes the least
+    // delay that anything asks for (mit_update_delay): then its minimum.
+    let options = scene.level("module_options.e1000").unwrap_or_default();
+    let of_sender = |option: &str| options.split_whitespace().any(|word| word == option);
+    let is_free = of_sender("TxIntDelay=0") || of_sender("TxAbsIntDelay=0");
+    let all_free = is_free && {
+        let with_options = Ends::of(scene.arm, "module_options_in");
+        [Side::Tx, Side::Rx]
+            .into_iter()
+            .all(|side| !ends.has(side) || with_options.has(side))
+    };
+    match usecs > LEAST_USECS && links.contains(&Link::E1000) && !all_free {
+        true => Err(format!(
+            "QEMU's e1000 takes the least of all delays, and its driver sets one of 32 us for packets it sends: \
+             {usecs} is as good as {LEAST_USECS} without module_options = {{ e1000 = \"TxIntDelay=0 TxAbsIntDelay=0\" }}"
+        )),
+        false => Ok(()),
+    }
+}
+
+fn deferral(scene: &Scene<'_>) -> Can {
+    let polls = scene.level("napi_defer_hard_irqs").unwrap_or("0");
+    let timeout = scene.level("gro_flush_timeout").unwrap_or("0");
+    match polls != "0" && time_of(timeout) == Ok(0) {
+        // napi_complete_done (net/core/dev.c) defers an interrupt by that time.
+        true => Err("it defers interrupts by gro_flush_timeout, which is 0".into()),
+        false => Ok(()),
     }
 }
 

@@ -1,6 +1,10 @@
 //! Claims about the results, and published results.
 
+mod bound;
+
 use serde::{Deserialize, Serialize};
+
+pub use bound::Bound;
 
 use super::error::Mistake;
 use super::shares::check_chain;
@@ -194,6 +198,15 @@ claims! {
         /// The expected relation; none to show the difference only.
         #[serde(default)]
         is: Option<Relation>,
+        /// The smallest ratio of the arm's cost to that of the other, instead of a relation.
+        #[serde(default)]
+        at_least: Option<f64>,
+        /// The largest.
+        #[serde(default)]
+        at_most: Option<f64>,
+        /// Instead of both, how far from 1 the ratio may be.
+        #[serde(default)]
+        within_percent: Option<f64>,
     }
     /// The cost is equal in all arms: to the instruction, or without a significant difference
     /// between blocks.
@@ -216,6 +229,9 @@ claims! {
         /// The arms; none for all that have the class.
         #[serde(default)]
         arms: Vec<String>,
+        /// How much the most expensive arm may cost above the cheapest one; by default nothing.
+        #[serde(default)]
+        within_percent: Option<f64>,
     }
     /// Show the functions with the largest differences between two arms.
     ChangedBy {
@@ -466,11 +482,14 @@ impl Experiment {
             return self.check_paths(figure, &paths);
         }
         // Frames have no classes: their arms are compared as they are.
-        if claim.classes().is_empty() && self.workload.kind != Kind::Frames {
+        // Nor do figures of two hosts.
+        let has_classes = self.workload.kind != Kind::Frames && !self.has_hosts();
+        if claim.classes().is_empty() && has_classes {
             let why = "missing classes; expected like classes = [\"udp tx\"]";
             return Err(("classes", why.to_string()).into());
         }
         claim.check_numbers()?;
+        claim.check_bound()?;
         if let Claim::Calls { have, arms, .. } = claim {
             if arms.is_empty() {
                 let why = "missing arms; expected like arms = [\"before\"]";

@@ -154,7 +154,7 @@ impl ExperimentError {
 }
 
 fn shown(what: &str) -> String {
-    what.chars().filter(|c| !c.is_control()).take(600).collect()
+    what.chars().filter(|c| !c.is_control()).take(900).collect()
 }
 
 /// The first line that sets the key in its table, or else the table's header; without a table, the

@@ -6,10 +6,11 @@ use super::error::Mistake;
 use super::{Knob, Knobs, Takes, Vary};
 use crate::bench::{FrameSize, Offered, rate_of};
 use crate::class::Class;
+use crate::hosts;
 use crate::recording::Arm;
 
 /// A figure: a quantity over a knob, with a line for each level of another knob.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figure {
     /// Its name in claims.
@@ -55,10 +56,23 @@ pub struct Marked {
     /// Its label.
     pub label: String,
     /// On the x axis.
-    pub x: f64,
+    pub x: At,
     /// On the y axis.
     pub y: f64,
 }
+
+/// A place on the x axis.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum At {
+    /// Of levels that are numbers; times are in microseconds.
+    Number(f64),
+    /// A level that is none, or the name of an arm.
+    Name(String),
+}
+
+/// The x axis of a figure with the arms themselves.
+pub(super) const ARM: &str = "arm";
 
 impl Figure {
     /// Whether it has arms of its own.
@@ -69,7 +83,7 @@ impl Figure {
     pub(super) fn check(&self) -> Result<(), Mistake> {
         for (key, name) in [("x", Some(&self.x)), ("lines", self.lines.as_ref())] {
             let Some(name) = name else { continue };
-            if !is_knob(name) {
+            if !is_knob(name) && name != ARM {
                 let known: Vec<&str> = super::KNOBS.iter().map(|knob| knob.key).collect();
                 return Err(Mistake::unknown(key, "knob", name, &known));
             }
@@ -104,7 +118,7 @@ fn is_knob(name: &str) -> bool {
 }
 
 /// The level of a knob as a number, for an axis: a rate in packets per second, a mix of frames
-/// as its mean size; none if it is not a number.
+/// as its mean size, a time in microseconds; none if it is not a number.
 pub fn number_of(knob: &str, level: &str) -> Option<f64> {
     match knob {
         "rate" => match rate_of(level) {
@@ -112,6 +126,10 @@ pub fn number_of(knob: &str, level: &str) -> Option<f64> {
             _ => None,
         },
         "size" => Some(level.parse::<FrameSize>().ok()?.mean_bytes()),
+        "wire_rate" => hosts::rate_of(level).ok().map(|bps| bps as f64),
+        "wire_delay" | "wire_jitter" | "gro_flush_timeout" => {
+            hosts::time_of(level).ok().map(|ns| ns as f64 / 1e3)
+        }
         _ => level.parse().ok(),
     }
 }
@@ -121,6 +139,7 @@ impl Arm {
     pub fn told(&self, knob: &str) -> Option<String> {
         // For frames, the payload size and the protocol are those of the frames.
         Some(match knob {
+            ARM => self.name.clone(),
             "proto" => self.proto.to_string(),
             "family" => self.family.to_string(),
             "link" => self.link.to_string(),

@@ -1,10 +1,11 @@
 //! Two hosts with a wire between them, as an experiment asks for them.
 
 use super::error::Mistake;
+use super::nic::Ends;
 use super::setup::FileSize;
 use super::{Experiment, Kind, Knob, Knobs, Lab};
 use crate::class::{Link, Proto};
-use crate::hosts::{HostLoad, INSTRUMENT, Wire};
+use crate::hosts::{HostLoad, INSTRUMENT, Side, Wire};
 use crate::recording::Arm;
 use crate::timing::INSTRUCTIONS;
 
@@ -22,8 +23,11 @@ const MAX_STREAM_BYTES: u32 = 1 << 30;
 const MAX_TURNS: u32 = 100_000;
 
 /// Settings that only two hosts have.
-const OF_HOSTS: [&str; 9] = [
+const OF_HOSTS: [&str; 12] = [
     "offload_in",
+    "buffer",
+    "rx_link",
+    "throttle",
     "tx_buffer",
     "rx_buffer",
     "tx_shift",
@@ -35,7 +39,7 @@ const OF_HOSTS: [&str; 9] = [
 ];
 
 /// Settings that two hosts have as well.
-const ALSO_OF_HOSTS: [&str; 12] = [
+const ALSO_OF_HOSTS: [&str; 24] = [
     "proto",
     "family",
     "link",
@@ -47,12 +51,42 @@ const ALSO_OF_HOSTS: [&str; 12] = [
     "sysctl",
     "offload",
     "module",
+    "module_options",
+    "module_options_in",
+    "coalesce",
+    "coalesce_in",
+    "rings",
+    "rings_in",
+    "feature",
+    "feature_in",
+    "gro_flush_timeout",
+    "napi_defer_hard_irqs",
+    "threaded",
+    "napi_in",
     "seed",
 ];
 
 /// Whether two hosts have a knob.
 pub fn is_of_hosts(knob: &Knob) -> bool {
     OF_HOSTS.contains(&knob.key) || ALSO_OF_HOSTS.contains(&knob.key)
+}
+
+/// The NIC of a host.
+pub fn link_of(arm: &Arm, side: Side) -> Link {
+    let own = match side {
+        Side::Tx => None,
+        Side::Rx => arm.read("rx_link"),
+    };
+    own.unwrap_or(arm.link)
+}
+
+/// The size of a host's socket buffer; none for the kernel's own.
+pub fn buffer_of(arm: &Arm, side: Side) -> Option<u32> {
+    let own = match side {
+        Side::Tx => "tx_buffer",
+        Side::Rx => "rx_buffer",
+    };
+    arm.read(own).or_else(|| arm.read("buffer"))
 }
 
 impl Experiment {
@@ -233,13 +267,20 @@ impl Experiment {
                 return Err(("proto", why));
             }
         }
-        if !arm.link.declared().hosts {
-            let why = format!(
-                "link {} can't join two hosts; expected {}",
-                arm.link,
-                Link::listed(|link| link.declared().hosts)
-            );
-            return Err(("link", why));
+        let [tx_link, rx_link] = [Side::Tx, Side::Rx].map(|side| link_of(arm, side));
+        for (key, link) in [("link", tx_link), ("rx_link", rx_link)] {
+            if !link.declared().hosts {
+                let why = format!(
+                    "link {link} can't join two hosts; expected {}",
+                    Link::listed(|link| link.declared().hosts)
+                );
+                return Err((key, why));
+            }
+        }
+        if arm.level("throttle") == Some("off") && [tx_link, rx_link] != [Link::E1000; 2] {
+            let why = "throttle = \"off\" is of QEMU's e1000 only: use link e1000 at both hosts, or \
+                       gro_flush_timeout with napi_defer_hard_irqs";
+            return Err(("throttle", why.into()));
         }
         if self.workload.kind == Kind::Request && arm.size_bytes == 0 {
             return Err(("size_bytes", "a request has at least a byte".into()));
@@ -247,7 +288,7 @@ impl Experiment {
         if arm.level("offload_in") == Some("router") {
             return Err(("offload_in", "two hosts have no router".into()));
         }
-        for key in ["tx_buffer", "rx_buffer"] {
+        for key in ["buffer", "tx_buffer", "rx_buffer"] {
             if let Some(bytes) = arm.read::<u32>(key)
                 && !(1..=(1 << 28)).contains(&bytes)
             {
@@ -256,17 +297,21 @@ impl Experiment {
             }
         }
         Wire::of(arm).check().map_err(|why| ("wire_delay", why))?;
-        // QEMU splits what it should segment into IP fragments there (net_tx_pkt.c).
-        let tso = arm.level("offload.tso").or(Some("on")) == Some("on");
-        // The receiver of requests sends as well.
-        let all_senders = match (self.workload.kind, arm.level("offload_in")) {
-            (Kind::Request, side) => side.is_none_or(|side| side == "both"),
-            (_, side) => side != Some("rx"),
+        // QEMU splits what it should segment into IP fragments there (net_tx_pkt.c). The receiver
+        // of requests sends as well.
+        let senders = match self.workload.kind {
+            Kind::Request => &[Side::Tx, Side::Rx][..],
+            _ => &[Side::Tx],
         };
-        if arm.link == Link::E1000e && (tso || !all_senders) {
-            let why = "QEMU's e1000e sends IP fragments instead of TCP segments; use link e1000, or set \
-                       offload = { tso = \"off\" } of each host that sends (of requests both do)";
-            return Err(("link", why.into()));
+        for side in senders {
+            let ends = Ends::of(arm, "offload_in");
+            let is_off = arm.level("offload.tso") == Some("off") && ends.has(*side);
+            if link_of(arm, *side) == Link::E1000e && !is_off {
+                let why = "QEMU's e1000e sends IP fragments instead of TCP segments; use link e1000, or set \
+                           offload = { tso = \"off\" } of each host that sends (of requests both do); as rx_link \
+                           it can receive a stream";
+                return Err(("link", why.into()));
+            }
         }
         Ok(())
     }
@@ -363,6 +408,23 @@ mod tests {
                 "IP fragments",
             ),
             (
+                "[workload]\nkind = \"stream\"\n[knobs]\nlink = \"e1000e\"\noffload = { tso = \"off\" }\n\
+                 offload_in = \"rx\"",
+                "IP fragments",
+            ),
+            (
+                "[workload]\nkind = \"request\"\n[knobs]\nrx_link = \"e1000e\"",
+                "IP fragments",
+            ),
+            (
+                "[workload]\nkind = \"stream\"\n[knobs]\nrx_link = \"lo\"",
+                "can't join two hosts",
+            ),
+            (
+                "[workload]\nkind = \"stream\"\n[knobs]\nrx_link = \"virtio-net\"\nthrottle = \"off\"",
+                "e1000 only",
+            ),
+            (
                 "[workload]\nkind = \"stream\"\n[knobs]\nwire_rate = \"fast\"",
                 "like 1G",
             ),
@@ -390,7 +452,14 @@ mod tests {
             let told = Experiment::parse(&format!("name = \"x\"\n{text}")).unwrap_err();
             assert!(told.to_string().contains(why), "{text}: {told}");
         }
-        let off = format!("{STREAM}[knobs]\nlink = \"e1000e\"\noffload = {{ tso = \"off\" }}\n");
-        assert!(hosts(&off).is_ok());
+        for fine in [
+            "link = \"e1000e\"\noffload = { tso = \"off\" }",
+            "link = \"e1000e\"\noffload = { tso = \"off\" }\noffload_in = \"tx\"",
+            "rx_link = \"e1000e\"",
+            "throttle = \"off\"",
+        ] {
+            let told = hosts(&format!("{STREAM}[knobs]\n{fine}\n"));
+            assert!(told.is_ok(), "{fine}: {told:?}");
+        }
     }
 }

@@ -57,8 +57,8 @@ impl Key {
             Some(Key { at, below })
         });
         let key = table.ok_or_else(|| format!("unknown knob `{}`", short(key)))?;
-        match key.knob().takes {
-            Takes::Switches { what, words } if !words.contains(&key.below.as_str()) => {
+        match key.knob().takes.names() {
+            Some((what, words)) if !words.contains(&key.below.as_str()) => {
                 Err(level::unknown_word(what, &key.below, words))
             }
             _ => Ok(key),
@@ -92,6 +92,7 @@ fn said(key: &Key, level: &Level) -> String {
         Said::Word | Said::Rules => text.clone(),
         Said::As(name) => format!("{name}={text}"),
         Said::Below => format!("{}={text}", key.below),
+        Said::Dotted => format!("{}={text}", key.recorded()),
         Said::OrOwn(name) => {
             let last = match key.knob().takes {
                 Takes::Files => level::files(text)
@@ -360,6 +361,15 @@ impl Vary {
     /// The knobs that have levels.
     pub fn set_ones(&self) -> impl Iterator<Item = &'static Knob> {
         self.levels.keys().map(Key::knob)
+    }
+
+    /// The keys with several levels, by their names in a recording; the one that changes slowest is the
+    /// first.
+    pub fn several(&self) -> Vec<String> {
+        let several = self.levels.iter().filter(|(_, levels)| levels.len() > 1);
+        let mut keys: Vec<&Key> = several.map(|(key, _)| key).collect();
+        keys.sort_by_key(|key| key.knob().turn);
+        keys.into_iter().map(Key::recorded).collect()
     }
 
     /// The first knob with several levels, if there is one.

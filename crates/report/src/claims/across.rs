@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 
 use netplumb_model::chain;
 use netplumb_model::class::{Class, Context, Softirq};
-use netplumb_model::experiment::{Claim, Relation};
+use netplumb_model::experiment::{Bound, Claim, Relation};
 use netplumb_model::recording::{Arm, NodeId};
 
 use super::fit::line;
-use super::{Answer, Outcome, find, holds, list, missing};
+use super::{Answer, Outcome, find, holds, largest_over_smallest, list, missing};
 use crate::acting;
 use crate::analysis::{ClassView, functions};
 use crate::number::{counted, per_packet, printable, thousands};
@@ -198,9 +198,9 @@ fn of_class(claim: &Claim, class: Class, classes: &[ClassView<'_>]) -> Result<Ou
             Ok(compare(
                 class,
                 &part(layer, function, below),
-                one,
-                other,
+                [one, other],
                 *is,
+                claim.bound(),
             ))
         }
         Claim::Unchanged {
@@ -214,6 +214,7 @@ fn of_class(claim: &Claim, class: Class, classes: &[ClassView<'_>]) -> Result<Ou
             &part(layer, function, below),
             &of_arms(class, arms, classes).collect::<Vec<_>>(),
             &among(arms),
+            claim.bound(),
         ),
         Claim::ChangedBy {
             arm, against, top, ..
@@ -345,9 +346,9 @@ fn arm_name(view: &ClassView<'_>) -> String {
 fn compare(
     class: Class,
     part: &Part<'_>,
-    one: &ClassView<'_>,
-    other: &ClassView<'_>,
+    [one, other]: [&ClassView<'_>; 2],
     is: Option<Relation>,
+    bound: Option<Bound>,
 ) -> Outcome {
     let exactly = matches!(is, Some(Relation::Same | Relation::Different));
     let insns = |view| {
@@ -363,7 +364,10 @@ fn compare(
     let (now, was) = (mean(after, one), mean(before, other));
     let change = now - was;
     let verdict = match is {
-        None => Answer::Answered,
+        None => match bound {
+            Some(bound) => holds(bound.has(now / was)),
+            None => Answer::Answered,
+        },
         Some(Relation::Same) => holds(same),
         Some(Relation::Different) => holds(!same),
         Some(Relation::Less) => holds(!same && now < was),
@@ -386,9 +390,12 @@ fn compare(
         )
     };
     let finding = format!("{finding}{}", idle(one, other, !same));
+    let claimed = bound.map_or_else(String::new, |bound| {
+        format!(": {:.3} times, claimed {bound}", now / was)
+    });
     Outcome {
         verdict,
-        because: finding.clone(),
+        because: format!("{finding}{claimed}"),
         finding,
     }
 }
@@ -415,6 +422,7 @@ fn unchanged(
     part: &Part<'_>,
     views: &[&ClassView<'_>],
     among: &str,
+    bound: Option<Bound>,
 ) -> Result<Outcome, String> {
     let [first, rest @ ..] = views else {
         return Err(missing(class, None));
@@ -448,6 +456,16 @@ fn unchanged(
         .iter()
         .map(|view| format!("{} {}", arm_name(view), cost(view)))
         .collect();
+    if let Some(bound) = bound {
+        let costs = views.iter().map(|view| mean(part.insns(view), view));
+        let (ratio, range) = largest_over_smallest(costs);
+        let told = format!("{class}{of}: {}: {range}, claimed {bound}", told.join(", "));
+        return Ok(Outcome {
+            verdict: holds(bound.has(ratio)),
+            finding: format!("{class}{of}: {range}"),
+            because: told,
+        });
+    }
     Ok(Outcome {
         verdict: holds(other.is_none()),
         because: format!("{class}{of}: {}", told.join(", ")),

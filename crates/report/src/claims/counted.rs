@@ -7,7 +7,7 @@ use netplumb_model::experiment::{Claim, Relation};
 use netplumb_model::quantity::{Of, Repeats};
 use netplumb_model::recording::Recording;
 
-use super::{Answer, Outcome, find, holds, list, missing};
+use super::{Answer, Outcome, find, holds, largest_over_smallest, list, missing};
 use crate::analysis::ClassView;
 use crate::disks::told;
 use crate::number::printable;
@@ -146,7 +146,10 @@ fn of_class(
         let (one, other) = (of(Some(arm))?, of(against.as_deref())?);
         let (now, was) = (what.value(one)?, what.value(other)?);
         let verdict = match is {
-            None => Answer::Answered,
+            None => match claim.bound() {
+                Some(bound) => holds(bound.has(now / was)),
+                None => Answer::Answered,
+            },
             Some(Relation::Same) => holds(now == was),
             Some(Relation::Different) => holds(now != was),
             Some(Relation::Less) => holds(now < was),
@@ -189,6 +192,11 @@ fn of_class(
             .filter(|(value, _)| value != first)
             .map(|(value, view)| format!("{} with {}", what.told(view, *value), name(view)))
             .collect();
+        if let Some(bound) = claim.bound() {
+            let (ratio, range) = largest_over_smallest(all.iter().map(|(value, _)| *value));
+            let told = format!("{}: {range}, claimed {bound}", what.name());
+            return Ok((holds(bound.has(ratio)), told));
+        }
         let (is, of) = (differ.is_empty(), what.told(view, *first));
         let told = match is {
             true => format!("{}: {of} with each", what.name()),

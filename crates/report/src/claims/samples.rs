@@ -24,7 +24,7 @@ use crate::number::rate;
 use crate::rates::{RATES, explain};
 use crate::seeds;
 use crate::shape::{Shape, shape};
-use crate::times::{self, TimedClass};
+use crate::times::{self, TimedClass, ns};
 
 /// Instructions of a packet.
 pub(crate) const INSNS: &str = INSTRUCTIONS.name;
@@ -454,6 +454,34 @@ impl<'r> Samples<'r> {
         Ok(sums.into_iter().map(each).collect())
     }
 
+    /// Whether each run of an arm has the same values, so that there is nothing to be tested: two
+    /// are equal, or they are not.
+    pub(crate) fn is_exact(&self, what: &What<'_>) -> bool {
+        let base = |name: &'_ str| {
+            let name = name.to_string();
+            let quantities = self.recording.quantities.iter();
+            quantities.clone().find(|q| q.name == name).or_else(|| {
+                let (name, _) = name.rsplit_once(" of ")?;
+                quantities.clone().find(|q| q.name == name)
+            })
+        };
+        shape(self.recording) == Shape::Hosts
+            && what
+                .quantity
+                .and_then(base)
+                .is_some_and(|quantity| quantity.repeats == Repeats::Exactly)
+    }
+
+    /// An arm, and the same under other seeds, in their order.
+    pub(crate) fn seeds(&self, arm: usize) -> Vec<usize> {
+        let name = &self.recording.arms[arm].name;
+        let arms = self.recording.arms.iter().enumerate();
+        let repeats = arms.filter(|(_, other)| other.repeats() == Some(name));
+        std::iter::once(arm)
+            .chain(repeats.map(|(n, _)| n))
+            .collect()
+    }
+
     /// A value in words.
     pub(crate) fn told(&self, value: f64, what: &What<'_>) -> String {
         if let Some(event) = self.events.iter().find(|e| Some(e.name) == what.quantity) {
@@ -482,7 +510,11 @@ impl<'r> Samples<'r> {
                     None if self.times.is_empty() => String::new(),
                     None => "ns".into(),
                 };
-                format!("{} {unit}", short(value)).trim_end().to_string()
+                match (unit.as_str(), self.times.is_empty()) {
+                    // Of two hosts, which have no table of times beside it.
+                    ("ns", true) => ns(value),
+                    (unit, _) => format!("{} {unit}", short(value)).trim_end().to_string(),
+                }
             }
         }
     }

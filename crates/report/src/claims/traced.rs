@@ -59,7 +59,9 @@ fn of_arm(view: &ClassView<'_>, have: &Condition, at_least: f64) -> Result<(bool
     let traces = traces.filter(|t| t.block.is_some_and(|block| view.blocks.contains(&block)));
     let calls: Vec<&Step> = traces.filter_map(|trace| trace.steps.first()).collect();
     let of = OfCalls::in_recording(recording);
-    let counts = of.into_iter().flat_map(|of| recording.scalars_of(&of.calls));
+    let counts = of
+        .into_iter()
+        .flat_map(|of| recording.scalars_of(&of.calls));
     let counts =
         counts.filter(|s| matches!(s.of, Of::Block(block) if view.blocks.contains(&block)));
     let made = counts.map(|scalar| scalar.value as usize).sum::<usize>();

@@ -5,14 +5,14 @@
 
 use netplumb_model::bench::DataPath;
 use netplumb_model::class::Class;
-use netplumb_model::experiment::{Claim, Experiment, Knobs, Relation, number_of};
+use netplumb_model::experiment::{Bound, Claim, Experiment, Knobs, Relation, number_of};
 use netplumb_model::recording::Arm;
 use netplumb_stats::judge::{Judged, MIN_BLOCKS, Verdict, judge};
 use netplumb_stats::ratio::{self, Interval};
 use netplumb_stats::welch::mean;
 
 use super::samples::{CPU_USE, HANDLED, Samples, What};
-use super::{Answer, Outcome, holds, list};
+use super::{Answer, Outcome, holds, largest_over_smallest, list};
 use crate::interval::told;
 
 /// Points that make a line worth a claim.
@@ -250,17 +250,96 @@ fn compare(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> Found 
     let what = what(claim, class);
     let (one, after) = arm(Some(name), samples, &what)?;
     let (other, before) = arm(against.as_deref(), samples, &what)?;
-    let judged = compared(samples, [other, one], &what)?;
-    let verdict = is.map_or(Answer::Answered, |is| relation(is, &judged));
-    let because = format!(
-        "{} with {} against {} with {}, {}",
+    let sides = format!(
+        "{} with {} against {} with {}",
         samples.told(mean(&after), &what),
         samples.name(one),
         samples.told(mean(&before), &what),
-        samples.name(other),
-        change(&judged)
+        samples.name(other)
     );
-    Ok((verdict, because))
+    if samples.is_exact(&what) {
+        return exactly(claim, *is, [other, one], sides, samples, &what);
+    }
+    if let Some(bound) = claim.bound() {
+        let ratio = interval(&before, &after)?;
+        let because = format!("{sides}, {}, claimed {bound}", times(ratio));
+        return Ok((in_bounds(ratio, bound), because));
+    }
+    let judged = compared(samples, [other, one], &what)?;
+    let verdict = is.map_or(Answer::Answered, |is| relation(is, &judged));
+    Ok((verdict, format!("{sides}, {}", change(&judged))))
+}
+
+/// Compare two arms whose values are the same in every run: under each seed.
+fn exactly(
+    claim: &Claim,
+    is: Option<Relation>,
+    arms: [usize; 2],
+    sides: String,
+    samples: &Samples<'_>,
+    what: &What<'_>,
+) -> Found {
+    let [before, after] = arms.map(|arm| samples.seeds(arm));
+    let mut ratios = Vec::new();
+    for (before, after) in before.iter().zip(&after) {
+        let (before, after) = (
+            samples.values(*before, what)?,
+            samples.values(*after, what)?,
+        );
+        ratios.push(mean(&after) / mean(&before));
+    }
+    // Nothing beside nothing is the same.
+    ratios
+        .iter_mut()
+        .filter(|r| r.is_nan())
+        .for_each(|r| *r = 1.0);
+    let is_so = |ratio: f64| match (claim.bound(), is) {
+        (Some(bound), _) => Some(bound.has(ratio)),
+        (None, Some(Relation::Same)) => Some(ratio == 1.0),
+        (None, Some(Relation::Different)) => Some(ratio != 1.0),
+        (None, Some(Relation::Less)) => Some(ratio < 1.0),
+        (None, Some(Relation::More)) => Some(ratio > 1.0),
+        (None, None) => None,
+    };
+    let verdict = agreed(ratios.iter().map(|ratio| is_so(*ratio)));
+    let (least, most) = ends(&ratios);
+    let each = match ratios.len() {
+        1 => format!("{:.3} times", ratios[0]),
+        seeds => format!("{least:.3} to {most:.3} times under {seeds} seeds"),
+    };
+    let claimed = claim
+        .bound()
+        .map_or_else(String::new, |b| format!(", claimed {b}"));
+    Ok((verdict, format!("{sides}, {each}{claimed}")))
+}
+
+/// The verdict of all seeds: some that hold and some that don't show neither.
+fn agreed(each: impl Iterator<Item = Option<bool>>) -> Answer {
+    let Some(each) = each.collect::<Option<Vec<bool>>>() else {
+        return Answer::Answered;
+    };
+    match (each.contains(&true), each.contains(&false)) {
+        (true, true) => Answer::NotShown,
+        (true, false) => Answer::Holds,
+        _ => Answer::DoesNotHold,
+    }
+}
+
+fn ends(ratios: &[f64]) -> (f64, f64) {
+    let each = ratios.iter().copied();
+    (
+        each.clone().fold(f64::INFINITY, f64::min),
+        each.fold(f64::NEG_INFINITY, f64::max),
+    )
+}
+
+/// Whether a ratio is within bounds: neither is shown where its interval is across one.
+fn in_bounds(ratio: Interval, bound: Bound) -> Answer {
+    match (bound.has(ratio.low), bound.has(ratio.high)) {
+        (true, true) => Answer::Holds,
+        _ if ratio.high < bound.least || ratio.low > bound.most => Answer::DoesNotHold,
+        _ => Answer::NotShown,
+    }
 }
 
 fn unchanged(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> Found {
@@ -275,6 +354,20 @@ fn unchanged(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> Foun
     if rest.is_empty() {
         return Err("only one arm was measured".into());
     }
+    if let (true, bound) = (samples.is_exact(&what), claim.bound()) {
+        return all_exactly(bound, &all, samples, &what);
+    }
+    if let Some(bound) = claim.bound() {
+        // Of the two that are furthest apart.
+        let by_mean =
+            |a: &&(usize, Vec<f64>), b: &&(usize, Vec<f64>)| mean(&a.1).total_cmp(&mean(&b.1));
+        let ends = all.iter().min_by(by_mean).zip(all.iter().max_by(by_mean));
+        let ((least, low), (most, high)) = ends.ok_or("no arm was measured")?;
+        let ratio = interval(low, high)?;
+        let (least, most) = (samples.name(*least), samples.name(*most));
+        let because = format!("{most} over {least}: {}, claimed {bound}", times(ratio));
+        return Ok((in_bounds(ratio, bound), because));
+    }
     let mut verdicts = Vec::new();
     let mut because = Vec::new();
     for (n, _) in rest {
@@ -287,6 +380,48 @@ fn unchanged(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> Foun
     Ok((
         worst(verdicts),
         format!("{told} with {of}; beside it {}", list(because.into_iter())),
+    ))
+}
+
+/// Whether the values of some arms, the same in every run, are equal, or within bounds: under each
+/// seed.
+fn all_exactly(
+    bound: Option<Bound>,
+    arms: &[(usize, Vec<f64>)],
+    samples: &Samples<'_>,
+    what: &What<'_>,
+) -> Found {
+    let seeds: Vec<Vec<usize>> = arms.iter().map(|(arm, _)| samples.seeds(*arm)).collect();
+    let count = seeds.iter().map(Vec::len).min().unwrap_or(0);
+    let mut each = Vec::new();
+    let mut ratios = Vec::new();
+    for seed in 0..count {
+        let mut means = Vec::new();
+        for of_arm in &seeds {
+            means.push(mean(&samples.values(of_arm[seed], what)?));
+        }
+        let (ratio, _) = largest_over_smallest(means.into_iter());
+        each.push(Some(bound.map_or(ratio == 1.0, |bound| bound.has(ratio))));
+        ratios.push(ratio);
+    }
+    let told: Vec<String> = (arms.iter())
+        .map(|(arm, values)| {
+            let value = samples.told(mean(values), what);
+            format!("{value} with {}", samples.name(*arm))
+        })
+        .collect();
+    let most = ends(&ratios).1;
+    let of = match count {
+        1 => String::new(),
+        count => format!(" at most, under {count} seeds"),
+    };
+    let claimed = bound.map_or_else(String::new, |bound| format!(", claimed {bound}"));
+    Ok((
+        agreed(each.into_iter()),
+        format!(
+            "{}: largest over smallest {most:.3}{of}{claimed}",
+            told.join(", ")
+        ),
     ))
 }
 

@@ -1,7 +1,7 @@
 //! The figures of an experiment: a quantity by a knob, with a line for each level of
 //! another, beside what others published.
 
-use netplumb_model::experiment::{Experiment, Figure, Kind, Knob, Takes, number_of};
+use netplumb_model::experiment::{At, Experiment, Figure, Kind, Knob, Takes, number_of};
 use netplumb_model::recording::{Arm, Recording};
 use netplumb_stats::welch::Mean;
 
@@ -12,6 +12,7 @@ use crate::rates::{ArmRates, arms};
 use crate::shape::{Shape, shape};
 use crate::table::{Column, Room, Table, Value};
 use crate::text::continued;
+use crate::times::ns;
 
 /// A point of a line.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,6 +34,24 @@ pub struct Series {
     pub points: Vec<Point>,
 }
 
+/// What is along a figure whose levels are no numbers, in the order of the arms; nothing if they are
+/// numbers, or there are none.
+pub fn names(experiment: &Experiment, figure: &Figure) -> Vec<String> {
+    let mut names = Vec::new();
+    for arm in experiment.arms_of(figure) {
+        let Some(level) = arm.told(&figure.x) else {
+            continue;
+        };
+        if number_of(&figure.x, &level).is_some() {
+            return Vec::new();
+        }
+        if !names.contains(&level) {
+            names.push(level);
+        }
+    }
+    names
+}
+
 /// The lines of a figure.
 pub fn series(experiment: &Experiment, figure: &Figure, recording: &Recording) -> Vec<Series> {
     let samples = Samples::of(recording);
@@ -40,6 +59,7 @@ pub fn series(experiment: &Experiment, figure: &Figure, recording: &Recording) -
         true => arms(recording),
         false => Vec::new(),
     };
+    let names = names(experiment, figure);
     let lines = figure.lines.as_deref().unwrap_or(by_default(experiment));
     let what = What {
         quantity: Some(&figure.y),
@@ -52,7 +72,14 @@ pub fn series(experiment: &Experiment, figure: &Figure, recording: &Recording) -
     let mut all: Vec<Series> = Vec::new();
     for arm in experiment.arms_of(figure) {
         let level = arm.told(&figure.x);
-        let Some(x) = level.and_then(|level| number_of(&figure.x, &level)) else {
+        let x = level.and_then(|level| match names.is_empty() {
+            true => number_of(&figure.x, &level),
+            false => names
+                .iter()
+                .position(|name| *name == level)
+                .map(|n| n as f64),
+        });
+        let Some(x) = x else {
             continue;
         };
         let found = samples.find(&arm);
@@ -122,12 +149,16 @@ pub fn render(experiment: &Experiment, recording: &Recording, columns: usize) ->
         out.push_str(&printable(&heading, 400));
         out.push('\n');
         out.push_str(&one(experiment, figure, recording, columns));
+        let in_words = |figure: &Figure, y| in_unit(figure, y, recording);
         for marked in &figure.published {
+            let at = match &marked.x {
+                At::Number(x) => along(figure, *x),
+                At::Name(name) => printable(name, 60),
+            };
             let line = format!(
-                "  published: {}: {} at {}",
+                "  published: {}: {} at {at}",
                 printable(&marked.label, 120),
-                up(figure, marked.y),
-                along(figure, marked.x)
+                in_words(figure, marked.y),
             );
             out.push_str(&continued(&line, 4, columns));
             out.push('\n');
@@ -144,6 +175,15 @@ pub fn render(experiment: &Experiment, recording: &Recording, columns: usize) ->
 
 fn one(experiment: &Experiment, figure: &Figure, recording: &Recording, columns: usize) -> String {
     let all = series(experiment, figure, recording);
+    let in_words = |figure: &Figure, y| in_unit(figure, y, recording);
+    if all.is_empty() {
+        let why = format!(
+            "  nothing to show: no arm has a level of {}",
+            printable(&figure.x, 60)
+        );
+        return continued(&why, 4, columns) + "\n";
+    }
+    let names = names(experiment, figure);
     let corner = format!("{} by {}", figure.y, figure.x);
     let mut xs: Vec<f64> = all.iter().flat_map(|s| &s.points).map(|p| p.x).collect();
     xs.sort_by(f64::total_cmp);
@@ -158,14 +198,18 @@ fn one(experiment: &Experiment, figure: &Figure, recording: &Recording, columns:
                     (high - mean.value) / mean.value.max(1e-9) * 100.0
                 )
             });
-            let text = format!("{}{reach}", up(figure, mean.value));
+            let text = format!("{}{reach}", in_words(figure, mean.value));
             Value::Told(text, Some(mean.value))
         })
     };
     let name = Column::text(printable(&corner, 60), |s: &&Series| s.name.clone());
     let mut table = vec![name.letters(60).people(0)];
     table.extend(xs.iter().map(|x| {
-        Column::figure(along(figure, *x), move |s: &&Series| mean(point(s, *x))).people(1)
+        let title = match names.get(*x as usize) {
+            Some(name) => printable(name, 60),
+            None => along(figure, *x),
+        };
+        Column::figure(title, move |s: &&Series| mean(point(s, *x))).people(1)
     }));
     let mut remarks: Vec<String> = Vec::new();
     for series in &all {
@@ -188,6 +232,25 @@ fn one(experiment: &Experiment, figure: &Figure, recording: &Recording, columns:
     out
 }
 
+/// The unit of a knob, or of a quantity.
+pub(crate) fn unit_of<'r>(name: &str, recording: &'r Recording) -> &'r str {
+    match name {
+        "wire_rate" => return "bit/s",
+        "wire_delay" | "wire_jitter" | "gro_flush_timeout" => return "us",
+        "mtu_bytes" | "size_bytes" | "buffer" | "tx_buffer" | "rx_buffer" => return "bytes",
+        "coalesce.rx-usecs" | "coalesce.tx-usecs" => return "us",
+        _ => {}
+    }
+    // As before: only figures of two hosts have their unit.
+    if shape(recording) != Shape::Hosts {
+        return "";
+    }
+    let base = name.rsplit_once(" of ").map(|(base, _)| base);
+    let mut quantities = recording.quantities.iter();
+    let found = quantities.find(|q| q.name == name || Some(q.name.as_str()) == base);
+    found.map_or("", |quantity| &quantity.unit)
+}
+
 /// A value of the axis that is along, in words.
 pub(crate) fn along(figure: &Figure, x: f64) -> String {
     match figure.x.as_str() {
@@ -199,7 +262,20 @@ pub(crate) fn along(figure: &Figure, x: f64) -> String {
         "queues" => format!("{x} queues"),
         "size" | "size_bytes" | "mtu_bytes" => format!("{x:.0} bytes"),
         "rate" => rate(x),
+        "wire_rate" => format!("{}bit/s", rate(x)),
+        "wire_delay" | "wire_jitter" | "gro_flush_timeout" => format!("{x} us"),
+        "buffer" | "tx_buffer" | "rx_buffer" if x >= 1024.0 && x % 1024.0 == 0.0 => {
+            format!("{}K", x / 1024.0)
+        }
         _ => format!("{x}"),
+    }
+}
+
+/// The same with the unit, of times.
+fn in_unit(figure: &Figure, y: f64, recording: &Recording) -> String {
+    match unit_of(&figure.y, recording) {
+        "ns" => ns(y),
+        _ => up(figure, y),
     }
 }
 
@@ -209,6 +285,8 @@ pub(crate) fn up(figure: &Figure, y: f64) -> String {
         CPU_USE => format!("{y:.2}"),
         HANDLED => rate(y),
         _ if y.abs() >= 10_000.0 => rate(y),
+        // Shares.
+        _ if y.abs() < 1.0 => format!("{y:.3}"),
         _ => format!("{y:.1}"),
     }
 }

@@ -77,6 +77,7 @@ pub fn report_page(
         traced: trace::page::of(recording, experiment),
         code: asm::page::page(views),
         events: disks::page(recording, views).into_iter().collect(),
+        events_called: String::new(),
         heat: None,
         timed: None,
         bench: None,

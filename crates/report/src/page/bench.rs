@@ -138,6 +138,9 @@ pub struct PageAxis {
     pub unit: String,
     /// On a scale of ratios; values that are not above 0 are in the table alone.
     pub log: bool,
+    /// Of values that are no numbers, what they are called: 0 is the first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<String>,
 }
 
 /// How a series is drawn.

@@ -59,6 +59,7 @@ pub fn axis(label: &str, unit: &str) -> PageAxis {
         label: printable(label, NAME_LETTERS),
         unit: printable(unit, NAME_LETTERS),
         log: false,
+        names: Vec::new(),
     }
 }
 

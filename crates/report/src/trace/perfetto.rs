@@ -40,7 +40,11 @@ fn calls(recording: &Recording) -> Vec<Value> {
     // Instructions are counted from the begin of a block.
     let timed = OfCalls::in_recording(recording) == Some(&TIMED);
     let steps = recording.call_traces().flat_map(|trace| &trace.steps);
-    let origin = steps.filter(|_| timed).map(|step| step.begin).min().unwrap_or(0);
+    let origin = steps
+        .filter(|_| timed)
+        .map(|step| step.begin)
+        .min()
+        .unwrap_or(0);
     for trace in recording.call_traces() {
         let block = trace.block.unwrap_or(0);
         let place = recording.blocks.get(block as usize);

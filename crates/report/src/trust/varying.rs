@@ -7,6 +7,7 @@ use netplumb_model::class::Direction;
 use netplumb_model::quantity::{Calls, Quantity};
 use netplumb_model::recording::{Block, Recording};
 use netplumb_model::timing::PERIOD;
+use netplumb_model::trace::{CALL_BIAS, CALL_PROBE, TIMED};
 
 use super::blind;
 use super::common::{CUT_SHORT, kernel, ledger, lost};
@@ -46,6 +47,9 @@ pub(super) fn footer(
     notes.extend(apart(classes).map(|text| Note::new("apart", text)));
     notes.extend(acting::footer(recording));
     let none = match quantity.calls {
+        _ if quantity.is(&TIMED.step) => {
+            "none: every entry has its return, and there was room for all"
+        }
         Calls::Times => "none: every time has a stack, and there was room for all",
         Calls::Events => "none: every event has a stack, and there was room for all",
         _ => "none: every sample has a stack, and there was room for all",
@@ -58,6 +62,13 @@ pub(super) fn footer(
 const TIMER: &str = "a timer samples code that runs with interrupts off where they are on again: ";
 
 fn clock(recording: &Recording, quantity: &Quantity) -> String {
+    if quantity.is(&TIMED.step) {
+        let [each, bias] = [&CALL_PROBE, &CALL_BIAS].map(|of| of_run(recording, of).unwrap_or(0.0));
+        return format!(
+            "nanoseconds of calls by function_graph, without interrupts and other tasks; less {each:.0} ns for each \
+             call below, which tracing costs, and {bias:.0} ns of the call itself; elapsed is as read"
+        );
+    }
     if quantity.calls == Calls::Entries {
         let (name, unit) = (printable(&quantity.name, 60), printable(&quantity.unit, 40));
         return format!("{name}, in {unit}");

@@ -7,7 +7,7 @@ use netplumb_report::diff::arms::Pairs;
 use netplumb_report::diff::{self, Diff, Sides};
 use netplumb_report::shape::{Shape, shape};
 use netplumb_report::view::View;
-use netplumb_report::{analysis, html, printable, times};
+use netplumb_report::{analysis, hosts, html, printable, times};
 
 use super::args::{DiffArgs, Limit};
 use crate::exit::{Usage, WORSE};
@@ -39,12 +39,7 @@ pub(super) fn compare(
     }
     let hosts = [sides.before, sides.after].map(|r| shape(r) == Shape::Hosts);
     if hosts.contains(&true) {
-        return Err(Usage(
-            "recordings of two hosts can't be compared: their figures are the same in every run; make what \
-             is to be compared arms of one experiment"
-                .into(),
-        )
-        .into());
+        return two_hosts(args, sides, pairs, hosts);
     }
     let counts = [sides.before, sides.after].map(|r| shape(r) == Shape::Counts);
     if counts.contains(&true) && args.page.wanted() {
@@ -82,6 +77,59 @@ pub(super) fn compare(
         page::put(&args.page, &html::render(&diff::page::page(&diff)))?;
     }
     Ok(limit.map_or(ExitCode::SUCCESS, |limit| judged(limit, &diff)))
+}
+
+/// Compare recordings of two hosts, whose figures are the same in every run.
+fn two_hosts(
+    args: &DiffArgs,
+    sides: Sides<'_>,
+    pairs: &Pairs,
+    are: [bool; 2],
+) -> anyhow::Result<ExitCode> {
+    let wrong = |why: &str| Err(Usage(why.into()).into());
+    if are.contains(&false) {
+        return wrong("only one of the recordings is of two hosts: there is nothing to compare");
+    }
+    if args.page.wanted() {
+        return wrong(
+            "--html is not supported for comparisons of two hosts; use plumb report --html on each",
+        );
+    }
+    if args.tree || args.layer.is_some() || !args.proto.is_empty() || !args.direction.is_empty() {
+        return wrong(
+            "--tree, --layer, --proto and --direction are about functions, of which two hosts have none",
+        );
+    }
+    let limit = match args.fail_if_worse {
+        None => None,
+        Some(Limit::Percent(percent)) => Some(percent),
+        Some(_) => {
+            return wrong(
+                "invalid --fail-if-worse for recordings of two hosts; expected like 0.5%",
+            );
+        }
+    };
+    let compared = hosts::compare(sides, &pairs.pairs);
+    if compared.is_empty() {
+        return wrong("no arm and figure in common: name an arm of each, like a.plumb:ARM");
+    }
+    print(&match (args.json, args.csv, args.markdown) {
+        (true, ..) => compared.json(),
+        (_, true, _) => compared.csv(),
+        (.., true) => compared.markdown(),
+        _ => compared.terminal(columns()),
+    })?;
+    let Some(limit) = limit else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let worse = compared.worse_than(limit);
+    for line in &worse {
+        eprintln!("plumb: worse by more than {limit}%: {line}");
+    }
+    Ok(match worse.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(WORSE),
+    })
 }
 
 /// The error if nothing can be compared.

@@ -220,7 +220,10 @@ fn the_first_and_the_slowest() {
     };
     let (_, calls) = traced(&two, run);
     assert_eq!(kept(&calls), [(0, 4), (1, 9), (3, 9)]);
-    assert_eq!((calls.counts.calls, calls.counts.matched, calls.counts.sum), (7, 7, 42));
+    assert_eq!(
+        (calls.counts.calls, calls.counts.matched, calls.counts.sum),
+        (7, 7, 42)
+    );
     assert_eq!(calls.counts.spread, Some([2, 7, 9, 9]));
     let some = Trace {
         only: Some("insns >= 3 && insns < 9".parse().unwrap()),
@@ -228,7 +231,10 @@ fn the_first_and_the_slowest() {
     };
     let (_, calls) = traced(&some, run);
     assert_eq!(kept(&calls), [(0, 4), (4, 7), (6, 8)]);
-    assert_eq!((calls.counts.calls, calls.counts.matched, calls.counts.sum), (7, 4, 42));
+    assert_eq!(
+        (calls.counts.calls, calls.counts.matched, calls.counts.sum),
+        (7, 4, 42)
+    );
 }
 
 /// Check that calls of the function within a traced call are part of it, that a call within an
@@ -264,14 +270,24 @@ fn unfinished_calls() {
             vec!["helper 10/10 @8+10"],
         ]
     );
-    assert_eq!((calls.counts.calls, calls.counts.recursive, calls.counts.unfinished), (2, 1, 1));
+    assert_eq!(
+        (
+            calls.counts.calls,
+            calls.counts.recursive,
+            calls.counts.unfinished
+        ),
+        (2, 1, 1)
+    );
     m.mark(Mark::WindowBegin);
     m.ret("ip_output", 4, 2, 0xd00);
     m.ret("helper", 12, 2, 0xe00);
     m.ret("helper", 12, 2, 0xf00);
     m.mark(Mark::WindowEnd);
     let calls = m.window().traced.unwrap();
-    assert_eq!((calls.counts.calls, calls.counts.sum, calls.counts.spread), (0, 0, None));
+    assert_eq!(
+        (calls.counts.calls, calls.counts.sum, calls.counts.spread),
+        (0, 0, None)
+    );
 }
 
 /// Check that a call of a program has the kernel's calls below it, and not what interrupts it; and

@@ -79,8 +79,13 @@ fn offloads() {
         "CHECKSUM_PARTIAL",
     );
     acts(
+        "link = \"e1000e\"\noffload = { rx-checksum = \"off\" }",
+        Stream,
+    );
+    cannot(
         "link = \"e1000\"\noffload = { rx-checksum = \"off\" }",
         Stream,
+        "verifies no checksums",
     );
     let both = "offload = { rx-checksum = \"off\", tx-checksum = \"off\" }";
     let idle = idle_with(both, Stream);
@@ -89,6 +94,53 @@ fn offloads() {
         idle["offload.rx-checksum"].contains("UDP and TCP do"),
         "{idle:?}"
     );
+}
+
+/// Check that what QEMU's NICs make of coalescing is told: their minimum, what the driver of e1000
+/// asks for besides, and that nothing is delayed without a throttle.
+#[test]
+fn coalescing_of_emulated_nics() {
+    let of = |knobs: &str| {
+        let text =
+            format!("name = \"x\"\nhosts = 2\n[workload]\nkind = \"stream\"\n[knobs]\n{knobs}\n");
+        let arm = Experiment::parse(&text).unwrap().arms().remove(0);
+        let scene = Scene {
+            arm: &arm,
+            load: Load::Stream,
+            cpus: 1,
+        };
+        idle(&scene, None)
+            .into_values()
+            .collect::<Vec<_>>()
+            .join("; ")
+    };
+    let free = "module_options = { e1000 = \"TxIntDelay=0 TxAbsIntDelay=0\" }";
+    for (knobs, why) in [
+        ("coalesce = { rx-usecs = 50 }".to_string(), "as good as 128"),
+        (
+            "coalesce = { rx-usecs = 250 }".to_string(),
+            "least of all delays",
+        ),
+        (
+            format!("coalesce = {{ rx-usecs = 250 }}\n{free}\nmodule_options_in = \"tx\""),
+            "least of all delays",
+        ),
+        (
+            "coalesce = { rx-usecs = 250 }\nthrottle = \"off\"".to_string(),
+            "delays no interrupt",
+        ),
+        ("napi_defer_hard_irqs = 1".to_string(), "which is 0"),
+    ] {
+        assert!(of(&knobs).contains(why), "{knobs}: {}", of(&knobs));
+    }
+    for knobs in [
+        format!("coalesce = {{ rx-usecs = 250 }}\n{free}"),
+        "link = \"e1000e\"\noffload = { tso = \"off\" }\ncoalesce = { rx-usecs = 250 }".into(),
+        "link = \"virtio-net\"\ncoalesce = { rx-usecs = 50 }".into(),
+        "napi_defer_hard_irqs = 1\ngro_flush_timeout = \"20us\"".into(),
+    ] {
+        assert_eq!(of(&knobs), "", "{knobs}");
+    }
 }
 
 /// Check that an MTU has an effect if packets are larger than it, or than the device's default.
@@ -263,13 +315,21 @@ fn every_knob_is_judged() {
     let path_itself = [
         "bridge",
         "cmdline",
+        "coalesce_in",
+        "feature",
+        "feature_in",
+        "gro_flush_timeout",
         "kernel",
         "mitigations",
         "module",
+        "module_options",
+        "napi_in",
         "per_transfer",
+        "rings_in",
         "rx_fault",
         "seed",
         "sender",
+        "threaded",
     ];
     for knob in KNOBS {
         let of_packets = knob.workloads.contains(&Kind::Packets);

@@ -1,6 +1,7 @@
 //! Every knob, declared once. Parsing of files and command lines, merging, arms and their names,
 //! recordings, help and reference all use these declarations.
 
+use super::super::nic::{Coalescing, Ends, Ring};
 use super::super::{Kind, Lab};
 use super::Offload;
 use super::level::Takes;
@@ -82,6 +83,8 @@ pub enum Said {
     As(&'static str),
     /// `KEY=LEVEL`, for a table.
     Below,
+    /// `KNOB.KEY=LEVEL`, for a table whose keys say little.
+    Dotted,
     /// `NAME=LEVEL`, with `own` for an empty level; of paths, the last components.
     OrOwn(&'static str),
     /// The title of the rules.
@@ -173,6 +176,23 @@ const fn within(what: &'static str) -> Takes {
     Takes::Word {
         what,
         words: Within::WORDS,
+    }
+}
+
+/// The ends that have a setting, if that is set.
+const fn ends(key: &'static str, flag: &'static str, turn: u8, help: &'static str) -> Knob {
+    Knob {
+        key,
+        flag: Flag::List(flag),
+        takes: Takes::Word {
+            what: "host",
+            words: Ends::WORDS,
+        },
+        default: Default::Level("both"),
+        said: Said::As(key),
+        turn,
+        help,
+        ..SWITCH
     }
 }
 
@@ -576,6 +596,167 @@ pub const KNOBS: &[Knob] = &[
         turn: 10,
         help: "of two hosts, the speed of the receiver's CPU, as `tx_shift`",
         ..OF_HOSTS
+    },
+    Knob {
+        key: "buffer",
+        flag: Flag::List("buffer"),
+        takes: Takes::Bytes,
+        default: Default::Told("the kernel's own, which grows"),
+        said: Said::As("buffer"),
+        turn: 53,
+        help: "of two hosts, the buffers of both sockets, as `tx_buffer` and `rx_buffer`, which go before it",
+        ..OF_HOSTS
+    },
+    Knob {
+        key: "rx_link",
+        flag: Flag::List("rx-link"),
+        takes: Takes::Word {
+            what: "link",
+            words: Link::CREATED_WORDS,
+        },
+        default: Default::Told("that of `link`"),
+        said: Said::As("rx_link"),
+        turn: 11,
+        help: "of two hosts, the receiver's NIC, if it is another than the sender's: `e1000`, `e1000e` or `virtio-net`",
+        ..OF_HOSTS
+    },
+    Knob {
+        key: "throttle",
+        flag: Flag::List("throttle"),
+        default: Default::Level("on"),
+        said: Said::As("throttle"),
+        turn: 54,
+        help: "of two hosts with link `e1000`, whether the NICs delay interrupts, as they are told to by `coalesce`: QEMU lets at least 128 us pass; `off` is its `mitigation=off`",
+        ..OF_HOSTS
+    },
+    Knob {
+        key: "coalesce",
+        flag: Flag::Pairs("coalesce"),
+        takes: Takes::Numbers {
+            what: "coalescing setting",
+            words: Coalescing::WORDS,
+            least: 0,
+        },
+        default: Default::Told("the driver's"),
+        said: Said::Below,
+        turn: 55,
+        help: "when NICs raise interrupts, as by `ethtool -C`: `rx-usecs`, `rx-frames`, `tx-usecs`, `tx-frames`",
+        ..SWITCH
+    },
+    Knob {
+        recorded: Recorded::IfSetWith("coalesce"),
+        ..ends(
+            "coalesce_in",
+            "coalesce-in",
+            56,
+            "ends whose NICs have `coalesce`: `tx` (the sender), `rx` or `both`",
+        )
+    },
+    Knob {
+        key: "rings",
+        flag: Flag::Pairs("rings"),
+        takes: Takes::Numbers {
+            what: "ring",
+            words: Ring::WORDS,
+            least: 1,
+        },
+        default: Default::Told("the driver's"),
+        said: Said::Dotted,
+        turn: 57,
+        help: "packets that the rings of NICs hold, as by `ethtool -G`: `rx`, `tx`",
+        ..SWITCH
+    },
+    Knob {
+        recorded: Recorded::IfSetWith("rings"),
+        ..ends(
+            "rings_in",
+            "rings-in",
+            58,
+            "ends whose NICs have `rings`: `tx` (the sender), `rx` or `both`",
+        )
+    },
+    Knob {
+        key: "feature",
+        flag: Flag::Pairs("feature"),
+        takes: Takes::Switches {
+            what: "feature",
+            words: &[],
+        },
+        default: Default::Told("the device's default"),
+        said: Said::Below,
+        turn: 59,
+        help: "features of devices to turn on or off, by the names of `ethtool -k`, like `rx-vlan-filter` or `tx-tcp-segmentation`",
+        ..SWITCH
+    },
+    Knob {
+        recorded: Recorded::IfSetWith("feature"),
+        ..ends(
+            "feature_in",
+            "feature-in",
+            60,
+            "ends whose devices have `feature`: `tx` (the sender), `rx` or `both`",
+        )
+    },
+    Knob {
+        key: "gro_flush_timeout",
+        flag: Flag::List("gro-flush-timeout"),
+        takes: of_wire("time", |text| {
+            hosts::time_of(text).map(|_| text.trim().into())
+        }),
+        default: Default::Level("0"),
+        said: Said::As("gro_flush_timeout"),
+        turn: 61,
+        help: "time after which a device is polled again, and what GRO holds is handed on, like 20us: `/sys/class/net/DEV/gro_flush_timeout`, there in ns",
+        ..SWITCH
+    },
+    Knob {
+        key: "napi_defer_hard_irqs",
+        flag: Flag::List("napi-defer-hard-irqs"),
+        takes: Takes::Number {
+            least: 0,
+            most: i32::MAX as u32,
+        },
+        default: Default::Level("0"),
+        said: Said::As("napi_defer_hard_irqs"),
+        turn: 62,
+        help: "polls without a packet, `gro_flush_timeout` apart, before a device's interrupt is turned on again: `/sys/class/net/DEV/napi_defer_hard_irqs`",
+        ..SWITCH
+    },
+    Knob {
+        key: "threaded",
+        flag: Flag::List("threaded"),
+        said: Said::As("threaded"),
+        turn: 63,
+        help: "whether kernel threads poll devices (threaded NAPI): `/sys/class/net/DEV/threaded`",
+        ..SWITCH
+    },
+    ends(
+        "napi_in",
+        "napi-in",
+        64,
+        "ends whose devices have the three before: `tx` (the sender), `rx` or `both`",
+    ),
+    Knob {
+        key: "module_options",
+        flag: Flag::Pairs("module-options"),
+        takes: Takes::Settings,
+        default: Default::Told("none"),
+        labs: VM,
+        said: Said::Below,
+        turn: 65,
+        help: "options of modules that the guest loads, by module, as in modprobe.d(5), like `e1000 = \"TxIntDelay=0 TxAbsIntDelay=0\"`",
+        ..SWITCH
+    },
+    Knob {
+        labs: VM,
+        workloads: HOSTS,
+        recorded: Recorded::IfSetWith("module_options"),
+        ..ends(
+            "module_options_in",
+            "module-options-in",
+            66,
+            "of two hosts, those whose modules have `module_options`: `tx` (the sender), `rx` or `both`",
+        )
     },
     Knob {
         key: "wire_rate",

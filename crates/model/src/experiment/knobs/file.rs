@@ -182,6 +182,10 @@ impl<'de> Visitor<'de> for ReadKnob {
                 "a table, like {} = {{ \"net.core.rmem_max\" = \"1\" }}",
                 knob.key
             ),
+            Takes::Numbers { words, .. } => {
+                let name = words.first().unwrap_or(&"rx");
+                write!(f, "a table, like {} = {{ {name} = 100 }}", knob.key)
+            }
             _ => write!(f, "a table, like {} = {{ gro = \"off\" }}", knob.key),
         }
     }
@@ -190,12 +194,12 @@ impl<'de> Visitor<'de> for ReadKnob {
         let mut all = Levels::new();
         let (at, takes, lists) = (self.at, KNOBS[self.at].takes, self.lists);
         loop {
-            let below = match takes {
-                Takes::Switches { what, words } => {
+            let below = match takes.names() {
+                Some((what, words)) => {
                     let at = map.next_key_seed(ReadKey { what, words })?;
                     at.map(|at| words[at].to_string())
                 }
-                _ => map.next_key::<String>()?,
+                None => map.next_key::<String>()?,
             };
             let Some(below) = below else { break };
             let levels = map.next_value_seed(ReadLevels { takes, lists })?;

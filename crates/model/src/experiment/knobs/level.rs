@@ -81,8 +81,17 @@ pub enum Takes {
     Switches {
         /// What the words are: "offload".
         what: &'static str,
+        /// All of them; none if a name may be any.
+        words: &'static [&'static str],
+    },
+    /// A table of whole numbers with these names.
+    Numbers {
+        /// What the words are: "ring".
+        what: &'static str,
         /// All of them.
         words: &'static [&'static str],
+        /// The smallest number.
+        least: u32,
     },
     /// A table of sysctls, by name.
     Settings,
@@ -110,7 +119,20 @@ impl Level {
 impl Takes {
     /// Whether it is a table, whose keys are a part of the knob's.
     pub fn is_table(self) -> bool {
-        matches!(self, Takes::Switches { .. } | Takes::Settings)
+        matches!(
+            self,
+            Takes::Switches { .. } | Takes::Numbers { .. } | Takes::Settings
+        )
+    }
+
+    /// What the names in a table are, and all of them; none if it may have any name.
+    pub(super) fn names(self) -> Option<(&'static str, &'static [&'static str])> {
+        match self {
+            Takes::Switches { what, words } | Takes::Numbers { what, words, .. } => {
+                Some((what, words)).filter(|(_, words)| !words.is_empty())
+            }
+            _ => None,
+        }
     }
 
     /// Its name in the reference.
@@ -123,7 +145,7 @@ impl Takes {
             Takes::Text { what, .. } => what,
             Takes::Files => "file, or list of files",
             Takes::Rules => "rules",
-            Takes::Switches { .. } | Takes::Settings => "table",
+            Takes::Switches { .. } | Takes::Numbers { .. } | Takes::Settings => "table",
         }
     }
 
@@ -150,6 +172,10 @@ impl Takes {
                 Ok(n) => number(n, least, most)?,
                 Err(_) => return Err(invalid_number(&cut(text, 40), least, most)),
             },
+            Takes::Numbers { least, .. } => {
+                let most = u32::MAX;
+                return Takes::Number { least, most }.parse(text);
+            }
             Takes::Bytes => text.parse::<Bytes>()?.0.to_string(),
             Takes::Text { parse, .. } => parse(text)?,
             Takes::Rules => {
@@ -166,6 +192,7 @@ impl Takes {
     fn number(self, n: i64) -> Result<Level, String> {
         let text = match self {
             Takes::Number { least, most } => number(n, least, most)?,
+            Takes::Numbers { least, .. } => number(n, least, u32::MAX)?,
             Takes::Bytes => match u32::try_from(n) {
                 Ok(n) => n.to_string(),
                 Err(_) => return Err(invalid_size(&n.to_string())),
@@ -179,7 +206,7 @@ impl Takes {
     /// Whether a level may be written as a number.
     pub(super) fn has_numbers(self) -> bool {
         match self {
-            Takes::Number { .. } | Takes::Bytes => true,
+            Takes::Number { .. } | Takes::Numbers { .. } | Takes::Bytes => true,
             Takes::Text { what, .. } => what != "string",
             _ => false,
         }
@@ -255,7 +282,7 @@ impl<'de> serde::de::Visitor<'de> for ReadLevel {
         f.write_str(match self.0 {
             Takes::Switch | Takes::Switches { .. } => "\"on\" or \"off\"",
             Takes::Word { what, .. } => return write!(f, "a {what}"),
-            Takes::Number { .. } => "a whole number",
+            Takes::Number { .. } | Takes::Numbers { .. } => "a whole number",
             Takes::Bytes => "a number of bytes, like 1500 or \"64K\"",
             Takes::Text { what, .. } => return write!(f, "a {what}"),
             Takes::Files => "a file, or a list of files",
@@ -306,7 +333,9 @@ impl<'de> serde::de::Visitor<'de> for ReadLevel {
                 // Errors take the nearest word from this text.
                 false => Err(E::custom(unknown_word(what, text, words))),
             },
-            Takes::Number { .. } => Err(E::invalid_type(Unexpected::Str(text), &self)),
+            Takes::Number { .. } | Takes::Numbers { .. } => {
+                Err(E::invalid_type(Unexpected::Str(text), &self))
+            }
             Takes::Files => of_files(&[text]).map(Level::Text).map_err(E::custom),
             takes => takes.parse(text).map_err(E::custom),
         }

@@ -3,21 +3,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use netplumb_model::experiment::{Experiment, Figure, number_of};
+use netplumb_model::experiment::{Experiment, number_of};
 use netplumb_model::recording::Recording;
-use netplumb_stats::welch::Mean;
 
 use super::arms::{latencies, rates};
 use super::costs::costs;
-use super::{Around, axis, chart, flow, ideal, log_axis, point, published, series};
-use crate::claims::{self, CPU_USE, HANDLED};
-use crate::figures::sweeps::{self, Point};
+use super::{Around, chart, flow, series};
+use crate::claims::{self, HANDLED};
+use crate::figures::charts::{self, axis_of, of_mean};
 use crate::html::report_page;
 use crate::number::rate;
 use crate::number::{counted, printable};
-use crate::page::{
-    Page, PageAxis, PageBench, PageChart, PageFlow, PagePoint, PageSeries, PageSeriesKind,
-};
+use crate::page::{Page, PageBench, PageChart, PageFlow, PagePoint, PageSeries, PageSeriesKind};
 use crate::rates::columns::share;
 use crate::rates::terminal::footer;
 use crate::rates::{ArmRates, arms, blocks, explain};
@@ -26,8 +23,6 @@ use crate::together::Together;
 const TEXT_LETTERS: usize = 600;
 /// Arms that have a sentence each at the top, and losses that are named there.
 const FEW: usize = 3;
-/// Values that are further apart are on a scale of ratios.
-const RATIO: f64 = 30.0;
 /// Knobs of which there is a chart where they vary.
 const SWEPT: [&str; 5] = ["cores", "queues", "rate", "size", "flows"];
 
@@ -39,14 +34,14 @@ pub fn of_recording(recording: &Recording, file: Option<&Experiment>) -> Page {
     let (searched, arms): (Vec<_>, Vec<_>) = all.into_iter().partition(|a| !a.goals.is_empty());
     let figures = file.map_or_else(Vec::new, |file| {
         let all = file.figures.iter();
-        all.map(|f| figure(file, f, recording)).collect()
+        all.map(|f| charts::figure(file, f, recording)).collect()
     });
     let bench = PageBench {
         rates: rates(&arms, &searched),
         latency: latencies(&arms),
         charts: match file {
             Some(file) if !file.figures.is_empty() => Vec::new(),
-            _ => swept(&arms),
+            _ => swept(&arms, recording),
         },
         flows: (invalid(recording, &searched).into_iter())
             .chain(arms.iter().flat_map(flows))
@@ -194,82 +189,8 @@ fn invalid(recording: &Recording, searched: &[ArmRates<'_>]) -> Vec<PageFlow> {
     found.into_values().collect()
 }
 
-fn figure(file: &Experiment, figure: &Figure, recording: &Recording) -> PageChart {
-    let lines = sweeps::series(file, figure, recording);
-    let mut all: Vec<PageSeries> = lines
-        .iter()
-        .map(|line| {
-            let points = line.points.iter().filter_map(measured);
-            series(&line.name, PageSeriesKind::Line, points)
-        })
-        .collect();
-    if figure.x == "cores"
-        && figure.y == HANDLED
-        && let Some(best) = all.iter().max_by(|a, b| one(a).total_cmp(&one(b)))
-        && one(best) > 0.0
-    {
-        let name = format!("{}, if CPUs shared nothing", best.name);
-        let mut cores: Vec<u32> = (best.points.iter()).map(|p| p.x as u32).collect();
-        cores.sort_unstable();
-        cores.dedup();
-        all.push(ideal(&name, one(best), &cores));
-    }
-    if !figure.published.is_empty() {
-        let marked = figure.published.iter();
-        all.push(series(
-            "published",
-            PageSeriesKind::Published,
-            marked.map(|m| published(m.x, m.y, &m.label)),
-        ));
-    }
-    let title = format!("Figure {}: {}", figure.name, figure.title);
-    let note = figure.note.trim().replace('\n', " ");
-    let axes = [axis_of(&figure.x, &all), axis_of(&figure.y, &[])];
-    chart(&title, &note, axes, all)
-}
-
-fn measured(at: &Point) -> Option<PagePoint> {
-    Some(PagePoint {
-        label: at.note.clone().unwrap_or_default(),
-        ..of_mean(at.x, at.y.as_ref()?)
-    })
-}
-
-fn of_mean(x: f64, mean: &Mean) -> PagePoint {
-    // No rate is below none.
-    point(
-        x,
-        mean.value,
-        mean.low.map(|low| low.max(0.0)).zip(mean.high),
-    )
-}
-
-/// What a series has with one core.
-fn one(series: &PageSeries) -> f64 {
-    let at_one = series.points.iter().find(|p| p.x == 1.0);
-    at_one.map_or(0.0, |p| p.y)
-}
-
-/// An axis in its unit; along, on a scale of ratios where values are far apart.
-fn axis_of(which: &str, along: &[PageSeries]) -> PageAxis {
-    let (label, unit) = match which {
-        "cores" => ("CPUs that send", ""),
-        "rate" => ("offered", "packets/s"),
-        "size" => ("frame", "bytes"),
-        HANDLED => (HANDLED, "packets/s"),
-        CPU_USE => ("CPUs busy", ""),
-        other => (other, ""),
-    };
-    let all = along.iter().flat_map(|s| &s.points).map(|p| p.x);
-    let (low, high) = all.fold((f64::INFINITY, 0.0_f64), |(l, h), x| (l.min(x), h.max(x)));
-    match low > 0.0 && high > RATIO * low {
-        true => log_axis(label, unit),
-        false => axis(label, unit),
-    }
-}
-
 /// Without a file: a chart of packets by each setting that was varied.
-fn swept(arms: &[ArmRates<'_>]) -> Vec<PageChart> {
+fn swept(arms: &[ArmRates<'_>], recording: &Recording) -> Vec<PageChart> {
     let mut charts = Vec::new();
     for key in SWEPT {
         let mut lines: BTreeMap<Vec<(&str, &str)>, Vec<PagePoint>> = BTreeMap::new();
@@ -308,7 +229,10 @@ fn swept(arms: &[ArmRates<'_>]) -> Vec<PageChart> {
                 series(&words.join(" "), PageSeriesKind::Line, points)
             })
             .collect();
-        let axes = [axis_of(key, &all), axis_of(HANDLED, &[])];
+        let axes = [
+            axis_of(key, recording, &all),
+            axis_of(HANDLED, recording, &[]),
+        ];
         charts.push(chart(&format!("Packets handled, by {key}"), "", axes, all));
     }
     charts

@@ -1,0 +1,262 @@
+//! Settings of the devices of a namespace: features, rings, coalescing, and how they are polled.
+//! Each is read back; notes say what came of it, and where nothing changed.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::io;
+
+use netplumb_model::experiment::{Coalescing, NicSettings, Ring};
+use netplumb_sys::ethnl::EthtoolNetlink;
+use netplumb_sys::ethtool::{Ethtool, is_in};
+use netplumb_sys::napi::File;
+use netplumb_sys::netlink::Netlink;
+use netplumb_sys::netns::Namespace;
+
+/// Notes, by name.
+type Notes = BTreeMap<String, String>;
+
+/// Make the settings of every device of a namespace; of `lo` only if it is the link.
+///
+/// # Errors
+/// A device has no such setting, or its driver refuses it: with its reason.
+pub(super) fn set_all(namespace: &Namespace, wanted: &NicSettings, lo: bool) -> io::Result<Notes> {
+    let mut notes = Notes::new();
+    let devices = namespace.inside(|| Netlink::open()?.devices())?;
+    // Tunnels' fallback devices come with a namespace and stay down.
+    for device in devices.iter().filter(|d| d.up && (d.name == "lo") == lo) {
+        let name = &device.name;
+        namespace.inside(|| {
+            if !wanted.features.is_empty() {
+                features(name, &wanted.features, &mut notes)?;
+            }
+            if !wanted.rings.is_empty() {
+                rings(name, &wanted.rings, &mut notes)?;
+            }
+            if !wanted.coalesce.is_empty() {
+                coalesce(name, &wanted.coalesce, &mut notes)?;
+            }
+            Ok(())
+        })?;
+        let polling = &wanted.polling;
+        for (file, number) in [
+            (File::GroFlushTimeout, polling.gro_flush_timeout_ns),
+            (
+                File::NapiDeferHardIrqs,
+                polling.napi_defer_hard_irqs.map(u64::from),
+            ),
+            (File::Threaded, polling.threaded.map(u64::from)),
+        ] {
+            if let Some(number) = number {
+                of_file(namespace, name, file, number, &mut notes)?;
+            }
+        }
+    }
+    Ok(notes)
+}
+
+/// A setting of a device before and after it was set, and what it was set to.
+struct Set<'a, T> {
+    device: &'a str,
+    setting: &'a str,
+    before: T,
+    wanted: T,
+    now: T,
+}
+
+impl<T: Display + PartialEq> Set<'_, T> {
+    /// Note what came of it.
+    ///
+    /// # Errors
+    /// Nothing: the driver kept what was there.
+    fn note(self, notes: &mut Notes) -> io::Result<()> {
+        let Set {
+            device,
+            setting,
+            before,
+            wanted,
+            now,
+        } = self;
+        if now != wanted && now == before {
+            return Err(io::Error::other(format!(
+                "{setting} of {device} is still {now} after it was set to {wanted}: not supported by the driver"
+            )));
+        }
+        notes.insert(format!("nic.{device}.{setting}"), now.to_string());
+        if now != wanted {
+            notes.insert(
+                format!("rounded.{setting}.{device}"),
+                format!("{setting} of {device} is {now}: the driver made that of {wanted}"),
+            );
+        } else if before == wanted {
+            notes.insert(
+                format!("no_effect.{setting}.{device}"),
+                format!("{setting} of {device} was already {wanted}"),
+            );
+        }
+        Ok(())
+    }
+}
+
+fn refused<'a>(
+    device: &str,
+    settings: impl Iterator<Item = &'a str>,
+    error: &io::Error,
+) -> io::Error {
+    let all: Vec<&str> = settings.collect();
+    io::Error::new(
+        error.kind(),
+        format!("the driver of {device} refuses {}: {error}", all.join(" ")),
+    )
+}
+
+fn features(device: &str, wanted: &BTreeMap<String, bool>, notes: &mut Notes) -> io::Result<()> {
+    let word = |on: bool| if on { "on" } else { "off" };
+    let ethtool = Ethtool::open()?;
+    let names = ethtool.feature_names(device)?;
+    for (feature, on) in wanted {
+        let number = names.iter().position(|name| name == feature);
+        let number = number.ok_or_else(|| {
+            io::Error::new(
+                io::ErrorKind::NotFound,
+                format!("{device} has no feature `{feature}`; names are those of `ethtool -k`, like rx-gro"),
+            )
+        })?;
+        let before = ethtool.features(device)?;
+        if is_in(&before.active, number) != *on && !is_in(&before.changeable, number) {
+            return Err(io::Error::other(format!(
+                "{feature} of {device} is {}, and its driver allows no other [fixed]",
+                word(!*on)
+            )));
+        }
+        ethtool.set_feature(device, number, *on)?;
+        let now = ethtool.features(device)?;
+        Set {
+            device,
+            setting: feature,
+            before: word(is_in(&before.active, number)),
+            wanted: word(*on),
+            now: word(is_in(&now.active, number)),
+        }
+        .note(notes)?;
+    }
+    Ok(())
+}
+
+/// Settings with a name and a number, before, wanted and now.
+fn numbers<K: Copy + Ord + Display>(
+    device: &str,
+    [before, wanted, now]: [&BTreeMap<K, u32>; 3],
+    called: impl Fn(K) -> String,
+    notes: &mut Notes,
+) -> io::Result<()> {
+    for (key, number) in wanted {
+        let setting = called(*key);
+        // What a driver does not tell, it has not.
+        let (Some(before), Some(now)) = (before.get(key), now.get(key)) else {
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                format!("the driver of {device} has no {setting}"),
+            ));
+        };
+        Set {
+            device,
+            setting: &setting,
+            before: *before,
+            wanted: *number,
+            now: *now,
+        }
+        .note(notes)?;
+    }
+    Ok(())
+}
+
+fn rings(device: &str, wanted: &BTreeMap<Ring, u32>, notes: &mut Notes) -> io::Result<()> {
+    let called = |ring: Ring| format!("rings.{ring}");
+    let words: Vec<String> = wanted
+        .iter()
+        .map(|(ring, n)| format!("{}={n}", called(*ring)))
+        .collect();
+    let why = |error: io::Error| refused(device, words.iter().map(String::as_str), &error);
+    let mut netlink = EthtoolNetlink::open()?;
+    let before = netlink.rings(device).map_err(why)?;
+    netlink.set_rings(device, wanted).map_err(why)?;
+    let now = netlink.rings(device).map_err(why)?;
+    numbers(device, [&before, wanted, &now], called, notes)
+}
+
+fn coalesce(device: &str, wanted: &BTreeMap<Coalescing, u32>, notes: &mut Notes) -> io::Result<()> {
+    let words: Vec<String> = wanted.iter().map(|(key, n)| format!("{key}={n}")).collect();
+    let why = |error: io::Error| refused(device, words.iter().map(String::as_str), &error);
+    let mut netlink = EthtoolNetlink::open()?;
+    let before = netlink.coalescing(device).map_err(why)?;
+    netlink.set_coalescing(device, wanted).map_err(why)?;
+    let now = netlink.coalescing(device).map_err(why)?;
+    numbers(
+        device,
+        [&before, wanted, &now],
+        |key| key.to_string(),
+        notes,
+    )
+}
+
+fn of_file(
+    namespace: &Namespace,
+    device: &str,
+    file: File,
+    wanted: u64,
+    notes: &mut Notes,
+) -> io::Result<()> {
+    let setting = file.name();
+    let words = format!("{setting}={wanted}");
+    let why = |error: io::Error| refused(device, std::iter::once(words.as_str()), &error);
+    let before = file.read(namespace, device).map_err(why)?;
+    file.write(namespace, device, wanted).map_err(why)?;
+    let now = file.read(namespace, device).map_err(why)?;
+    Set {
+        device,
+        setting,
+        before,
+        wanted,
+        now,
+    }
+    .note(notes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that what a driver kept is an error, what it rounded is told, and so is what was there
+    /// before.
+    #[test]
+    fn what_came_of_it() {
+        let told = |before, wanted, now| {
+            let mut notes = Notes::new();
+            let set = Set {
+                device: "rx0",
+                setting: "rx-usecs",
+                before,
+                wanted,
+                now,
+            };
+            set.note(&mut notes)
+                .map(|()| notes)
+                .map_err(|e| e.to_string())
+        };
+        let kept = told(3, 5, 3).unwrap_err();
+        assert!(kept.contains("still 3"), "{kept}");
+        let set = told(3, 100, 100).unwrap();
+        assert_eq!(set.len(), 1, "{set:?}");
+        assert_eq!(set["nic.rx0.rx-usecs"], "100");
+        let rounded = told(3, 7_000, 7_042).unwrap();
+        assert!(
+            rounded["rounded.rx-usecs.rx0"].contains("7042"),
+            "{rounded:?}"
+        );
+        let same = told(3, 3, 3).unwrap();
+        assert!(
+            same["no_effect.rx-usecs.rx0"].contains("already"),
+            "{same:?}"
+        );
+    }
+}

@@ -1,0 +1,122 @@
+//! The figures of an experiment as charts of the page.
+
+use netplumb_model::experiment::{At, Experiment, Figure};
+use netplumb_model::recording::Recording;
+use netplumb_stats::welch::Mean;
+
+use super::sweeps::{self, Point, names};
+use crate::claims::{CPU_USE, HANDLED};
+use crate::page::{PageAxis, PageChart, PagePoint, PageSeries, PageSeriesKind};
+use crate::rates::page::{axis, chart, ideal, log_axis, point, published, series};
+
+/// Values that are further apart are on a scale of ratios.
+const RATIO: f64 = 30.0;
+
+/// A figure, with what was published beside it.
+pub(crate) fn figure(file: &Experiment, figure: &Figure, recording: &Recording) -> PageChart {
+    let lines = sweeps::series(file, figure, recording);
+    let names = names(file, figure);
+    let mut all: Vec<PageSeries> = lines
+        .iter()
+        .map(|line| {
+            let points = line.points.iter().filter_map(measured);
+            series(&line.name, PageSeriesKind::Line, points)
+        })
+        .collect();
+    if figure.x == "cores"
+        && figure.y == HANDLED
+        && let Some(best) = all.iter().max_by(|a, b| one(a).total_cmp(&one(b)))
+        && one(best) > 0.0
+    {
+        let name = format!("{}, if CPUs shared nothing", best.name);
+        let mut cores: Vec<u32> = (best.points.iter()).map(|p| p.x as u32).collect();
+        cores.sort_unstable();
+        cores.dedup();
+        all.push(ideal(&name, one(best), &cores));
+    }
+    if !figure.published.is_empty() {
+        let marked = figure.published.iter().filter_map(|marked| {
+            let x = match &marked.x {
+                At::Number(x) => *x,
+                At::Name(name) => names.iter().position(|known| known == name)? as f64,
+            };
+            Some(published(x, marked.y, &marked.label))
+        });
+        all.push(series("published", PageSeriesKind::Published, marked));
+    }
+    let y = axis_of(&figure.y, recording, &[]);
+    let y = match y.unit.as_str() {
+        // Turns take microseconds and more.
+        "ns" => {
+            let points = all.iter_mut().flat_map(|series| &mut series.points);
+            points.for_each(in_microseconds);
+            axis(&figure.y, "us")
+        }
+        _ => y,
+    };
+    let title = format!("Figure {}: {}", figure.name, figure.title);
+    let mut note = figure.note.trim().replace('\n', " ");
+    if lines.iter().all(|line| line.points.is_empty()) {
+        // Else a frame around nothing would have to be explained by whoever sees it.
+        let why = format!("Nothing is drawn: no arm has a level of {}.", figure.x);
+        note = format!("{why} {note}").trim().to_string();
+    }
+    let x = PageAxis {
+        names: names
+            .iter()
+            .map(|name| crate::number::printable(name, 60))
+            .collect(),
+        ..match names.is_empty() {
+            true => axis_of(&figure.x, recording, &all),
+            false => axis(&figure.x, ""),
+        }
+    };
+    chart(&title, &note, [x, y], all)
+}
+
+fn in_microseconds(point: &mut PagePoint) {
+    point.y /= 1e3;
+    point.low = point.low.map(|low| low / 1e3);
+    point.high = point.high.map(|high| high / 1e3);
+}
+
+fn measured(at: &Point) -> Option<PagePoint> {
+    Some(PagePoint {
+        label: at.note.clone().unwrap_or_default(),
+        ..of_mean(at.x, at.y.as_ref()?)
+    })
+}
+
+/// A point with its interval.
+pub(crate) fn of_mean(x: f64, mean: &Mean) -> PagePoint {
+    // No rate is below none.
+    point(
+        x,
+        mean.value,
+        mean.low.map(|low| low.max(0.0)).zip(mean.high),
+    )
+}
+
+/// What a series has with one core.
+fn one(series: &PageSeries) -> f64 {
+    let at_one = series.points.iter().find(|p| p.x == 1.0);
+    at_one.map_or(0.0, |p| p.y)
+}
+
+/// An axis in its unit; along, on a scale of ratios where values are far apart.
+pub(crate) fn axis_of(which: &str, recording: &Recording, along: &[PageSeries]) -> PageAxis {
+    let (label, unit) = match which {
+        "cores" => ("CPUs that send", ""),
+        "rate" => ("offered", "packets/s"),
+        "size" => ("frame", "bytes"),
+        HANDLED => (HANDLED, "packets/s"),
+        CPU_USE => ("CPUs busy", ""),
+        other => (other, sweeps::unit_of(other, recording)),
+    };
+    let all = along.iter().flat_map(|s| &s.points).map(|p| p.x);
+    let (low, high) = all.fold((f64::INFINITY, 0.0_f64), |(l, h), x| (l.min(x), h.max(x)));
+    match low > 0.0 && high > RATIO * low {
+        true => log_axis(label, unit),
+        false => axis(label, unit),
+    }
+}

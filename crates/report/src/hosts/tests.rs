@@ -1,0 +1,184 @@
+//! Renderings of a made-up recording of two hosts.
+
+use netplumb_model::experiment::Experiment;
+use netplumb_model::hosts::{self, INSTRUMENT, Side};
+use netplumb_model::quantity::{Declared, Figure, Item, Of};
+use netplumb_model::recording::{Block, Ledger, Recording, env};
+
+use super::*;
+
+const EXPERIMENT: &str = r#"
+name = "made"
+title = "Who should do the work"
+hosts = 2
+[workload]
+kind = "stream"
+[blocks]
+count = 2
+[vary]
+offload.tso = ["on", "off"]
+tx_shift = [0, 2]
+[[figure]]
+name = "5"
+title = "Throughput by offload"
+x = "offload.tso"
+y = "throughput"
+lines = "tx_shift"
+published = [{ label = "a paper", x = "off", y = 941e6 }]
+[[figure]]
+name = "6"
+title = "Of what is not varied"
+x = "rx_buffer"
+y = "throughput"
+[[claim]]
+kind = "compare"
+says = "TSO carries as much"
+arm = "tso=off tx_shift=0"
+against = "tso=on tx_shift=0"
+quantity = "throughput"
+within_percent = 1
+[[claim]]
+kind = "compare"
+says = "and saves CPU time"
+arm = "tso=off tx_shift=0"
+against = "tso=on tx_shift=0"
+quantity = "CPU use of sender"
+at_least = 1.5
+[[claim]]
+kind = "unchanged"
+says = "all carry as much"
+quantity = "throughput"
+within_percent = 2
+"#;
+
+fn experiment() -> Experiment {
+    Experiment::parse(EXPERIMENT).unwrap()
+}
+
+/// Arms of the experiment, whose figures are made up: each arm sends more slowly than the one before.
+pub(super) fn recording() -> Recording {
+    let mut recording = Recording::default();
+    recording.arms = experiment().arms();
+    for (key, value) in [
+        (env::LAB, "vm"),
+        (env::CLOCK, INSTRUMENT),
+        (env::KERNEL, "6.1.0-56-amd64"),
+        (env::MITIGATIONS, "off"),
+    ] {
+        recording.environment.insert(key.into(), value.into());
+    }
+    for arm in 0..recording.arms.len() {
+        recording
+            .notes_of(arm)
+            .facts
+            .insert("wire.frames".into(), format!("hash{arm}"));
+        for index in 0..2 {
+            recording.blocks.push(Block {
+                arm: arm as u32,
+                instrument: INSTRUMENT.into(),
+                index,
+                ledger: Ledger {
+                    offered: 4 << 20,
+                    delivered: 4 << 20,
+                    dropped: Default::default(),
+                },
+                totals: Vec::new(),
+                entered: 0,
+                returned: 0,
+                duration_ns: 36_000_000,
+            });
+            let block = Of::Block(recording.blocks.len() as u32 - 1);
+            let mut figure = |quantity: &Declared, item: Item, value: f64| {
+                recording.add_figure(block, Figure::new(quantity, value).of(item));
+            };
+            let slower = (arm * 2 + index as usize) as f64;
+            figure(&hosts::THROUGHPUT, Item::ONLY, 930e6 - slower * 1e6);
+            figure(&hosts::WIRE_USE, Item::ONLY, 0.99 - slower / 1e3);
+            for (side, busy) in [(Side::Tx, 0.15), (Side::Rx, 0.4)] {
+                let item = || Item::label(side.called());
+                figure(&hosts::BUSY, item(), busy * (1.0 + slower / 4.0));
+                figure(&hosts::FRAMES, item(), 2_900.0);
+                figure(&hosts::INTERRUPTS, item(), 280.0 - slower);
+            }
+        }
+    }
+    recording.notes_of(1).inert.insert(
+        "coalesce.rx-usecs".into(),
+        "QEMU's NIC lets 128 us pass".into(),
+    );
+    recording.notes_of(1).facts.insert(
+        "no_effect.rx-usecs.rx0".into(),
+        "rx-usecs of rx0 was already 3".into(),
+    );
+    recording
+}
+
+/// Check what a terminal, Markdown, CSV, JSON and the page show.
+#[test]
+fn renderings() {
+    let (recording, experiment) = (recording(), experiment());
+    let file = Some(&experiment);
+    let check = |name: &str, text: &str| {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/hosts");
+        netplumb_testkit::golden(&std::path::Path::new(folder).join(name), text);
+    };
+    check("wide.txt", &terminal(&recording, file, 140));
+    check("narrow.txt", &terminal(&recording, file, 70));
+    check("hosts.md", &markdown(&recording, file));
+    check("hosts.csv", &csv(&recording));
+    check("page.json", &pretty(&page(&recording, file)));
+}
+
+/// Check that levels which are words are along as such, with what was published at one of them, and
+/// that a figure of nothing says why.
+#[test]
+fn figures_of_words() {
+    let (recording, experiment) = (recording(), experiment());
+    let page = page(&recording, Some(&experiment));
+    let [by_offload, of_nothing] = &page.figures[..] else {
+        panic!("{:?}", page.figures)
+    };
+    assert_eq!(by_offload.x.names, ["on", "off"]);
+    assert_eq!(by_offload.y.unit, "bit/s");
+    let names: Vec<&str> = by_offload.series.iter().map(|s| s.name.as_str()).collect();
+    assert_eq!(names, ["tx_shift=0", "tx_shift=2", "published"]);
+    assert_eq!(by_offload.series[2].points[0].x, 1.0);
+    assert!(of_nothing.note.contains("no arm has a level of rx_buffer"));
+}
+
+/// Check that claims about figures that are the same in every run take no repeats: a ratio is within
+/// its bounds, or it is not.
+#[test]
+fn claims_of_ratios() {
+    let recording = recording();
+    let judged = judged(&recording, Some(&experiment()));
+    let verdicts: Vec<&str> = judged.iter().map(|one| one.verdict.as_str()).collect();
+    assert_eq!(verdicts, ["holds", "does not hold", "holds"], "{judged:?}");
+    assert!(
+        judged[0].because.contains("claimed 0.99 to 1.01 times"),
+        "{judged:?}"
+    );
+    let tight = EXPERIMENT.replace("within_percent = 2", "within_percent = 0.1");
+    let tight = Experiment::parse(&tight).unwrap();
+    let judged = super::judged(&recording, Some(&tight));
+    assert_eq!(judged[2].verdict.as_str(), "does not hold", "{judged:?}");
+}
+
+/// Check that without figures of its own an experiment has one of each of what was measured, by what
+/// was varied.
+#[test]
+fn figures_by_default() {
+    let mut experiment = experiment();
+    experiment.figures.clear();
+    let page = page(&recording(), Some(&experiment));
+    let titles: Vec<&str> = page.figures.iter().map(|f| f.title.as_str()).collect();
+    assert_eq!(
+        titles,
+        [
+            "throughput by tx_shift",
+            "CPU use of sender by tx_shift",
+            "CPU use of receiver by tx_shift"
+        ]
+    );
+    assert!(page.figures[0].x.names.is_empty());
+}
