@@ -404,6 +404,7 @@ fn initramfs_of(kernel: &KernelEntry, machine: &Machine) -> Result<Vec<u8>> {
             bytes: module.read()?,
             required: module.required,
             name: module.name,
+            options: String::new(),
         });
     }
     Ok(initramfs::build(&std::fs::read(PLUMB)?, &modules)?)
@@ -429,6 +430,7 @@ fn send(guest: &mut Guest, packets: u32) -> Result<()> {
         aligned: true,
         sysctl: Default::default(),
         offload: Default::default(),
+        nics: Default::default(),
         nft: None,
         qdisc: None,
         from_device: None,

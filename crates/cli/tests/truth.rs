@@ -303,6 +303,7 @@ fn packets_are_told() {
         profile: None,
         events: None,
         spans: None,
+        calls: None,
         ..spec_of(&names)
     };
     let opinion = time_by(&plan, &options, spec).unwrap();

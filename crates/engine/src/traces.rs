@@ -252,7 +252,7 @@ pub(crate) fn add(
             "beyond the maximum of steps of a call ([trace] steps): they are in the totals of what called them",
         ),
         (
-            "traced calls of no rank",
+            "calls without a percentile",
             traced.unranked,
             "more calls than are remembered: they are in the number and sum of calls, but not in their median and 99th percentile",
         ),

@@ -153,6 +153,7 @@ fn spec() -> TimingSpec {
         profile: None,
         events: None,
         spans: None,
+        calls: None,
     }
 }
 

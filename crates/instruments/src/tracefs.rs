@@ -16,10 +16,15 @@ pub(crate) struct Instance(PathBuf);
 impl Instance {
     /// Make one for a purpose; a process has one of each.
     pub(crate) fn make(root: &Path, purpose: &str) -> io::Result<Self> {
-        let name = format!("{PREFIX}{purpose}-{}", std::process::id());
+        let name = format!("{}{}", Self::prefix(purpose), std::process::id());
         let folder = root.join("instances").join(name);
         fs::create_dir(&folder)?;
         Ok(Self(folder))
+    }
+
+    /// What names begin with of a purpose.
+    pub(crate) fn prefix(purpose: &str) -> String {
+        format!("{PREFIX}{purpose}-")
     }
 
     /// Those that killed processes left, with what each was for.

@@ -101,9 +101,13 @@ impl Receiver {
     /// # Errors
     /// None comes.
     pub fn accept(&self, load: HostLoad) -> io::Result<Connections> {
-        let accept = |_| self.0.accept().map(|(stream, _)| stream).map_err(told);
+        let accept = |_| self.0.accept().map_err(told);
         let all = (0..load.connections()).map(accept);
-        Connections::new(all.collect::<io::Result<_>>()?)
+        let mut all = all.collect::<io::Result<Vec<_>>>()?;
+        // In the sender's order, which has to be known for what is said over the first one: a lost
+        // acknowledgement makes another one come first.
+        all.sort_by_key(|(_, from)| from.port());
+        Connections::new(all.into_iter().map(|(stream, _)| stream).collect())
     }
 }
 

@@ -352,6 +352,7 @@ mod tests {
             aligned: false,
             sysctl: Default::default(),
             offload: Default::default(),
+            nics: Default::default(),
             nft: None,
             qdisc: None,
             from_device: None,

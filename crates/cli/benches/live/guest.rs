@@ -316,6 +316,7 @@ fn spec(functions: Option<&[&str]>) -> TimingSpec {
         profile: None,
         events: None,
         spans: None,
+        calls: None,
     }
 }
 

@@ -221,6 +221,7 @@ fn plan() -> TopologyPlan {
         mtu_bytes: None,
         sysctl: Default::default(),
         offload: Default::default(),
+        nics: Default::default(),
         nft: None,
         qdisc: None,
     }
@@ -250,6 +251,7 @@ fn block(kind: Kind, topology: &Topology, sockets: &Sockets, folder: &Path) -> R
                 profile: None,
                 events: None,
                 spans: None,
+                calls: None,
             },
             &|_, _| None,
         )?;

@@ -54,11 +54,12 @@ fn clean() -> anyhow::Result<ExitCode> {
         "can't restore settings left by killed runs; run it as the same user (sudo plumb doctor \
          --clean)",
     )?;
+    let traced = netplumb_instruments::calls::recover();
     let mut text = String::new();
     if !removed.is_empty() {
         text += &format!("deleted, left by killed runs: {}\n", removed.join(", "));
     }
-    for what in &recovered.put_back {
+    for what in traced.iter().chain(&recovered.put_back) {
         text += &format!("restored settings left by a killed run: {what}\n");
     }
     for what in &recovered.left {

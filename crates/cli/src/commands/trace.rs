@@ -162,32 +162,24 @@ impl TraceArgs {
 /// It can't be traced here, there is no such function, or the run failed.
 pub(crate) fn run(args: TraceArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     let of_host = [
-        (
-            "--pid",
-            args.pid.is_some(),
-            "it is of this machine: --lab host",
-        ),
-        (
-            "--duration",
-            args.duration.is_some(),
-            "it is of this machine: --lab host",
-        ),
+        ("--pid", args.pid.is_some(), "it needs --lab host"),
+        ("--duration", args.duration.is_some(), "it needs --lab host"),
     ];
     let of_others = [
         (
             "--packets",
             args.packets.is_some(),
-            "nothing is sent in the lab host",
+            "it can't be used with --lab host, which sends nothing",
         ),
         (
             "--warmup",
             args.warmup.is_some(),
-            "nothing is sent in the lab host",
+            "it can't be used with --lab host, which sends nothing",
         ),
         (
             "--blocks",
             args.blocks.is_some(),
-            "the lab host has one: use --lab vm or netns",
+            "it can't be used with --lab host, which has one block",
         ),
     ];
     let wrong = match args.lab {

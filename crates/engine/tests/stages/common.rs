@@ -91,6 +91,7 @@ pub(crate) fn spec(topology: &Topology, proto: Proto) -> TimingSpec {
         profile: None,
         events: None,
         spans: None,
+        calls: None,
     }
 }
 

@@ -55,6 +55,8 @@ pub(super) enum What {
     },
     /// A task began to execute a program.
     Exec,
+    /// Records of the CPU before this time were lost.
+    Gap,
 }
 
 /// How deep in interrupts something ran.
@@ -156,11 +158,21 @@ impl Pages {
         })
     }
 
-    /// Add the records of a page; whether some before it were lost.
-    pub(super) fn read(&self, page: &[u8], cpu: u32, records: &mut Vec<Record>) -> bool {
+    /// Add the records of a page, and a gap before it if some were lost.
+    pub(super) fn read(&self, page: &[u8], cpu: u32, records: &mut Vec<Record>) {
         let (Some(base), Some(commit)) = (number(page, (0, 8)), number(page, (8, 8))) else {
-            return false;
+            return;
         };
+        if commit & LOST != 0 {
+            records.push(Record {
+                ns: base,
+                cpu,
+                task: 0,
+                level: Level::Task,
+                depth: 0,
+                what: What::Gap,
+            });
+        }
         let end = (16 + (commit & LENGTH_MASK) as usize).min(page.len());
         let (mut at, mut ns) = (16, base);
         while let Some(head) = number(&page[..end], (at, 4)) {
@@ -201,7 +213,6 @@ impl Pages {
             }
             at += length;
         }
-        commit & LOST != 0
     }
 
     fn record(&self, record: &[u8], ns: u64, cpu: u32) -> Option<Record> {
@@ -319,7 +330,7 @@ mod tests {
     fn a_page_of_a_kernel() {
         let pages = Pages::new(&format).unwrap();
         let mut records = Vec::new();
-        assert!(!pages.read(&bytes(&PAGE), 3, &mut records));
+        pages.read(&bytes(&PAGE), 3, &mut records);
         let leave = Record {
             ns: 0x1_9446_c0d1,
             cpu: 3,
@@ -341,7 +352,9 @@ mod tests {
         assert_eq!(records, [leave, enter]);
         let mut lost = PAGE;
         lost[1] |= LOST;
-        assert!(pages.read(&bytes(&lost), 3, &mut Vec::new()));
+        let mut with_gap = Vec::new();
+        pages.read(&bytes(&lost), 3, &mut with_gap);
+        assert_eq!((with_gap.len(), &with_gap[0].what), (3, &What::Gap));
     }
 
     /// Check that times are extended, absolute ones taken, padding passed over, and tasks named; and

@@ -32,6 +32,12 @@ const CALIBRATED: [&str; 3] = [
     "__x64_sys_getppid",
     "__arm64_sys_getppid",
 ];
+/// What is not called meanwhile.
+const NOT_CALLED: [&str; 3] = [
+    "__do_sys_vhangup",
+    "__x64_sys_vhangup",
+    "__arm64_sys_vhangup",
+];
 /// Long enough to be switched out and in again.
 const SWITCHED: Duration = Duration::from_millis(1);
 /// Calls of a round, and rounds.
@@ -229,13 +235,14 @@ impl CallTimer {
         let all = tracer::functions(&root)?;
         let traced = find(&asked.function, &all)?;
         let own = std::process::id();
+        // SAFETY: it takes nothing and can't fail.
+        let thread = unsafe { libc::gettid() };
         let whose = match (asked.children, spec.filter.pid) {
             (true, _) => Whose::Threads(threads(own)?),
             (false, Some(pid)) => Whose::Threads(threads(pid)?),
             (false, None) => Whose::All,
         };
         let pages = Pages::new(&|of| Tracer::format(&root, of))?;
-        let bare: Vec<f64> = (0..ROUNDS).map(|_| round_ns()).collect();
         let calibrated = CALIBRATED
             .into_iter()
             .find(|name| all.iter().any(|known| known == name));
@@ -244,11 +251,11 @@ impl CallTimer {
         // Our own calls are those that the cost is measured by.
         let mut at_first = whose.clone();
         if let Whose::Threads(threads) = &mut at_first {
-            threads.extend([own].iter().filter(|_| !asked.children));
+            threads.push(thread.unsigned_abs());
         }
         let mut tracer = Tracer::start(opened, first, asked.depth, &at_first)?;
         let cost = match &calibrated {
-            Some(function) => calibrate(&mut tracer, &pages, least(&bare), function)?,
+            Some(function) => calibrate(&mut tracer, &pages, thread, function, &all)?,
             None => Cost::default(),
         };
         tracer.aim(&traced, asked.depth)?;
@@ -300,22 +307,19 @@ impl CallTimer {
     fn take(&mut self, all: bool) -> Result<(), LiveError> {
         self.known.is_new = true;
         loop {
-            let progress = self.tracer.read(&self.pages, &mut self.waiting)?;
+            let until_ns = self.tracer.read(&self.pages, &mut self.waiting)?;
             // In the order of their times; the sort is stable, so that records of a CPU stay in theirs.
             self.waiting.sort_by_key(|record| record.ns);
             // What was read before is complete now, of all CPUs.
             let until = if all { u64::MAX } else { self.read_ns };
-            let until = progress.until_ns.map_or(until, |ns| until.min(ns));
+            let until = until_ns.map_or(until, |ns| until.min(ns));
             let latest = self.waiting.last().map_or(0, |record| record.ns);
-            self.read_ns = self.read_ns.max(progress.until_ns.unwrap_or(latest));
+            self.read_ns = self.read_ns.max(until_ns.unwrap_or(latest));
             let complete = self.waiting.partition_point(|record| record.ns <= until);
             self.calls.take(&self.waiting[..complete], &mut self.known);
             self.waiting.drain(..complete);
-            if progress.gap {
-                self.calls.gap();
-            }
             // While it goes on, what comes by reading would never end.
-            if !all || progress.until_ns.is_none() {
+            if !all || until_ns.is_none() {
                 break;
             }
         }
@@ -381,12 +385,12 @@ impl CallTimer {
                     "beyond the maximum of steps of a call ([trace] steps): they are in the totals of what called them",
                 ),
                 (
-                    "traced calls of no rank",
+                    "calls without a percentile",
                     losses.unranked,
                     "more calls than are remembered: they are in the number and sum of calls, but not in their median and 99th percentile",
                 ),
                 (
-                    "calls in no tree",
+                    "calls not in the call tree",
                     losses.no_node,
                     "they were called in more ways than are kept; traces have them",
                 ),
@@ -404,27 +408,38 @@ impl CallTimer {
     }
 }
 
-/// What the tracer costs: by calls of ours that do nearly nothing, with it and without.
+/// What the tracer costs: by calls of ours that do nearly nothing, traced, and not traced while it
+/// looks at them as at all others.
 fn calibrate(
     tracer: &mut Tracer,
     pages: &Pages,
-    bare_ns: f64,
+    thread: i32,
     function: &[String],
+    all: &[String],
 ) -> Result<Cost, LiveError> {
-    // SAFETY: it takes nothing and can't fail.
-    let own = unsafe { libc::gettid() };
-    tracer.aim(function, 0)?;
-    let mut traced = Vec::new();
+    let other = NOT_CALLED
+        .into_iter()
+        .find(|name| all.iter().any(|known| known == name));
+    let Some(other) = other.map(String::from) else {
+        return Ok(Cost::default());
+    };
+    let (mut bare, mut traced) = (Vec::new(), Vec::new());
     let (mut steps, mut shortest) = (0, f64::INFINITY);
     for _ in 0..ROUNDS {
-        tracer.record(true)?;
-        // The kernel looks whether a task is traced when it is switched in.
-        thread::sleep(SWITCHED);
-        traced.push(round_ns());
-        tracer.record(false)?;
+        for (aim, rounds) in [
+            (std::slice::from_ref(&other), &mut bare),
+            (function, &mut traced),
+        ] {
+            tracer.aim(aim, 0)?;
+            tracer.record(true)?;
+            // The kernel looks whether a task is traced when it is switched in.
+            thread::sleep(SWITCHED);
+            rounds.push(round_ns());
+            tracer.record(false)?;
+        }
         let mut records = Vec::new();
         tracer.read(pages, &mut records)?;
-        let ours = || records.iter().filter(|record| record.task == own);
+        let ours = || records.iter().filter(|record| record.task == thread);
         steps = ours()
             .filter(|r| matches!(r.what, What::Enter { .. }))
             .count();
@@ -442,7 +457,7 @@ fn calibrate(
     if each < 1.0 || !shortest.is_finite() {
         return Ok(Cost::default());
     }
-    let call_ns = ((least(&traced) - bare_ns) / each).max(0.0);
+    let call_ns = ((least(&traced) - least(&bare)) / each).max(0.0);
     Ok(Cost {
         call_ns,
         bias_ns: shortest.min(call_ns),
@@ -456,7 +471,7 @@ impl Live for CallTimer {
 
     fn open(&mut self) -> Result<(), LiveError> {
         // What came before belongs to no window.
-        while let Some(_more) = self.tracer.read(&self.pages, &mut Vec::new())?.until_ns {}
+        while self.tracer.read(&self.pages, &mut Vec::new())?.is_some() {}
         if self.children {
             self.tracer.leave_out(&[])?;
             self.whose = Own::UntilItStarts;

@@ -14,13 +14,19 @@ use std::path::{Path, PathBuf};
 use netplumb_sys::{cpus, proc};
 
 use super::ring::{Pages, Record, page_bytes};
-use crate::capability::Tree;
+use crate::capability::{Tree, lockdown};
 use crate::live::LiveError;
 use crate::tracefs::Instance;
 
 /// What the instance is for.
 const PURPOSE: &str = "calls";
 const TRACER: &str = "function_graph";
+/// What to do where the kernel permits no tracing.
+const REMEDY: &str = "trace in a guest (--lab vm --time), run as root, or boot without lockdown (Secure Boot \
+                      turns it on); `plumb doctor` shows what works";
+/// What to do where the kernel has no such tracer.
+const OTHER_KERNEL: &str =
+    "use a kernel with CONFIG_FUNCTION_GRAPH_TRACER=y, as in most distributions";
 /// Pages of a CPU that are read at once.
 const PAGES: usize = 256;
 /// Memory for records of a CPU.
@@ -46,10 +52,10 @@ const OF_ALL: [Setting; 2] = [
     setting("set_graph_function", "####", "\n"),
     setting("max_graph_depth", "0", "0"),
 ];
-/// Settings of the instance that all share, in the order in which they are restored.
-const OF_SHARED: [Setting; 9] = [
+/// Settings of the instance that all share, in the order in which they are restored: the tracer first,
+/// which without a function would trace all, and recording last, of nothing by then.
+const OF_SHARED: [Setting; 10] = [
     setting("current_tracer", "nop", "nop"),
-    setting("tracing_on", "1", "1"),
     setting("events/sched/sched_switch/enable", "0", "0"),
     setting("events/sched/sched_process_fork/enable", "0", "0"),
     setting("events/sched/sched_process_exec/enable", "0", "0"),
@@ -57,6 +63,22 @@ const OF_SHARED: [Setting; 9] = [
     setting("set_ftrace_notrace_pid", "no pid", "\n"),
     setting("options/function-fork", "0", "0"),
     setting("set_ftrace_filter", "####", "\n"),
+    setting("trace", "", "\n"),
+    setting("tracing_on", "1", "1"),
+];
+/// What is not changed, of all instances, but would leave calls out or make their times wrong.
+const NEEDED: [Setting; 3] = [
+    setting("current_tracer", "nop", ""),
+    setting("tracing_thresh", "0", ""),
+    setting("set_graph_notrace", "####", ""),
+];
+/// The same of the instance that all share.
+const NEEDED_SHARED: [Setting; 5] = [
+    setting("events/enable", "0", ""),
+    setting("trace_clock", "[local]", ""),
+    setting("set_ftrace_notrace", "####", ""),
+    setting("options/sleep-time", "1", ""),
+    setting("options/funcgraph-irqs", "1", ""),
 ];
 
 /// Whose calls are traced.
@@ -66,15 +88,6 @@ pub(super) enum Whose {
     All,
     /// Those of these threads, and of what they start from now on.
     Threads(Vec<u32>),
-}
-
-/// What was read.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Progress {
-    /// Some of it was lost.
-    pub(super) gap: bool,
-    /// There is more: up to this time, all has been read.
-    pub(super) until_ns: Option<u64>,
 }
 
 /// The tracer, on as long as it lives.
@@ -113,10 +126,7 @@ pub(super) fn open() -> Result<(Tree, PathBuf), LiveError> {
     let tree = Tree::open(c"tracefs").map_err(|error| {
         let (reason, remedy) = match error.kind() {
             ErrorKind::PermissionDenied => ("tracefs can't be read by this user", "run as root"),
-            _ => (
-                "tracefs can't be opened",
-                "use a kernel with CONFIG_FUNCTION_GRAPH_TRACER=y, as in most distributions",
-            ),
+            _ => ("tracefs can't be opened", OTHER_KERNEL),
         };
         LiveError::CannotRun {
             reason: format!("{reason} ({error})"),
@@ -164,11 +174,20 @@ fn has_tracer(place: &Path) -> bool {
     all.split_whitespace().any(|name| name == TRACER)
 }
 
-/// That nobody else uses settings.
-fn check_unused(root: &Path, settings: &[Setting]) -> Result<(), LiveError> {
-    for setting in settings {
+/// That settings are as nobody changed them. Kernels that lack one have no use of it.
+fn check_unused<'s>(
+    root: &Path,
+    settings: impl IntoIterator<Item = &'s Setting>,
+) -> Result<(), LiveError> {
+    for setting in settings
+        .into_iter()
+        .filter(|setting| !setting.unset.is_empty())
+    {
         let path = root.join(setting.file);
-        let text = read(&path)?;
+        let text = match fs::read_to_string(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            text => text.map_err(|error| system("read", &path, error))?,
+        };
         if !text.trim_start().starts_with(setting.unset) {
             return Err(LiveError::CannotRun {
                 reason: format!(
@@ -183,6 +202,31 @@ fn check_unused(root: &Path, settings: &[Setting]) -> Result<(), LiveError> {
     Ok(())
 }
 
+/// That nobody else traces calls, in whatever instance: function and depth are one setting for all.
+fn check_others(root: &Path, own: &Instance) -> Result<(), LiveError> {
+    let others = fs::read_dir(root.join("instances"));
+    let others = others.into_iter().flatten().flatten();
+    for other in others
+        .map(|other| other.path())
+        .filter(|path| path != own.path())
+    {
+        let tracer = fs::read_to_string(other.join("current_tracer")).unwrap_or_default();
+        let is_ours = other.file_name().is_some_and(|name| {
+            name.to_string_lossy()
+                .starts_with(&Instance::prefix(PURPOSE))
+        });
+        if tracer.trim() == TRACER || is_ours {
+            return Err(LiveError::CannotRun {
+                reason: format!("{} traces calls already", other.display()),
+                remedy:
+                    "wait until it has ended, or remove that instance (rmdir) if nobody uses it"
+                        .into(),
+            });
+        }
+    }
+    Ok(())
+}
+
 /// Threads as the kernel reads them; none clears its list.
 fn list(threads: &[u32]) -> String {
     let all: Vec<String> = threads.iter().map(ToString::to_string).collect();
@@ -191,7 +235,23 @@ fn list(threads: &[u32]) -> String {
 
 /// The functions that can be traced, by name.
 pub(super) fn functions(root: &Path) -> Result<Vec<String>, LiveError> {
-    let text = read(&root.join("available_filter_functions"))?;
+    let path = root.join("available_filter_functions");
+    let text = fs::read_to_string(&path).map_err(|error| match error.kind() {
+        ErrorKind::PermissionDenied => LiveError::CannotRun {
+            reason: match lockdown() {
+                Some(mode) if mode != "none" => {
+                    format!("the kernel is locked down ({mode}), and lets no function be traced")
+                }
+                _ => format!("the kernel doesn't permit tracing functions ({error})"),
+            },
+            remedy: REMEDY.into(),
+        },
+        ErrorKind::NotFound => LiveError::CannotRun {
+            reason: "the kernel has no function tracer".into(),
+            remedy: OTHER_KERNEL.into(),
+        },
+        _ => system("read", &path, error),
+    })?;
     let names = text
         .lines()
         .filter_map(|line| line.split_whitespace().next());
@@ -209,26 +269,25 @@ impl Tracer {
         if !has_tracer(&root) {
             return Err(LiveError::CannotRun {
                 reason: format!("the kernel has no tracer {TRACER}"),
-                remedy:
-                    "use a kernel with CONFIG_FUNCTION_GRAPH_TRACER=y, as in most distributions"
-                        .into(),
+                remedy: OTHER_KERNEL.into(),
             });
         }
-        check_unused(&root, &OF_ALL)?;
         let instance = Instance::make(&root, PURPOSE).map_err(|error| match error.kind() {
             ErrorKind::PermissionDenied => LiveError::CannotRun {
                 reason: format!("the kernel doesn't permit tracing ({error})"),
-                remedy: "see `plumb doctor`; under lockdown no function can be traced".into(),
+                remedy: REMEDY.into(),
             },
             _ => system("make an instance in", &root.join("instances"), error),
         })?;
+        check_others(&root, &instance)?;
+        check_unused(&root, OF_ALL.iter().chain(&NEEDED))?;
         let shared = !has_tracer(instance.path());
         let place = match shared {
             true => root.clone(),
             false => instance.path().to_path_buf(),
         };
         if shared {
-            check_unused(&root, &OF_SHARED)?;
+            check_unused(&root, OF_SHARED.iter().chain(&NEEDED_SHARED))?;
         }
         let mut tracer = Tracer {
             page: vec![0; page_bytes(&read(&root.join("events/header_page"))?)],
@@ -255,7 +314,7 @@ impl Tracer {
             .set("current_tracer", TRACER)
             .map_err(|error| LiveError::CannotRun {
                 reason: format!("the kernel doesn't turn on {TRACER}: {error}"),
-                remedy: "see `plumb doctor`; under lockdown no function can be traced".into(),
+                remedy: REMEDY.into(),
             })?;
         for event in ["sched_switch", "sched_process_fork", "sched_process_exec"] {
             tracer.set(&format!("events/sched/{event}/enable"), "1")?;
@@ -304,20 +363,20 @@ impl Tracer {
         self.set("tracing_on", if on { "1" } else { "0" })
     }
 
-    /// Add what was recorded since the last time, or a part of it.
+    /// Add what was recorded since the last time, or a part of it: then up to which time it is all.
     pub(super) fn read(
         &mut self,
         pages: &Pages,
         records: &mut Vec<Record>,
-    ) -> Result<Progress, LiveError> {
-        let mut progress = Progress::default();
+    ) -> Result<Option<u64>, LiveError> {
+        let mut until_ns: Option<u64> = None;
         for (cpu, pipe) in &mut self.pipes {
             // Reading is work that may be traced itself: it has to have an end.
             for page in 0.. {
                 if page == PAGES {
                     let last = records.last().filter(|record| record.cpu == *cpu);
                     let last = last.map_or(0, |record| record.ns);
-                    let until = progress.until_ns.get_or_insert(last);
+                    let until = until_ns.get_or_insert(last);
                     *until = last.min(*until);
                     break;
                 }
@@ -328,10 +387,10 @@ impl Tracer {
                     Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                     Err(error) => return Err(system("read", &self.place, error)),
                 };
-                progress.gap |= pages.read(&self.page[..read], *cpu, records);
+                pages.read(&self.page[..read], *cpu, records);
             }
         }
-        Ok(progress)
+        Ok(until_ns)
     }
 
     /// Records that were lost since this was asked last.

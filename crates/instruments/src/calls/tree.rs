@@ -1,5 +1,8 @@
 //! Calls from records of entries, returns and switches of tasks.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 
 use netplumb_model::class::{Context, Direction};
@@ -34,6 +37,17 @@ pub(super) trait Names {
     fn task(&mut self, task: i32, known: Option<&str>) -> u32;
     /// What an interrupt or softirq is, by the numbers of its functions, the outermost first.
     fn context(&self, stack: &[u32], level: Level) -> Context;
+}
+
+/// How a call ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// It returned.
+    Returned,
+    /// It had not when the window closed.
+    Unfinished,
+    /// It did, but that record is missing: nobody knows when.
+    Missed,
 }
 
 /// A function that has not returned.
@@ -171,6 +185,7 @@ impl Calls {
                     started.insert(record.task);
                 }
             }
+            What::Gap => self.gap(),
             What::Enter { function } => self.enter(record, *function, names),
             What::Leave { function, times } => {
                 let Some(task) = self.tasks.get(&Self::key(record)) else {
@@ -192,6 +207,7 @@ impl Calls {
         if started.is_some_and(|started| !started.contains(&record.task)) {
             return;
         }
+        self.close_missed(record, names);
         let name = names.name(function);
         let is_root = names.is_traced(name);
         let task = self.tasks.entry(key).or_default();
@@ -278,6 +294,18 @@ impl Calls {
         });
     }
 
+    /// End calls whose returns are missing: one that is as deep as what is entered now.
+    fn close_missed(&mut self, record: &Record, names: &mut dyn Names) {
+        let key = Self::key(record);
+        while let Some(open) = self.tasks.get(&key).and_then(|task| task.open.last())
+            && open.depth >= record.depth
+        {
+            let begin_ns = open.begin_ns;
+            self.losses.broken += 1;
+            self.close(key, (begin_ns, record.ns), End::Missed, names);
+        }
+    }
+
     /// A function returned, and with it those that are still open above it, whose returns are
     /// missing.
     fn leave(
@@ -295,7 +323,8 @@ impl Calls {
                 false => open.begin_ns,
             };
             self.losses.broken += u64::from(!found);
-            self.close(key, begin_ns, left_ns, !found, names);
+            let end = if found { End::Returned } else { End::Missed };
+            self.close(key, (begin_ns, left_ns), end, names);
             if found {
                 break;
             }
@@ -305,9 +334,8 @@ impl Calls {
     fn close(
         &mut self,
         key: (i32, u32),
-        begin_ns: u64,
-        end_ns: u64,
-        unfinished: bool,
+        (begin_ns, end_ns): (u64, u64),
+        end: End,
         names: &mut dyn Names,
     ) {
         let Some(task) = self.tasks.get_mut(&key) else {
@@ -327,7 +355,7 @@ impl Calls {
             (step.begin, step.elapsed) = (begin_ns, elapsed);
             (step.total, step.own) = (total, own);
             step.switches = now.switches - before.switches;
-            if unfinished {
+            if end != End::Returned {
                 step.flags = step.flags.with(Flags::OPEN);
             }
         }
@@ -347,7 +375,9 @@ impl Calls {
             }
             false => {
                 task.now.calls += 1;
-                if let Some(above) = task.open.last_mut() {
+                if let Some(above) = task.open.last_mut()
+                    && end != End::Missed
+                {
                     above.below_ns += total;
                 }
             }
@@ -362,8 +392,11 @@ impl Calls {
                 steps: std::mem::take(&mut task.steps),
             };
             let dropped = task.dropped;
-            self.calls.counts.unfinished += u64::from(unfinished);
-            self.keep(call, total, dropped);
+            self.calls.counts.unfinished += u64::from(end != End::Returned);
+            // A time that nobody knows is the time of no call.
+            if end != End::Missed {
+                self.keep(call, total, dropped);
+            }
         }
     }
 
@@ -383,7 +416,7 @@ impl Calls {
     }
 
     /// Records were lost: what is open can't be told from what has returned meanwhile.
-    pub(super) fn gap(&mut self) {
+    fn gap(&mut self) {
         for task in self.tasks.values_mut() {
             if !task.open.is_empty() {
                 self.losses.broken += 1;
@@ -416,7 +449,8 @@ impl Calls {
             }
             while let Some(open) = self.tasks.get(&key).and_then(|task| task.open.last()) {
                 let begin_ns = open.begin_ns;
-                self.close(key, begin_ns, self.latest_ns.max(begin_ns), true, names);
+                let times = (begin_ns, self.latest_ns.max(begin_ns));
+                self.close(key, times, End::Unfinished, names);
             }
         }
         let calls = std::mem::take(&mut self.calls);

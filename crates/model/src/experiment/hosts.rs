@@ -235,6 +235,15 @@ impl Experiment {
                 return Err((key, why).into());
             }
         }
+        let load = self.host_load();
+        if let HostLoad::Stream {
+            bytes, connections, ..
+        } = load
+            && bytes < u64::from(connections)
+        {
+            let why = format!("bytes `{bytes}`: each of {connections} connections needs one");
+            return Err(("bytes", why).into());
+        }
         if self.blocks.time.is_some() {
             let why = "time is not supported with hosts = 2: a block ends after its bytes or turns";
             return Err(("time", why.to_string()).into());
@@ -296,7 +305,12 @@ impl Experiment {
                 return Err((key, why));
             }
         }
-        Wire::of(arm).check().map_err(|why| ("wire_delay", why))?;
+        let wire = Wire::of(arm);
+        wire.check().map_err(|why| ("wire_delay", why))?;
+        if arm.proto == Proto::Raw && wire.loss_ppb > 0 {
+            let why = "a lost echo is never sent again: use wire_loss with a stream, or with requests over TCP";
+            return Err(("wire_loss", why.into()));
+        }
         // QEMU splits what it should segment into IP fragments there (net_tx_pkt.c). The receiver
         // of requests sends as well.
         let senders = match self.workload.kind {
@@ -306,7 +320,7 @@ impl Experiment {
         for side in senders {
             let ends = Ends::of(arm, "offload_in");
             let is_off = arm.level("offload.tso") == Some("off") && ends.has(*side);
-            if link_of(arm, *side) == Link::E1000e && !is_off {
+            if link_of(arm, *side) == Link::E1000e && !is_off && arm.proto != Proto::Raw {
                 let why = "QEMU's e1000e sends IP fragments instead of TCP segments; use link e1000, or set \
                            offload = { tso = \"off\" } of each host that sends (of requests both do); as rx_link \
                            it can receive a stream";

@@ -95,7 +95,7 @@ impl Trace {
             }
             Some(of) => format!("{of} is not known of calls that are timed: use dur or switches, or instrument `exact`"),
             None if timed && self.args => {
-                "arguments are read in guests, where instructions are counted (instrument `exact`): leave out --args (args)"
+                "arguments are read in guests, where instructions are counted (instrument `exact`): leave out --args"
                     .into()
             }
             None if timed && self.place().0.is_some() => {

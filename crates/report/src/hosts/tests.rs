@@ -57,8 +57,10 @@ fn experiment() -> Experiment {
 
 /// Arms of the experiment, whose figures are made up: each arm sends more slowly than the one before.
 pub(super) fn recording() -> Recording {
-    let mut recording = Recording::default();
-    recording.arms = experiment().arms();
+    let mut recording = Recording {
+        arms: experiment().arms(),
+        ..Recording::default()
+    };
     for (key, value) in [
         (env::LAB, "vm"),
         (env::CLOCK, INSTRUMENT),

@@ -64,9 +64,17 @@ const TIMER: &str = "a timer samples code that runs with interrupts off where th
 fn clock(recording: &Recording, quantity: &Quantity) -> String {
     if quantity.is(&TIMED.step) {
         let [each, bias] = [&CALL_PROBE, &CALL_BIAS].map(|of| of_run(recording, of).unwrap_or(0.0));
+        let cost = match each > 0.0 {
+            true => format!(
+                "less {} ns for each call below, which tracing costs, and {} ns of the call itself",
+                thousands(each.round() as u64),
+                thousands(bias.round() as u64)
+            ),
+            false => "with what tracing costs, which could not be measured".into(),
+        };
         return format!(
-            "nanoseconds of calls by function_graph, without interrupts and other tasks; less {each:.0} ns for each \
-             call below, which tracing costs, and {bias:.0} ns of the call itself; elapsed is as read"
+            "nanoseconds of calls by function_graph, without interrupts that came in between above --depth, and \
+             other tasks; {cost}; elapsed is as read"
         );
     }
     if quantity.calls == Calls::Entries {

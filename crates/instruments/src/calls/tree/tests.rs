@@ -1,0 +1,234 @@
+//! Tests of calls from made-up records.
+
+use netplumb_model::class::Softirq;
+
+use super::*;
+
+/// Names by address; `1` is what is traced.
+#[derive(Default)]
+struct Addresses;
+
+impl Names for Addresses {
+    fn name(&mut self, address: u64) -> u32 {
+        address as u32
+    }
+
+    fn is_traced(&self, name: u32) -> bool {
+        name == 1
+    }
+
+    fn task(&mut self, task: i32, _: Option<&str>) -> u32 {
+        1_000 + task as u32
+    }
+
+    fn context(&self, _: &[u32], level: Level) -> Context {
+        match level {
+            Level::Softirq => Context::Softirq(Softirq::Timer),
+            _ => Context::Hardirq,
+        }
+    }
+}
+
+fn spec() -> CallsSpec {
+    CallsSpec {
+        function: "f".into(),
+        depth: 9,
+        slowest: 5,
+        steps: 100,
+        ..CallsSpec::default()
+    }
+}
+
+fn record(ns: u64, task: i32, level: Level, depth: u32, what: What) -> Record {
+    Record {
+        ns,
+        cpu: 0,
+        task,
+        level,
+        depth,
+        what,
+    }
+}
+
+fn enter(ns: u64, depth: u32, function: u64) -> Record {
+    record(ns, 7, Level::Task, depth, What::Enter { function })
+}
+
+fn leave(from: u64, to: u64, depth: u32, function: u64) -> Record {
+    let times = Some((from, to));
+    record(to, 7, Level::Task, depth, What::Leave { function, times })
+}
+
+fn switch(ns: u64, from: i32, next: i32) -> Record {
+    let name = "task".into();
+    record(ns, from, Level::Task, 0, What::Switch { name, next })
+}
+
+fn at(level: Level, record: Record) -> Record {
+    Record { level, ..record }
+}
+
+fn ended(spec: &CallsSpec, cost: Cost, records: &[Record]) -> Ended {
+    let mut calls = Calls::new(spec, cost);
+    calls.take(records, &mut Addresses);
+    calls.end(&mut Addresses)
+}
+
+/// What steps are: function, elapsed, total, own, switches, whether they came in between.
+fn told(call: &TimedCall) -> Vec<(u32, u64, u64, u64, u32, bool)> {
+    let each = call.steps.iter().map(|s| {
+        let aside = s.flags.has(Flags::ASIDE);
+        (s.name, s.elapsed, s.total, s.own, s.switches, aside)
+    });
+    each.collect()
+}
+
+/// Check that time off the CPU and in interrupts is in no total, but in what went by.
+#[test]
+fn what_comes_in_between() {
+    let records = [
+        enter(90, 0, 5),
+        leave(90, 95, 0, 5),
+        enter(100, 0, 1),
+        enter(110, 1, 2),
+        switch(120, 7, 8),
+        switch(150, 8, 7),
+        leave(110, 160, 1, 2),
+        at(Level::Hardirq, enter(170, 1, 3)),
+        at(Level::Hardirq, enter(172, 2, 4)),
+        at(Level::Hardirq, leave(172, 176, 2, 4)),
+        at(Level::Hardirq, leave(170, 180, 1, 3)),
+        leave(100, 200, 0, 1),
+    ];
+    let ended = ended(&spec(), Cost::default(), &records);
+    assert_eq!(
+        told(&ended.kept[0]),
+        [
+            (1, 100, 60, 40, 1, false),
+            (2, 50, 20, 20, 1, false),
+            (3, 10, 10, 6, 0, true),
+            (4, 4, 4, 4, 0, false),
+        ]
+    );
+    assert_eq!(ended.kept[0].steps[2].context, Context::Hardirq);
+    assert_eq!((ended.counts.calls, ended.counts.sum), (1, 60));
+    assert_eq!(ended.kept[0].steps[0].command, 1_007);
+    // Costs add up to all that ran, interrupts too.
+    let own: u64 = ended.costs.iter().map(|cost| cost.own).sum();
+    assert_eq!(own, 70);
+    assert_eq!(ended.losses, Losses::default());
+}
+
+/// Check that what tracing costs is subtracted: of each call below, and of the call itself.
+#[test]
+fn costs_of_tracing() {
+    let cost = Cost {
+        bias_ns: 2.0,
+        call_ns: 10.0,
+    };
+    let records = [
+        enter(0, 0, 1),
+        enter(10, 1, 2),
+        leave(10, 17, 1, 2),
+        enter(30, 1, 2),
+        leave(30, 33, 1, 2),
+        leave(0, 100, 0, 1),
+    ];
+    let ended = ended(&spec(), cost, &records);
+    assert_eq!(
+        told(&ended.kept[0]),
+        [
+            (1, 100, 78, 72, 0, false),
+            (2, 7, 5, 5, 0, false),
+            (2, 3, 1, 1, 0, false),
+        ]
+    );
+}
+
+/// Check that calls within calls are part of them, that those which take most are kept beside the
+/// first, that conditions hold, and that calls without a return are told.
+#[test]
+fn many_calls() {
+    let spec = CallsSpec {
+        slowest: 1,
+        only: Some("dur > 5ns".parse().unwrap()),
+        ..spec()
+    };
+    let mut records = Vec::new();
+    for (number, length) in [6, 20, 4, 9].into_iter().enumerate() {
+        let begin = number as u64 * 100;
+        records.extend([
+            enter(begin, 0, 1),
+            enter(begin + 1, 1, 1),
+            leave(begin + 1, begin + 2, 1, 1),
+            leave(begin, begin + length, 0, 1),
+        ]);
+    }
+    records.push(enter(900, 0, 1));
+    records.push(enter(910, 1, 2));
+    let ended = ended(&spec, Cost::default(), &records);
+    let CallCounts {
+        calls,
+        matched,
+        recursive,
+        unfinished,
+        spread,
+        ..
+    } = ended.counts;
+    assert_eq!((calls, matched, recursive, unfinished), (5, 4, 4, 1));
+    assert_eq!(spread, Some([4, 9, 20, 20]));
+    let numbers: Vec<u64> = ended.kept.iter().map(|call| call.number).collect();
+    assert_eq!(numbers, [0, 1]);
+}
+
+/// Check that missing returns and entries, and a gap, spoil no other call.
+#[test]
+fn missing_records() {
+    let records = [
+        enter(0, 0, 1),
+        enter(1, 1, 2),
+        // The return of 2 is missing.
+        enter(5, 1, 3),
+        leave(5, 6, 1, 3),
+        // And this entry is.
+        leave(7, 8, 1, 4),
+        leave(0, 10, 0, 1),
+        enter(20, 0, 1),
+        leave(20, 25, 0, 1),
+    ];
+    let with_gap = |at: usize| {
+        let mut records = records.to_vec();
+        records.insert(at, record(4, 0, Level::Task, 0, What::Gap));
+        ended(&spec(), Cost::default(), &records)
+    };
+    let whole = ended(&spec(), Cost::default(), &records);
+    assert_eq!((whole.counts.calls, whole.losses.broken), (2, 1));
+    assert_eq!(whole.kept[0].steps[2].parent, Some(0));
+    assert_eq!(told(&whole.kept[1]), [(1, 5, 5, 5, 0, false)]);
+    let cut = with_gap(3);
+    assert_eq!((cut.counts.calls, cut.counts.unfinished), (2, 1));
+    assert_eq!(cut.kept.len(), 1);
+}
+
+/// Check that of a command only what runs after its exec counts, and what it starts.
+#[test]
+fn from_its_exec() {
+    let spec = CallsSpec {
+        children: true,
+        ..spec()
+    };
+    let call = |task: i32, ns: u64| {
+        [enter(ns, 0, 1), leave(ns, ns + 5, 0, 1)].map(|record| Record { task, ..record })
+    };
+    let mut records = call(7, 0).to_vec();
+    records.push(record(10, 7, Level::Task, 0, What::Exec));
+    records.extend(call(7, 20));
+    records.push(record(30, 7, Level::Task, 0, What::Fork { child: 9 }));
+    records.extend(call(9, 40));
+    records.extend(call(11, 50));
+    let ended = ended(&spec, Cost::default(), &records);
+    let threads: Vec<u32> = (ended.kept.iter())
+        .map(|call| call.steps[0].thread)
+        .collect();
+    assert_eq!(threads, [7, 9]);
+}
