@@ -45,7 +45,8 @@ fn settings_act() {
         .code(0);
     let recording = place.recording("x.plumb");
     let irqs = |arm| of(&recording, arm, &INTERRUPTS, Some("receiver"));
-    assert!(irqs("rx-usecs=150") > 3.0 * irqs("rx-usecs=1000"));
+    // It also sends more slowly, so that a block is longer.
+    assert!(irqs("rx-usecs=150") > 2.0 * irqs("rx-usecs=1000"));
     for notes in recording.notes.values() {
         assert_eq!(notes.facts["nic.rx0.rings.rx"], "512");
         assert_eq!(notes.facts["nic.rx0.threaded"], "1");
