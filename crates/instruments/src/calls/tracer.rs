@@ -121,7 +121,7 @@ fn write(path: &Path, text: &str) -> Result<(), LiveError> {
     fs::write(path, text).map_err(|error| system("write", path, error))
 }
 
-/// Open tracefs, and restore what a killed run left.
+/// Open tracefs.
 pub(super) fn open() -> Result<(Tree, PathBuf), LiveError> {
     let tree = Tree::open(c"tracefs").map_err(|error| {
         let (reason, remedy) = match error.kind() {
@@ -154,19 +154,30 @@ pub fn recover() -> Vec<String> {
     for instance in &left {
         let _ = instance.write("current_tracer", "nop");
     }
-    restore(&root, is_shared);
-    drop(left);
-    vec![format!(
-        "tracer {TRACER} and the functions that it is set to"
-    )]
+    let failed = restore(&root, is_shared);
+    if failed.is_empty() {
+        drop(left);
+        return vec![format!(
+            "tracer {TRACER}, and the functions that it is set to"
+        )];
+    }
+    // They stay, so that the next start tries again.
+    left.into_iter().for_each(std::mem::forget);
+    failed
+        .into_iter()
+        .map(|file| format!("all of tracer {TRACER} but {file}, which can't be written"))
+        .collect()
 }
 
-fn restore(root: &Path, shared: bool) {
+/// Restore settings; those that could not be, which is no reason to leave the rest.
+fn restore(root: &Path, shared: bool) -> Vec<&'static str> {
     let of_shared = OF_SHARED.iter().filter(|_| shared);
-    for setting in of_shared.chain(&OF_ALL) {
-        // The rest is restored nevertheless.
-        let _ = fs::write(root.join(setting.file), setting.reset);
-    }
+    let failed = of_shared.chain(&OF_ALL).filter(|setting| {
+        let written = fs::write(root.join(setting.file), setting.reset);
+        // Kernels that lack one have nothing to restore.
+        written.is_err_and(|error| error.kind() != ErrorKind::NotFound)
+    });
+    failed.map(|setting| setting.file).collect()
 }
 
 fn has_tracer(place: &Path) -> bool {
@@ -431,6 +442,7 @@ impl Drop for Tracer {
         // The tracer first: without a function it would trace all.
         let _ = self.set("current_tracer", "nop");
         self.pipes.clear();
-        restore(&self.root, self.shared);
+        // What can't be restored now can't be told from here; the next run refuses to start on it.
+        let _ = restore(&self.root, self.shared);
     }
 }

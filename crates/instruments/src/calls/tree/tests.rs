@@ -146,7 +146,7 @@ fn costs_of_tracing() {
 }
 
 /// Check that calls within calls are part of them, that those which take most are kept beside the
-/// first, that conditions hold, and that calls without a return are told.
+/// first, that conditions hold, and that calls without a return are counted as unfinished.
 #[test]
 fn many_calls() {
     let spec = CallsSpec {

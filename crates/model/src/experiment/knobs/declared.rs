@@ -626,7 +626,7 @@ pub const KNOBS: &[Knob] = &[
         default: Default::Level("on"),
         said: Said::As("throttle"),
         turn: 54,
-        help: "of two hosts with link `e1000`, whether the NICs delay interrupts, as they are told to by `coalesce`: QEMU lets at least 128 us pass; `off` is its `mitigation=off`",
+        help: "of two hosts with link `e1000`, whether the NICs delay interrupts, as `coalesce` sets it: QEMU lets at least 128 us pass; `off` is its `mitigation=off`",
         ..OF_HOSTS
     },
     Knob {
