@@ -123,7 +123,7 @@ impl EthtoolNetlink {
     /// Set coalescing; all other settings stay.
     ///
     /// # Errors
-    /// The driver refuses it: with its reason, if it has told one.
+    /// The driver refuses it: with its reason, if it gave one.
     pub fn set_coalescing(
         &mut self,
         device: &str,
@@ -260,7 +260,7 @@ mod tests {
     use crate::netns::Namespace;
     use crate::testing::as_root;
 
-    /// Check that a refusal has the driver's reason if it has told one, and the system's otherwise.
+    /// Check that a refusal has the driver's reason if it gave one, and the system's otherwise.
     #[test]
     fn refusals() {
         let mut message = (-libc::EINVAL).to_ne_bytes().to_vec();

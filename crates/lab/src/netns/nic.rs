@@ -226,7 +226,7 @@ fn of_file(
 mod tests {
     use super::*;
 
-    /// Check that what a driver kept is an error, what it rounded is told, and so is what was there
+    /// Check that what a driver kept is an error, what it rounded is noted, and so is what was there
     /// before.
     #[test]
     fn what_came_of_it() {

@@ -271,7 +271,7 @@ mod tests {
     use super::super::tests::recording;
     use super::*;
 
-    /// Check that what is equal is called so, that what differs is told by how much, and that
+    /// Check that what is equal is called so, that how much others differ by is said, and that
     /// which side is worse depends on the figure.
     #[test]
     fn equal_or_not() {

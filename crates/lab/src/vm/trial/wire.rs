@@ -42,7 +42,7 @@ pub struct WirePlugin<'a> {
     pub args: fn(Wire, Side, &str, [i32; 3]) -> Vec<String>,
 }
 
-/// Frames that each guest sends, by the bytes that its NIC is told.
+/// Lengths in bytes of the frames that each guest sends.
 const SIZES: [u16; 5] = [60, 1_514, 1_514, 64, 590];
 
 #[rustfmt::skip]

@@ -96,7 +96,7 @@ fn offloads() {
     );
 }
 
-/// Check that what QEMU's NICs make of coalescing is told: their minimum, what the driver of e1000
+/// Check that what QEMU's NICs make of coalescing is said: their minimum, what the driver of e1000
 /// asks for besides, and that nothing is delayed without a throttle.
 #[test]
 fn coalescing_of_emulated_nics() {
