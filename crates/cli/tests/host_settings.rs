@@ -183,6 +183,28 @@ const STUDIES: &[Study] = &[
         &[("all off", "all on", BUSY, Some("sender"), 1.5, 4.0)],
     ),
     (
+        "who-should-work",
+        12,
+        &[
+            (
+                "tx-checksum=on tx_shift=2",
+                "tx-checksum=off tx_shift=2",
+                THROUGHPUT,
+                None,
+                1.2,
+                1.6,
+            ),
+            (
+                "lower load: tx-checksum=on tx_shift=2",
+                "lower load: tx-checksum=off tx_shift=2",
+                THROUGHPUT,
+                None,
+                0.98,
+                1.02,
+            ),
+        ],
+    ),
+    (
         "offload-turns",
         3,
         &[("all on", "all off", TURN, Some("mean"), 0.9, 1.0)],

@@ -5,6 +5,7 @@ mod counted;
 mod fit;
 mod samples;
 mod traced;
+mod turning;
 mod varying;
 
 pub(crate) use across::{changes, drawn, steady};

@@ -1,6 +1,7 @@
 //! Claims about the results, and published results.
 
 mod bound;
+mod turning;
 
 use serde::{Deserialize, Serialize};
 
@@ -247,6 +248,23 @@ claims! {
         #[serde(default)]
         top: Option<usize>,
     }
+    /// A setting pays from some value of another quantity on, and not below it. Arms are paired that differ in this
+    /// setting alone, and put in order of what `by` was without it.
+    TurningPoint {
+        /// The classes.
+        #[serde(default)]
+        classes: Vec<Class>,
+        /// The knob, by its name in a recording ("offload.tso").
+        knob: String,
+        /// Its level in the arms that are compared ("on").
+        level: String,
+        /// Its level in those that they are compared with ("off").
+        against: String,
+        /// The quantity that decides, of the arms with `against` ("CPU use of sender").
+        by: String,
+        /// The smallest ratio that is a gain.
+        at_least: f64,
+    }
     /// Show the arms in order of cost, the cheapest first.
     Ranking {
         /// The classes.
@@ -338,6 +356,7 @@ impl Claim {
             | Claim::Unchanged { classes, .. }
             | Claim::ChangedBy { classes, .. }
             | Claim::Ranking { classes, .. }
+            | Claim::TurningPoint { classes, .. }
             | Claim::Calls { classes, .. } => classes,
             Claim::Faster { .. } | Claim::Pinned { .. } | Claim::Scales { .. } => &[],
         }
@@ -368,6 +387,7 @@ impl Claim {
             | Claim::Ranking { layer, .. } => layer.iter().map(String::as_str).collect(),
             Claim::ChangedBy { .. }
             | Claim::Calls { .. }
+            | Claim::TurningPoint { .. }
             | Claim::Faster { .. }
             | Claim::Pinned { .. }
             | Claim::Scales { .. } => Vec::new(),
@@ -389,7 +409,10 @@ impl Claim {
                 let against = against.iter().map(String::as_str);
                 std::iter::once(arm.as_str()).chain(against).collect()
             }
-            Claim::Faster { .. } | Claim::Pinned { .. } | Claim::Scales { .. } => Vec::new(),
+            Claim::TurningPoint { .. }
+            | Claim::Faster { .. }
+            | Claim::Pinned { .. }
+            | Claim::Scales { .. } => Vec::new(),
         }
     }
 
@@ -500,6 +523,7 @@ impl Experiment {
         if let Some(below) = claim.below() {
             check_chain("below", below)?;
         }
+        claim.check_turning_point(arms)?;
         // The arms of a scan are unknown before its settings are listed.
         for name in claim.arms().into_iter().filter(|_| self.scan.is_none()) {
             if !arms.iter().any(|arm| arm.name == name) {

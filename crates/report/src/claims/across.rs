@@ -233,6 +233,9 @@ fn of_class(claim: &Claim, class: Class, classes: &[ClassView<'_>]) -> Result<Ou
             &part(layer, function, below),
             of_arms(class, arms, classes).collect(),
         ),
+        Claim::TurningPoint { .. } => {
+            Err("a turning point is of figures of blocks, of which `quantity` names one".into())
+        }
         _ => Err("this kind of claim is about one arm".into()),
     }
 }

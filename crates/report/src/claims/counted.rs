@@ -159,8 +159,11 @@ fn of_class(
             true => format!(", {:.2} times", now / was),
             false => String::new(),
         };
+        let claimed = claim
+            .bound()
+            .map_or_else(String::new, |bound| format!(", claimed {bound}"));
         let told = format!(
-            "{}: {} with {} against {} with {}{times}",
+            "{}: {} with {} against {} with {}{times}{claimed}",
             what.name(),
             what.told(one, now),
             name(one),

@@ -12,6 +12,7 @@ use netplumb_stats::ratio::{self, Interval};
 use netplumb_stats::welch::mean;
 
 use super::samples::{CPU_USE, HANDLED, Samples, What};
+use super::turning;
 use super::{Answer, Outcome, holds, largest_over_smallest, list};
 use crate::interval::told;
 
@@ -34,7 +35,7 @@ pub(super) fn outcome(experiment: &Experiment, claim: &Claim, samples: &Samples<
     }
 }
 
-type Found = Result<(Answer, String), String>;
+pub(super) type Found = Result<(Answer, String), String>;
 
 /// Class by class, or once where frames have none.
 fn of_arms(claim: &Claim, samples: &Samples<'_>) -> Found {
@@ -47,6 +48,7 @@ fn of_arms(claim: &Claim, samples: &Samples<'_>) -> Found {
         Claim::Compare { .. } => compare,
         Claim::Unchanged { .. } => unchanged,
         Claim::Ranking { .. } => ranking,
+        Claim::TurningPoint { .. } => turning::point,
         _ => {
             return Err("this kind of claim is about counts of instructions (`exact`)".into());
         }
@@ -69,7 +71,7 @@ fn of_arms(claim: &Claim, samples: &Samples<'_>) -> Found {
 }
 
 /// What a claim is about, in a class.
-fn what(claim: &Claim, class: Option<Class>) -> What<'_> {
+pub(super) fn what(claim: &Claim, class: Option<Class>) -> What<'_> {
     let (layer, function, below, stage) = match claim {
         Claim::Linear {
             layer,
@@ -226,7 +228,7 @@ fn worst(all: impl IntoIterator<Item = Answer>) -> Answer {
     all.max_by_key(rank).unwrap_or(Answer::Holds)
 }
 
-fn interval(before: &[f64], after: &[f64]) -> Result<Interval, String> {
+pub(super) fn interval(before: &[f64], after: &[f64]) -> Result<Interval, String> {
     let found = ratio::ratio(before, after, [0.0; 2]);
     found.ok_or_else(|| "it takes two blocks of each".to_string())
 }
@@ -279,20 +281,7 @@ fn exactly(
     samples: &Samples<'_>,
     what: &What<'_>,
 ) -> Found {
-    let [before, after] = arms.map(|arm| samples.seeds(arm));
-    let mut ratios = Vec::new();
-    for (before, after) in before.iter().zip(&after) {
-        let (before, after) = (
-            samples.values(*before, what)?,
-            samples.values(*after, what)?,
-        );
-        ratios.push(mean(&after) / mean(&before));
-    }
-    // Nothing beside nothing is the same.
-    ratios
-        .iter_mut()
-        .filter(|r| r.is_nan())
-        .for_each(|r| *r = 1.0);
+    let ratios = ratios(arms, samples, what).map_err(|why| format!("{sides}: {why}"))?;
     let is_so = |ratio: f64| match (claim.bound(), is) {
         (Some(bound), _) => Some(bound.has(ratio)),
         (None, Some(Relation::Same)) => Some(ratio == 1.0),
@@ -313,8 +302,33 @@ fn exactly(
     Ok((verdict, format!("{sides}, {each}{claimed}")))
 }
 
+/// The ratio of two arms, the second by the first, whose values are the same in every run: under each seed.
+pub(super) fn ratios(
+    arms: [usize; 2],
+    samples: &Samples<'_>,
+    what: &What<'_>,
+) -> Result<Vec<f64>, String> {
+    let [before, after] = arms.map(|arm| samples.seeds(arm));
+    if before.len() != after.len() {
+        return Err(format!(
+            "measured under {} and {} seeds; run it again",
+            after.len(),
+            before.len()
+        ));
+    }
+    let mut ratios = Vec::new();
+    for (before, after) in before.iter().zip(&after) {
+        let values = [*before, *after].map(|arm| samples.values(arm, what));
+        let [before, after] = values;
+        let ratio = mean(&after?) / mean(&before?);
+        // Nothing beside nothing is the same.
+        ratios.push(if ratio.is_nan() { 1.0 } else { ratio });
+    }
+    Ok(ratios)
+}
+
 /// The verdict of all seeds: some that hold and some that don't show neither.
-fn agreed(each: impl Iterator<Item = Option<bool>>) -> Answer {
+pub(super) fn agreed(each: impl Iterator<Item = Option<bool>>) -> Answer {
     let Some(each) = each.collect::<Option<Vec<bool>>>() else {
         return Answer::Answered;
     };
@@ -325,7 +339,7 @@ fn agreed(each: impl Iterator<Item = Option<bool>>) -> Answer {
     }
 }
 
-fn ends(ratios: &[f64]) -> (f64, f64) {
+pub(super) fn ends(ratios: &[f64]) -> (f64, f64) {
     let each = ratios.iter().copied();
     (
         each.clone().fold(f64::INFINITY, f64::min),
@@ -334,7 +348,7 @@ fn ends(ratios: &[f64]) -> (f64, f64) {
 }
 
 /// Whether a ratio is within bounds: neither is shown where its interval is across one.
-fn in_bounds(ratio: Interval, bound: Bound) -> Answer {
+pub(super) fn in_bounds(ratio: Interval, bound: Bound) -> Answer {
     match (bound.has(ratio.low), bound.has(ratio.high)) {
         (true, true) => Answer::Holds,
         _ if ratio.high < bound.least || ratio.low > bound.most => Answer::DoesNotHold,
