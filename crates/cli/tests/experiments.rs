@@ -99,6 +99,7 @@ fn shipped_files() {
             "jumbo",
             "kernels",
             "knapsack",
+            "knapsack-time",
             "links",
             "mitigations",
             "moderation",
@@ -113,6 +114,7 @@ fn shipped_files() {
             "usbnet-review",
             "veth-queues",
             "veth-times",
+            "who-should-work",
             "xdp-paper"
         ]
     );
