@@ -53,6 +53,7 @@ needs() {
 			dpdk-testpmd dpdk-dev
 			ping iputils-ping
 			iperf3 iperf3
+			nginx nginx-core
 			perf linux-perf
 			patch patch
 			pahole dwarves

@@ -112,7 +112,7 @@ impl Failure {
                 RefusedKind::CannotRun => Failure::CannotHere,
                 RefusedKind::Failed => Failure::Failed,
             },
-            Some(EngineError::Files(FilesError::NoNft | FilesError::NoTc)) => Failure::CannotHere,
+            Some(EngineError::Files(FilesError::Missing(_))) => Failure::CannotHere,
             Some(
                 EngineError::Command { .. }
                 | EngineError::NoFunction(_)

@@ -114,6 +114,7 @@ fn shipped_files() {
             "usbnet-review",
             "veth-queues",
             "veth-times",
+            "web-offload",
             "who-should-work",
             "xdp-paper"
         ]

@@ -7,7 +7,7 @@ mod common;
 use std::path::Path;
 
 use common::{Place, Ran, prints};
-use netplumb_model::hosts::{BUSY, INTERRUPTS, THROUGHPUT, TURN};
+use netplumb_model::hosts::{BUSY, INTERRUPTS, THROUGHPUT, TURN, TURNS};
 use netplumb_model::quantity::Declared;
 use netplumb_model::recording::Recording;
 
@@ -198,6 +198,28 @@ const STUDIES: &[Study] = &[
                 "lower load: tx-checksum=on tx_shift=2",
                 "lower load: tx-checksum=off tx_shift=2",
                 THROUGHPUT,
+                None,
+                0.98,
+                1.02,
+            ),
+        ],
+    ),
+    (
+        "web-offload",
+        8,
+        &[
+            (
+                "memory: all on",
+                "memory: all off",
+                TURNS,
+                None,
+                1.3,
+                2.0,
+            ),
+            (
+                "fast server: all on",
+                "fast server: all off",
+                TURNS,
                 None,
                 0.98,
                 1.02,

@@ -302,7 +302,12 @@ static void echo(int s, int c, long n)
 		}
 		_exit(0);
 	}
-	for (long i = 0; i < n; i++) { send(c, b, 32, 0); recv(c, b, sizeof b, 0); }
+	/* Of random length, in the program, which is not sampled: a load that repeats beats with a timer. */
+	for (unsigned i = 0, x = 1; i < n; i++) {
+		x = x * 1664525 + 1013904223;
+		for (volatile unsigned k = x >> 20; k; k--) {}
+		send(c, b, 32, 0); recv(c, b, sizeof b, 0);
+	}
 	wait(0);
 }
 static int sampled(int s, int c, long n, long period)
@@ -343,11 +348,11 @@ int main(int argc, char **argv)
 "#;
 
 /// Within so many percentage points of the mean of a timer's samples by all periods.
-const POINTS: f64 = 5.0;
+const POINTS: f64 = 3.0;
 /// Of so many functions that the timer blames most.
 const BLAMED: usize = 8;
 /// So many periods, each longer than the one before by the square root of 2, from here on: none was chosen
-/// for what it shows. They are prime, to beat as little as a fixed period can.
+/// for what it shows. They are prime.
 const PERIODS: u32 = 8;
 const SHORTEST_NS: f64 = 16_000.0;
 
@@ -363,8 +368,7 @@ fn periods() -> Vec<u64> {
 }
 
 /// Check that samples as a timer would take them are those that one takes: the kernel's
-/// `cpu-clock` in such a guest, by the mean of several periods. A single one beats with a load that repeats, and
-/// may be off by much more.
+/// `cpu-clock` in such a guest, by the mean of several periods.
 #[test]
 fn a_timer_agrees() {
     if !common::has_guests() {

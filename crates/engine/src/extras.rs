@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use netplumb_kernel::config::{ConfigValue, KernelConfig};
 use netplumb_kernel::modules::{ModuleError, ModuleTree};
 use netplumb_kernel::signature;
-use netplumb_lab::vm::files::{self, FilesError};
+use netplumb_lab::vm::files::{FilesError, Program};
 use netplumb_lab::vm::initramfs::Module;
 use netplumb_lab::vm::kernels::KernelEntry;
 use netplumb_lab::vm::process::VmError;
 use netplumb_model::class::Direction;
 use netplumb_model::experiment::Load;
 use netplumb_model::experiment::acting::{self, Scene};
-use netplumb_model::recording::{Block, Cost, Recording, env};
+use netplumb_model::recording::{Block, Cost, Recording};
 use netplumb_model::timing::INSTRUCTIONS;
 
 use crate::error::EngineError;
@@ -102,8 +102,9 @@ pub(crate) fn modules<'g>(
 pub(crate) fn check(kernel: &KernelEntry, guest: &GuestPlan) -> Result<(), EngineError> {
     let (tree, _) = module_tree(kernel, guest)?;
     check_options(guest, &tree)?;
+    // A program that is missing is an error at once.
+    archives(guest)?;
     if guest.qdisc {
-        archives(guest)?;
         qdiscs(guest, kernel, &tree)?;
     }
     Ok(())
@@ -203,14 +204,12 @@ pub(crate) fn insists_on_signatures(kernel: &KernelEntry, cmdline: &str) -> bool
 /// Initramfs archives of programs, appended to that of init and modules, each under the key of its
 /// hash in a recording.
 pub(crate) fn archives(guest: &GuestPlan) -> Result<Vec<(&'static str, Vec<u8>)>, FilesError> {
-    let mut archives = Vec::new();
-    if !guest.nft_modules.is_empty() {
-        archives.push((env::NFT_FILES, files::nft()?));
-    }
-    if guest.qdisc {
-        archives.push((env::TC_FILES, files::tc()?));
-    }
-    Ok(archives)
+    let nft = (!guest.nft_modules.is_empty()).then_some(Program::Nft);
+    let tc = guest.qdisc.then_some(Program::Tc);
+    let programs = nft.into_iter().chain(tc).chain(guest.programs.iter().copied());
+    programs
+        .map(|program| Ok((program.key(), program.archive()?)))
+        .collect()
 }
 
 /// Note the facts of a guest that differ from those of the recording, which are those of the first

@@ -5,19 +5,24 @@ mod counts;
 mod figures;
 mod pair;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::thread;
 
 use netplumb_instruments::wire;
+use netplumb_lab::vm::disk;
+use netplumb_lab::vm::files::Program;
+use netplumb_lab::vm::machine::HOSTS_CPU;
 use netplumb_lab::vm::kernels::{KernelEntry, KernelStore};
 use netplumb_lab::vm::process::VmError;
 use netplumb_lab::vm::trial::{self, WirePlugin};
 use netplumb_model::class::Proto;
-use netplumb_model::experiment::{Load, buffer_of, link_of, module_options};
+use netplumb_model::experiment::{DiskPlan, Load, buffer_of, link_of, module_options};
 use netplumb_model::hosts::{self, HostLoad, HostOf, HostPlan, Side};
 use netplumb_model::message::RunPlan;
 use netplumb_model::recording::{Arm, Recording, env};
 use netplumb_model::timing::INSTRUCTIONS;
+use netplumb_model::web::{WebLoad, WebPlan};
 
 use crate::error::EngineError;
 use crate::extras;
@@ -67,6 +72,7 @@ pub fn run_hosts(
         (env::LAB, "vm"),
         (env::CLOCK, hosts::INSTRUMENT),
         (env::UNIT, "bytes"),
+        (env::CPU, HOSTS_CPU),
     ] {
         recording.environment.insert(key.into(), value.into());
     }
@@ -226,6 +232,9 @@ impl End {
             arms: vec![arm.clone()],
             ..run.plan.clone()
         };
+        let is_web = matches!(run.load, HostLoad::Web(_)) && side == Side::Tx;
+        let server = is_web.then(|| WebPlan::of(arm));
+        let disk = server.as_ref().and_then(|server| server.disk.as_ref());
         // One arm is one guest.
         let guest = one.guests().remove(0);
         let guest = GuestPlan {
@@ -235,7 +244,9 @@ impl End {
                 throttles: arm.level("throttle") != Some("off"),
             }),
             link: link_of(arm, side),
-            module_options: module_options(arm, Some(side)),
+            programs: server.iter().flat_map(programs_of).collect(),
+            more_modules: disk.map_or_else(Vec::new, DiskPlan::modules),
+            module_options: options_of(arm, side, disk),
             // Arms that differ in what a guest can change share a state.
             arms: Vec::new(),
             ..guest
@@ -257,6 +268,10 @@ impl End {
                     _ => HostLoad::Request { turns, size_bytes },
                 }
             }
+            HostLoad::Web(load) => HostLoad::Web(WebLoad {
+                seed: arm.read("seed").unwrap_or(load.seed),
+                ..load
+            }),
             stream @ HostLoad::Stream { .. } => stream,
         };
         let plan = HostPlan {
@@ -264,6 +279,7 @@ impl End {
             load,
             buffer_bytes: buffer_of(arm, side),
             blocks: run.plan.blocks,
+            web: server,
         };
         End {
             side,
@@ -276,6 +292,23 @@ impl End {
     fn icount_shift(&self) -> u8 {
         self.guest.host.map_or(0, |host| host.icount_shift)
     }
+}
+
+/// The programs that a web server needs.
+fn programs_of(server: &WebPlan) -> impl Iterator<Item = Program> {
+    let file_system = (server.disk.as_ref()).map(|plan| plan.disk.file_system);
+    std::iter::once(Program::Nginx).chain(file_system.map(Program::Mkfs))
+}
+
+/// The options of a host's modules, among them its disk's.
+fn options_of(arm: &Arm, side: Side, disk: Option<&DiskPlan>) -> BTreeMap<String, String> {
+    let mut options = module_options(arm, Some(side));
+    if let Some(plan) = disk {
+        let module = plan.disk.device.module().to_string();
+        let own = options.entry(module).or_default();
+        *own = format!("{} {own}", disk::parameters(&plan.disk));
+    }
+    options
 }
 
 fn shift_of(side: Side) -> &'static str {

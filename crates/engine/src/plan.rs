@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use netplumb_lab::vm::files::Program;
 use netplumb_model::class::Link;
 use netplumb_model::experiment::{
     Experiment, FromDevice, NicSettings, Qdisc, Ruleset, Scan, files, module_options,
@@ -53,6 +54,8 @@ pub struct GuestPlan {
     pub module_options: BTreeMap<String, String>,
     /// The seed of random numbers.
     pub seed: u32,
+    /// The programs of this machine that it needs beside these.
+    pub programs: Vec<Program>,
     /// The type of link.
     pub link: Link,
     /// Which of two hosts it is; none if both ends are in it.
@@ -134,6 +137,7 @@ impl Plan {
                 own_modules: files(&knob("module")).map(str::to_owned).collect(),
                 module_options: module_options(arm, None),
                 seed: arm.read("seed").unwrap_or(1),
+                programs: Vec::new(),
                 link: arm.link,
                 host: None,
                 forward: arm.forward,

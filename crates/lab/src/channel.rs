@@ -52,7 +52,11 @@ impl Decoder {
     }
 
     /// The next complete message, if there is one.
-    pub fn take<T: DeserializeOwned>(&mut self) -> Option<T> {
+    ///
+    /// # Errors
+    /// It arrived whole, and is not one of these: the other side writes another format. Waiting for one
+    /// that can be read would be waiting forever.
+    pub fn take<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
         loop {
             let start = find(&self.bytes, &MAGIC);
             match start {
@@ -61,11 +65,11 @@ impl Decoder {
                     // Keep a possible beginning of the magic.
                     let keep = self.bytes.len().min(MAGIC.len() - 1);
                     self.bytes.drain(..self.bytes.len() - keep);
-                    return None;
+                    return Ok(None);
                 }
             }
             if self.bytes.len() < HEADER_BYTES {
-                return None;
+                return Ok(None);
             }
             let word = |at: usize| {
                 let mut four = [0; 4];
@@ -78,17 +82,21 @@ impl Decoder {
                 continue;
             }
             if self.bytes.len() < HEADER_BYTES + length {
-                return None;
+                return Ok(None);
             }
             let payload = &self.bytes[HEADER_BYTES..HEADER_BYTES + length];
-            let message = (crc32fast::hash(payload) == crc)
-                .then(|| postcard::from_bytes(payload).ok())
-                .flatten();
-            if message.is_some() {
-                self.bytes.drain(..HEADER_BYTES + length);
-                return message;
+            if crc32fast::hash(payload) != crc {
+                self.bytes.drain(..MAGIC.len());
+                continue;
             }
-            self.bytes.drain(..MAGIC.len());
+            let message = postcard::from_bytes(payload);
+            self.bytes.drain(..HEADER_BYTES + length);
+            return message.map(Some).map_err(|e| {
+                io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    format!("a message of {length} bytes can't be read: {e}"),
+                )
+            });
         }
     }
 }
@@ -100,14 +108,14 @@ fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
 /// Read a message; the end of the stream is an error.
 ///
 /// # Errors
-/// The stream failed or ended.
+/// The stream failed or ended, or a message can't be read.
 pub fn receive<T: DeserializeOwned>(
     stream: &mut impl Read,
     decoder: &mut Decoder,
 ) -> io::Result<T> {
     let mut buffer = [0; 64 << 10];
     loop {
-        if let Some(message) = decoder.take() {
+        if let Some(message) = decoder.take()? {
             return Ok(message);
         }
         match stream.read(&mut buffer) {
@@ -140,7 +148,7 @@ mod tests {
             let mut got: Vec<String> = Vec::new();
             for piece in bytes.chunks(cut) {
                 decoder.push(piece);
-                while let Some(message) = decoder.take() {
+                while let Some(message) = decoder.take().unwrap() {
                     got.push(message);
                 }
             }
@@ -158,8 +166,34 @@ mod tests {
         send(&mut bytes, &"second".to_string()).unwrap();
         let mut decoder = Decoder::default();
         decoder.push(&bytes);
-        assert_eq!(decoder.take::<String>().as_deref(), Some("second"));
-        assert_eq!(decoder.take::<String>(), None);
+        let taken = decoder.take::<String>().unwrap();
+        assert_eq!(taken.as_deref(), Some("second"));
+        assert_eq!(decoder.take::<String>().unwrap(), None);
+    }
+
+    /// Check that a message whose fields are skipped is an error at once, for the format has no names, and
+    /// that the next one is found.
+    #[test]
+    fn another_format_is_an_error() {
+        #[derive(Debug, Serialize, serde::Deserialize)]
+        struct Skips {
+            #[serde(skip_serializing_if = "Option::is_none")]
+            first: Option<u32>,
+            second: String,
+        }
+        let mut bytes = Vec::new();
+        let skips = Skips {
+            first: None,
+            second: "text".into(),
+        };
+        send(&mut bytes, &skips).unwrap();
+        send(&mut bytes, &"next".to_string()).unwrap();
+        let mut decoder = Decoder::default();
+        decoder.push(&bytes);
+        let error = decoder.take::<Skips>().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{error}");
+        let next = decoder.take::<String>().unwrap();
+        assert_eq!(next.as_deref(), Some("next"));
     }
 
     /// Check that the end of a stream is an error.

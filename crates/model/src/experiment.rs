@@ -36,7 +36,7 @@ use serde::{Deserialize, Serialize};
 
 pub use acting::{Idle, Load};
 pub use build::Build;
-pub use claim::{Bound, Claim, Published, Relation};
+pub use claim::{Bound, Claim, OnlyIf, Published, Relation};
 pub use device::{FromDevice, RxFault, Sender};
 pub use disk::{
     DISK_DEVICE, DISK_FOLDER, Disk, DiskDevice, DiskPlan, FileSystem, IoScheduler, QueueSetting,
@@ -45,7 +45,7 @@ pub use disk::{
 use error::Mistake;
 pub use error::{ExperimentError, Key};
 pub use figure::{At, Figure, Marked, number_of};
-pub use hosts::{buffer_of, is_of_hosts, link_of};
+pub use hosts::{buffer_of, is_of_hosts, is_of_web, link_of};
 pub use knobs::{
     Bytes, Flag, KNOBS, Knob, KnobDefault, Knobs, Level, Offload, Recorded, Said, Takes, Vary,
     files, of_files,
@@ -100,6 +100,8 @@ words! {
     Stream = "stream",
     /// Requests and answers between two hosts, one after the other.
     Request = "request",
+    /// Files of a web server, between two hosts.
+    Http = "http",
     /// Generated frames, on a data path.
     Frames = "frames",
     /// A command.

@@ -10,6 +10,7 @@ use crate::class::words;
 use crate::message::RunPlan;
 use crate::quantity::{Declared, Kind};
 use crate::recording::Arm;
+use crate::web::{WebLoad, WebPlan};
 
 words! {
     /// One of two hosts.
@@ -104,6 +105,9 @@ pub const LONGEST_WAIT: Declared = Declared::new(
 )
 .exactly()
 .by_label("host");
+/// Of a web server: bytes that its disk read, by bytes of payload. What the kernel reads ahead counts too.
+pub const FROM_DISK: Declared =
+    Declared::new(INSTRUMENT, "read from disk", "share", Kind::Share).exactly();
 /// Segments that the sender sent again.
 pub const RETRANSMITTED: Declared = count("retransmitted", "segments");
 /// Segments with data: of the sender those that it sent, those sent again included; of the receiver those
@@ -148,6 +152,7 @@ pub const ALL: &[Declared] = &[
     RETRANSMITTED,
     SEGMENTS,
     BUFFER,
+    FROM_DISK,
 ];
 
 /// A wire.
@@ -310,17 +315,19 @@ pub enum HostLoad {
         /// Size of each, after the ICMP header.
         size_bytes: u32,
     },
+    /// Files of a web server, which is the sender.
+    Web(WebLoad),
 }
 
 impl HostLoad {
     /// The most connections that share a stream.
     pub const MAX_CONNECTIONS: u32 = 64;
 
-    /// The number of its TCP connections; by that of echoes both hosts keep in step.
+    /// The number of its TCP connections; by that of echoes and of a web server both hosts keep in step.
     pub fn connections(self) -> u32 {
         match self {
             HostLoad::Stream { connections, .. } => connections.max(1),
-            HostLoad::Request { .. } | HostLoad::Echo { .. } => 1,
+            HostLoad::Request { .. } | HostLoad::Echo { .. } | HostLoad::Web(_) => 1,
         }
     }
 
@@ -329,6 +336,7 @@ impl HostLoad {
     pub fn warm_up(self) -> HostLoad {
         const BYTES: u64 = 256 << 10;
         const TURNS: u32 = 10;
+        const REQUESTS: u32 = 100;
         match self {
             HostLoad::Stream {
                 bytes,
@@ -347,6 +355,10 @@ impl HostLoad {
                 turns: turns.min(TURNS),
                 size_bytes,
             },
+            HostLoad::Web(load) => HostLoad::Web(WebLoad {
+                requests: load.requests.min(REQUESTS),
+                ..load
+            }),
         }
     }
 }
@@ -360,6 +372,8 @@ pub struct HostPlan {
     pub load: HostLoad,
     /// The size asked for of its socket's buffer; none for the kernel's own.
     pub buffer_bytes: Option<u32>,
+    /// Of the sender, if it is a web server.
+    pub web: Option<WebPlan>,
     /// Repetitions.
     pub blocks: u32,
 }
@@ -453,9 +467,14 @@ pub struct HostBlock {
     /// Segments that it sent again.
     pub retransmitted: u64,
     /// Segments with data: of the sender those that it sent, each time, of the receiver those that came.
-    pub segments: u64,
-    /// The size of its socket's buffer.
-    pub buffer_bytes: u64,
+    /// None of a web server, whose sockets are its own.
+    pub segments: Option<u64>,
+    /// The size of its socket's buffer; none of a web server.
+    pub buffer_bytes: Option<u64>,
+    /// Bytes that its disk read, if it has one.
+    pub disk_bytes: Option<u64>,
+    /// Bytes that were asked for and did not come as they should, by cause.
+    pub failed: Vec<(String, u64)>,
 }
 
 #[cfg(test)]

@@ -23,3 +23,4 @@ pub mod text;
 pub mod timing;
 pub mod trace;
 pub mod tree;
+pub mod web;

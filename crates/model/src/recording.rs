@@ -149,6 +149,10 @@ pub mod env {
     pub const NFT_FILES: &str = "files.nft";
     /// The same of `tc`.
     pub const TC_FILES: &str = "files.tc";
+    /// The same of `nginx`.
+    pub const NGINX_FILES: &str = "files.nginx";
+    /// The same of the program that makes a file system.
+    pub const MKFS_FILES: &str = "files.mkfs";
     /// The program whose file it was made of, with its version.
     pub const IMPORTED: &str = "imported.from";
     /// The command line of that program.

@@ -2,9 +2,11 @@
 
 mod compared;
 
+use std::collections::BTreeMap;
+
 use netplumb_model::experiment::{Experiment, Figure, number_of};
 use netplumb_model::hosts::{
-    BUFFER, BUSY, FRAMES, FRAMES_PER_INTERRUPT, FRAMES_PER_POLL, HELD, INSTRUCTIONS,
+    BUFFER, BUSY, FRAMES, FRAMES_PER_INTERRUPT, FRAMES_PER_POLL, FROM_DISK, HELD, INSTRUCTIONS,
     INSTRUCTIONS_PER_BYTE, INSTRUMENT, INTERRUPTS, LONGEST_WAIT, LOST, POLLS, RETRANSMITTED,
     SEGMENTS, Side, THROUGHPUT, TURN, TURNS, WIRE_BYTES, WIRE_USE, Wire,
 };
@@ -122,7 +124,7 @@ fn columns<'r>(shown: &dyn Fn(&Declared) -> bool) -> Vec<Column<'r, Row<'r>>> {
     add(
         &TURNS,
         Column::figure("turns/s", |row: &Row<'r>| number(row.mean(&TURNS, None)))
-            .hint("requests that were answered, each after the other")
+            .hint("requests that were answered: of a web server those of all connections, else each after the other")
             .unit("turns/s")
             .people(2)
             .key("turns_per_second")
@@ -163,6 +165,14 @@ fn columns<'r>(shown: &dyn Fn(&Declared) -> bool) -> Vec<Column<'r, Row<'r>>> {
     for column in of_hosts(11, WIDE, &FRAMES, names, number) {
         add(&FRAMES, column);
     }
+    add(
+        &FROM_DISK,
+        Column::figure("disk", |row: &Row<'r>| share(row.mean(&FROM_DISK, None)))
+            .hint("bytes that the web server's disk read, by bytes of payload")
+            .people(10)
+            .key("read_from_disk")
+            .page("read_from_disk"),
+    );
     let names = ("irqs", "interrupts", "interrupts of its NIC");
     for column in of_hosts(13, 0, &INTERRUPTS, names, number) {
         add(&INTERRUPTS, column);
@@ -509,8 +519,15 @@ fn trust(recording: &Recording) -> Vec<Note> {
     };
     let (sent, came) = (Side::Tx, Side::Rx);
     let mut beside = String::new();
+    let mut causes: BTreeMap<&str, u64> = BTreeMap::new();
+    for (why, bytes) in recording.blocks.iter().flat_map(|b| &b.ledger.dropped) {
+        *causes.entry(why).or_default() += bytes;
+    }
+    for (why, bytes) in causes {
+        beside.push_str(&format!("; {bytes} {}", printable(why, 60)));
+    }
     if sum(&SEGMENTS, sent) > 0.0 {
-        beside = format!(
+        beside += &format!(
             "; segments with data: {} sent, {} received; frames: {} and {} back, of which the wire lost {} \
              and {}",
             sum(&SEGMENTS, sent),

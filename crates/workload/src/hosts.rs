@@ -5,6 +5,8 @@
 //! block, since a closed connection keeps its pair of ports for a while. Over the first of them
 //! both hosts also tell each other when to begin, and when it is over.
 
+pub(crate) mod transfer;
+
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
@@ -18,17 +20,19 @@ use socket2::Socket;
 
 use crate::ends::{Ends, RX_PORT, TX_PORT, set_option, stream};
 use crate::packets::{ICMP_HEADER_BYTES, icmp_echo};
+use crate::web;
+use transfer::{read_all, read_from_all, write_all, write_to_all};
 
 /// Maximum time without a byte, by the guest's clock: a slow wire is no error as long as frames go
 /// over it, which the wire looks after.
-const PATIENCE: Duration = Duration::from_secs(600);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 /// The sender waits so long after the receiver has said that it is ready: the receiver has returned from saying
 /// so by then, however slow its CPU is, and both are idle when a block begins.
-const QUIET: Duration = Duration::from_millis(5);
+pub(crate) const QUIET: Duration = Duration::from_millis(5);
 
 /// What one host tells the other outside of its block.
-const READY: u8 = b'r';
-const OVER: u8 = b'o';
+pub(crate) const READY: u8 = b'r';
+pub(crate) const OVER: u8 = b'o';
 
 /// The beginning and the end of a block, as close as possible to what is sent in it.
 pub trait Edges {
@@ -70,6 +74,8 @@ pub struct Done {
     pub bytes: u64,
     /// The time of each turn.
     pub turns_ns: Vec<u64>,
+    /// Bytes that were asked for and did not come as they should, by cause.
+    pub failed: Vec<(String, u64)>,
 }
 
 impl Receiver {
@@ -216,6 +222,7 @@ impl Connections {
                 self.say(OVER)?;
                 done.bytes = u64::from(turns) * u64::from(size_bytes);
             }
+            HostLoad::Web(load) => done = web::serve(self, load, edges)?,
         }
         edges.finish()?;
         self.close()?;
@@ -261,25 +268,32 @@ impl Connections {
                 edges.end();
                 done.bytes = u64::from(turns) * u64::from(size_bytes);
             }
+            // It has connections of its own.
+            HostLoad::Web(_) => return Err(io::Error::other("a client of a web server is one")),
         }
         edges.finish()?;
-        self.all.iter_mut().try_for_each(ended)?;
+        self.ended()?;
         Ok(done)
     }
 
     /// Close all connections, and wait for the receiver to do so as well.
-    fn close(&mut self) -> io::Result<()> {
+    pub(crate) fn close(&mut self) -> io::Result<()> {
         for stream in &self.all {
             stream.shutdown(Shutdown::Write)?;
         }
+        self.ended()
+    }
+
+    /// Wait for the other host to close all connections.
+    pub(crate) fn ended(&mut self) -> io::Result<()> {
         self.all.iter_mut().try_for_each(ended)
     }
 
-    fn say(&mut self, what: u8) -> io::Result<()> {
+    pub(crate) fn say(&mut self, what: u8) -> io::Result<()> {
         self.all[0].write_all(&[what]).map_err(told)
     }
 
-    fn hear(&mut self, what: u8) -> io::Result<()> {
+    pub(crate) fn hear(&mut self, what: u8) -> io::Result<()> {
         let mut heard = [0];
         self.all[0].read_exact(&mut heard).map_err(told)?;
         match heard[0] == what {
@@ -302,9 +316,7 @@ impl Connections {
     /// # Errors
     /// The query failed.
     pub fn segments(&self, sends: bool) -> io::Result<u64> {
-        let at = if sends { DATA_SEGS_OUT } else { DATA_SEGS_IN };
-        let of = |stream| info(stream, at);
-        self.all.iter().map(of).sum()
+        self.all.iter().map(|stream| segments_of(stream, sends)).sum()
     }
 
     /// The size of the first one's buffer now: to send, or to receive.
@@ -326,6 +338,11 @@ const TOTAL_RETRANS: usize = 100;
 const DATA_SEGS_IN: usize = 152;
 const DATA_SEGS_OUT: usize = 156;
 
+/// Segments with data of a connection: those that it sent, each time, or that it received.
+pub(crate) fn segments_of(stream: &TcpStream, sends: bool) -> io::Result<u64> {
+    info(stream, if sends { DATA_SEGS_OUT } else { DATA_SEGS_IN })
+}
+
 /// A counter of a connection, of 32 bits.
 fn info(stream: &TcpStream, at: usize) -> io::Result<u64> {
     let mut info = [0_u8; DATA_SEGS_OUT + 4];
@@ -345,109 +362,6 @@ fn info(stream: &TcpStream, at: usize) -> io::Result<u64> {
     }
     let bytes = [info[at], info[at + 1], info[at + 2], info[at + 3]];
     Ok(u64::from(u32::from_ne_bytes(bytes)))
-}
-
-fn write_all(stream: &mut TcpStream, bytes: u64, buffer: &[u8]) -> io::Result<()> {
-    let mut left = bytes;
-    while left > 0 {
-        let now = left.min(buffer.len() as u64) as usize;
-        stream.write_all(&buffer[..now]).map_err(told)?;
-        left -= now as u64;
-    }
-    Ok(())
-}
-
-fn read_all(stream: &mut TcpStream, bytes: u64, buffer: &mut [u8]) -> io::Result<u64> {
-    let mut done = 0;
-    while done < bytes {
-        match stream.read(buffer).map_err(told)? {
-            0 => break,
-            bytes => done += bytes as u64,
-        }
-    }
-    Ok(done)
-}
-
-/// What each of several connections has of so many bytes.
-fn shares(bytes: u64, connections: usize) -> Vec<u64> {
-    let connections = connections as u64;
-    let share = |n| bytes / connections + u64::from(n < bytes % connections);
-    (0..connections).map(share).collect()
-}
-
-/// Write each connection's share, in turns, to those that have room.
-fn write_to_all(streams: &mut [TcpStream], bytes: u64, buffer: &[u8]) -> io::Result<()> {
-    let mut left = shares(bytes, streams.len());
-    by_turns(streams, libc::POLLOUT, &mut |number, stream| {
-        let now = left[number].min(buffer.len() as u64) as usize;
-        left[number] -= match now {
-            0 => 0,
-            _ => stream.write(&buffer[..now])? as u64,
-        };
-        Ok(left[number] > 0)
-    })
-}
-
-/// Read each connection's share, in turns, from those that have something; returns how much it was.
-fn read_from_all(streams: &mut [TcpStream], bytes: u64, buffer: &mut [u8]) -> io::Result<u64> {
-    let mut left = shares(bytes, streams.len());
-    let mut done = 0;
-    by_turns(streams, libc::POLLIN, &mut |number, stream| {
-        if left[number] == 0 {
-            return Ok(false);
-        }
-        let read = stream.read(buffer)? as u64;
-        if read == 0 || read > left[number] {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        done += read;
-        left[number] -= read;
-        Ok(left[number] > 0)
-    })?;
-    Ok(done)
-}
-
-/// Have each of some connections do a step whenever it can, until none has anything left to do.
-fn by_turns(
-    streams: &mut [TcpStream],
-    events: libc::c_short,
-    step: &mut dyn FnMut(usize, &mut TcpStream) -> io::Result<bool>,
-) -> io::Result<()> {
-    let mut polls: Vec<libc::pollfd> = (streams.iter())
-        .map(|stream| libc::pollfd {
-            fd: stream.as_raw_fd(),
-            events,
-            revents: 0,
-        })
-        .collect();
-    for stream in streams.iter() {
-        stream.set_nonblocking(true)?;
-    }
-    // A connection that is done has a descriptor below 0, which poll() passes over.
-    while polls.iter().any(|poll| poll.fd >= 0) {
-        let count = polls.len() as libc::nfds_t;
-        // SAFETY: the pointer and the number are those of `polls`.
-        match unsafe { libc::poll(polls.as_mut_ptr(), count, PATIENCE.as_millis() as i32) } {
-            0 => return Err(told(io::ErrorKind::TimedOut.into())),
-            n if n < 0 => return Err(io::Error::last_os_error()),
-            _ => {}
-        }
-        for (number, poll) in polls.iter_mut().enumerate() {
-            if poll.fd < 0 || poll.revents == 0 {
-                continue;
-            }
-            match step(number, &mut streams[number]) {
-                Ok(true) => {}
-                Ok(false) => poll.fd = -1,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(error),
-            }
-        }
-    }
-    for stream in streams.iter() {
-        stream.set_nonblocking(false)?;
-    }
-    Ok(())
 }
 
 /// Wait for the other end to close a connection.
@@ -480,7 +394,7 @@ fn transfer(socket: &OwnedFd, what: Transfer<'_>) -> io::Result<usize> {
 }
 
 /// An error with the reason that is likely between two hosts.
-fn told(error: io::Error) -> io::Error {
+pub(crate) fn told(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => io::Error::new(
             io::ErrorKind::TimedOut,
@@ -494,7 +408,7 @@ fn told(error: io::Error) -> io::Error {
 }
 
 /// A size beyond the limits of sysctls too, as root may; the kernel doubles it.
-fn size(socket: &Socket, option: i32, bytes: u32) -> io::Result<()> {
+pub(crate) fn size(socket: &Socket, option: i32, bytes: u32) -> io::Result<()> {
     let bytes = (bytes as i32).to_ne_bytes();
     set_option(socket, libc::SOL_SOCKET, option, &bytes)
 }
@@ -569,14 +483,8 @@ mod tests {
                 HostLoad::Request { turns, .. } | HostLoad::Echo { turns, .. } => {
                     assert_eq!(sent.turns_ns.len(), turns as usize);
                 }
+                HostLoad::Web(_) => {}
             }
         }
-    }
-
-    /// Check that connections share all bytes, and none has more than one byte more than another.
-    #[test]
-    fn bytes_are_shared() {
-        assert_eq!(shares(10, 3), [4, 3, 3]);
-        assert_eq!(shares(2, 3), [1, 1, 0]);
     }
 }

@@ -10,3 +10,4 @@ pub mod mark;
 pub mod packets;
 pub mod reads;
 pub mod timed;
+pub mod web;

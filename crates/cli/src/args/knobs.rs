@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use netplumb_model::experiment::{
     Flag, KNOBS, Kind, Knob, KnobDefault, Knobs, Lab, Recorded, Takes, Vary, is_of_hosts,
+    is_of_web,
 };
 
 /// The set of knobs of a command.
@@ -48,6 +49,16 @@ impl Shows for OfHosts {
     fn shows(knob: &Knob) -> bool {
         // Two hosts send TCP only.
         is_of_hosts(knob) && knob.key != "proto"
+    }
+}
+
+/// Knobs of two hosts, one of which has a web server.
+#[derive(Debug, Clone)]
+pub(crate) struct OfWeb;
+
+impl Shows for OfWeb {
+    fn shows(knob: &Knob) -> bool {
+        (OfHosts::shows(knob) && knob.key != "size_bytes") || is_of_web(knob)
     }
 }
 

@@ -32,6 +32,9 @@ pub(crate) enum BenchCommand {
     Request(hosts::RequestArgs),
     /// Measure the round trip of ICMP echoes between two hosts: two guests and a wire, in virtual time
     Ping(hosts::PingArgs),
+    /// Measure how many files a web server sends, and how busy its CPU is: nginx on one of two hosts, and
+    /// connections from the other that ask for files in the shares of SPECweb99
+    Http(hosts::HttpArgs),
     /// Load BPF programs, and print the verifier's errors with their source lines
     Verify {
         /// BPF object file [default: a built-in program that the verifier has to reject]
@@ -51,6 +54,7 @@ pub(crate) fn run(command: BenchCommand, cache: &Path) -> anyhow::Result<ExitCod
         BenchCommand::Stream(args) => hosts::run(&args.experiment()?, args.hosts, cache),
         BenchCommand::Request(args) => hosts::run(&args.experiment()?, args.hosts, cache),
         BenchCommand::Ping(args) => hosts::run(&args.experiment()?, args.hosts, cache),
+        BenchCommand::Http(args) => hosts::run(&args.experiment()?, args.hosts, cache),
         BenchCommand::Verify { file: Some(file) } => verify::file(&file),
         BenchCommand::Verify { file: None } => verify::refusal(),
     }
@@ -67,6 +71,7 @@ impl BenchCommand {
             BenchCommand::Stream(args) => Some(args.experiment()),
             BenchCommand::Request(args) => Some(args.experiment()),
             BenchCommand::Ping(args) => Some(args.experiment()),
+            BenchCommand::Http(args) => Some(args.experiment()),
             BenchCommand::Verify { .. } => None,
         }
     }

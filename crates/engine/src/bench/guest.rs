@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use netplumb_lab::vm::files;
+use netplumb_lab::vm::files::Program;
 use netplumb_lab::vm::kernels::KernelStore;
 use netplumb_lab::vm::process::{Extra, Guest, VmError};
 use netplumb_lab::vm::trial;
@@ -85,7 +85,7 @@ impl GuestLab<'_> {
         let guest = GuestPlan {
             link,
             forward,
-            ..plan(self.kernel, files::nft().is_ok())
+            ..plan(self.kernel, Program::Nft.archive().is_ok())
         };
         let boot = Boot {
             guest: &guest,
@@ -115,6 +115,7 @@ fn plan(kernel: &str, with_nft: bool) -> GuestPlan {
         own_modules: Vec::new(),
         module_options: BTreeMap::new(),
         seed: 1,
+        programs: Vec::new(),
         link: Link::Veth,
         host: None,
         forward: false,

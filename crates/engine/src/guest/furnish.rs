@@ -35,9 +35,9 @@ const FILES: &[(&str, &str)] = &[
     ),
 ];
 
-/// Prepare the guest for a command: directories, files, and the names of the two ends.
-pub(super) fn furnish(plan: &CommandPlan, ends: &Ends) -> io::Result<()> {
-    for folder in FOLDERS.iter().copied().chain([plan.folder.as_str()]) {
+/// Make the directories, links and files that programs expect.
+pub(super) fn with_files() -> io::Result<()> {
+    for folder in FOLDERS {
         fs::create_dir_all(folder)?;
     }
     for (target, link) in LINKS {
@@ -48,6 +48,13 @@ pub(super) fn furnish(plan: &CommandPlan, ends: &Ends) -> io::Result<()> {
             fs::write(path, text)?;
         }
     }
+    Ok(())
+}
+
+/// Prepare the guest for a command: directories, files, and the names of the two ends.
+pub(super) fn furnish(plan: &CommandPlan, ends: &Ends) -> io::Result<()> {
+    with_files()?;
+    fs::create_dir_all(&plan.folder)?;
     // Instead of the host's: there are only the two ends.
     let hosts = format!(
         "127.0.0.1 localhost\n::1 localhost\n{} self\n{} peer\n",

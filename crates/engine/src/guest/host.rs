@@ -3,19 +3,26 @@
 use std::fs;
 use std::io;
 use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use netplumb_lab::vm::disk::{self, Standing};
+use netplumb_lab::vm::files::NGINX;
 use netplumb_lab::vm::random;
 use netplumb_lab::vm::wire::{Moment, WirePorts};
+use netplumb_model::experiment::DISK_FOLDER;
 use netplumb_model::hosts::{HostBlock, HostLoad, HostPlan, Latch, Side};
 use netplumb_model::message::Reply;
+use netplumb_model::web::{PageCache, WebLoad, WebPlan};
 use netplumb_sys::sysctl;
 use netplumb_workload::ends::Ends;
 use netplumb_workload::hosts::{Connections, Edges, Receiver};
 use netplumb_workload::mark::{self, mark};
+use netplumb_workload::web::{Clients, Server};
 
-use super::Agent;
+use super::disk::drop_caches;
+use super::{Agent, furnish};
 
 /// Between blocks, by the guest's clock: a closed connection has ended by then.
 const REST: Duration = Duration::from_millis(1);
@@ -57,18 +64,86 @@ fn loads(plan: &HostPlan) -> impl Iterator<Item = (u32, HostLoad)> {
 }
 
 fn send(plan: &HostPlan, ends: &Ends) -> Result<(Vec<HostBlock>, Latch), String> {
+    // What the server needs is there before both hosts keep in step, which takes time.
+    let served = plan.web.as_ref().map(|web| serve(web, plan, ends)).transpose()?;
+    let disk = served.as_ref().and_then(|(_, disk)| disk.as_ref());
     open()?.begin();
     let mut blocks = Vec::new();
     for (number, load) in loads(plan) {
         thread::sleep(REST);
         let mut connections = Connections::open(ends, number, load, plan.buffer_bytes)
             .map_err(|e| format!("connect to the receiver: {e}"))?;
+        if plan.web.as_ref().is_some_and(|web| web.page_cache != PageCache::Warm) {
+            drop_caches().map_err(|e| format!("drop the caches of files: {e}"))?;
+        }
         let mut measuring = Measuring::of(Side::Tx);
+        let read_before = disk.and_then(Standing::done);
+        let resent_before = served.as_ref().map(|_| resent(ends)).transpose()?;
         let block = connections.send(load, &mut measuring);
+        let read = disk.and_then(Standing::done).zip(read_before);
         let block = block.and_then(|done| measuring.block(done, &connections));
-        blocks.push(block.map_err(|e| format!("block {number} (0 is the warm-up): send: {e}"))?);
+        let block = block.map_err(|e| format!("block {number} (0 is the warm-up): send: {e}"))?;
+        let block = HostBlock {
+            disk_bytes: read.map(|(done, before)| done.since(before).read_bytes),
+            ..block
+        };
+        blocks.push(match resent_before {
+            None => block,
+            // What was said over the connection of both hosts is not what the server sent.
+            Some(before) => HostBlock {
+                retransmitted: resent(ends)?.saturating_sub(before),
+                segments: None,
+                buffer_bytes: None,
+                ..block
+            },
+        });
     }
     end(blocks)
+}
+
+/// Segments that the sender's kernel has sent again, whoever's they were.
+fn resent(ends: &Ends) -> Result<u64, String> {
+    // The columns of a protocol are named in the line before (net/ipv4/proc.c).
+    let snmp = netplumb_sys::netns::inside(ends.tx_namespace.as_fd(), || {
+        fs::read_to_string("/proc/thread-self/net/snmp")
+    });
+    let snmp = snmp.map_err(|e| format!("read /proc/thread-self/net/snmp: {e}"))?;
+    let mut lines = snmp.lines().filter_map(|line| line.strip_prefix("Tcp:"));
+    let (names, values) = (lines.next(), lines.next());
+    let names = names.unwrap_or_default().split_whitespace();
+    let mut both = names.zip(values.unwrap_or_default().split_whitespace());
+    let found = both.find(|(name, _)| *name == "RetransSegs");
+    let value = found.and_then(|(_, value)| value.parse().ok());
+    value.ok_or_else(|| "/proc/thread-self/net/snmp has no RetransSegs".into())
+}
+
+/// Start a web server, on its disk if it has one.
+fn serve(
+    web: &WebPlan,
+    plan: &HostPlan,
+    ends: &Ends,
+) -> Result<(Server, Option<Standing>), String> {
+    let HostLoad::Web(load) = plan.load else {
+        return Err("a web server without requests".into());
+    };
+    furnish::with_files().map_err(|e| format!("prepare for the web server: {e}"))?;
+    let standing = web.disk.as_ref().map(disk::make).transpose()?;
+    if let Some(standing) = &standing {
+        standing.before_open()?;
+    }
+    if let Some(bytes) = plan.buffer_bytes {
+        // nginx can't go beyond it.
+        sysctl::set("net.core.wmem_max", &bytes.to_string())
+            .map_err(|e| format!("set net.core.wmem_max: {e}"))?;
+    }
+    let root = match web.disk {
+        Some(_) => Path::new(DISK_FOLDER).join("www"),
+        None => PathBuf::from("/run/www"),
+    };
+    let of = (web, load.directories);
+    let folder = Path::new("/run/nginx");
+    let server = Server::start(Path::new(NGINX), folder, &root, of, plan.buffer_bytes, ends);
+    Ok((server.map_err(|e| e.to_string())?, standing))
 }
 
 fn receive(plan: &HostPlan, ends: &Ends) -> Result<(Vec<HostBlock>, Latch), String> {
@@ -85,11 +160,30 @@ fn receive(plan: &HostPlan, ends: &Ends) -> Result<(Vec<HostBlock>, Latch), Stri
             .accept(load)
             .map_err(|e| format!("accept the connections of block {number}: {e}"))?;
         let mut measuring = Measuring::of(Side::Rx);
-        let block = connections.receive(load, &mut measuring);
-        let block = block.and_then(|done| measuring.block(done, &connections));
+        let block = match load {
+            HostLoad::Web(load) => fetch(load, plan, ends, &mut connections, measuring),
+            _ => (connections.receive(load, &mut measuring))
+                .and_then(|done| measuring.block(done, &connections)),
+        };
         blocks.push(block.map_err(|e| format!("block {number} (0 is the warm-up): receive: {e}"))?);
     }
     end(blocks)
+}
+
+/// Ask a web server for files.
+fn fetch(
+    load: WebLoad,
+    plan: &HostPlan,
+    ends: &Ends,
+    control: &mut Connections,
+    mut measuring: Measuring,
+) -> io::Result<HostBlock> {
+    let mut clients = Clients::open(ends, load, plan.buffer_bytes)?;
+    let done = clients.fetch(control, load, &mut measuring)?;
+    Ok(HostBlock {
+        segments: Some(clients.segments()?),
+        ..measuring.block(done, control)?
+    })
 }
 
 fn open() -> Result<WirePorts, String> {
@@ -125,9 +219,10 @@ impl Measuring {
         Ok(HostBlock {
             bytes: done.bytes,
             turns_ns: done.turns_ns,
+            failed: done.failed,
             retransmitted: connections.retransmitted()?,
-            segments: connections.segments(self.side == Side::Tx)?,
-            buffer_bytes: connections.buffer_bytes(self.side == Side::Tx)?,
+            segments: Some(connections.segments(self.side == Side::Tx)?),
+            buffer_bytes: Some(connections.buffer_bytes(self.side == Side::Tx)?),
             ..self.block
         })
     }

@@ -1,5 +1,7 @@
 //! What a block of two hosts was, as figures.
 
+use std::collections::BTreeMap;
+
 use netplumb_model::hosts::{self, HostBlock};
 use netplumb_model::quantity::{Declared, Figure, Item, Of};
 use netplumb_model::recording::{Block, Ledger, Recording};
@@ -17,14 +19,19 @@ pub(super) fn add(
     let [tx, rx] = sides;
     // The sender's first byte. The receiver's window is open by then, while nothing happens.
     let begin = tx.begin.clock_ns;
-    let is_stream = tx.turns_ns.is_empty();
-    // The last byte of a stream is the receiver's, that of an answer the sender's.
-    let over = if is_stream { rx } else { tx }.end.clock_ns;
+    // Files of a web server go to the receiver, which asks for them.
+    let turns_ns = [tx, rx].map(|side| &side.turns_ns);
+    let turns_ns = turns_ns.into_iter().find(|turns| !turns.is_empty());
+    let is_web = tx.turns_ns.is_empty() && turns_ns.is_some();
+    // The last byte of a stream or a file is the receiver's, that of an answer the sender's.
+    let over = if tx.turns_ns.is_empty() { rx } else { tx }.end.clock_ns;
     let duration_ns = over.saturating_sub(begin);
-    let dropped = match tx.bytes.saturating_sub(rx.bytes) {
-        0 => Default::default(),
-        missing => [("unaccounted".to_string(), missing)].into(),
-    };
+    let mut dropped: BTreeMap<String, u64> = rx.failed.iter().cloned().collect();
+    let failed: u64 = dropped.values().sum();
+    match tx.bytes.saturating_sub(rx.bytes + failed) {
+        0 => {}
+        missing => drop(dropped.insert("unaccounted".to_string(), missing)),
+    }
     recording.blocks.push(Block {
         arm: arm as u32,
         instrument: hosts::INSTRUMENT.into(),
@@ -44,15 +51,20 @@ pub(super) fn add(
     let mut figure = |quantity: &Declared, item: Item, value: f64| {
         recording.add_figure(block, Figure::new(quantity, value).of(item));
     };
-    if is_stream {
+    if turns_ns.is_none() || is_web {
         let bits = rx.bytes as f64 * 8.0;
         figure(&hosts::THROUGHPUT, Item::ONLY, bits / seconds);
-    } else {
-        let turns = tx.turns_ns.len() as f64;
+    }
+    if let Some(turns_ns) = turns_ns {
+        let turns = turns_ns.len() as f64;
         figure(&hosts::TURNS, Item::ONLY, turns / seconds);
-        for (label, value) in spread(&tx.turns_ns) {
+        for (label, value) in spread(turns_ns) {
             figure(&hosts::TURN, Item::label(label), value);
         }
+    }
+    if let Some(read) = tx.disk_bytes {
+        let share = read as f64 / rx.bytes.max(1) as f64;
+        figure(&hosts::FROM_DISK, Item::ONLY, share);
     }
     let passed = duration_ns as f64;
     let wire_use = (tx.end.busy_ns - tx.begin.busy_ns) as f64 / passed;
@@ -75,6 +87,8 @@ pub(super) fn add(
             ),
             (&hosts::FRAMES_PER_INTERRUPT, by(arrived, side.interrupts)),
             (&hosts::FRAMES_PER_POLL, by(arrived, side.polls)),
+            (&hosts::SEGMENTS, side.segments.map(|n| n as f64)),
+            (&hosts::BUFFER, side.buffer_bytes.map(|n| n as f64)),
         ] {
             if let Some(value) = value {
                 figure(quantity, Item::label(end.side.called()), value);
@@ -85,13 +99,11 @@ pub(super) fn add(
             (&hosts::INSTRUCTIONS, instructions as f64),
             (&hosts::INTERRUPTS, side.interrupts as f64),
             (&hosts::POLLS, side.polls as f64),
-            (&hosts::SEGMENTS, side.segments as f64),
             (&hosts::FRAMES, (over.frames - begin.frames) as f64),
             (&hosts::WIRE_BYTES, (over.bytes - begin.bytes) as f64),
             (&hosts::LOST, lost as f64),
             (&hosts::HELD, (over.held - begin.held) as f64),
             (&hosts::LONGEST_WAIT, over.longest_wait_ns as f64),
-            (&hosts::BUFFER, side.buffer_bytes as f64),
         ] {
             figure(quantity, Item::label(end.side.called()), value);
         }

@@ -38,7 +38,7 @@ impl Host {
     }
 
     #[cfg(test)]
-    pub(super) fn at(root: &Path) -> Host {
+    pub(crate) fn at(root: &Path) -> Host {
         Host {
             root: root.to_path_buf(),
             path: std::env::split_paths("/usr/bin:/bin").collect(),

@@ -1,29 +1,42 @@
 //! Files that a guest's knobs need, in addition to init and modules.
 
 use std::io::{self, Read, Write};
-use std::path::Path;
+use std::path::PathBuf;
 
 use cpio::newc::Builder;
+use netplumb_model::experiment::FileSystem;
+use netplumb_model::recording::env;
 
 use crate::bundle::{Bundle, BundleError, Host, Kind, companions};
 use crate::netns::{NFT, NO_TC, TC};
+use crate::vm::disk::maker_path;
 
 const FOLDER: u32 = 0o040_000;
 const LINK: u32 = 0o120_000;
 const FILE: u32 = 0o100_000;
 
+/// A program of this machine that guests run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Program {
+    /// Loads rules of nftables.
+    Nft,
+    /// Sets qdiscs.
+    Tc,
+    /// A web server.
+    Nginx,
+    /// Makes a file system.
+    Mkfs(FileSystem),
+}
+
+/// Where the web server is in a guest.
+pub const NGINX: &str = "/usr/sbin/nginx";
+
 /// A program can't be copied into a guest.
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
-    /// This machine has no `nft`.
-    #[error(
-        "rules of nftables are loaded by this machine's `nft`, which is not installed: \
-         apt-get install nftables"
-    )]
-    NoNft,
-    /// This machine has no `tc`.
-    #[error("{NO_TC}")]
-    NoTc,
+    /// This machine has no such program.
+    #[error("{0}")]
+    Missing(String),
     /// It can't be copied.
     #[error(transparent)]
     Bundle(#[from] BundleError),
@@ -32,42 +45,77 @@ pub enum FilesError {
     Io(#[from] io::Error),
 }
 
-/// An archive with this machine's `nft` and its libraries, to append to that of `initramfs::build`:
-/// the kernel unpacks both.
-///
-/// # Errors
-/// There is no `nft`, or it can't be read.
-pub fn nft() -> Result<Vec<u8>, FilesError> {
-    program("nft", NFT, || FilesError::NoNft)
-}
-
-/// An archive with this machine's `tc`, likewise.
-///
-/// # Errors
-/// There is no `tc`, or it can't be read.
-pub fn tc() -> Result<Vec<u8>, FilesError> {
-    program("tc", TC, || FilesError::NoTc)
-}
-
-/// An archive with a program, at `path` in the guest.
-fn program(
-    name: &str,
-    path: &str,
-    missing: impl FnOnce() -> FilesError,
-) -> Result<Vec<u8>, FilesError> {
-    let mut bundle = Bundle::new(Host::here()?);
-    let found = match bundle.add_program(name) {
-        Err(BundleError::NotFound(_)) => return Err(missing()),
-        other => other?,
-    };
-    if found != Path::new(path) {
-        bundle.add_with(&found, Some(Path::new(path)))?;
+impl Program {
+    /// Its name, and its path in the guest.
+    fn place(self) -> Option<(&'static str, PathBuf)> {
+        Some(match self {
+            Program::Nft => ("nft", NFT.into()),
+            Program::Tc => ("tc", TC.into()),
+            Program::Nginx => ("nginx", NGINX.into()),
+            Program::Mkfs(file_system) => {
+                let (name, _) = file_system.maker()?;
+                (name, maker_path(name))
+            }
+        })
     }
-    if name == "tc" {
-        // Distribution tables of netem.
-        companions::add(&mut bundle, &found)?;
+
+    /// Of the fact in a recording with the hash of its files.
+    pub fn key(self) -> &'static str {
+        match self {
+            Program::Nft => env::NFT_FILES,
+            Program::Tc => env::TC_FILES,
+            Program::Nginx => env::NGINX_FILES,
+            Program::Mkfs(_) => env::MKFS_FILES,
+        }
     }
-    filled(name, &bundle)
+
+    /// What to say where this machine lacks it.
+    fn missing(self) -> String {
+        match self {
+            Program::Nft => "rules of nftables are loaded by this machine's `nft`, which is not \
+                             installed: apt-get install nftables"
+                .into(),
+            Program::Tc => NO_TC.into(),
+            Program::Nginx => "the web server is this machine's `nginx`, which is not installed: \
+                               apt-get install nginx-core"
+                .into(),
+            Program::Mkfs(file_system) => {
+                let (program, package) = file_system.maker().unwrap_or_default();
+                format!(
+                    "{program} of this machine makes the guest's file system, and is not installed: \
+                     apt-get install {package}"
+                )
+            }
+        }
+    }
+
+    /// An archive with it and its libraries, to append to that of `initramfs::build`: the kernel unpacks
+    /// both.
+    ///
+    /// # Errors
+    /// This machine lacks it, or it can't be read.
+    pub fn archive(self) -> Result<Vec<u8>, FilesError> {
+        self.archive_of(Host::here()?)
+    }
+
+    fn archive_of(self, host: Host) -> Result<Vec<u8>, FilesError> {
+        let Some((name, path)) = self.place() else {
+            return Ok(Vec::new());
+        };
+        let mut bundle = Bundle::new(host);
+        let found = match bundle.add_program(name) {
+            Err(BundleError::NotFound(_)) => return Err(FilesError::Missing(self.missing())),
+            other => other?,
+        };
+        if found != path {
+            bundle.add_with(&found, Some(&path))?;
+        }
+        if self == Program::Tc {
+            // Distribution tables of netem.
+            companions::add(&mut bundle, &found)?;
+        }
+        filled(name, &bundle)
+    }
 }
 
 /// Size in pages to which a program and its libraries are padded, or to a multiple of it, as
@@ -129,7 +177,27 @@ fn archive(bundle: &Bundle, zeros: Option<(&str, usize)>) -> Result<Vec<u8>, Fil
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+
+    /// Check that a machine without a program is told which package has it.
+    #[test]
+    fn what_is_missing() {
+        let empty = tempfile::tempdir().unwrap();
+        for (program, package) in [
+            (Program::Nft, "nftables"),
+            (Program::Tc, "iproute2"),
+            (Program::Nginx, "nginx-core"),
+            (Program::Mkfs(FileSystem::Ext4), "e2fsprogs"),
+        ] {
+            let error = program.archive_of(Host::at(empty.path())).unwrap_err();
+            let FilesError::Missing(why) = error else {
+                panic!("{error}");
+            };
+            assert!(why.contains(&format!("apt-get install {package}")), "{why}");
+        }
+    }
 
     /// Check that links and files are unpacked as such, below the root, in order.
     #[test]

@@ -58,6 +58,8 @@ pub struct Guest {
 #[derive(Debug)]
 enum Event {
     Reply(usize, Reply),
+    /// A message that can't be read, and why.
+    Unread(io::Error),
     Closed,
 }
 
@@ -506,6 +508,7 @@ impl Guest {
             }
             match self.events.recv_timeout(POLL) {
                 Ok(Event::Reply(port, reply)) => return Ok((port, reply)),
+                Ok(Event::Unread(why)) => return Err(why).doing("read an answer of the guest"),
                 Ok(Event::Closed) | Err(RecvTimeoutError::Disconnected) => {
                     thread::sleep(POLL / 10);
                 }
@@ -577,8 +580,13 @@ fn follow(port: usize, mut stream: UnixStream, sender: Sender<Event>) {
                 }
                 Ok(n) => decoder.push(&buffer[..n]),
             }
-            while let Some(reply) = decoder.take() {
-                if sender.send(Event::Reply(port, reply)).is_err() {
+            loop {
+                let event = match decoder.take() {
+                    Ok(Some(reply)) => Event::Reply(port, reply),
+                    Ok(None) => break,
+                    Err(why) => Event::Unread(why),
+                };
+                if sender.send(event).is_err() {
                     return;
                 }
             }

@@ -1,11 +1,13 @@
 //! Claims about the results, and published results.
 
 mod bound;
+mod only_if;
 mod turning;
 
 use serde::{Deserialize, Serialize};
 
 pub use bound::Bound;
+pub use only_if::OnlyIf;
 
 use super::error::Mistake;
 use super::shares::check_chain;
@@ -208,6 +210,9 @@ claims! {
         /// Instead of both, how far from 1 the ratio may be.
         #[serde(default)]
         within_percent: Option<f64>,
+        /// What both arms need to have, for the claim to be about them.
+        #[serde(default)]
+        only_if: Option<OnlyIf>,
     }
     /// The cost is equal in all arms: to the instruction, or without a significant difference
     /// between blocks.
@@ -513,6 +518,7 @@ impl Experiment {
         }
         claim.check_numbers()?;
         claim.check_bound()?;
+        claim.check_only_if()?;
         if let Claim::Calls { have, arms, .. } = claim {
             if arms.is_empty() {
                 let why = "missing arms; expected like arms = [\"before\"]";

@@ -8,6 +8,7 @@ use crate::class::{Link, Proto};
 use crate::hosts::{HostLoad, INSTRUMENT, Side, Wire};
 use crate::recording::Arm;
 use crate::timing::INSTRUCTIONS;
+use crate::web::{MOST_DIRECTORIES, WebLoad, WebPlan};
 
 /// The instrument that two hosts have beside their own.
 const COUNTS: &str = INSTRUCTIONS.instrument;
@@ -17,6 +18,9 @@ const STREAM_BYTES: u32 = 4 << 20;
 const WRITE_BYTES: u32 = 64 << 10;
 const TURNS: u32 = 100;
 const REQUEST_BYTES: &str = "64";
+const REQUESTS: u32 = 400;
+const CLIENTS: u32 = 16;
+const DIRECTORIES: u32 = 2;
 
 /// Limits, so that a typing error does not result in days of measuring.
 const MAX_STREAM_BYTES: u32 = 1 << 30;
@@ -36,6 +40,16 @@ const OF_HOSTS: [&str; 12] = [
     "wire_delay",
     "wire_jitter",
     "wire_loss",
+];
+
+/// Those of a web server.
+const OF_WEB: [&str; 6] = [
+    "disk",
+    "scheduler",
+    "nr_requests",
+    "read_ahead_kb",
+    "page_cache",
+    "sendfile",
 ];
 
 /// Settings that two hosts have as well.
@@ -71,6 +85,11 @@ pub fn is_of_hosts(knob: &Knob) -> bool {
     OF_HOSTS.contains(&knob.key) || ALSO_OF_HOSTS.contains(&knob.key)
 }
 
+/// Whether a web server on one of two hosts has a knob.
+pub fn is_of_web(knob: &Knob) -> bool {
+    OF_WEB.contains(&knob.key)
+}
+
 /// The NIC of a host.
 pub fn link_of(arm: &Arm, side: Side) -> Link {
     let own = match side {
@@ -95,7 +114,7 @@ impl Experiment {
         self.hosts == Some(2)
     }
 
-    /// What two hosts send in a block; the size of requests is that of the arm.
+    /// What two hosts send in a block; the size of requests is that of the arm, and so is the seed.
     pub fn host_load(&self) -> HostLoad {
         let workload = &self.workload;
         match workload.kind {
@@ -103,6 +122,12 @@ impl Experiment {
                 turns: workload.turns.unwrap_or(TURNS),
                 size_bytes: 0,
             },
+            Kind::Http => HostLoad::Web(WebLoad {
+                requests: workload.requests.unwrap_or(REQUESTS),
+                connections: workload.connections.unwrap_or(CLIENTS),
+                directories: workload.directories.unwrap_or(DIRECTORIES),
+                seed: 1,
+            }),
             _ => HostLoad::Stream {
                 bytes: workload.bytes.map_or(STREAM_BYTES, |size| size.0).into(),
                 write_bytes: workload.write_bytes.map_or(WRITE_BYTES, |size| size.0),
@@ -141,14 +166,17 @@ impl Experiment {
         let workload = &self.workload;
         match self.hosts {
             None | Some(1) => {
-                if workload.kind == Kind::Request {
-                    let why = "a workload of kind request needs lab = \"vm\" and hosts = 2";
-                    return Err(("kind", why.to_string()).into());
+                if let Kind::Request | Kind::Http = workload.kind {
+                    let kind = workload.kind;
+                    let why = format!("a workload of kind {kind} needs lab = \"vm\" and hosts = 2");
+                    return Err(("kind", why).into());
                 }
                 for (key, given) in [
                     ("bytes", workload.bytes.is_some()),
                     ("write_bytes", workload.write_bytes.is_some()),
                     ("turns", workload.turns.is_some()),
+                    ("requests", workload.requests.is_some()),
+                    ("directories", workload.directories.is_some()),
                     (
                         "connections",
                         workload.kind == Kind::Stream && workload.connections.is_some(),
@@ -178,9 +206,9 @@ impl Experiment {
             let why = "hosts = 2 needs lab = \"vm\": each host is a guest";
             return Err(("hosts", why.to_string()).into());
         }
-        if !matches!(workload.kind, Kind::Stream | Kind::Request) {
+        if !matches!(workload.kind, Kind::Stream | Kind::Request | Kind::Http) {
             let why = format!(
-                "hosts = 2 needs a workload of kind stream or request; this one is of kind {}",
+                "hosts = 2 needs a workload of kind stream, request or http; this one is of kind {}",
                 workload.kind
             );
             return Err(("kind", why).into());
@@ -202,20 +230,32 @@ impl Experiment {
             ("duration", workload.duration.is_some()),
         ] {
             if given {
-                let why = format!("{key} is not supported with hosts = 2; a block has {}", {
-                    if is_stream { "bytes" } else { "turns" }
-                });
+                let has = match workload.kind {
+                    Kind::Stream => "bytes",
+                    Kind::Http => "requests",
+                    _ => "turns",
+                };
+                let why = format!("{key} is not supported with hosts = 2; a block has {has}");
                 return Err((key, why).into());
             }
         }
+        let stream: &[Kind] = &[Kind::Stream];
+        let web: &[Kind] = &[Kind::Http];
         for (key, given, of) in [
-            ("bytes", workload.bytes.is_some(), Kind::Stream),
-            ("write_bytes", workload.write_bytes.is_some(), Kind::Stream),
-            ("connections", workload.connections.is_some(), Kind::Stream),
-            ("turns", workload.turns.is_some(), Kind::Request),
+            ("bytes", workload.bytes.is_some(), stream),
+            ("write_bytes", workload.write_bytes.is_some(), stream),
+            (
+                "connections",
+                workload.connections.is_some(),
+                &[Kind::Stream, Kind::Http],
+            ),
+            ("turns", workload.turns.is_some(), &[Kind::Request]),
+            ("requests", workload.requests.is_some(), web),
+            ("directories", workload.directories.is_some(), web),
         ] {
-            if given && workload.kind != of {
-                let why = format!("{key} needs a workload of kind {of}");
+            if given && !of.contains(&workload.kind) {
+                let of: Vec<&str> = of.iter().map(|kind| kind.as_str()).collect();
+                let why = format!("{key} needs a workload of kind {}", of.join(" or "));
                 return Err((key, why).into());
             }
         }
@@ -224,6 +264,8 @@ impl Experiment {
             ("bytes", size(workload.bytes), MAX_STREAM_BYTES),
             ("write_bytes", size(workload.write_bytes), 16 << 20),
             ("turns", workload.turns, MAX_TURNS),
+            ("requests", workload.requests, MAX_TURNS),
+            ("directories", workload.directories, MOST_DIRECTORIES),
             (
                 "connections",
                 workload.connections,
@@ -245,12 +287,25 @@ impl Experiment {
             return Err(("bytes", why).into());
         }
         if self.blocks.time.is_some() {
-            let why = "time is not supported with hosts = 2: a block ends after its bytes or turns";
+            let why = "time is not supported with hosts = 2: a block ends after its bytes, turns or requests";
             return Err(("time", why.to_string()).into());
         }
-        let fits = |key: &&'static str| OF_HOSTS.contains(key) || ALSO_OF_HOSTS.contains(key);
+        let is_web = workload.kind == Kind::Http;
+        let fits = |key: &&'static str| {
+            OF_HOSTS.contains(key)
+                || ALSO_OF_HOSTS.contains(key)
+                || (is_web && OF_WEB.contains(key))
+        };
         if let Some(key) = self.set_keys().find(|key| !fits(key)) {
-            return Err((key, format!("{key} is not supported with hosts = 2")).into());
+            let of = match OF_WEB.contains(&key) {
+                true => " and a workload of this kind: it is of kind http",
+                false => "",
+            };
+            return Err((key, format!("{key} is not supported with hosts = 2{of}")).into());
+        }
+        if is_web && self.set_keys().any(|key| key == "size_bytes") {
+            let why = "size_bytes (--size) is not supported with kind http: files have the sizes of SPECweb99";
+            return Err(("size_bytes", why.to_string()).into());
         }
         if is_stream && self.set_keys().any(|key| key == "size_bytes") {
             let why = "size_bytes (--size) is the size of a request; for a stream use write_bytes (--write-bytes), in [workload]";
@@ -268,7 +323,7 @@ impl Experiment {
             (Proto::Tcp, _) | (Proto::Raw, Kind::Request) => {}
             (Proto::Raw, _) => {
                 let why =
-                    "two hosts send a stream over tcp; for ICMP echoes use kind = \"request\"";
+                    "two hosts send streams and files over tcp; for ICMP echoes use kind = \"request\"";
                 return Err(("proto", why.into()));
             }
             (other, _) => {
@@ -305,6 +360,7 @@ impl Experiment {
                 return Err((key, why));
             }
         }
+        WebPlan::of(arm).check(self.host_load())?;
         let wire = Wire::of(arm);
         wire.check().map_err(|why| ("wire_delay", why))?;
         if arm.proto == Proto::Raw && wire.loss_ppb > 0 {
@@ -388,7 +444,42 @@ mod tests {
                 "lab = \"netns\"\n[workload]\nkind = \"stream\"",
                 "each host is a guest",
             ),
-            ("", "kind stream or request"),
+            ("", "kind stream, request or http"),
+            ("[workload]\nkind = \"http\"\nturns = 3", "kind request"),
+            ("[workload]\nkind = \"http\"\npackets = 3", "has requests"),
+            ("[workload]\nkind = \"http\"\ndirectories = 13", "expected 1 to 12"),
+            (
+                "[workload]\nkind = \"http\"\n[knobs]\nsize_bytes = 3",
+                "sizes of SPECweb99",
+            ),
+            (
+                "[workload]\nkind = \"http\"\n[knobs]\npage_cache = \"cold\"",
+                "needs a disk",
+            ),
+            (
+                "[workload]\nkind = \"http\"\n[knobs]\ndisk = \"virtio-blk:64M:ext4\"",
+                "a guest's memory",
+            ),
+            (
+                "[workload]\nkind = \"http\"\n[knobs]\ndisk = \"brd:64M:raw\"",
+                "needs a file system",
+            ),
+            (
+                "[workload]\nkind = \"http\"\n[knobs]\ndisk = \"brd:10M:ext4\"",
+                "a disk of 18 MiB",
+            ),
+            (
+                "[workload]\nkind = \"http\"\ndirectories = 4\n[knobs]\ndisk = \"brd:64M:ext4\"",
+                "at most 3 directories",
+            ),
+            (
+                "[workload]\nkind = \"http\"\n[knobs]\nlink = \"e1000e\"",
+                "IP fragments",
+            ),
+            (
+                "[workload]\nkind = \"stream\"\n[knobs]\nsendfile = \"off\"",
+                "of kind http",
+            ),
             ("[workload]\nkind = \"stream\"\nturns = 3", "kind request"),
             ("[workload]\nkind = \"request\"\nbytes = 3", "kind stream"),
             ("[workload]\nkind = \"stream\"\nbytes = 0", "expected 1 to"),
@@ -456,6 +547,8 @@ mod tests {
         }
         for (text, why) in [
             ("hosts = 3", "expected 1 or 2"),
+            ("[workload]\nkind = \"http\"", "hosts = 2"),
+            ("[workload]\nkind = \"stream\"\nrequests = 3", "hosts = 2"),
             ("[workload]\nkind = \"request\"", "hosts = 2"),
             ("[workload]\nkind = \"stream\"\nbytes = 3", "hosts = 2"),
             (

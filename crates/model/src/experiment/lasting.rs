@@ -33,7 +33,7 @@ impl Experiment {
                 duration >= LONG && self.workload.packets.is_none()
             }
             (Kind::Traffic, _) => duration >= LONG,
-            (Kind::Request | Kind::Command | Kind::Work | Kind::Frames, _) => false,
+            (Kind::Request | Kind::Http | Kind::Command | Kind::Work | Kind::Frames, _) => false,
         };
         is_long.then_some(duration)
     }

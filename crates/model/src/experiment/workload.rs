@@ -32,7 +32,7 @@ pub struct Workload {
     pub with: Vec<String>,
     /// A command to run on the other host.
     pub peer: Option<String>,
-    /// Connections to open before it starts; between two hosts, those that share a stream.
+    /// Connections to open before it starts; between two hosts, those that share a stream or requests.
     pub connections: Option<u32>,
     /// Between two hosts: the bytes of a stream.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -43,6 +43,12 @@ pub struct Workload {
     /// The number of requests of a block.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turns: Option<u32>,
+    /// Those of a web server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requests: Option<u32>,
+    /// Its directories of files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub directories: Option<u32>,
     /// Total measuring time; maximum time of a command.
     pub duration: Option<Time>,
     /// Length of one window of it.
@@ -81,7 +87,7 @@ impl Workload {
         let kind = self.kind;
         let labs: &[Lab] = match kind {
             Kind::Packets | Kind::Stream => &[Lab::Vm, Lab::Netns],
-            Kind::Request => &[Lab::Vm],
+            Kind::Request | Kind::Http => &[Lab::Vm],
             Kind::Frames | Kind::Command => Lab::ALL,
             Kind::Traffic | Kind::Work => &[Lab::Host],
         };
@@ -99,7 +105,7 @@ impl Workload {
         }
         let sends: &[Kind] = &[Kind::Packets, Kind::Stream];
         let runs: &[Kind] = &[Kind::Command];
-        let connects: &[Kind] = &[Kind::Command, Kind::Stream];
+        let connects: &[Kind] = &[Kind::Command, Kind::Stream, Kind::Http];
         let starts: &[Kind] = &[Kind::Command, Kind::Work];
         let watches: &[Kind] = &[Kind::Traffic, Kind::Command, Kind::Work];
         let lasts: &[Kind] = &[

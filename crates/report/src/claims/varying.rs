@@ -5,7 +5,9 @@
 
 use netplumb_model::bench::DataPath;
 use netplumb_model::class::Class;
-use netplumb_model::experiment::{Bound, Claim, Experiment, Knobs, Relation, number_of};
+use netplumb_model::experiment::{
+    Bound, Claim, Experiment, Knobs, OnlyIf, Relation, number_of,
+};
 use netplumb_model::recording::Arm;
 use netplumb_stats::judge::{Judged, MIN_BLOCKS, Verdict, judge};
 use netplumb_stats::ratio::{self, Interval};
@@ -252,6 +254,9 @@ fn compare(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> Found 
     let what = what(claim, class);
     let (one, after) = arm(Some(name), samples, &what)?;
     let (other, before) = arm(against.as_deref(), samples, &what)?;
+    if let Some(only_if) = claim.only_if() {
+        met(only_if, [other, one], samples)?;
+    }
     let sides = format!(
         "{} with {} against {} with {}",
         samples.told(mean(&after), &what),
@@ -270,6 +275,27 @@ fn compare(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> Found 
     let judged = compared(samples, [other, one], &what)?;
     let verdict = is.map_or(Answer::Answered, |is| relation(is, &judged));
     Ok((verdict, format!("{sides}, {}", change(&judged))))
+}
+
+/// Check what both arms need to have, under each seed; an error says which lacks it.
+fn met(only_if: &OnlyIf, arms: [usize; 2], samples: &Samples<'_>) -> Result<(), String> {
+    let what = What {
+        quantity: Some(&only_if.quantity),
+        ..What::default()
+    };
+    for arm in arms.into_iter().flat_map(|arm| samples.seeds(arm)) {
+        let value = mean(&samples.values(arm, &what)?);
+        if !(value >= only_if.at_least) {
+            return Err(format!(
+                "no data: {} has {} of {}, and the claim is about arms with at least {}",
+                samples.name(arm),
+                samples.told(value, &what),
+                only_if.quantity,
+                samples.told(only_if.at_least, &what)
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Compare two arms whose values are the same in every run: under each seed.

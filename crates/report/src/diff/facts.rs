@@ -88,9 +88,11 @@ const MACHINE: [(&str, &str, &str); 10] = [
 ];
 
 /// Programs of this machine's that a guest runs before it is measured.
-const PROGRAMS: [(&str, &str); 2] = [
+const PROGRAMS: [(&str, &str); 4] = [
     (env::NFT_FILES, "nft and its libraries"),
     (env::TC_FILES, "tc and its libraries"),
+    (env::NGINX_FILES, "nginx and its libraries"),
+    (env::MKFS_FILES, "mkfs and its libraries"),
 ];
 const PROGRAM_MEANS: &str = "another program draws other random numbers: lookups in hash tables may \
                              walk other buckets, which is not the kernel's doing";

@@ -1,5 +1,5 @@
-//! `plumb bench stream`, `plumb bench request` and `plumb bench ping`: two hosts and a wire between
-//! them.
+//! `plumb bench stream`, `plumb bench request`, `plumb bench ping` and `plumb bench http`: two hosts and a
+//! wire between them.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -11,21 +11,21 @@ use netplumb_model::hosts;
 use netplumb_model::timing::INSTRUCTIONS;
 
 use crate::args::formats::FormatArgs;
-use crate::args::knobs::{KnobArgs, OfHosts};
+use crate::args::knobs::{KnobArgs, OfHosts, OfWeb, Shows};
 use crate::args::page::PageArgs;
 use crate::args::run::RunOptions;
 use crate::args::show::{ShowArgs, TOP};
 use crate::exit::Usage;
 use crate::experiment::{self, How, Shown};
 
-/// What both have. Each combination of the lists is an arm.
+/// What all have. Each combination of the lists is an arm.
 #[derive(Debug, Args)]
-pub(crate) struct HostsArgs {
+pub(crate) struct HostsArgs<S: Shows = OfHosts> {
     /// Number of hosts
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=2))]
     hosts: u32,
     #[command(flatten)]
-    knobs: KnobArgs<OfHosts>,
+    knobs: KnobArgs<S>,
     /// Number of blocks per arm, one after the other in the same guests
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     blocks: u32,
@@ -83,7 +83,23 @@ pub(crate) struct PingArgs {
     pub(super) hosts: HostsArgs,
 }
 
-impl HostsArgs {
+/// Arguments of `plumb bench http`.
+#[derive(Debug, Args)]
+pub(crate) struct HttpArgs {
+    /// Requests of each block, of all connections
+    #[arg(long, value_name = "N", default_value_t = 400)]
+    requests: u32,
+    /// Number of connections, each of which asks for a file when it has the one before
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    connections: u32,
+    /// Number of directories of files, each with 36 files of 5 MB in all
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    directories: u32,
+    #[command(flatten)]
+    pub(super) hosts: HostsArgs<OfWeb>,
+}
+
+impl<S: Shows> HostsArgs<S> {
     fn experiment(
         &self,
         name: &str,
@@ -159,13 +175,29 @@ impl PingArgs {
     }
 }
 
+impl HttpArgs {
+    /// As an experiment.
+    ///
+    /// # Errors
+    /// Levels that can't be together.
+    pub(super) fn experiment(&self) -> anyhow::Result<Experiment> {
+        let workload = Workload {
+            requests: Some(self.requests),
+            connections: Some(self.connections),
+            directories: Some(self.directories),
+            ..Workload::of(Kind::Http)
+        };
+        self.hosts.experiment("bench-http", None, workload)
+    }
+}
+
 /// Measure and show.
 ///
 /// # Errors
 /// The measurement failed.
-pub(super) fn run(
+pub(super) fn run<S: Shows>(
     experiment: &Experiment,
-    args: HostsArgs,
+    args: HostsArgs<S>,
     cache: &Path,
 ) -> anyhow::Result<ExitCode> {
     let formats = FormatArgs::of_counts(args.markdown, None);

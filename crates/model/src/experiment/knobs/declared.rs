@@ -12,6 +12,7 @@ use crate::class::{Family, Link};
 use crate::experiment::device::{MAX_PER_TRANSFER, RxFault, Sender};
 use crate::experiment::within::Within;
 use crate::hosts;
+use crate::web::PageCache;
 
 /// A knob.
 #[derive(Debug, Clone, Copy)]
@@ -115,18 +116,28 @@ const ALL: &[Lab] = &[Lab::Vm, Lab::Netns, Lab::Host];
 const SINGLE: &[Kind] = &[Kind::Packets];
 const PACKETS: &[Kind] = &[Kind::Packets, Kind::Stream];
 /// Of these, those of two hosts.
-const HOSTS: &[Kind] = &[Kind::Stream, Kind::Request];
-const PACKETS_AND_HOSTS: &[Kind] = &[Kind::Packets, Kind::Stream, Kind::Request];
-const LINKS: &[Kind] = &[Kind::Packets, Kind::Stream, Kind::Request, Kind::Command];
+const HOSTS: &[Kind] = &[Kind::Stream, Kind::Request, Kind::Http];
+const PACKETS_AND_HOSTS: &[Kind] = &[Kind::Packets, Kind::Stream, Kind::Request, Kind::Http];
+const LINKS: &[Kind] = &[
+    Kind::Packets,
+    Kind::Stream,
+    Kind::Request,
+    Kind::Http,
+    Kind::Command,
+];
+const WEB: &[Kind] = &[Kind::Http];
 /// What is between the ends; two hosts have a wire.
 const BETWEEN: &[Kind] = &[Kind::Packets, Kind::Stream, Kind::Command];
 const BETWEEN_AND_FRAMES: &[Kind] = &[Kind::Packets, Kind::Stream, Kind::Command, Kind::Frames];
 const COMMAND: &[Kind] = &[Kind::Command, Kind::Work];
+/// Of a command, or of a web server.
+const DISKS: &[Kind] = &[Kind::Command, Kind::Work, Kind::Http];
 const FRAMES: &[Kind] = &[Kind::Frames];
 const LINKS_AND_FRAMES: &[Kind] = &[
     Kind::Packets,
     Kind::Stream,
     Kind::Request,
+    Kind::Http,
     Kind::Command,
     Kind::Frames,
 ];
@@ -436,7 +447,7 @@ pub const KNOBS: &[Knob] = &[
         },
         default: Default::Told("none"),
         labs: OF_COMMANDS,
-        workloads: COMMAND,
+        workloads: DISKS,
         said: Said::As("disk"),
         turn: 5,
         help: "disk of the guest, `DEVICE:SIZE:FILESYSTEM`, like `null_blk:64M:ext4`, mounted at /disk: a device `null_blk` or `brd` in its memory, or `virtio-blk` of QEMU's, whose figures differ from run to run, with `ext4`, `xfs` or `raw`; of `null_blk`, `:DELAY` after it is how long a request takes, like `:50us`; in lab host a disk of this machine, whose queue the next three set: a name, like `sda`, the path of a device, or that of a file on it",
@@ -451,7 +462,7 @@ pub const KNOBS: &[Knob] = &[
         },
         default: Default::Told("the device's default"),
         labs: OF_COMMANDS,
-        workloads: COMMAND,
+        workloads: DISKS,
         said: Said::As("scheduler"),
         recorded: Recorded::IfSetWith("disk"),
         turn: 6,
@@ -466,7 +477,7 @@ pub const KNOBS: &[Knob] = &[
         },
         default: Default::Told("the device's default"),
         labs: OF_COMMANDS,
-        workloads: COMMAND,
+        workloads: DISKS,
         said: Said::As("nr_requests"),
         recorded: Recorded::IfSetWith("disk"),
         turn: 7,
@@ -481,11 +492,39 @@ pub const KNOBS: &[Knob] = &[
         },
         default: Default::Told("the device's default, 128"),
         labs: OF_COMMANDS,
-        workloads: COMMAND,
+        workloads: DISKS,
         said: Said::As("read_ahead_kb"),
         recorded: Recorded::IfSetWith("disk"),
         turn: 8,
         help: "KiB that the disk's files are read ahead at most, as in `/sys/block/DEVICE/queue/read_ahead_kb`; `A then B` sets A before `plumb read-file` opens its file, and B after",
+    },
+    Knob {
+        key: "page_cache",
+        flag: Flag::List("page-cache"),
+        takes: Takes::Word {
+            what: "page cache",
+            words: PageCache::WORDS,
+        },
+        default: Default::Level("warm"),
+        labs: VM,
+        workloads: WEB,
+        said: Said::As("page_cache"),
+        recorded: Recorded::IfSet,
+        turn: 9,
+        help: "where a web server finds its files: `warm`, in the page cache; `cold`, on the disk at first, since the caches are dropped before each block; `direct`, on the disk, read past the page cache (O_DIRECT)",
+        ..SWITCH
+    },
+    Knob {
+        key: "sendfile",
+        flag: Flag::List("sendfile"),
+        default: Default::Level("on"),
+        labs: VM,
+        workloads: WEB,
+        said: Said::As("sendfile"),
+        recorded: Recorded::IfSet,
+        turn: 10,
+        help: "whether a web server sends files by sendfile(2), or reads and writes them",
+        ..SWITCH
     },
     Knob {
         key: "seed",

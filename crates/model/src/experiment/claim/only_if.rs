@@ -1,0 +1,38 @@
+//! Conditions of a claim: without them there is nothing to judge.
+
+use serde::{Deserialize, Serialize};
+
+use super::Claim;
+
+/// A quantity that both arms of a comparison need to have so much of.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OnlyIf {
+    /// The quantity ("CPU use of sender").
+    pub quantity: String,
+    /// How much of it.
+    pub at_least: f64,
+}
+
+impl Claim {
+    /// What both of its arms need to have.
+    pub fn only_if(&self) -> Option<&OnlyIf> {
+        match self {
+            Claim::Compare { only_if, .. } => only_if.as_ref(),
+            _ => None,
+        }
+    }
+
+    pub(super) fn check_only_if(&self) -> Result<(), (&'static str, String)> {
+        match self.only_if() {
+            Some(only_if) if !only_if.at_least.is_finite() => {
+                let why = format!(
+                    "invalid at_least `{}` of only_if; expected a number, like 0.98",
+                    only_if.at_least
+                );
+                Err(("only_if", why))
+            }
+            _ => Ok(()),
+        }
+    }
+}
