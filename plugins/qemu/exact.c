@@ -207,9 +207,11 @@ static void put_address(enum exact_record type, uint64_t vaddr, uint32_t half)
 	 * that is no call or return, and the instruction is retried. And QEMU
 	 * 7.2 does not end a callback when an exception leaves the block:
 	 * accesses in the other half of the address space do not belong to the
-	 * instruction.
+	 * instruction. Nor do those of the kernel to memory of a program: what
+	 * its calls store is on its own stacks. Were one not to be seen, the
+	 * call would be counted as one without an address.
 	 */
-	if (half && vaddr >> 48 == 0xffff)
+	if (vaddr >> 48 == (half ? 0xffff : 0))
 		return;
 	if (state.before && state.before->half != half)
 		return;

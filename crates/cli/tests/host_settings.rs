@@ -208,14 +208,7 @@ const STUDIES: &[Study] = &[
         "web-offload",
         8,
         &[
-            (
-                "memory: all on",
-                "memory: all off",
-                TURNS,
-                None,
-                1.3,
-                2.0,
-            ),
+            ("memory: all on", "memory: all off", TURNS, None, 1.3, 2.0),
             (
                 "fast server: all on",
                 "fast server: all off",

@@ -49,7 +49,11 @@ fn measured(place: &Place, words: &str) -> (Ran, Recording) {
     let ran = place.run(&format!("{FEW} -o x.plumb {words}"));
     ran.code(0);
     let recording = place.recording("x.plumb");
-    for block in recording.blocks.iter().filter(|b| b.instrument == INSTRUMENT) {
+    for block in recording
+        .blocks
+        .iter()
+        .filter(|b| b.instrument == INSTRUMENT)
+    {
         assert_eq!(block.ledger.offered, block.ledger.delivered, "{ran:?}");
         // A hundred files of SPECweb99 have 14.7 KB each on average, most of which one of them has.
         assert!((300_000..2_500_000).contains(&block.ledger.offered));
@@ -97,12 +101,16 @@ fn files_of_a_disk() {
         "--disk null_blk:32M:ext4:200us --page-cache warm,cold,direct",
     );
     let arms = ["warm", "cold", "direct"].map(|level| format!("page_cache={level}"));
-    let shares = arms.each_ref().map(|arm| of(&recording, arm, &FROM_DISK, None));
+    let shares = arms
+        .each_ref()
+        .map(|arm| of(&recording, arm, &FROM_DISK, None));
     assert_eq!(shares[0], 0.0);
     // Some files are asked for again.
     assert!((0.2..1.2).contains(&shares[1]), "{shares:?}");
     assert!((0.2..1.2).contains(&shares[2]), "{shares:?}");
-    let rates = arms.each_ref().map(|arm| of(&recording, arm, &THROUGHPUT, None));
+    let rates = arms
+        .each_ref()
+        .map(|arm| of(&recording, arm, &THROUGHPUT, None));
     assert!(rates[0] > rates[1] && rates[0] > rates[2], "{rates:?}");
     assert!(ran.stdout.contains(" disk "), "{ran:?}");
 }

@@ -206,7 +206,10 @@ pub(crate) fn insists_on_signatures(kernel: &KernelEntry, cmdline: &str) -> bool
 pub(crate) fn archives(guest: &GuestPlan) -> Result<Vec<(&'static str, Vec<u8>)>, FilesError> {
     let nft = (!guest.nft_modules.is_empty()).then_some(Program::Nft);
     let tc = guest.qdisc.then_some(Program::Tc);
-    let programs = nft.into_iter().chain(tc).chain(guest.programs.iter().copied());
+    let programs = nft
+        .into_iter()
+        .chain(tc)
+        .chain(guest.programs.iter().copied());
     programs
         .map(|program| Ok((program.key(), program.archive()?)))
         .collect()

@@ -316,7 +316,10 @@ impl Connections {
     /// # Errors
     /// The query failed.
     pub fn segments(&self, sends: bool) -> io::Result<u64> {
-        self.all.iter().map(|stream| segments_of(stream, sends)).sum()
+        self.all
+            .iter()
+            .map(|stream| segments_of(stream, sends))
+            .sum()
     }
 
     /// The size of the first one's buffer now: to send, or to receive.

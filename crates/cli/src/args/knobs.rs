@@ -5,8 +5,7 @@ use std::marker::PhantomData;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use netplumb_model::experiment::{
-    Flag, KNOBS, Kind, Knob, KnobDefault, Knobs, Lab, Recorded, Takes, Vary, is_of_hosts,
-    is_of_web,
+    Flag, KNOBS, Kind, Knob, KnobDefault, Knobs, Lab, Recorded, Takes, Vary, is_of_hosts, is_of_web,
 };
 
 /// The set of knobs of a command.
@@ -366,8 +365,12 @@ mod tests {
             let error = parse::<OfPackets>(words).unwrap_err();
             assert!(error.contains(says), "{words:?}: {error}");
         }
-        let shown =
-            |knob: &&Knob| OfPackets::shows(knob) || OfFrames::shows(knob) || OfHosts::shows(knob);
+        let shown = |knob: &&Knob| {
+            OfPackets::shows(knob)
+                || OfFrames::shows(knob)
+                || OfHosts::shows(knob)
+                || OfWeb::shows(knob)
+        };
         assert!(
             KNOBS
                 .iter()

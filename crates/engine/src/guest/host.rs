@@ -65,7 +65,11 @@ fn loads(plan: &HostPlan) -> impl Iterator<Item = (u32, HostLoad)> {
 
 fn send(plan: &HostPlan, ends: &Ends) -> Result<(Vec<HostBlock>, Latch), String> {
     // What the server needs is there before both hosts keep in step, which takes time.
-    let served = plan.web.as_ref().map(|web| serve(web, plan, ends)).transpose()?;
+    let served = plan
+        .web
+        .as_ref()
+        .map(|web| serve(web, plan, ends))
+        .transpose()?;
     let disk = served.as_ref().and_then(|(_, disk)| disk.as_ref());
     open()?.begin();
     let mut blocks = Vec::new();
@@ -73,7 +77,11 @@ fn send(plan: &HostPlan, ends: &Ends) -> Result<(Vec<HostBlock>, Latch), String>
         thread::sleep(REST);
         let mut connections = Connections::open(ends, number, load, plan.buffer_bytes)
             .map_err(|e| format!("connect to the receiver: {e}"))?;
-        if plan.web.as_ref().is_some_and(|web| web.page_cache != PageCache::Warm) {
+        if plan
+            .web
+            .as_ref()
+            .is_some_and(|web| web.page_cache != PageCache::Warm)
+        {
             drop_caches().map_err(|e| format!("drop the caches of files: {e}"))?;
         }
         let mut measuring = Measuring::of(Side::Tx);

@@ -322,8 +322,7 @@ impl Experiment {
         match (arm.proto, self.workload.kind) {
             (Proto::Tcp, _) | (Proto::Raw, Kind::Request) => {}
             (Proto::Raw, _) => {
-                let why =
-                    "two hosts send streams and files over tcp; for ICMP echoes use kind = \"request\"";
+                let why = "two hosts send streams and files over tcp; for ICMP echoes use kind = \"request\"";
                 return Err(("proto", why.into()));
             }
             (other, _) => {
@@ -447,7 +446,10 @@ mod tests {
             ("", "kind stream, request or http"),
             ("[workload]\nkind = \"http\"\nturns = 3", "kind request"),
             ("[workload]\nkind = \"http\"\npackets = 3", "has requests"),
-            ("[workload]\nkind = \"http\"\ndirectories = 13", "expected 1 to 12"),
+            (
+                "[workload]\nkind = \"http\"\ndirectories = 13",
+                "expected 1 to 12",
+            ),
             (
                 "[workload]\nkind = \"http\"\n[knobs]\nsize_bytes = 3",
                 "sizes of SPECweb99",

@@ -5,9 +5,7 @@
 
 use netplumb_model::bench::DataPath;
 use netplumb_model::class::Class;
-use netplumb_model::experiment::{
-    Bound, Claim, Experiment, Knobs, OnlyIf, Relation, number_of,
-};
+use netplumb_model::experiment::{Bound, Claim, Experiment, Knobs, OnlyIf, Relation, number_of};
 use netplumb_model::recording::Arm;
 use netplumb_stats::judge::{Judged, MIN_BLOCKS, Verdict, judge};
 use netplumb_stats::ratio::{self, Interval};

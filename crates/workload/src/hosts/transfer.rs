@@ -48,7 +48,11 @@ pub(super) fn write_to_all(streams: &mut [TcpStream], bytes: u64, buffer: &[u8])
 }
 
 /// Read each connection's share, in turns, from those that have something; returns how much it was.
-pub(super) fn read_from_all(streams: &mut [TcpStream], bytes: u64, buffer: &mut [u8]) -> io::Result<u64> {
+pub(super) fn read_from_all(
+    streams: &mut [TcpStream],
+    bytes: u64,
+    buffer: &mut [u8],
+) -> io::Result<u64> {
     let mut left = shares(bytes, streams.len());
     let mut done = 0;
     by_turns(streams, libc::POLLIN, &mut |number, stream| {

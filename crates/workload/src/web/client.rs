@@ -135,7 +135,8 @@ impl Clients {
                     return Ok(false);
                 }
             }
-            done.turns_ns.push(current.began.elapsed().as_nanos() as u64);
+            done.turns_ns
+                .push(current.began.elapsed().as_nanos() as u64);
             asked[number] = requests
                 .next()
                 .map(|file| Asked::send(stream, file))

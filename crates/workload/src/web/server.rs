@@ -78,7 +78,10 @@ impl Server {
             });
         }
         let child = command.spawn().map_err(|e| {
-            io::Error::new(e.kind(), format!("run the web server {}: {e}", program.display()))
+            io::Error::new(
+                e.kind(),
+                format!("run the web server {}: {e}", program.display()),
+            )
         })?;
         let mut server = Server {
             child,
