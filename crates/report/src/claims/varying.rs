@@ -283,7 +283,7 @@ fn met(only_if: &OnlyIf, arms: [usize; 2], samples: &Samples<'_>) -> Result<(), 
     };
     for arm in arms.into_iter().flat_map(|arm| samples.seeds(arm)) {
         let value = mean(&samples.values(arm, &what)?);
-        if !(value >= only_if.at_least) {
+        if value < only_if.at_least || value.is_nan() {
             return Err(format!(
                 "no data: {} has {} of {}, and the claim is about arms with at least {}",
                 samples.name(arm),

@@ -512,7 +512,6 @@ pub const KNOBS: &[Knob] = &[
         recorded: Recorded::IfSet,
         turn: 9,
         help: "where a web server finds its files: `warm`, in the page cache; `cold`, on the disk at first, since the caches are dropped before each block; `direct`, on the disk, read past the page cache (O_DIRECT)",
-        ..SWITCH
     },
     Knob {
         key: "sendfile",
