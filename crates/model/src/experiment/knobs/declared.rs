@@ -510,7 +510,7 @@ pub const KNOBS: &[Knob] = &[
         workloads: WEB,
         said: Said::As("page_cache"),
         recorded: Recorded::IfSet,
-        turn: 9,
+        turn: 80,
         help: "where a web server finds its files: `warm`, in the page cache; `cold`, on the disk at first, since the caches are dropped before each block; `direct`, on the disk, read past the page cache (O_DIRECT)",
     },
     Knob {
@@ -521,7 +521,7 @@ pub const KNOBS: &[Knob] = &[
         workloads: WEB,
         said: Said::As("sendfile"),
         recorded: Recorded::IfSet,
-        turn: 10,
+        turn: 81,
         help: "whether a web server sends files by sendfile(2), or reads and writes them",
         ..SWITCH
     },
