@@ -621,3 +621,20 @@ fn vm_as_it_exits() {
     let closed = count(&json(&place, &words), "fentry:filp_close");
     assert!((300..310).contains(&closed), "{closed}");
 }
+
+/// Check that a function that does not exist, or has no trampoline, is no reason to probe another.
+#[test]
+fn vm_trampolines_one_by_one() {
+    if !common::has_guests() {
+        return;
+    }
+    let place = compiled("names", NAMES);
+    let words = "fentry:no_such_function,fentry:filp_close --lab vm -- ./names 1 300";
+    let words: Vec<&str> = words.split_whitespace().collect();
+    let document = json(&place, &words);
+    let closed = count(&document, "fentry:filp_close");
+    assert!((300..310).contains(&closed), "{closed}");
+    let text = document.to_string();
+    assert!(!text.contains("probed by kprobes"), "{document:#}");
+    assert!(text.contains("no_such_function"), "{document:#}");
+}

@@ -33,6 +33,13 @@ pub(super) struct Called {
     pub(super) returns: bool,
 }
 
+impl Called {
+    /// Whether it is this function, and its returns if these are asked for.
+    pub(super) fn is(&self, (function, returns): (&str, bool)) -> bool {
+        self.function == function && self.returns == returns
+    }
+}
+
 /// The attached programs; detached when dropped.
 pub(super) struct Calls {
     functions: usize,

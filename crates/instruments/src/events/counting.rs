@@ -178,25 +178,36 @@ impl Counting {
         let mut refused = names.refused;
         let mut all_unknown = names.all_unknown;
         let mut events = Vec::new();
-        let (calls, probed) = trampolines(&names.found, &scope, spec, asked.by);
-        let mut number = 0;
+        let calls = trampolines(&names.found, &scope, spec, asked.by);
+        let mut probed = None;
         for mut what in names.found {
             let name = what.name.clone();
-            if calls.is_some() && what.trampoline().is_some() && number < calls::MOST {
+            let number = (calls.as_ref().ok()).and_then(|(_, called)| {
+                let of = what.trampoline()?;
+                called.iter().position(|one| one.is(of))
+            });
+            if let Some(number) = number {
                 events.push(Event {
                     what,
                     counters: Vec::new(),
                     called: Some((number, Vec::new())),
                 });
-                number += 1;
                 continue;
             }
             match open(&mut what, &scope, &cpus, asked.by) {
-                Ok(counters) => events.push(Event {
-                    what,
-                    counters,
-                    called: None,
-                }),
+                Ok(counters) => {
+                    if let Some((function, _)) = what.trampoline() {
+                        probed = Some(match &calls {
+                            Err(why) => why.clone(),
+                            Ok(_) => format!("{function} can't have a trampoline"),
+                        });
+                    }
+                    events.push(Event {
+                        what,
+                        counters,
+                        called: None,
+                    });
+                }
                 Err(error) => {
                     // A process may end at any time.
                     if let (Scope::Threads(_), Some(libc::ESRCH)) = (&scope, error.raw_os_error()) {
@@ -234,7 +245,7 @@ impl Counting {
             events,
             cpus,
             by: asked.by,
-            calls,
+            calls: calls.ok().map(|(calls, _)| calls),
             not_followed: 0,
             tasks,
             attached,
@@ -375,15 +386,16 @@ impl Counting {
     }
 }
 
-/// Count calls by trampolines, if there are any that are asked for; or why they can't be.
+/// Count calls by trampolines, with the functions that have one, in the order of their counts; or why there
+/// are none.
 fn trampolines(
     found: &[Resolved],
     scope: &Scope,
     spec: &TimingSpec,
     by: Option<By>,
-) -> (Option<Calls>, Option<String>) {
+) -> Result<(Calls, Vec<Called>), String> {
     let called = found.iter().filter_map(Resolved::trampoline);
-    let called: Vec<Called> = called
+    let mut called: Vec<Called> = called
         .take(calls::MOST)
         .map(|(function, returns)| Called {
             function: function.into(),
@@ -391,21 +403,34 @@ fn trampolines(
         })
         .collect();
     if called.is_empty() {
-        return (None, None);
+        return Err("no event asks for one".into());
     }
     // Only counters of perf's are per task.
     if by == Some(By::Task) {
-        return (None, Some("by task, events are counted by perf".into()));
+        return Err("by task, events are counted by perf".into());
     }
     let own = matches!(scope, Scope::Own).then(std::process::id);
     let filter = Filter {
         pid: spec.filter.pid.or(own),
         ..spec.filter.clone()
     };
-    let within = samples::Scope::of(matches!(scope, Scope::Started), &filter);
-    match Calls::attach(&called, within) {
-        Ok(calls) => (Some(calls), None),
-        Err(error) => (None, Some(error.to_string())),
+    let attach = |called: &[Called]| {
+        let within = samples::Scope::of(matches!(scope, Scope::Started), &filter);
+        Calls::attach(called, within).map_err(|error| error.to_string())
+    };
+    let why = match attach(&called) {
+        Ok(calls) => return Ok((calls, called)),
+        Err(why) => why,
+    };
+    // One that has none, or that does not exist, is no reason to probe the others.
+    if called.len() > 1 {
+        called.retain(|one| attach(std::slice::from_ref(one)).is_ok());
+    } else {
+        called.clear();
+    }
+    match called.is_empty() {
+        true => Err(why),
+        false => attach(&called).map(|calls| (calls, called)),
     }
 }
 
