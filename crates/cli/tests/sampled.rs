@@ -385,7 +385,7 @@ fn a_timer_agrees() {
         return;
     }
     place
-        .run("path -q --clock exact,samples --sample-period 100 -o model.plumb -- ./echo 4000")
+        .run("path -q --timeout 900 --clock exact,samples --sample-period 100 -o model.plumb -- ./echo 4000")
         .code(0);
     let model = place.recording("model.plumb");
     let kernel = |function: u32| model.functions[function as usize].address >> 63 == 1;
@@ -411,7 +411,9 @@ fn a_timer_agrees() {
     let periods = periods();
     let words: Vec<String> = periods.iter().map(ToString::to_string).collect();
     let words = words.join(" ");
-    let ran = place.run(&format!("path -q -o timer.plumb -- ./echo 8000 {words}"));
+    let ran = place.run(&format!(
+        "path -q --timeout 900 -o timer.plumb -- ./echo 8000 {words}"
+    ));
     ran.code(0);
     // By name: the shares of each period.
     let mut timer: BTreeMap<String, Vec<f64>> = BTreeMap::new();
