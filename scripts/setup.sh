@@ -54,6 +54,7 @@ needs() {
 			ping iputils-ping
 			iperf3 iperf3
 			nginx nginx-core
+			wrk wrk
 			perf linux-perf
 			patch patch
 			pahole dwarves

@@ -27,11 +27,12 @@ use netplumb_kernel::path_rules::PathRules;
 use netplumb_lab::vm::initramfs::{self, Module};
 use netplumb_lab::vm::kernels::{KernelEntry, KernelStore};
 use netplumb_lab::vm::machine::Machine;
-use netplumb_lab::vm::process::{self, Extra, Guest, Start};
+use netplumb_lab::vm::process::{Extra, Guest, Start};
 use netplumb_lab::vm::trial;
 use netplumb_model::class::{Family, Link, Proto};
 use netplumb_model::message::{Request, RunPlan};
 use netplumb_model::recording::env;
+use netplumb_sys::memory::memfd;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -337,7 +338,7 @@ fn live(qemu: &Path, kernel: &KernelEntry, variant: Variant) -> Result<Life> {
     let (extra, stream) = if variant == Variant::Without {
         (Extra::default(), None)
     } else {
-        let plugin = process::memfd("netplumb-plugin", exact::PLUGIN)?;
+        let plugin = memfd("netplumb-plugin", exact::PLUGIN)?;
         let (reader, writer) = std::io::pipe()?;
         let writer = OwnedFd::from(writer);
         let extra = Extra {

@@ -22,7 +22,6 @@ use std::time::Duration;
 
 use netplumb_instruments::registry::BESIDE_RATES;
 use netplumb_lab::cancel::Cancel;
-use netplumb_lab::netns::names;
 use netplumb_model::bench::{Bench, BenchArm, Frames, Limit, Measured, quantities, rate_word};
 use netplumb_model::class::Link;
 use netplumb_model::experiment::Lab;
@@ -31,7 +30,7 @@ use netplumb_model::text::counted;
 
 use crate::error::EngineError;
 use crate::index::Index;
-use crate::outside::recover;
+use crate::outside::clean_up;
 use crate::run::Save;
 use crate::schedule::{Turn, interleaved, whole};
 use crate::site::{self, Alone, Ended, Keeper, OneAtATime};
@@ -103,7 +102,8 @@ pub fn run_bench(
     tell: Tell<'_>,
 ) -> Result<(), EngineError> {
     recording.complete = false;
-    recover(&mut |note| tell(BenchEvent::Note(note)));
+    // First remove what killed runs left behind.
+    clean_up(&mut |note| tell(BenchEvent::Note(note)));
     let own = match &plan.nics {
         Some(nics) => Some(Own::begin(nics, &plan.arms)?),
         None => None,
@@ -137,17 +137,6 @@ pub fn run_bench(
             None
         }
     };
-    // First delete what killed runs left behind.
-    match names::sweep() {
-        Ok(removed) if !removed.is_empty() => tell(BenchEvent::Note(format!(
-            "cleaned up after a killed run: {}",
-            removed.join(", ")
-        ))),
-        Ok(_) => {}
-        Err(error) => tell(BenchEvent::Note(format!(
-            "can't clean up after a killed run: {error}"
-        ))),
-    }
     recording.arms = plan.named.clone();
     if let Some(nics) = &plan.nics {
         let told = nics.told();

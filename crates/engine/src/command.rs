@@ -12,7 +12,7 @@ use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::path_rules::PathRules;
 use netplumb_lab::bundle::Bundle;
 use netplumb_lab::vm::kernels::KernelStore;
-use netplumb_lab::vm::process::{self, Extra, Guest, VmError};
+use netplumb_lab::vm::process::{Extra, Guest, VmError};
 use netplumb_lab::vm::trial;
 use netplumb_lab::vm::{bulk, disk};
 use netplumb_model::experiment::{DiskPlan, Trace};
@@ -25,6 +25,7 @@ use netplumb_model::reads::FileReads;
 use netplumb_model::recording::{Arm, Recording, env};
 use netplumb_model::symbol::is_part;
 use netplumb_model::timing::{INSTRUCTIONS, SAMPLED, TimingSpec};
+use netplumb_sys::memory::memfd;
 
 use crate::error::EngineError;
 use crate::extras;
@@ -308,8 +309,8 @@ impl OneArm<'_> {
         let links = plan.run_plan(&self.command().arm);
         let origin = boot.origin(&links, progress)?;
         let archive = bulk::archive(&self.run.bundle, &made)?;
-        let archive = process::memfd("netplumb-files", &archive)
-            .map_err(EngineError::host("hold the files"))?;
+        let archive =
+            memfd("netplumb-files", &archive).map_err(EngineError::host("hold the files"))?;
         keeper.recording.environment.extend(origin.facts.clone());
         Ok(Base {
             origin,

@@ -158,6 +158,9 @@ pub enum EngineError {
         /// The system's reason.
         source: io::Error,
     },
+    /// Another program between two hosts.
+    #[error(transparent)]
+    Peer(#[from] netplumb_workload::peers::PeerError),
     /// A command could not be started.
     #[error("can't start {name}: {source}")]
     Command {

@@ -2,7 +2,7 @@
 //! together in virtual time.
 
 mod counts;
-mod figures;
+pub(crate) mod figures;
 mod pair;
 
 use std::collections::BTreeMap;
@@ -260,23 +260,9 @@ impl End {
         if within != "both" && within != side.as_str() {
             links.offload.clear();
         }
-        let load = match run.load {
-            HostLoad::Request { turns, .. } | HostLoad::Echo { turns, .. } => {
-                let size_bytes = arm.size_bytes;
-                match arm.proto {
-                    Proto::Raw => HostLoad::Echo { turns, size_bytes },
-                    _ => HostLoad::Request { turns, size_bytes },
-                }
-            }
-            HostLoad::Web(load) => HostLoad::Web(WebLoad {
-                seed: arm.read("seed").unwrap_or(load.seed),
-                ..load
-            }),
-            stream @ HostLoad::Stream { .. } => stream,
-        };
         let plan = HostPlan {
             links: links.clone(),
-            load,
+            load: load_of(run.load, arm),
             buffer_bytes: buffer_of(arm, side),
             blocks: run.plan.blocks,
             web: server,
@@ -291,6 +277,24 @@ impl End {
 
     fn icount_shift(&self) -> u8 {
         self.guest.host.map_or(0, |host| host.icount_shift)
+    }
+}
+
+/// What the hosts of an arm send: the size of requests and the seed are its own.
+pub(crate) fn load_of(load: HostLoad, arm: &Arm) -> HostLoad {
+    match load {
+        HostLoad::Request { turns, .. } | HostLoad::Echo { turns, .. } => {
+            let size_bytes = arm.size_bytes;
+            match arm.proto {
+                Proto::Raw => HostLoad::Echo { turns, size_bytes },
+                _ => HostLoad::Request { turns, size_bytes },
+            }
+        }
+        HostLoad::Web(load) => HostLoad::Web(WebLoad {
+            seed: arm.read("seed").unwrap_or(load.seed),
+            ..load
+        }),
+        stream @ HostLoad::Stream { .. } => stream,
     }
 }
 

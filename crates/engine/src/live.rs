@@ -19,7 +19,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use netplumb_instruments::live::{Live, LiveError};
 use netplumb_kernel::layers::LayerRules;
 use netplumb_lab::cancel::Cancel;
-use netplumb_lab::netns::names;
 use netplumb_lab::vm::process::VmError;
 use netplumb_model::message::Exit;
 use netplumb_model::recording::{Arm, Recording, env};
@@ -35,7 +34,7 @@ use crate::error::EngineError;
 use crate::gather::Gatherer;
 use crate::index::Index;
 use crate::long::{self, Long, Pace};
-use crate::outside::{recover, without_probes};
+use crate::outside::{clean_up, without_probes};
 use crate::run::{Save, note_instrument};
 use crate::site::Keeper;
 
@@ -203,17 +202,7 @@ pub fn run_live(
     recording.environment.insert(env::LAB.into(), lab.into());
     recording.environment.extend(crate::facts::machine());
     // First delete what killed runs left behind.
-    match names::sweep() {
-        Ok(removed) if !removed.is_empty() => tell(LiveEvent::Note(format!(
-            "cleaned up after a killed run: {}",
-            removed.join(", ")
-        ))),
-        Ok(_) => {}
-        Err(error) => tell(LiveEvent::Note(format!(
-            "can't clean up after a killed run: {error}"
-        ))),
-    }
-    recover(&mut |note| tell(LiveEvent::Note(note)));
+    clean_up(&mut |note| tell(LiveEvent::Note(note)));
     save(recording).map_err(EngineError::Save)?;
     let tell = RefCell::new(tell);
     let probes = Probes {

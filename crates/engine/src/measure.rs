@@ -15,10 +15,11 @@ use netplumb_instruments::exact::{
 use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::path_rules::PathRules;
 use netplumb_kernel::prototype::Prototype;
-use netplumb_lab::vm::process::{self, Extra, VmError};
+use netplumb_lab::vm::process::{Extra, VmError};
 use netplumb_model::experiment::Trace;
 use netplumb_model::message::{Reply, Request, RunPlan};
 use netplumb_model::recording::Ledger;
+use netplumb_sys::memory::memfd;
 
 use crate::error::EngineError;
 use crate::origin::Origin;
@@ -442,8 +443,8 @@ impl Read for Spool {
 
 /// The plugin for a guest with these options, and the reading end of its pipe.
 pub(crate) fn tap(options: &[String]) -> Result<(File, Extra), EngineError> {
-    let plugin = process::memfd("netplumb-plugin", exact::PLUGIN)
-        .map_err(EngineError::host("hold the plugin"))?;
+    let plugin =
+        memfd("netplumb-plugin", exact::PLUGIN).map_err(EngineError::host("hold the plugin"))?;
     let (stream, stream_end) = pipe().map_err(EngineError::host("make a pipe"))?;
     let extra = Extra {
         args: exact::qemu_args(plugin.as_raw_fd(), stream_end.as_raw_fd(), options),

@@ -15,12 +15,13 @@ use netplumb_lab::channel;
 use netplumb_lab::vm::initramfs::{self, Module};
 use netplumb_lab::vm::kernels::KernelEntry;
 use netplumb_lab::vm::machine::Machine;
-use netplumb_lab::vm::process::{self, Extra, Guest, Start};
+use netplumb_lab::vm::process::{Extra, Guest, Start};
 use netplumb_lab::vm::saved::{self, About, Content, Kept, Key, Saved, SavedStates};
 use netplumb_lab::vm::trial;
 use netplumb_model::class::Proto;
 use netplumb_model::message::{Reply, Request, RunPlan};
 use netplumb_model::recording::env;
+use netplumb_sys::memory::memfd;
 
 use crate::error::EngineError;
 use crate::extras;
@@ -500,7 +501,7 @@ fn told_facts(guest: &mut Guest, limit: Duration) -> Result<BTreeMap<String, Str
 }
 
 fn new_memory() -> Result<File, EngineError> {
-    let memory = process::memfd("netplumb-memory", b"").map(File::from);
+    let memory = memfd("netplumb-memory", b"").map(File::from);
     memory
         .and_then(|memory| memory.set_len(saved::memory_bytes()).map(|()| memory))
         .map_err(EngineError::host("hold the guest's memory"))

@@ -2,6 +2,7 @@
 
 use netplumb_instruments::calls;
 use netplumb_instruments::rates::cpu::Stat;
+use netplumb_lab::netns::names;
 use netplumb_model::experiment::Load;
 use netplumb_model::quantity::Figure;
 use netplumb_model::recording::Arm;
@@ -44,6 +45,19 @@ pub(crate) fn without_probes(arms: &[Arm]) -> Vec<Arm> {
         bare
     };
     arms.iter().map(bare).collect()
+}
+
+/// Delete the namespaces that killed runs left on this machine, and restore the settings that they changed.
+pub(crate) fn clean_up(note: &mut dyn FnMut(String)) {
+    match names::sweep() {
+        Ok(removed) if removed.is_empty() => {}
+        Ok(removed) => note(format!(
+            "cleaned up after a killed run: {}",
+            removed.join(", ")
+        )),
+        Err(error) => note(format!("can't clean up after a killed run: {error}")),
+    }
+    recover(note);
 }
 
 /// Restore settings that a killed run changed on this machine.

@@ -16,6 +16,7 @@ mod reasons;
 pub mod registry;
 pub mod samples;
 pub mod single;
+pub mod sockets;
 pub mod spans;
 pub mod stages;
 mod tracefs;

@@ -6,7 +6,7 @@ use crate::instrument::{Instrument, Layers};
 use crate::live::{Live, LiveError};
 
 /// All instruments, in the order in which help and `plumb doctor` list them.
-pub static ALL: [&dyn Instrument; 9] = [
+pub static ALL: [&dyn Instrument; 10] = [
     crate::exact::INSTRUMENT,
     crate::functions::INSTRUMENT,
     crate::stages::INSTRUMENT,
@@ -16,6 +16,7 @@ pub static ALL: [&dyn Instrument; 9] = [
     crate::calls::INSTRUMENT,
     crate::rates::INSTRUMENT,
     crate::wire::INSTRUMENT,
+    crate::sockets::INSTRUMENT,
 ];
 
 /// Instruments for the running kernel if plumb chooses, in order of preference.
@@ -74,7 +75,7 @@ mod tests {
     /// names.
     #[test]
     fn those_of_no_running_kernel() {
-        for name in ["exact", "rates", "wire", "nothing"] {
+        for name in ["exact", "rates", "wire", "sockets", "nothing"] {
             let spec = TimingSpec {
                 instrument: name.into(),
                 ..TimingSpec::default()

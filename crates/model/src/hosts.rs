@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::class::words;
 use crate::message::RunPlan;
-use crate::quantity::{Declared, Kind};
+use crate::quantity::{Declared, Kind, Repeats};
 use crate::recording::Arm;
 use crate::web::{WebLoad, WebPlan};
 
@@ -42,8 +42,24 @@ pub struct HostOf {
     pub throttles: bool,
 }
 
-/// The name of the instrument.
+/// The name of the instrument of two guests.
 pub const INSTRUMENT: &str = "wire";
+/// That of two namespaces of this machine, whose clock is this machine's.
+pub const CLOCKED: &str = "sockets";
+
+/// Whether an instrument is one of two hosts.
+pub fn is_of_hosts(instrument: &str) -> bool {
+    [INSTRUMENT, CLOCKED].contains(&instrument)
+}
+
+/// A quantity of two hosts as namespaces of this machine have it: it varies from block to block.
+pub const fn clocked(quantity: &Declared) -> Declared {
+    Declared {
+        instrument: CLOCKED,
+        repeats: Repeats::Statistically,
+        ..*quantity
+    }
+}
 
 const fn count(name: &'static str, unit: &'static str) -> Declared {
     Declared::new(INSTRUMENT, name, unit, Kind::Count).exactly()
@@ -130,6 +146,17 @@ pub const COUNTED_IN_PROGRAMS: Declared =
     Declared::new("exact", "in programs", "instructions", Kind::Count)
         .exactly()
         .by_label("host");
+
+/// All that two namespaces have.
+pub const ALL_CLOCKED: &[Declared] = &[
+    clocked(&THROUGHPUT),
+    clocked(&TURNS),
+    clocked(&TURN),
+    clocked(&BUSY),
+    clocked(&RETRANSMITTED),
+    clocked(&SEGMENTS),
+    clocked(&BUFFER),
+];
 
 /// All of them.
 pub const ALL: &[Declared] = &[
@@ -287,6 +314,19 @@ pub fn loss_of(text: &str) -> Result<u64, String> {
         true => Ok(loss.round() as u64),
         false => Err(format!("invalid loss `{text}`; expected at most 50%")),
     }
+}
+
+words! {
+    /// Whose program sends between two namespaces.
+    #[derive(Default)]
+    Client, "client",
+    /// Our own.
+    #[default]
+    Plumb = "plumb",
+    /// iperf3 at both ends of a stream.
+    Iperf3 = "iperf3",
+    /// wrk asks the web server.
+    Wrk = "wrk",
 }
 
 /// What is sent between two hosts in a block.

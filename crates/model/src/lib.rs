@@ -23,4 +23,5 @@ pub mod text;
 pub mod timing;
 pub mod trace;
 pub mod tree;
+pub mod tune;
 pub mod web;

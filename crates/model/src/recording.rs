@@ -119,6 +119,10 @@ pub mod env {
     pub const LAB: &str = "lab";
     /// The interfaces of this machine that a bench ran on, in words.
     pub const NICS: &str = "bench.nics";
+    /// The CPUs of two hosts of this machine: the sender's and the receiver's.
+    pub const HOSTS_CPUS: &str = "hosts.cpus";
+    /// What their CPU use is from: `tracepoints` or `/proc/stat`.
+    pub const HOSTS_CPU_USE: &str = "hosts.cpu_use";
     /// "yes" if the guest ran without an instruction clock.
     pub const QUICK: &str = "clock.quick";
     /// Version of Netplumb.

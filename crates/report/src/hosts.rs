@@ -6,12 +6,13 @@ use std::collections::BTreeMap;
 
 use netplumb_model::experiment::{Experiment, Figure, number_of};
 use netplumb_model::hosts::{
-    BUFFER, BUSY, FRAMES, FRAMES_PER_INTERRUPT, FRAMES_PER_POLL, FROM_DISK, HELD, INSTRUCTIONS,
-    INSTRUCTIONS_PER_BYTE, INSTRUMENT, INTERRUPTS, LONGEST_WAIT, LOST, POLLS, RETRANSMITTED,
-    SEGMENTS, Side, THROUGHPUT, TURN, TURNS, WIRE_BYTES, WIRE_USE, Wire,
+    BUFFER, BUSY, CLOCKED, FRAMES, FRAMES_PER_INTERRUPT, FRAMES_PER_POLL, FROM_DISK, HELD,
+    INSTRUCTIONS, INSTRUCTIONS_PER_BYTE, INTERRUPTS, LONGEST_WAIT, LOST, POLLS, RETRANSMITTED,
+    SEGMENTS, Side, THROUGHPUT, TURN, TURNS, WIRE_BYTES, WIRE_USE, Wire, is_of_hosts,
 };
-use netplumb_model::quantity::Declared;
-use netplumb_model::recording::{Arm, Recording};
+use netplumb_model::quantity::{Declared, Quantity, Scalar};
+use netplumb_model::recording::{Arm, Recording, env};
+use netplumb_stats::welch::Mean;
 use serde::Serialize;
 
 pub use compared::{Compared, compare};
@@ -44,19 +45,42 @@ struct Row<'r> {
 }
 
 impl Row<'_> {
-    /// The mean over its blocks of a figure with this label.
-    fn mean(&self, quantity: &Declared, label: Option<&str>) -> Option<f64> {
+    /// A figure with this label, by block.
+    fn values(&self, quantity: &Declared, label: Option<&str>) -> Vec<f64> {
         let of_arm = |block: u32| {
             let block = self.recording.blocks.get(block as usize);
             block.is_some_and(|block| block.arm as usize == self.arm)
         };
-        let values: Vec<f64> = (self.recording.scalars_of(quantity))
+        scalars_of(self.recording, quantity)
             .filter(|scalar| scalar.item.label.as_deref() == label)
             .filter(|scalar| scalar.block().is_some_and(of_arm))
             .map(|scalar| scalar.value)
-            .collect();
-        (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+            .collect()
     }
+
+    /// The mean over its blocks of a figure with this label.
+    fn mean(&self, quantity: &Declared, label: Option<&str>) -> Option<f64> {
+        Mean::of(&self.values(quantity, label)).map(|mean| mean.value)
+    }
+
+    /// Half the width of the 95% interval of what it was measured for, as a share of its mean.
+    fn within(&self) -> Option<f64> {
+        let values = [&THROUGHPUT, &TURNS].map(|quantity| self.values(quantity, None));
+        let mean = Mean::of(values.iter().find(|values| !values.is_empty())?)?;
+        (mean.value > 0.0).then(|| Some((mean.high? - mean.value) / mean.value))?
+    }
+}
+
+/// What was measured of two hosts, whose clock is that of a wire or this machine's.
+fn scalars_of<'r>(
+    recording: &'r Recording,
+    quantity: &Declared,
+) -> impl Iterator<Item = &'r Scalar> {
+    let (is_its, name) = (|of: &Quantity| is_of_hosts(&of.instrument), quantity.name);
+    let mut known = recording.quantities.iter();
+    let id = known.position(|of| is_its(of) && of.name == name);
+    let scalars = recording.scalars.iter();
+    scalars.filter(move |scalar| Some(scalar.quantity as usize) == id)
 }
 
 fn number(value: Option<f64>) -> Value {
@@ -95,7 +119,7 @@ fn of_hosts<'r>(
 }
 
 /// The columns of quantities that are to be shown.
-fn columns<'r>(shown: &dyn Fn(&Declared) -> bool) -> Vec<Column<'r, Row<'r>>> {
+fn columns<'r>(varies: bool, shown: &dyn Fn(&Declared) -> bool) -> Vec<Column<'r, Row<'r>>> {
     let mut all = vec![
         Column::text("arm", |row: &Row<'r>| {
             row.recording.arms[row.arm].name.clone()
@@ -105,6 +129,15 @@ fn columns<'r>(shown: &dyn Fn(&Declared) -> bool) -> Vec<Column<'r, Row<'r>>> {
         .key("arm")
         .page("arm"),
     ];
+    if varies {
+        all.push(
+            Column::figure("±", |row: &Row<'r>| share(row.within()))
+                .hint("half the width of the 95% interval of the figure before it, by its mean")
+                .people(3)
+                .key("within")
+                .page("within"),
+        );
+    }
     let mut add = |quantity: &Declared, column: Column<'r, Row<'r>>| {
         if shown(quantity) {
             all.push(column);
@@ -277,7 +310,7 @@ fn columns<'r>(shown: &dyn Fn(&Declared) -> bool) -> Vec<Column<'r, Row<'r>>> {
 fn rows(recording: &Recording) -> impl Iterator<Item = Row<'_>> {
     let has_blocks = |arm: &usize| {
         let mut blocks = recording.blocks.iter();
-        blocks.any(|b| b.arm as usize == *arm && b.instrument == INSTRUMENT)
+        blocks.any(|b| b.arm as usize == *arm && is_of_hosts(&b.instrument))
     };
     let arms = (0..recording.arms.len()).filter(has_blocks);
     arms.map(|arm| Row { recording, arm })
@@ -285,16 +318,19 @@ fn rows(recording: &Recording) -> impl Iterator<Item = Row<'_>> {
 
 /// For programs.
 fn table(recording: &Recording) -> Table<'_, Row<'_>> {
-    Table::new(columns(&|_| true), rows(recording))
+    Table::new(columns(varies(recording), &|_| true), rows(recording))
 }
 
 /// For people: without what was not measured, or did not happen.
 fn short_table(recording: &Recording) -> Table<'_, Row<'_>> {
-    let happened = |quantity: &Declared| {
-        let mut scalars = recording.scalars_of(quantity);
-        scalars.any(|scalar| scalar.value != 0.0)
-    };
-    Table::new(columns(&happened), rows(recording))
+    let happened =
+        |quantity: &Declared| scalars_of(recording, quantity).any(|scalar| scalar.value != 0.0);
+    Table::new(columns(varies(recording), &happened), rows(recording))
+}
+
+/// Whether blocks are a sample: by this machine's clock.
+fn varies(recording: &Recording) -> bool {
+    recording.instruments() == [CLOCKED]
 }
 
 /// What was sent over what, in a line.
@@ -313,26 +349,32 @@ fn heading(recording: &Recording) -> Vec<String> {
     let blocks = recording.blocks.len();
     let mut words = vec!["Two hosts".to_string()];
     words.extend(same(&|arm| arm.link.to_string()));
-    words.extend(same(&|arm| {
-        let level = |key| arm.level(key).unwrap_or_default();
-        let mut wire = format!(
-            "a wire of {}bit/s and {}",
-            level("wire_rate").trim_end_matches("bit"),
-            level("wire_delay")
-        );
-        let Wire {
-            jitter_ns,
-            loss_ppb,
-            ..
-        } = Wire::of(arm);
-        if jitter_ns > 0 {
-            wire.push_str(&format!(" + 0 to {}", level("wire_jitter")));
-        }
-        if loss_ppb > 0 {
-            wire.push_str(&format!(", {} lost", level("wire_loss")));
-        }
-        printable(&wire, 80)
-    }));
+    if varies(recording) {
+        words.push("namespaces of this machine".into());
+    }
+    let of_wire = (!varies(recording)).then(|| {
+        same(&|arm| {
+            let level = |key| arm.level(key).unwrap_or_default();
+            let mut wire = format!(
+                "a wire of {}bit/s and {}",
+                level("wire_rate").trim_end_matches("bit"),
+                level("wire_delay")
+            );
+            let Wire {
+                jitter_ns,
+                loss_ppb,
+                ..
+            } = Wire::of(arm);
+            if jitter_ns > 0 {
+                wire.push_str(&format!(" + 0 to {}", level("wire_jitter")));
+            }
+            if loss_ppb > 0 {
+                wire.push_str(&format!(", {} lost", level("wire_loss")));
+            }
+            printable(&wire, 80)
+        })
+    });
+    words.extend(of_wire.flatten());
     let mut sent = recording.blocks.iter().map(|block| block.ledger.offered);
     let first = sent
         .next()
@@ -466,7 +508,7 @@ fn swept(recording: &Recording, experiment: &Experiment) -> Vec<Figure> {
         return Vec::new();
     };
     let lines = varied.iter().find(|key| *key != x);
-    let first = match recording.scalars_of(&THROUGHPUT).next() {
+    let first = match scalars_of(recording, &THROUGHPUT).next() {
         Some(_) => THROUGHPUT.name.to_string(),
         None => format!("{} of mean", TURN.name),
     };
@@ -484,70 +526,12 @@ fn swept(recording: &Recording, experiment: &Experiment) -> Vec<Figure> {
 
 /// What the figures are, and how far to trust them.
 fn trust(recording: &Recording) -> Vec<Note> {
-    let shifts = |key: &str| {
-        let levels = recording.arms.iter().map(|arm| arm.read(key).unwrap_or(0));
-        levels.collect::<Vec<u8>>()
+    let mut notes = match varies(recording) {
+        true => by_this_clock(recording),
+        false => in_virtual_time(recording),
     };
-    let all_one = [shifts("tx_shift"), shifts("rx_shift")]
-        .concat()
-        .iter()
-        .all(|shift| *shift == 0);
-    let clock = match all_one {
-        true => "virtual time: an instruction takes 1 ns",
-        false => "virtual time: an instruction takes 2^tx_shift or 2^rx_shift ns",
-    };
-    let mut notes = vec![
-        Note::new(
-            "clock",
-            format!(
-                "{clock}, and nothing else takes any: no caches, no bus, no DMA. Compare arms with each other, \
-                 not with hardware"
-            ),
-        ),
-        Note::new(
-            "wire",
-            "the time of every frame is that of a wire; the NICs are QEMU's, which take a whole batch at once",
-        ),
-        kernel(recording),
-    ];
-    let offered: u64 = recording.blocks.iter().map(|b| b.ledger.offered).sum();
-    let delivered: u64 = recording.blocks.iter().map(|b| b.ledger.delivered).sum();
-    let sum = |quantity: &Declared, side: Side| -> f64 {
-        let scalars = recording.scalars_of(quantity);
-        let of_side = scalars.filter(|s| s.item.label.as_deref() == Some(side.called()));
-        of_side.map(|scalar| scalar.value).sum()
-    };
-    let (sent, came) = (Side::Tx, Side::Rx);
-    let mut beside = String::new();
-    let mut causes: BTreeMap<&str, u64> = BTreeMap::new();
-    for (why, bytes) in recording.blocks.iter().flat_map(|b| &b.ledger.dropped) {
-        *causes.entry(why).or_default() += bytes;
-    }
-    for (why, bytes) in causes {
-        beside.push_str(&format!("; {bytes} {}", printable(why, 60)));
-    }
-    if sum(&SEGMENTS, sent) > 0.0 {
-        beside += &format!(
-            "; segments with data: {} sent, {} received; frames: {} and {} back, of which the wire lost {} \
-             and {}",
-            sum(&SEGMENTS, sent),
-            sum(&SEGMENTS, came),
-            sum(&FRAMES, sent),
-            sum(&FRAMES, came),
-            sum(&LOST, sent),
-            sum(&LOST, came),
-        );
-    }
-    notes.push(match offered == delivered {
-        true => {
-            let text = format!("{offered} bytes sent = {delivered} received{beside}");
-            Note::new("ledger", text)
-        }
-        false => Note::warning(
-            "ledger",
-            format!("{offered} bytes sent, {delivered} received{beside}"),
-        ),
-    });
+    notes.push(kernel(recording));
+    notes.push(ledger(recording));
     let hashes: Vec<&str> = (recording.notes.values())
         .filter_map(|notes| notes.facts.get("wire.frames"))
         .map(|hash| &hash[..hash.len().min(12)])
@@ -562,6 +546,10 @@ fn trust(recording: &Recording) -> Vec<Note> {
     for (number, of_arm) in &recording.notes {
         let arm = recording.arms.get(*number as usize);
         let name = arm.map_or_else(String::new, |arm| printable(&arm.name, NAME_LETTERS));
+        for why in of_arm.failed.values() {
+            let text = format!("arm {name}: {}", printable(why, 200));
+            notes.push(Note::warning("unavailable", text));
+        }
         for (key, why) in &of_arm.facts {
             let of = match key {
                 key if key.starts_with("no_effect.") => "no effect",
@@ -575,10 +563,126 @@ fn trust(recording: &Recording) -> Vec<Note> {
     notes
 }
 
+/// Of namespaces of this machine.
+fn by_this_clock(recording: &Recording) -> Vec<Note> {
+    let fact = |key: &str| recording.environment.get(key).map(String::as_str);
+    let cpus = fact(env::HOSTS_CPUS).unwrap_or_default();
+    let (tx, rx) = cpus.split_once(' ').unwrap_or((cpus, cpus));
+    let by = match fact(env::HOSTS_CPU_USE) {
+        Some("tracepoints") => "the time between tracepoints of the scheduler and interrupts",
+        _ => "1 - idle / wall of /proc/stat, whose ticks are coarse beside a short block",
+    };
+    let mut notes = vec![
+        Note::new(
+            "clock",
+            "this machine's; blocks of all arms take turns, each figure is the mean over them, and ± is half of its 95% \
+             interval by its mean",
+        ),
+        Note::new(
+            "CPU use",
+            format!(
+                "of CPU {} for the sender and {} for the receiver, by {by}; whatever else ran there counts too",
+                printable(tx, 10),
+                printable(rx, 10)
+            ),
+        ),
+        Note::new(
+            "veth",
+            "a frame is handed over, not sent: the receiver's softirq runs on the sender's CPU unless RPS moves it, no \
+             checksum is computed where checksum offload is on, and with TSO no frame is ever cut",
+        ),
+    ];
+    let others =
+        (recording.arms.iter()).filter(|arm| !matches!(arm.level("client"), None | Some("plumb")));
+    if others.count() > 0 {
+        notes.push(Note::new(
+            "clients",
+            "arms of iperf3 and wrk have the figures of these programs, without CPU use; wrk asks for 2 s",
+        ));
+    }
+    notes
+}
+
+/// Of guests.
+fn in_virtual_time(recording: &Recording) -> Vec<Note> {
+    let shifts = |key: &str| {
+        let levels = recording.arms.iter().map(|arm| arm.read(key).unwrap_or(0));
+        levels.collect::<Vec<u8>>()
+    };
+    let all_one = [shifts("tx_shift"), shifts("rx_shift")]
+        .concat()
+        .iter()
+        .all(|shift| *shift == 0);
+    let clock = match all_one {
+        true => "virtual time: an instruction takes 1 ns",
+        false => "virtual time: an instruction takes 2^tx_shift or 2^rx_shift ns",
+    };
+    vec![
+        Note::new(
+            "clock",
+            format!(
+                "{clock}, and nothing else takes any: no caches, no bus, no DMA. Compare arms with each other, \
+                 not with hardware"
+            ),
+        ),
+        Note::new(
+            "wire",
+            "the time of every frame is that of a wire; the NICs are QEMU's, which take a whole batch at once",
+        ),
+    ]
+}
+
+/// The bytes of all blocks, and what they became on the way.
+fn ledger(recording: &Recording) -> Note {
+    let offered: u64 = recording.blocks.iter().map(|b| b.ledger.offered).sum();
+    let delivered: u64 = recording.blocks.iter().map(|b| b.ledger.delivered).sum();
+    let sum = |quantity: &Declared, side: Side| -> f64 {
+        let scalars = scalars_of(recording, quantity);
+        let of_side = scalars.filter(|s| s.item.label.as_deref() == Some(side.called()));
+        // The sum of none is -0.0.
+        of_side.fold(0.0, |sum, scalar| sum + scalar.value)
+    };
+    let (sent, came) = (Side::Tx, Side::Rx);
+    let mut beside = String::new();
+    let mut causes: BTreeMap<&str, u64> = BTreeMap::new();
+    for (why, bytes) in recording.blocks.iter().flat_map(|b| &b.ledger.dropped) {
+        *causes.entry(why).or_default() += bytes;
+    }
+    for (why, bytes) in causes {
+        beside.push_str(&format!("; {bytes} {}", printable(why, 60)));
+    }
+    if sum(&SEGMENTS, sent) > 0.0 {
+        beside += &format!(
+            "; segments with data: {} sent, {} received",
+            sum(&SEGMENTS, sent),
+            sum(&SEGMENTS, came),
+        );
+    }
+    if sum(&FRAMES, sent) > 0.0 {
+        beside += &format!(
+            "; frames: {} and {} back, of which the wire lost {} and {}",
+            sum(&FRAMES, sent),
+            sum(&FRAMES, came),
+            sum(&LOST, sent),
+            sum(&LOST, came),
+        );
+    }
+    match offered == delivered {
+        true => {
+            let text = format!("{offered} bytes sent = {delivered} received{beside}");
+            Note::new("ledger", text)
+        }
+        false => Note::warning(
+            "ledger",
+            format!("{offered} bytes sent, {delivered} received{beside}"),
+        ),
+    }
+}
+
 /// What its columns are, for the reference.
 #[cfg(test)]
 pub(crate) fn declared() -> Vec<Entry> {
-    entries(&columns(&|_| true))
+    entries(&columns(true, &|_| true))
 }
 
 #[cfg(test)]

@@ -50,6 +50,7 @@ pub mod together;
 pub mod trace;
 pub mod tree;
 pub mod trust;
+pub mod tune;
 pub mod view;
 pub mod watched;
 

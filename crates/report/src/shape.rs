@@ -32,7 +32,9 @@ pub fn shape(recording: &Recording) -> Shape {
     let has_totals = recording.blocks.iter().any(|b| !b.totals.is_empty());
     match () {
         () if recording.instruments().contains(&RATES) => Shape::Rates,
-        () if recording.instruments() == [hosts::INSTRUMENT] => Shape::Hosts,
+        () if matches!(recording.instruments()[..], [one] if hosts::is_of_hosts(one)) => {
+            Shape::Hosts
+        }
         // Beside them may be who caused them.
         () if recording.instruments() == [INSTRUMENT] && (recording.has_counts() || !has_costs) => {
             Shape::Counts

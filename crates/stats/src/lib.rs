@@ -8,6 +8,7 @@
 pub mod counts;
 pub mod drift;
 pub mod fdr;
+pub mod halving;
 pub mod histogram;
 pub mod judge;
 pub mod ratio;

@@ -15,6 +15,22 @@ pub fn online() -> io::Result<BTreeSet<u32>> {
     parse(&list).ok_or_else(|| io::Error::other("the kernel's list of CPUs can't be read"))
 }
 
+/// The CPUs that this process may run on.
+///
+/// # Errors
+/// The query failed.
+pub fn allowed() -> io::Result<BTreeSet<u32>> {
+    // SAFETY: an all-zero set is a valid one, with no CPU in it.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer and the size are those of the set.
+    if unsafe { libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the numbers are below the size of the set.
+    let is_in = |cpu: &u32| unsafe { libc::CPU_ISSET(*cpu as usize, &set) };
+    Ok((0..libc::CPU_SETSIZE as u32).filter(is_in).collect())
+}
+
 /// Parse a list in the kernel's format: `0-2,5`.
 pub fn parse(list: &str) -> Option<BTreeSet<u32>> {
     let mut cpus = BTreeSet::new();

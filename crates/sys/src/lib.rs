@@ -7,6 +7,7 @@ pub mod errno;
 pub mod ethnl;
 pub mod ethtool;
 pub mod links;
+pub mod memory;
 pub mod napi;
 pub mod netlink;
 pub mod netns;

@@ -225,6 +225,16 @@ impl Namespace {
     }
 }
 
+/// Give this thread a file system in memory at `at`, which only it and what it starts see, and which is
+/// gone with them.
+///
+/// # Errors
+/// It needs CAP_SYS_ADMIN.
+pub fn with_own_memory(at: &std::ffi::CStr) -> io::Result<()> {
+    unshare_mounts()?;
+    mount(c"tmpfs", at, Some(c"tmpfs"), 0)
+}
+
 fn unshare_mounts() -> io::Result<()> {
     // SAFETY: takes flags; of this thread alone, which ends soon.
     if unsafe { libc::unshare(libc::CLONE_FS | libc::CLONE_NEWNS) } != 0 {

@@ -2,10 +2,13 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
 
 use netplumb_model::class::Proto;
-use netplumb_sys::netns::inside;
+use netplumb_sys::cpus::pin;
+use netplumb_sys::netns::{enter, inside};
 use socket2::{Domain, Protocol, Socket, Type};
 
 /// Ports are fixed, so that hashes don't depend on random ports.
@@ -13,6 +16,34 @@ pub(crate) const TX_PORT: u16 = 40_001;
 pub(crate) const RX_PORT: u16 = 40_002;
 /// Socket buffer, with room for any block.
 const BUFFER_BYTES: usize = 4 << 20;
+
+/// Start a program in a namespace, on one CPU if that is given. It has no input and a clean environment,
+/// and does not outlive the thread that started it.
+///
+/// # Errors
+/// It can't be started; of kind `NotFound` if there is no such program.
+pub(crate) fn spawn_in(
+    namespace: BorrowedFd<'_>,
+    cpu: Option<u32>,
+    command: &mut Command,
+) -> io::Result<Child> {
+    let namespace = namespace.as_raw_fd();
+    // SAFETY: the closure makes system calls only; the namespace is held open until it has run.
+    unsafe {
+        command.pre_exec(move || {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
+            cpu.map_or(Ok(()), |cpu| pin(0, cpu))?;
+            enter(BorrowedFd::borrow_raw(namespace))
+        });
+    }
+    let spawned = command
+        .env_clear()
+        .env("PATH", "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+        .stdin(Stdio::null())
+        .spawn();
+    let name = || command.get_program().to_string_lossy().into_owned();
+    spawned.map_err(|e| io::Error::new(e.kind(), format!("run {}: {e}", name())))
+}
 
 /// The sender and the receiver.
 #[derive(Debug)]

@@ -8,6 +8,7 @@ pub mod frames;
 pub mod hosts;
 pub mod mark;
 pub mod packets;
+pub mod peers;
 pub mod reads;
 pub mod timed;
 pub mod web;

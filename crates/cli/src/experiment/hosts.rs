@@ -5,11 +5,12 @@ use std::process::ExitCode;
 
 use netplumb_engine::HostsRun;
 use netplumb_engine::Plan;
-use netplumb_model::experiment::Experiment;
+use netplumb_model::experiment::{Experiment, Lab};
 
 use super::how::{How, finish};
 use crate::exit::Usage;
 use crate::recorder::record_by;
+use crate::rights;
 
 /// Run both hosts, and print what was measured.
 ///
@@ -20,7 +21,13 @@ pub(super) fn run(
     how: &How<'_>,
     cache: &Path,
 ) -> anyhow::Result<ExitCode> {
+    let in_netns = experiment.lab == Lab::Netns;
     for (flag, given, why) in [
+        (
+            "--cold",
+            in_netns && how.options.cold,
+            "there are no guests in lab netns",
+        ),
         (
             "--quick",
             how.options.quick,
@@ -46,6 +53,9 @@ pub(super) fn run(
             return Err(Usage(format!("{flag}: {why}")).into());
         }
     }
+    if in_netns {
+        rights::check(experiment.lab)?;
+    }
     let plan = Plan::of(experiment);
     let plan = plan.with_seeds(experiment.blocks.seeds()).map_err(Usage)?;
     let run = HostsRun {
@@ -55,7 +65,11 @@ pub(super) fn run(
     };
     let outcome = record_by(
         |engine, recording, save, teller| {
-            netplumb_engine::run_hosts(&run, engine, recording, save, &|event| teller.tell(event))
+            let tell = |event| teller.tell(event);
+            match in_netns {
+                true => netplumb_engine::run_namespaces(&run, engine, recording, save, &tell),
+                false => netplumb_engine::run_hosts(&run, engine, recording, save, &tell),
+            }
         },
         (experiment, how.text),
         &how.options,

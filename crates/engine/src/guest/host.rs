@@ -150,7 +150,15 @@ fn serve(
     };
     let of = (web, load.directories);
     let folder = Path::new("/run/nginx");
-    let server = Server::start(Path::new(NGINX), folder, &root, of, plan.buffer_bytes, ends);
+    let server = Server::start(
+        Path::new(NGINX),
+        folder,
+        &root,
+        of,
+        plan.buffer_bytes,
+        ends,
+        None,
+    );
     Ok((server.map_err(|e| e.to_string())?, standing))
 }
 

@@ -111,7 +111,7 @@ pub(super) fn add(
 }
 
 /// Mean, and some of the sorted times.
-fn spread(times_ns: &[u64]) -> Vec<(&'static str, f64)> {
+pub(crate) fn spread(times_ns: &[u64]) -> Vec<(&'static str, f64)> {
     let mut sorted = times_ns.to_vec();
     sorted.sort_unstable();
     let Some(last) = sorted.len().checked_sub(1) else {

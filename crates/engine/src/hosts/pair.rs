@@ -7,12 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, ScopedJoinHandle};
 
 use netplumb_instruments::wire::{self, WireEnd};
-use netplumb_lab::vm::process::{self, Extra, Guest, VmError};
+use netplumb_lab::vm::process::{Extra, Guest, VmError};
 use netplumb_lab::vm::saved::Key;
 use netplumb_lab::vm::{frames, link, pair};
 use netplumb_model::hosts::{HostBlock, Latch, Wire};
 use netplumb_model::message::{Reply, Request};
 use netplumb_model::recording::Arm;
+use netplumb_sys::memory::memfd;
 
 use super::End;
 use crate::error::EngineError;
@@ -196,7 +197,7 @@ fn executed_of(
 
 /// The plugin for one of the hosts, and the pipe with its log.
 fn plug(arm: &Arm, wire: Wire, end: &End, socket: OwnedFd) -> Result<(File, Extra), EngineError> {
-    let plugin = process::memfd("netplumb-wire", wire::PLUGIN)
+    let plugin = memfd("netplumb-wire", wire::PLUGIN)
         .map_err(EngineError::host("hold the plugin of the wire"))?;
     let (ours, log) = measure::pipe().map_err(EngineError::host("make a pipe"))?;
     let seed: u64 = arm.read("seed").unwrap_or(1);

@@ -7,10 +7,11 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Instant;
 
+use netplumb_sys::memory::memfd;
 use serde_json::{Value, json};
 
 use super::error::{Doing, VmError};
-use super::process::{Guest, POLL, memfd, rewound};
+use super::process::{Guest, POLL, rewound};
 use super::qmp::QmpError;
 use super::saved::Saved;
 

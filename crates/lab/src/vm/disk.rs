@@ -20,7 +20,7 @@ use netplumb_model::experiment::{
     DISK_DEVICE, DISK_FOLDER, Disk, DiskDevice, DiskPlan, FileSystem, QueueSetting, selected,
 };
 
-use super::process::memfd;
+use netplumb_sys::memory::memfd;
 
 /// Where configfs belongs, by which null_blk is told of devices.
 const CONFIG: &str = "/sys/kernel/config";

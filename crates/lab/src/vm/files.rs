@@ -70,7 +70,7 @@ impl Program {
     }
 
     /// What to say where this machine lacks it.
-    fn missing(self) -> String {
+    pub fn missing(self) -> String {
         match self {
             Program::Nft => "rules of nftables are loaded by this machine's `nft`, which is not \
                              installed: apt-get install nftables"

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -18,6 +18,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use netplumb_model::message::{PROTOCOL_VERSION, Refused, Reply, Request};
+use netplumb_sys::memory::memfd;
 
 use super::console::{Tail, lines};
 use super::error::Doing;
@@ -594,25 +595,7 @@ fn follow(port: usize, mut stream: UnixStream, sender: Sender<Event>) {
     });
 }
 
-/// A file in memory, for a process that inherits it.
-///
-/// # Errors
-/// No memory.
-pub fn memfd(name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
-    let name = std::ffi::CString::new(name).map_err(io::Error::other)?;
-    // SAFETY: the name is a C string that outlives the call.
-    let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the descriptor is new and nobody else's.
-    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-    let mut file = File::from(fd);
-    file.write_all(bytes)?;
-    Ok(file.into())
-}
-
-/// The same, positioned at its beginning.
+/// A file, positioned at its beginning.
 pub(super) fn rewound(fd: OwnedFd) -> io::Result<OwnedFd> {
     let mut file = File::from(fd);
     file.rewind()?;

@@ -5,7 +5,7 @@ use super::nic::Ends;
 use super::setup::FileSize;
 use super::{Experiment, Kind, Knob, Knobs, Lab};
 use crate::class::{Link, Proto};
-use crate::hosts::{HostLoad, INSTRUMENT, Side, Wire};
+use crate::hosts::{CLOCKED, Client, HostLoad, INSTRUMENT, Side, Wire};
 use crate::recording::Arm;
 use crate::timing::INSTRUCTIONS;
 use crate::web::{MOST_DIRECTORIES, WebLoad, WebPlan};
@@ -21,13 +21,16 @@ const REQUEST_BYTES: &str = "64";
 const REQUESTS: u32 = 400;
 const CLIENTS: u32 = 16;
 const DIRECTORIES: u32 = 2;
+/// This machine is faster than a guest: its blocks are so many times as long.
+const IN_NETNS: u32 = 64;
 
 /// Limits, so that a typing error does not result in days of measuring.
 const MAX_STREAM_BYTES: u32 = 1 << 30;
 const MAX_TURNS: u32 = 100_000;
 
 /// Settings that only two hosts have.
-const OF_HOSTS: [&str; 12] = [
+const OF_HOSTS: [&str; 13] = [
+    "client",
     "offload_in",
     "buffer",
     "rx_link",
@@ -117,19 +120,26 @@ impl Experiment {
     /// What two hosts send in a block; the size of requests is that of the arm, and so is the seed.
     pub fn host_load(&self) -> HostLoad {
         let workload = &self.workload;
+        let times = match self.lab {
+            Lab::Netns => IN_NETNS,
+            _ => 1,
+        };
         match workload.kind {
             Kind::Request => HostLoad::Request {
-                turns: workload.turns.unwrap_or(TURNS),
+                turns: workload.turns.unwrap_or(TURNS * times),
                 size_bytes: 0,
             },
             Kind::Http => HostLoad::Web(WebLoad {
-                requests: workload.requests.unwrap_or(REQUESTS),
+                requests: workload.requests.unwrap_or(REQUESTS * times),
                 connections: workload.connections.unwrap_or(CLIENTS),
                 directories: workload.directories.unwrap_or(DIRECTORIES),
                 seed: 1,
             }),
             _ => HostLoad::Stream {
-                bytes: workload.bytes.map_or(STREAM_BYTES, |size| size.0).into(),
+                bytes: workload
+                    .bytes
+                    .map_or(STREAM_BYTES * times, |size| size.0)
+                    .into(),
                 write_bytes: workload.write_bytes.map_or(WRITE_BYTES, |size| size.0),
                 connections: workload.connections.unwrap_or(1),
             },
@@ -148,9 +158,13 @@ impl Experiment {
             return knobs.arm(name, self.lab);
         }
         let is_request = self.workload.kind == Kind::Request;
+        let link = match self.lab {
+            Lab::Netns => Link::Veth,
+            _ => Link::E1000,
+        };
         for (key, level) in [
             ("proto", Proto::Tcp.as_str()),
-            ("link", Link::E1000.as_str()),
+            ("link", link.as_str()),
             ("size_bytes", if is_request { REQUEST_BYTES } else { "0" }),
         ] {
             if knobs.get(key).is_none() {
@@ -168,7 +182,7 @@ impl Experiment {
             None | Some(1) => {
                 if let Kind::Request | Kind::Http = workload.kind {
                     let kind = workload.kind;
-                    let why = format!("a workload of kind {kind} needs lab = \"vm\" and hosts = 2");
+                    let why = format!("a workload of kind {kind} needs hosts = 2");
                     return Err(("kind", why).into());
                 }
                 for (key, given) in [
@@ -202,8 +216,9 @@ impl Experiment {
                 return Err(("hosts", why).into());
             }
         }
-        if self.lab != Lab::Vm {
-            let why = "hosts = 2 needs lab = \"vm\": each host is a guest";
+        if self.lab == Lab::Host {
+            let why = "hosts = 2 needs lab = \"vm\", where each host is a guest, or lab = \"netns\", where each is \
+                       a namespace";
             return Err(("hosts", why.to_string()).into());
         }
         if !matches!(workload.kind, Kind::Stream | Kind::Request | Kind::Http) {
@@ -214,11 +229,18 @@ impl Experiment {
             return Err(("kind", why).into());
         }
         let mut named = self.instruments.iter().flatten();
-        if let Some(name) = named.find(|name| *name != INSTRUMENT && *name != COUNTS) {
+        let (known, expected): (&[&str], String) = match self.lab {
+            Lab::Netns => (&[CLOCKED], format!("`{CLOCKED}`")),
+            _ => (
+                &[INSTRUMENT, COUNTS],
+                format!("`{INSTRUMENT}`, or `{INSTRUMENT}` and `{COUNTS}`"),
+            ),
+        };
+        if let Some(name) = named.find(|name| !known.contains(&name.as_str())) {
             let name: String = name.chars().take(40).collect();
             let why = format!(
-                "instrument `{name}` is not supported with hosts = 2; expected `{INSTRUMENT}`, or \
-                 `{INSTRUMENT}` and `{COUNTS}`"
+                "instrument `{name}` is not supported with hosts = 2 in lab {}; expected {expected}",
+                self.lab
             );
             return Err(("instruments", why).into());
         }
@@ -330,6 +352,9 @@ impl Experiment {
                 return Err(("proto", why));
             }
         }
+        if self.lab == Lab::Netns {
+            return self.check_namespaces(arm);
+        }
         let [tx_link, rx_link] = [Side::Tx, Side::Rx].map(|side| link_of(arm, side));
         for (key, link) in [("link", tx_link), ("rx_link", rx_link)] {
             if !link.declared().hosts {
@@ -381,6 +406,38 @@ impl Experiment {
                            it can receive a stream";
                 return Err(("link", why.into()));
             }
+        }
+        Ok(())
+    }
+
+    /// Check an arm of two namespaces of this machine.
+    fn check_namespaces(&self, arm: &Arm) -> Result<(), (&'static str, String)> {
+        if arm.link != Link::Veth {
+            let why = format!(
+                "two hosts in lab netns are joined by veth, not by {}",
+                arm.link
+            );
+            return Err(("link", why));
+        }
+        if self.workload.kind == Kind::Request && arm.size_bytes == 0 {
+            return Err(("size_bytes", "a request has at least a byte".into()));
+        }
+        let client: Client = arm.read("client").unwrap_or_default();
+        let kind = match client {
+            Client::Plumb => self.workload.kind,
+            Client::Iperf3 => Kind::Stream,
+            Client::Wrk => Kind::Http,
+        };
+        if kind != self.workload.kind {
+            let why = format!("client {client} needs a workload of kind {kind}");
+            return Err(("client", why));
+        }
+        let own = ["tx_buffer", "rx_buffer"];
+        if let (Client::Iperf3, Some(key)) =
+            (client, own.iter().find(|key| arm.level(key).is_some()))
+        {
+            let why = "iperf3 sets the buffers of both hosts alike; use buffer = \"SIZE\"";
+            return Err((key, why.into()));
         }
         Ok(())
     }
@@ -440,8 +497,24 @@ mod tests {
     fn what_they_cannot() {
         for (rest, why) in [
             (
-                "lab = \"netns\"\n[workload]\nkind = \"stream\"",
-                "each host is a guest",
+                "lab = \"host\"\n[workload]\nkind = \"stream\"",
+                "where each is a namespace",
+            ),
+            (
+                "lab = \"netns\"\ninstruments = [\"wire\"]\n[workload]\nkind = \"stream\"",
+                "expected `sockets`",
+            ),
+            (
+                "lab = \"netns\"\n[workload]\nkind = \"stream\"\n[knobs]\nclient = \"wrk\"",
+                "needs a workload of kind http",
+            ),
+            (
+                "lab = \"netns\"\n[workload]\nkind = \"stream\"\n[knobs]\ntx_shift = 2",
+                "tx_shift is not supported by lab netns",
+            ),
+            (
+                "lab = \"netns\"\n[workload]\nkind = \"stream\"\n[knobs]\noffload_in = \"tx\"",
+                "not supported by lab netns",
             ),
             ("", "kind stream, request or http"),
             ("[workload]\nkind = \"http\"\nturns = 3", "kind request"),

@@ -87,7 +87,7 @@ impl Workload {
         let kind = self.kind;
         let labs: &[Lab] = match kind {
             Kind::Packets | Kind::Stream => &[Lab::Vm, Lab::Netns],
-            Kind::Request | Kind::Http => &[Lab::Vm],
+            Kind::Request | Kind::Http => &[Lab::Vm, Lab::Netns],
             Kind::Frames | Kind::Command => Lab::ALL,
             Kind::Traffic | Kind::Work => &[Lab::Host],
         };

@@ -443,7 +443,7 @@ impl<'r> Samples<'r> {
             }
         }
         // Blocks of two hosts are as long as what is sent takes.
-        let is_count = adds_up && quantity.instrument != hosts::INSTRUMENT;
+        let is_count = adds_up && !hosts::is_of_hosts(&quantity.instrument);
         let each = |(block, sum): (u32, f64)| {
             let ns = self.recording.blocks[block as usize].duration_ns;
             match is_count && ns > 0 {
@@ -502,7 +502,7 @@ impl<'r> Samples<'r> {
                 let known = quantity.and_then(|name| called(name).or_else(|| base(name)));
                 let unit = match known {
                     Some(known)
-                        if known.kind == Kind::Count && known.instrument != hosts::INSTRUMENT =>
+                        if known.kind == Kind::Count && !hosts::is_of_hosts(&known.instrument) =>
                     {
                         format!("{}/s", known.unit)
                     }

@@ -1,10 +1,14 @@
-//! Two recordings of two hosts beside each other. Their figures are the same in every run, so there is
-//! nothing to be tested: each is equal, or it differs by so much.
+//! Two recordings of two hosts beside each other. In virtual time their figures are the same in every
+//! run, so there is nothing to be tested: each is equal, or it differs by so much. By this machine's clock
+//! blocks are a sample, and all figures are judged together.
 
 use std::collections::BTreeSet;
 
-use netplumb_model::hosts::{BUSY, INSTRUMENT, THROUGHPUT, TURN, TURNS};
+use netplumb_model::hosts::{BUSY, CLOCKED, INSTRUMENT, THROUGHPUT, TURN, TURNS};
+use netplumb_model::quantity::{Quantity, Repeats};
 use netplumb_model::recording::Recording;
+use netplumb_stats::judge::{Judged, Pair, Verdict, judge};
+use netplumb_stats::welch::mean;
 use serde::Serialize;
 
 use super::NAME_LETTERS;
@@ -30,11 +34,30 @@ struct Row {
     unit: String,
     before: f64,
     after: f64,
+    /// Of figures that vary.
+    judged: Option<Judged>,
 }
 
 impl Row {
+    /// Whether there is no difference, as far as can be told.
     fn is_equal(&self) -> bool {
-        self.before == self.after
+        match &self.judged {
+            Some(judged) => !judged.verdict.differs(),
+            None => self.before == self.after,
+        }
+    }
+
+    /// What is found of it.
+    fn verdict(&self) -> &'static str {
+        match (&self.judged, self.is_equal()) {
+            (None, true) => "equal",
+            (None, false) => "different",
+            (Some(judged), _) => match judged.verdict {
+                Verdict::Faster => "less",
+                Verdict::Slower => "more",
+                other => other.as_str(),
+            },
+        }
     }
 
     /// By how much, of the figure before; none if that was 0.
@@ -49,7 +72,8 @@ impl Row {
             name if [TURN.name, BUSY.name].contains(&name) => 1.0,
             _ => return None,
         };
-        Some(sign * self.change()? * 100.0)
+        let worse = sign * self.change()? * 100.0;
+        (self.judged.is_none() || !self.is_equal()).then_some(worse)
     }
 }
 
@@ -59,12 +83,16 @@ pub struct Compared {
     rows: Vec<Row>,
     /// The pairs, each with whether the times of all frames are equal.
     pairs: Vec<(String, Option<bool>)>,
+    clock: &'static str,
     names: [String; 2],
 }
 
 /// Compare pairs of arms.
 pub fn compare(sides: Sides<'_>, pairs: &[ArmPair]) -> Compared {
-    let mut rows = Vec::new();
+    let mut rows: Vec<Row> = Vec::new();
+    // Of the rows that vary, with their numbers.
+    let mut varying: Vec<(usize, Pair)> = Vec::new();
+    let apart = !std::ptr::eq(sides.before, sides.after);
     let mut told = Vec::new();
     for pair in pairs {
         let name =
@@ -84,30 +112,51 @@ pub fn compare(sides: Sides<'_>, pairs: &[ArmPair]) -> Compared {
         };
         let hashes = hash(sides.before, pair.before).zip(hash(sides.after, pair.after));
         told.push((arms.clone(), hashes.map(|(was, is)| was == is)));
-        let after = means(sides.after, pair.after);
-        for (figure, quantity, unit, before) in means(sides.before, pair.before) {
+        let after = figures(sides.after, pair.after);
+        for (figure, quantity, before) in figures(sides.before, pair.before) {
             let found = after.iter().find(|(name, ..)| *name == figure);
-            if let Some((.., after)) = found {
-                rows.push(Row {
-                    arms: arms.clone(),
-                    figure,
-                    quantity,
-                    unit,
-                    before,
-                    after: *after,
-                });
+            let Some((.., after)) = found else {
+                continue;
+            };
+            if quantity.repeats == Repeats::Statistically {
+                let pair = Pair {
+                    before: before.clone(),
+                    after: after.clone(),
+                    apart,
+                    ..Pair::default()
+                };
+                varying.push((rows.len(), pair));
             }
+            rows.push(Row {
+                arms: arms.clone(),
+                figure,
+                quantity: quantity.name.clone(),
+                unit: printable(&quantity.unit, 20),
+                before: mean(&before),
+                after: mean(after),
+                judged: None,
+            });
         }
+    }
+    let clock = if varying.is_empty() {
+        INSTRUMENT
+    } else {
+        CLOCKED
+    };
+    let (numbers, pairs): (Vec<usize>, Vec<Pair>) = varying.into_iter().unzip();
+    for (number, judged) in numbers.into_iter().zip(judge(&pairs)) {
+        rows[number].judged = Some(judged);
     }
     Compared {
         rows,
         pairs: told,
+        clock,
         names: [sides.before_name, sides.after_name].map(|name| printable(name, 120)),
     }
 }
 
-/// The means over the blocks of an arm: the figure, its quantity and unit.
-fn means(recording: &Recording, arm: usize) -> Vec<(String, String, String, f64)> {
+/// The figures of an arm by block: the name, the quantity, and the values.
+fn figures(recording: &Recording, arm: usize) -> Vec<(String, &Quantity, Vec<f64>)> {
     let mut all = Vec::new();
     for (id, quantity) in recording.quantities.iter().enumerate() {
         let is_its = |block: Option<u32>| {
@@ -123,24 +172,18 @@ fn means(recording: &Recording, arm: usize) -> Vec<(String, String, String, f64)
             let values: Vec<f64> = (its.iter().filter(|(of, _)| *of == label))
                 .map(|(_, value)| *value)
                 .collect();
-            let mean = values.iter().sum::<f64>() / values.len() as f64;
             let figure = match label {
                 Some(label) => format!("{} of {}", quantity.name, label),
                 None => quantity.name.clone(),
             };
-            all.push((
-                printable(&figure, NAME_LETTERS),
-                quantity.name.clone(),
-                printable(&quantity.unit, 20),
-                mean,
-            ));
+            all.push((printable(&figure, NAME_LETTERS), quantity, values));
         }
     }
     all
 }
 
 fn columns<'r>() -> Vec<Column<'r, &'r Row>> {
-    let change = |row: &&Row| match (row.is_equal(), row.change()) {
+    let change = |row: &&Row| match (row.before == row.after, row.change()) {
         (true, _) => Value::Told("equal".into(), Some(0.0)),
         (false, Some(change)) => Value::Told(format!("{:+.2}%", change * 100.0), Some(change)),
         (false, None) => Value::Told("from nothing".into(), None),
@@ -162,6 +205,9 @@ fn columns<'r>() -> Vec<Column<'r, &'r Row>> {
             .people(4)
             .key("after"),
         Column::figure("change", change).people(5).key("change"),
+        Column::text("verdict", |row: &&Row| row.verdict().to_string())
+            .people(6)
+            .key("verdict"),
     ]
 }
 
@@ -190,8 +236,14 @@ impl Compared {
         worse.collect()
     }
 
-    fn changed(&self) -> impl Iterator<Item = &Row> {
-        self.rows.iter().filter(|row| !row.is_equal())
+    /// What is shown: what differs, or of figures that vary all.
+    fn shown(&self) -> impl Iterator<Item = &Row> {
+        let all = self.varies();
+        self.rows.iter().filter(move |row| all || !row.is_equal())
+    }
+
+    fn varies(&self) -> bool {
+        self.clock == CLOCKED
     }
 
     /// What is equal, in sentences.
@@ -202,6 +254,9 @@ impl Compared {
             let (equal, different): (Vec<&Row>, Vec<&Row>) = of.partition(|row| row.is_equal());
             let equal = match (equal.len(), different.len()) {
                 (0, 0) => "no figure in common".to_string(),
+                (equal, 0) if self.varies() => {
+                    format!("no difference seen in {}", counted(equal, "figure"))
+                }
                 (equal, 0) => format!("all {} are equal", counted(equal, "figure")),
                 (equal, different) => format!(
                     "{different} of {} differ",
@@ -226,15 +281,28 @@ impl Compared {
             out.push_str(&continued(&sentence, 3, columns));
             out.push('\n');
         }
-        if self.changed().next().is_some() {
+        if self.shown().next().is_some() {
             out.push('\n');
             let room = Room::of(columns, NAME_LETTERS);
-            out.push_str(&Table::new(self::columns(), self.changed()).terminal(room));
+            out.push_str(&Table::new(self::columns(), self.shown()).terminal(room));
         }
-        out.push_str(
-            "\nThese figures are the same in every run of a plan, so each difference is one of what was compared.\n",
-        );
+        out.push('\n');
+        out.push_str(&continued(self.basis(), 0, columns));
+        out.push('\n');
         out
+    }
+
+    /// What differences are told by.
+    fn basis(&self) -> &'static str {
+        match self.varies() {
+            false => {
+                "These figures are the same in every run of a plan, so each difference is one of what was compared."
+            }
+            true => {
+                "These figures vary from block to block: of all differences that are reported, at most 2% are false \
+                 (Welch's test, Benjamini and Hochberg)."
+            }
+        }
     }
 
     /// As CSV, all figures.
@@ -248,7 +316,7 @@ impl Compared {
         pretty(&Document {
             schema: SCHEMA,
             document: "diff",
-            clock: INSTRUMENT,
+            clock: self.clock,
             before,
             after,
             figures: Table::new(columns(), self.rows.iter()).json(),
@@ -261,13 +329,17 @@ impl Compared {
         for sentence in self.sentences() {
             out.push_str(&format!("{}\n\n", crate::text::prose(&sentence, 400)));
         }
-        Table::new(columns(), self.changed()).markdown(&mut out);
+        Table::new(columns(), self.shown()).markdown(&mut out);
         out
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use netplumb_model::hosts::clocked;
+    use netplumb_model::quantity::{Figure, Of};
+    use netplumb_model::recording::{Block, Ledger};
+
     use super::super::tests::recording;
     use super::*;
 
@@ -291,7 +363,7 @@ mod tests {
             })
             .collect();
         let same = compare(sides(&before, &after), &pairs);
-        assert!(same.changed().next().is_none());
+        assert!(same.shown().next().is_none());
         assert!(same.terminal(100).contains("are equal"));
         assert_eq!(same.worse_than(0.0), [""; 0]);
         for scalar in &mut after.scalars {
@@ -302,15 +374,65 @@ mod tests {
         let other = compare(sides(&before, &after), &pairs);
         let text = other.terminal(120);
         assert!(text.contains("-10.00%"), "{text}");
-        assert_eq!(other.changed().count(), before.arms.len());
+        assert_eq!(other.shown().count(), before.arms.len());
         assert_eq!(other.worse_than(9.0).len(), before.arms.len());
         assert_eq!(other.worse_than(11.0), [""; 0]);
-        assert!(other.csv().lines().count() > other.changed().count() + 1);
+        assert!(other.csv().lines().count() > other.shown().count() + 1);
         assert!(other.markdown().contains("-10.00%"));
         assert!(
             other.json().contains("\"change\": -0.0999"),
             "{}",
             other.json()
         );
+    }
+
+    /// Check that figures which vary are judged: a run beside itself shows nothing, noise is no
+    /// difference, and a planted one is found, with its side.
+    #[test]
+    fn judged_where_they_vary() {
+        let of = |factor: f64| {
+            let mut recording = Recording::default();
+            recording.arms = super::super::tests::recording().arms[..1].to_vec();
+            for index in 0..8_u32 {
+                recording.blocks.push(Block {
+                    arm: 0,
+                    instrument: CLOCKED.into(),
+                    index,
+                    ledger: Ledger::default(),
+                    totals: Vec::new(),
+                    entered: 0,
+                    returned: 0,
+                    duration_ns: 1_000_000,
+                });
+                // Some percent up and down.
+                let noise = 1.0 + 0.01 * f64::from(index * 5 % 8) - 0.035;
+                let quantity = clocked(&THROUGHPUT);
+                let figure = Figure::new(&quantity, 1e9 * noise * factor);
+                recording.add_figure(Of::Block(index), figure);
+            }
+            recording
+        };
+        let compared = |factor: f64| {
+            let (before, after) = (of(1.0), of(factor));
+            let sides = Sides {
+                before: &before,
+                after: &after,
+                before_name: "a",
+                after_name: "b",
+            };
+            let both = ArmPair {
+                before: 0,
+                after: 0,
+            };
+            compare(sides, &[both])
+        };
+        let none = compared(1.001).terminal(120);
+        assert!(none.contains("no difference seen in 1 figure"), "{none}");
+        assert_eq!(compared(0.999).worse_than(0.0), [""; 0]);
+        let worse = compared(0.6);
+        let text = worse.terminal(120);
+        assert!(text.contains("less") && text.contains("-40.00%"), "{text}");
+        assert_eq!(worse.worse_than(39.0).len(), 1);
+        assert_eq!(compared(1.6).rows[0].verdict(), "more");
     }
 }

@@ -3,18 +3,17 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::os::unix::process::CommandExt;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use netplumb_model::web::{PageCache, WebPlan};
-use netplumb_sys::netns::{self, inside};
+use netplumb_sys::netns::inside;
 
 use super::mix;
-use crate::ends::Ends;
+use crate::ends::{Ends, spawn_in};
 
 /// The port of HTTP.
 pub const PORT: u16 = 80;
@@ -36,7 +35,7 @@ pub struct Server {
 
 impl Server {
     /// Write the files of so many directories below `root`, and start the server in the sender's
-    /// namespace; `folder` is for what it needs itself.
+    /// namespace, on one CPU if that is given; `folder` is for what it needs itself.
     ///
     /// # Errors
     /// The files can't be written, or it does not start: what it wrote.
@@ -47,6 +46,7 @@ impl Server {
         (plan, directories): (&WebPlan, u32),
         buffer_bytes: Option<u32>,
         ends: &Ends,
+        cpu: Option<u32>,
     ) -> io::Result<Server> {
         write_files(root, directories)?;
         fs::create_dir_all(folder)?;
@@ -63,26 +63,9 @@ impl Server {
             .arg("-e")
             .arg(folder.join(LOG))
             .current_dir(folder)
-            .env_clear()
-            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
-            .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log);
-        let namespace = ends.tx_namespace.as_raw_fd();
-        // SAFETY: the closure makes system calls only; the namespace is held open until it has run.
-        unsafe {
-            command.pre_exec(move || {
-                // It does not outlive this program, whatever ends that.
-                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
-                netns::enter(BorrowedFd::borrow_raw(namespace))
-            });
-        }
-        let child = command.spawn().map_err(|e| {
-            io::Error::new(
-                e.kind(),
-                format!("run the web server {}: {e}", program.display()),
-            )
-        })?;
+        let child = spawn_in(ends.tx_namespace.as_fd(), cpu, &mut command)?;
         let mut server = Server {
             child,
             folder: folder.to_owned(),

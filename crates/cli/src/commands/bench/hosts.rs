@@ -1,10 +1,11 @@
 //! `plumb bench stream`, `plumb bench request`, `plumb bench ping` and `plumb bench http`: two hosts and a
-//! wire between them.
+//! wire between them, or two namespaces of this machine.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use netplumb_model::class::{Direction, Proto};
 use netplumb_model::experiment::{Blocks, Experiment, FileSize, Kind, Knobs, Lab, Vary, Workload};
 use netplumb_model::hosts;
@@ -18,17 +19,31 @@ use crate::args::show::{ShowArgs, TOP};
 use crate::exit::Usage;
 use crate::experiment::{self, How, Shown};
 
+/// Two guests do the same every time, but for what a run begins with.
+const BLOCKS: u32 = 3;
+const BLOCKS_IN_NETNS: u32 = 10;
+
+/// Where two hosts can be.
+fn lab() -> impl TypedValueParser<Value = Lab> {
+    PossibleValuesParser::new([Lab::Vm.as_str(), Lab::Netns.as_str()]).try_map(|name| name.parse())
+}
+
 /// What all have. Each combination of the lists is an arm.
 #[derive(Debug, Args)]
 pub(crate) struct HostsArgs<S: Shows = OfHosts> {
+    /// Where the hosts are: vm, two guests and a wire in virtual time; netns, two namespaces of this
+    /// machine, by its clock
+    #[arg(long, value_name = "LAB", default_value = "vm", value_parser = lab())]
+    lab: Lab,
     /// Number of hosts
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=2))]
     hosts: u32,
     #[command(flatten)]
     knobs: KnobArgs<S>,
-    /// Number of blocks per arm, one after the other in the same guests
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    blocks: u32,
+    /// Number of blocks per arm; in lab vm one after the other in the same guests, in lab netns in turns
+    /// [default: 3, or 10 in lab netns]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    blocks: Option<u32>,
     /// Also count the instructions of every kernel function, of both hosts
     #[arg(long)]
     exact: bool,
@@ -50,9 +65,9 @@ pub(crate) struct HostsArgs<S: Shows = OfHosts> {
 /// Arguments of `plumb bench stream`.
 #[derive(Debug, Args)]
 pub(crate) struct StreamArgs {
-    /// Bytes of each block, like 4M
-    #[arg(long, value_name = "BYTES", default_value = "4M")]
-    bytes: FileSize,
+    /// Bytes of each block, like 4M [default: 4M, or 256M in lab netns]
+    #[arg(long, value_name = "BYTES")]
+    bytes: Option<FileSize>,
     /// Bytes given to each write(), like 64K
     #[arg(long, value_name = "BYTES", default_value = "64K")]
     write_bytes: FileSize,
@@ -66,9 +81,10 @@ pub(crate) struct StreamArgs {
 /// Arguments of `plumb bench request`.
 #[derive(Debug, Args)]
 pub(crate) struct RequestArgs {
-    /// Requests of each block, each sent when the one before was answered
-    #[arg(long, value_name = "N", default_value_t = 100)]
-    turns: u32,
+    /// Requests of each block, each sent when the one before was answered [default: 100, or 6400 in lab
+    /// netns]
+    #[arg(long, value_name = "N")]
+    turns: Option<u32>,
     #[command(flatten)]
     pub(super) hosts: HostsArgs,
 }
@@ -76,9 +92,10 @@ pub(crate) struct RequestArgs {
 /// Arguments of `plumb bench ping`.
 #[derive(Debug, Args)]
 pub(crate) struct PingArgs {
-    /// Echoes of each block, each sent when the one before was answered
-    #[arg(long, value_name = "N", default_value_t = 100)]
-    turns: u32,
+    /// Echoes of each block, each sent when the one before was answered [default: 100, or 6400 in lab
+    /// netns]
+    #[arg(long, value_name = "N")]
+    turns: Option<u32>,
     #[command(flatten)]
     pub(super) hosts: HostsArgs,
 }
@@ -86,9 +103,9 @@ pub(crate) struct PingArgs {
 /// Arguments of `plumb bench http`.
 #[derive(Debug, Args)]
 pub(crate) struct HttpArgs {
-    /// Requests of each block, of all connections
-    #[arg(long, value_name = "N", default_value_t = 400)]
-    requests: u32,
+    /// Requests of each block, of all connections [default: 400, or 25600 in lab netns]
+    #[arg(long, value_name = "N")]
+    requests: Option<u32>,
     /// Number of connections, each of which asks for a file when it has the one before
     #[arg(long, value_name = "N", default_value_t = 16)]
     connections: u32,
@@ -108,19 +125,23 @@ impl<S: Shows> HostsArgs<S> {
     ) -> anyhow::Result<Experiment> {
         let mut given = self.knobs.given().to_vec();
         given.extend(proto.map(|proto| ("proto".to_string(), proto.as_str().to_string())));
+        let blocks = match self.lab {
+            Lab::Netns => BLOCKS_IN_NETNS,
+            _ => BLOCKS,
+        };
         let alone = |key: &str| given.iter().filter(|(other, _)| other == key).count() == 1;
         let (fixed, vary): (Vec<_>, Vec<_>) =
             given.iter().cloned().partition(|(key, _)| alone(key));
         Ok(Experiment {
             name: name.into(),
-            lab: Lab::Vm,
+            lab: self.lab,
             hosts: Some(self.hosts),
             instruments: self
                 .exact
                 .then(|| vec![hosts::INSTRUMENT.into(), INSTRUCTIONS.instrument.into()]),
             workload,
             blocks: Blocks {
-                count: Some(self.blocks),
+                count: Some(self.blocks.unwrap_or(blocks)),
                 seeds: self.options.seeds,
                 ..Blocks::default()
             },
@@ -138,7 +159,7 @@ impl StreamArgs {
     /// Levels that can't be together.
     pub(super) fn experiment(&self) -> anyhow::Result<Experiment> {
         let workload = Workload {
-            bytes: Some(self.bytes),
+            bytes: self.bytes,
             write_bytes: Some(self.write_bytes),
             connections: Some(self.connections),
             ..Workload::of(Kind::Stream)
@@ -154,7 +175,7 @@ impl RequestArgs {
     /// Levels that can't be together.
     pub(super) fn experiment(&self) -> anyhow::Result<Experiment> {
         let workload = Workload {
-            turns: Some(self.turns),
+            turns: self.turns,
             ..Workload::of(Kind::Request)
         };
         self.hosts.experiment("bench-request", None, workload)
@@ -168,7 +189,7 @@ impl PingArgs {
     /// Levels that can't be together.
     pub(super) fn experiment(&self) -> anyhow::Result<Experiment> {
         let workload = Workload {
-            turns: Some(self.turns),
+            turns: self.turns,
             ..Workload::of(Kind::Request)
         };
         (self.hosts).experiment("bench-ping", Some(Proto::Raw), workload)
@@ -182,7 +203,7 @@ impl HttpArgs {
     /// Levels that can't be together.
     pub(super) fn experiment(&self) -> anyhow::Result<Experiment> {
         let workload = Workload {
-            requests: Some(self.requests),
+            requests: self.requests,
             connections: Some(self.connections),
             directories: Some(self.directories),
             ..Workload::of(Kind::Http)

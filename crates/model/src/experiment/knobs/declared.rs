@@ -110,6 +110,7 @@ pub enum Recorded {
 const VM: &[Lab] = &[Lab::Vm];
 /// Where a command runs whose settings can be made.
 const OF_COMMANDS: &[Lab] = &[Lab::Vm, Lab::Host];
+const NETNS: &[Lab] = &[Lab::Netns];
 const OWN: &[Lab] = &[Lab::Vm, Lab::Netns];
 const ALL: &[Lab] = &[Lab::Vm, Lab::Netns, Lab::Host];
 
@@ -126,6 +127,7 @@ const LINKS: &[Kind] = &[
     Kind::Command,
 ];
 const WEB: &[Kind] = &[Kind::Http];
+const STREAM_AND_WEB: &[Kind] = &[Kind::Stream, Kind::Http];
 /// What is between the ends; two hosts have a wire.
 const BETWEEN: &[Kind] = &[Kind::Packets, Kind::Stream, Kind::Command];
 const BETWEEN_AND_FRAMES: &[Kind] = &[Kind::Packets, Kind::Stream, Kind::Command, Kind::Frames];
@@ -499,6 +501,21 @@ pub const KNOBS: &[Knob] = &[
         help: "KiB that the disk's files are read ahead at most, as in `/sys/block/DEVICE/queue/read_ahead_kb`; `A then B` sets A before `plumb read-file` opens its file, and B after",
     },
     Knob {
+        key: "client",
+        flag: Flag::List("client"),
+        takes: Takes::Word {
+            what: "client",
+            words: hosts::Client::WORDS,
+        },
+        default: Default::Level("plumb"),
+        labs: NETNS,
+        workloads: STREAM_AND_WEB,
+        said: Said::Word,
+        recorded: Recorded::IfSet,
+        turn: 82,
+        help: "program that sends: `plumb`, or for comparison `iperf3` at both ends of a stream, or `wrk` as the client of the web server",
+    },
+    Knob {
         key: "page_cache",
         flag: Flag::List("page-cache"),
         takes: Takes::Word {
@@ -517,7 +534,7 @@ pub const KNOBS: &[Knob] = &[
         key: "sendfile",
         flag: Flag::List("sendfile"),
         default: Default::Level("on"),
-        labs: VM,
+        labs: OWN,
         workloads: WEB,
         said: Said::As("sendfile"),
         recorded: Recorded::IfSet,
@@ -603,6 +620,7 @@ pub const KNOBS: &[Knob] = &[
         said: Said::As("tx_buffer"),
         turn: 47,
         help: "of two hosts, the send buffer of the sender's socket (SO_SNDBUF), like 64K; the kernel doubles it",
+        labs: OWN,
         ..OF_HOSTS
     },
     Knob {
@@ -613,6 +631,7 @@ pub const KNOBS: &[Knob] = &[
         said: Said::As("rx_buffer"),
         turn: 48,
         help: "of two hosts, the receive buffer of the receiver's socket (SO_RCVBUF), like 64K; the kernel doubles it",
+        labs: OWN,
         ..OF_HOSTS
     },
     Knob {
@@ -643,6 +662,7 @@ pub const KNOBS: &[Knob] = &[
         said: Said::As("buffer"),
         turn: 53,
         help: "of two hosts, the buffers of both sockets, as `tx_buffer` and `rx_buffer`, which go before it",
+        labs: OWN,
         ..OF_HOSTS
     },
     Knob {

@@ -1,0 +1,294 @@
+//! The search for good settings by successive halving (Jamieson and Talwalkar, AISTATS 2016): many are
+//! measured briefly, the better half of them for twice as long, and so on. Then the best one's neighbours are
+//! tried, one setting at a time, until none is better.
+
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+
+use rand_pcg::Pcg64Mcg;
+use rand_pcg::rand_core::{Rng, SeedableRng};
+
+/// A choice: for each dimension the number of a level. All zeros is the default.
+pub type Point = Vec<usize>;
+
+/// A search.
+#[derive(Debug, Clone, Copy)]
+pub struct Halving<'a> {
+    /// The number of levels of each dimension.
+    pub levels: &'a [usize],
+    /// How many points to begin with, the default included.
+    pub candidates: usize,
+    /// Of what is drawn.
+    pub seed: u64,
+}
+
+/// A point that was measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tried<M> {
+    /// It.
+    pub point: Point,
+    /// How long: 1 << scale.
+    pub scale: u32,
+    /// What was measured, at the largest scale so far.
+    pub measured: M,
+}
+
+/// What a search has found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Found<M> {
+    /// All that was tried; the default is the first.
+    pub tried: Vec<Tried<M>>,
+    /// The number of the best one that was measured the longest.
+    pub best: usize,
+    /// The largest scale.
+    pub scale: u32,
+    /// Whether it was ended before no neighbour was better.
+    pub ended_early: bool,
+}
+
+/// As many points survive the halving; their neighbours come next.
+const SURVIVORS: usize = 3;
+/// Points that are measured before it is asked again whether there is time.
+const AT_ONCE: usize = 4;
+
+impl<M> Found<M> {
+    fn number(&self, point: &[usize]) -> Option<usize> {
+        self.tried.iter().position(|tried| tried.point == point)
+    }
+
+    /// Those that were measured at the largest scale, by number.
+    pub fn longest(&self) -> impl Iterator<Item = (usize, &Tried<M>)> {
+        let all = self.tried.iter().enumerate();
+        all.filter(|(_, tried)| tried.scale == self.scale)
+    }
+}
+
+impl Halving<'_> {
+    /// The points to begin with: the default, each other level alone, then some that are drawn.
+    fn first(&self) -> Vec<Point> {
+        let default = vec![0; self.levels.len()];
+        let mut all = vec![default.clone()];
+        all.extend(neighbours(&default, self.levels));
+        all.truncate(self.candidates.max(1));
+        let possible = self
+            .levels
+            .iter()
+            .try_fold(1_usize, |n, l| n.checked_mul(*l));
+        let wanted = self.candidates.min(possible.unwrap_or(usize::MAX));
+        let mut known: BTreeSet<Point> = all.iter().cloned().collect();
+        let mut random = Pcg64Mcg::seed_from_u64(self.seed);
+        while all.len() < wanted {
+            let draw = |levels: &usize| (random.next_u64() % *levels as u64) as usize;
+            let point: Point = self.levels.iter().map(draw).collect();
+            if known.insert(point.clone()) {
+                all.push(point);
+            }
+        }
+        all
+    }
+
+    /// Search. `better` orders what was measured, the best first; `has_time` is asked before each few
+    /// measurements, which are of a scale.
+    ///
+    /// # Errors
+    /// The first of a measurement.
+    pub fn search<M: Clone, E>(
+        &self,
+        better: &dyn Fn(&M, &M) -> Ordering,
+        has_time: &mut dyn FnMut() -> bool,
+        measure: &mut dyn FnMut(&[Point], u32) -> Result<Vec<M>, E>,
+    ) -> Result<Found<M>, E> {
+        let mut found = Found {
+            tried: Vec::new(),
+            best: 0,
+            scale: 0,
+            ended_early: false,
+        };
+        let mut left = self.first();
+        loop {
+            let scale = found.scale;
+            let mut done = add(&mut found, &left, scale, has_time, measure)?;
+            let by =
+                |a: &usize, b: &usize| better(&found.tried[*a].measured, &found.tried[*b].measured);
+            done.sort_by(by);
+            match done.first() {
+                Some(best) => found.best = *best,
+                // There was no time for this scale.
+                None => found.scale -= 1,
+            }
+            // The default may be beside the survivors.
+            if done.len() <= SURVIVORS + 1 || found.ended_early {
+                break;
+            }
+            done.truncate(done.len().div_ceil(2).max(SURVIVORS));
+            left = done.iter().map(|n| found.tried[*n].point.clone()).collect();
+            // What it is compared with is measured as long.
+            if !done.contains(&0) {
+                left.insert(0, found.tried[0].point.clone());
+            }
+            found.scale += 1;
+        }
+        while !found.ended_early {
+            let best = found.tried[found.best].point.clone();
+            let mut new = neighbours(&best, self.levels);
+            new.retain(|point| {
+                let known = found.number(point).map(|n| found.tried[n].scale);
+                known != Some(found.scale)
+            });
+            let scale = found.scale;
+            let done = add(&mut found, &new, scale, has_time, measure)?;
+            let standing = found.best;
+            for number in done {
+                let (this, best) = (&found.tried[number], &found.tried[found.best]);
+                if better(&this.measured, &best.measured) == Ordering::Less {
+                    found.best = number;
+                }
+            }
+            if found.best == standing {
+                break;
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Measure points while there is time; the numbers of those that were.
+fn add<M, E>(
+    found: &mut Found<M>,
+    points: &[Point],
+    scale: u32,
+    has_time: &mut dyn FnMut() -> bool,
+    measure: &mut dyn FnMut(&[Point], u32) -> Result<Vec<M>, E>,
+) -> Result<Vec<usize>, E> {
+    let mut done = Vec::new();
+    for some in points.chunks(AT_ONCE) {
+        // The default is always measured: without it nothing can be said.
+        if !found.tried.is_empty() && !has_time() {
+            found.ended_early = true;
+            break;
+        }
+        for (point, measured) in some.iter().zip(measure(some, scale)?) {
+            let tried = Tried {
+                point: point.clone(),
+                scale,
+                measured,
+            };
+            match found.number(point) {
+                Some(number) => {
+                    found.tried[number] = tried;
+                    done.push(number);
+                }
+                None => {
+                    done.push(found.tried.len());
+                    found.tried.push(tried);
+                }
+            }
+        }
+    }
+    Ok(done)
+}
+
+/// The points that differ in one dimension.
+fn neighbours(point: &[usize], levels: &[usize]) -> Vec<Point> {
+    let mut all = Vec::new();
+    for (dimension, levels) in levels.iter().enumerate() {
+        for level in (0..*levels).filter(|level| *level != point[dimension]) {
+            let mut other = point.to_vec();
+            other[dimension] = level;
+            all.push(other);
+        }
+    }
+    all
+}
+
+/// The numbers of those that no other one beats in every respect: less is better in each.
+pub fn front(all: &[Vec<f64>]) -> Vec<usize> {
+    let beats = |a: &[f64], b: &[f64]| {
+        let pairs = || a.iter().zip(b);
+        pairs().all(|(a, b)| a <= b) && pairs().any(|(a, b)| a < b)
+    };
+    let is_beaten = |this: &[f64]| all.iter().any(|other| beats(other, this));
+    (0..all.len()).filter(|n| !is_beaten(&all[*n])).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A valley whose lowest point is known, with measurements that are off by less the longer they take.
+    fn cost(point: &[usize], scale: u32) -> f64 {
+        let best = [2, 0, 3, 1];
+        let away = |(level, best): (&usize, usize)| (*level as f64 - best as f64).powi(2);
+        let far: f64 = point.iter().zip(best).map(away).sum();
+        let noise = (point
+            .iter()
+            .enumerate()
+            .map(|(n, l)| (n + 3) * l)
+            .sum::<usize>()
+            % 7) as f64;
+        far + 0.2 * noise / f64::from(1 << (2 * scale))
+    }
+
+    fn search(candidates: usize, time: usize) -> (Found<f64>, Vec<(usize, u32)>) {
+        let halving = Halving {
+            levels: &[4, 2, 5, 3],
+            candidates,
+            seed: 1,
+        };
+        let mut asked = 0;
+        let mut batches = Vec::new();
+        let found = halving.search(
+            &|a: &f64, b: &f64| a.total_cmp(b),
+            &mut || {
+                asked += 1;
+                asked <= time
+            },
+            &mut |points, scale| {
+                batches.push((points.len(), scale));
+                Ok::<_, ()>(points.iter().map(|p| cost(p, scale)).collect())
+            },
+        );
+        (found.unwrap(), batches)
+    }
+
+    /// Check that the best of 120 points is found from few, with fewer measurements the longer they take, and
+    /// that the default is measured at every scale.
+    #[test]
+    fn the_best_is_found() {
+        let (found, batches) = search(16, usize::MAX);
+        assert_eq!(found.tried[found.best].point, [2, 0, 3, 1]);
+        assert!(!found.ended_early);
+        assert!(found.tried.len() < 60, "{}", found.tried.len());
+        assert_eq!(found.tried[0].point, [0; 4]);
+        assert_eq!(found.tried[0].scale, found.scale);
+        let at = |scale: u32| {
+            batches
+                .iter()
+                .filter(|(_, s)| *s == scale)
+                .map(|(n, _)| n)
+                .sum::<usize>()
+        };
+        assert_eq!(at(0), 16);
+        assert!((8..10).contains(&at(1)), "{batches:?}");
+        assert_eq!(search(16, usize::MAX), search(16, usize::MAX));
+    }
+
+    /// Check that a search without time has the default, and says that it was ended.
+    #[test]
+    fn without_time() {
+        let (found, _) = search(16, 0);
+        assert!(found.ended_early && !found.tried.is_empty());
+        assert_eq!(found.tried[0].point, [0; 4]);
+        let (found, _) = search(1000, usize::MAX);
+        assert_eq!(found.tried.len(), 120);
+    }
+
+    /// Check that a front has what nothing beats, equal ones included.
+    #[test]
+    fn fronts() {
+        let all = [[1.0, 5.0], [2.0, 2.0], [3.0, 3.0], [5.0, 1.0], [2.0, 2.0]];
+        let all: Vec<Vec<f64>> = all.iter().map(|p| p.to_vec()).collect();
+        assert_eq!(front(&all), [0, 1, 3, 4]);
+        assert_eq!(front(&[]), [0; 0]);
+    }
+}
