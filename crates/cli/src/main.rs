@@ -76,6 +76,8 @@ enum Command {
     /// Measure packet rates by data path (XDP, tc, nftables, sockets, routing and others)
     #[command(subcommand)]
     Bench(commands::bench::BenchCommand),
+    /// Search offloads, coalescing, rings and buffers for a goal, between two hosts
+    Tune(Box<commands::tune::TuneArgs>),
     /// Run an experiment file
     Run(commands::run::RunArgs),
     /// Print the report of a recording
@@ -140,6 +142,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         | Command::Trace(_)
         | Command::Between(_)
         | Command::Bench(_)
+        | Command::Tune(_)
         | Command::Run(_) => {
             memory::check()?;
         }
@@ -161,6 +164,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Trace(args) => commands::trace::run(*args, &cache),
         Command::Between(args) => commands::between::run(*args, &cache),
         Command::Bench(command) => commands::bench::run(command, &cache),
+        Command::Tune(args) => commands::tune::run(*args, &cache),
         Command::Run(args) => commands::run::run(args, &cache),
         Command::Report(args) => commands::report::run(&args),
         Command::Diff(args) => commands::diff::run(&args),

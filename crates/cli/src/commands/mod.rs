@@ -16,3 +16,4 @@ pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod stat;
 pub(crate) mod trace;
+pub(crate) mod tune;
