@@ -11,6 +11,9 @@ use rand_pcg::rand_core::{Rng, SeedableRng};
 /// A choice: for each dimension the number of a level. All zeros is the default.
 pub type Point = Vec<usize>;
 
+/// Measures points, at a scale.
+type Measure<'m, M, E> = &'m mut dyn FnMut(&[Point], u32) -> Result<Vec<M>, E>;
+
 /// A search.
 #[derive(Debug, Clone, Copy)]
 pub struct Halving<'a> {
@@ -96,7 +99,7 @@ impl Halving<'_> {
         &self,
         better: &dyn Fn(&M, &M) -> Ordering,
         has_time: &mut dyn FnMut() -> bool,
-        measure: &mut dyn FnMut(&[Point], u32) -> Result<Vec<M>, E>,
+        measure: Measure<'_, M, E>,
     ) -> Result<Found<M>, E> {
         let mut found = Found {
             tried: Vec::new(),
@@ -158,7 +161,7 @@ fn add<M, E>(
     points: &[Point],
     scale: u32,
     has_time: &mut dyn FnMut() -> bool,
-    measure: &mut dyn FnMut(&[Point], u32) -> Result<Vec<M>, E>,
+    measure: Measure<'_, M, E>,
 ) -> Result<Vec<usize>, E> {
     let mut done = Vec::new();
     for some in points.chunks(AT_ONCE) {
