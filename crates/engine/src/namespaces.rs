@@ -275,7 +275,7 @@ fn by_other(
     match (client, standing.load) {
         (Client::Wrk, HostLoad::Web(load)) => peers::wrk(load, ends, cpus[1]),
         (
-            _,
+            Client::Iperf3,
             HostLoad::Stream {
                 bytes,
                 write_bytes,

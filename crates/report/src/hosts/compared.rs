@@ -292,7 +292,7 @@ impl Compared {
         out
     }
 
-    /// What differences are told by.
+    /// How differences are judged, in a sentence.
     fn basis(&self) -> &'static str {
         match self.varies() {
             false => {
