@@ -1,6 +1,7 @@
 //! Plain data shared by all crates: classes, recordings, experiment files, the messages of a guest.
 //! No I/O.
 
+pub mod arch;
 pub mod bench;
 pub mod capability;
 pub mod chain;

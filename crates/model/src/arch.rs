@@ -1,0 +1,83 @@
+//! Architectures of guests: what an architecture is called, by whom.
+//!
+//! What else differs is asked of this value by the crate that knows it: the format of an image in
+//! `kernel`, the machine of a guest in `lab`, calls and exceptions in `instruments`.
+
+use crate::class::words;
+
+words! {
+    /// An architecture.
+    Arch, "architecture",
+    /// x86-64.
+    X86_64 = "x86-64",
+    /// AArch64, little-endian.
+    Arm64 = "arm64",
+}
+
+impl Arch {
+    /// That of this program.
+    #[cfg(target_arch = "x86_64")]
+    pub const OWN: Arch = Arch::X86_64;
+    /// That of this program.
+    #[cfg(target_arch = "aarch64")]
+    pub const OWN: Arch = Arch::Arm64;
+
+    /// As `uname -m`, QEMU and GNU tools have it.
+    pub fn uname(self) -> &'static str {
+        match self {
+            Arch::X86_64 => "x86_64",
+            Arch::Arm64 => "aarch64",
+        }
+    }
+
+    /// As Debian's packages have it.
+    pub fn debian(self) -> &'static str {
+        match self {
+            Arch::X86_64 => "amd64",
+            Arch::Arm64 => "arm64",
+        }
+    }
+
+    /// QEMU's program for guests of it.
+    pub fn qemu(self) -> &'static str {
+        match self {
+            Arch::X86_64 => "qemu-system-x86_64",
+            Arch::Arm64 => "qemu-system-aarch64",
+        }
+    }
+
+    /// Debian's package with that program.
+    pub fn qemu_package(self) -> &'static str {
+        match self {
+            Arch::X86_64 => "qemu-system-x86",
+            Arch::Arm64 => "qemu-system-arm",
+        }
+    }
+
+    /// By any of its names.
+    pub fn named(name: &str) -> Option<Arch> {
+        let names = |arch: Arch| [arch.as_str(), arch.uname(), arch.debian()];
+        let mut all = Arch::ALL.iter().copied();
+        all.find(|arch| names(*arch).contains(&name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that each of its names is one architecture's.
+    #[test]
+    fn names() {
+        for (name, arch) in [
+            ("x86-64", Arch::X86_64),
+            ("x86_64", Arch::X86_64),
+            ("amd64", Arch::X86_64),
+            ("arm64", Arch::Arm64),
+            ("aarch64", Arch::Arm64),
+        ] {
+            assert_eq!(Arch::named(name), Some(arch), "{name}");
+        }
+        assert_eq!(Arch::named("armhf"), None);
+    }
+}
