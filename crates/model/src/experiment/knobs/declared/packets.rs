@@ -1,0 +1,224 @@
+//! Knobs of packets and what they run through.
+
+use super::super::Offload;
+use super::super::level::Takes;
+use super::{
+    ALL, BETWEEN, BETWEEN_AND_FRAMES, Default, Flag, Knob, LINKS, LINKS_AND_FRAMES, PACKETS,
+    PACKETS_AND_HOSTS, PROTOCOLS, Recorded, STRING, SWITCH, Said, VM, within,
+};
+use crate::class::{Family, Link};
+
+pub(super) const KNOBS: &[Knob] = &[
+    Knob {
+        key: "proto",
+        flag: Flag::List("proto"),
+        takes: Takes::Word {
+            what: "protocol",
+            words: PROTOCOLS,
+        },
+        default: Default::Level("udp"),
+        workloads: PACKETS_AND_HOSTS,
+        said: Said::Word,
+        recorded: Recorded::Field,
+        turn: 14,
+        help: "protocol to send: `raw` (ICMP echo, as ping sends), `udp` or `tcp`",
+        ..SWITCH
+    },
+    Knob {
+        key: "family",
+        flag: Flag::List("family"),
+        takes: Takes::Word {
+            what: "address family",
+            words: Family::WORDS,
+        },
+        default: Default::Level("ipv4"),
+        labs: ALL,
+        workloads: LINKS_AND_FRAMES,
+        said: Said::Word,
+        recorded: Recorded::Field,
+        turn: 13,
+        help: "IP version: `ipv4` or `ipv6`",
+    },
+    Knob {
+        key: "link",
+        flag: Flag::List("link"),
+        takes: Takes::Word {
+            what: "link",
+            words: Link::CREATED_WORDS,
+        },
+        default: Default::Level("veth"),
+        workloads: LINKS_AND_FRAMES,
+        said: Said::Word,
+        recorded: Recorded::Field,
+        turn: 12,
+        help: Link::HELP,
+        ..SWITCH
+    },
+    Knob {
+        key: "forward",
+        flag: Flag::Switch("forward"),
+        workloads: BETWEEN,
+        said: Said::As("forward"),
+        recorded: Recorded::Field,
+        turn: 15,
+        help: "a router between sender and receiver, with a link on each side; not with `lo`",
+        ..SWITCH
+    },
+    Knob {
+        key: "bridge",
+        flag: Flag::Switch("bridge"),
+        workloads: BETWEEN,
+        said: Said::As("bridge"),
+        turn: 16,
+        help: "a bridge between sender and receiver; not with `lo` or `forward`",
+        ..SWITCH
+    },
+    Knob {
+        key: "queues",
+        flag: Flag::List("queues"),
+        takes: Takes::Number { least: 1, most: 64 },
+        default: Default::Told("the device's default; for frames, as many as `cores`"),
+        workloads: BETWEEN_AND_FRAMES,
+        said: Said::As("queues"),
+        turn: 17,
+        help: "number of queues per veth device, 1 to 64",
+        ..SWITCH
+    },
+    Knob {
+        key: "size_bytes",
+        flag: Flag::List("size"),
+        takes: Takes::Bytes,
+        default: Default::Level("10"),
+        workloads: PACKETS_AND_HOSTS,
+        said: Said::As("size"),
+        recorded: Recorded::Field,
+        turn: 18,
+        help: "payload of a packet in bytes, without headers, like 1400 or 4K; at most 65,507. Between two hosts, the size of a request and of its answer, by default 64",
+        ..SWITCH
+    },
+    Knob {
+        key: "mtu_bytes",
+        flag: Flag::List("mtu"),
+        takes: Takes::Bytes,
+        default: Default::Told("the device's default"),
+        said: Said::As("mtu"),
+        turn: 19,
+        help: "MTU of all links, 68 to 65,535, with `ipv6` at least 1,280; some devices have a lower maximum",
+        ..SWITCH
+    },
+    Knob {
+        key: "kernel",
+        flag: Flag::List("kernel"),
+        takes: STRING,
+        default: Default::Level("debian"),
+        labs: VM,
+        workloads: LINKS_AND_FRAMES,
+        said: Said::As("kernel"),
+        recorded: Recorded::Always,
+        turn: 0,
+        help: "kernel that the guest boots, as listed by `plumb kernel list`",
+    },
+    Knob {
+        key: "mitigations",
+        flag: Flag::List("mitigations"),
+        labs: VM,
+        said: Said::As("mitigations"),
+        recorded: Recorded::Always,
+        turn: 3,
+        help: "mitigations of CPU vulnerabilities in the guest",
+        ..SWITCH
+    },
+    Knob {
+        key: "cmdline",
+        flag: Flag::Again("cmdline"),
+        takes: STRING,
+        default: Default::Told("empty"),
+        labs: VM,
+        said: Said::As("cmdline"),
+        turn: 4,
+        help: "additional parameters on the guest kernel's command line",
+        ..SWITCH
+    },
+    Knob {
+        key: "sysctl",
+        flag: Flag::Pairs("sysctl"),
+        takes: Takes::Settings,
+        default: Default::Told("empty"),
+        said: Said::Below,
+        turn: 20,
+        help: "sysctls, as in sysctl(8), with values as strings; set in each network namespace, or in the initial one if a sysctl is not per namespace",
+        ..SWITCH
+    },
+    Knob {
+        key: "offload",
+        flag: Flag::Pairs("offload"),
+        takes: Takes::Switches {
+            what: "offload",
+            words: Offload::WORDS,
+        },
+        default: Default::Told("the device's default"),
+        said: Said::Below,
+        turn: 21,
+        help: "offloads to turn on or off on every device of the path, as by `ethtool -K`: `rx-checksum`, `tx-checksum`, `sg`, `tso`, `gso`, `gro`",
+        ..SWITCH
+    },
+    Knob {
+        key: "nft",
+        takes: Takes::Rules,
+        default: Default::Told("none"),
+        workloads: PACKETS,
+        said: Said::Rules,
+        turn: 23,
+        help: "nftables rules, see below; without any, `nf_tables` is not loaded",
+        ..SWITCH
+    },
+    Knob {
+        key: "nft_in",
+        takes: within("namespace"),
+        default: Default::Level("tx"),
+        workloads: PACKETS,
+        said: Said::As("nft_in"),
+        recorded: Recorded::With("nft"),
+        turn: 22,
+        help: "namespace that has the rules: `tx` (the sender), `rx`, `both` or `router`",
+        ..SWITCH
+    },
+    Knob {
+        key: "qdisc",
+        flag: Flag::Again("qdisc"),
+        takes: Takes::Text {
+            what: "string",
+            parse: |text| Ok(super::super::qdisc::normal(text)),
+        },
+        default: Default::Told("the device's default"),
+        workloads: PACKETS,
+        said: Said::OrOwn("qdisc"),
+        turn: 25,
+        help: "root qdisc, in the syntax of `tc qdisc replace dev DEV root`; empty for the device's default",
+        ..SWITCH
+    },
+    Knob {
+        key: "qdisc_in",
+        flag: Flag::List("qdisc-in"),
+        takes: within("namespace"),
+        default: Default::Level("tx"),
+        workloads: PACKETS,
+        said: Said::As("qdisc_in"),
+        recorded: Recorded::IfSetWith("qdisc"),
+        turn: 24,
+        help: "namespace that has the qdisc, on egress: `tx` (the sender), `rx`, `both` or `router` (towards the receiver)",
+        ..SWITCH
+    },
+    Knob {
+        key: "module",
+        flag: Flag::Again("module"),
+        takes: Takes::Files,
+        default: Default::Told("the kernel's"),
+        labs: VM,
+        workloads: LINKS,
+        said: Said::OrOwn("module"),
+        turn: 1,
+        help: "file of a module, relative to the experiment's directory or the current one, to load instead of the kernel's module of that name; or a module to be built, like `usbnet` or `usbnet+fix.patch`; or a list of these",
+        ..SWITCH
+    },
+];
