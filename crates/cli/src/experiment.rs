@@ -11,7 +11,7 @@ mod how;
 mod instruments;
 mod live;
 mod lower;
-mod machine;
+pub(crate) mod machine;
 pub(crate) mod modules;
 pub(crate) mod serve;
 mod spec;

@@ -7,18 +7,12 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::ffi::CString;
-use std::fs;
 use std::net::UdpSocket;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use common::{Place, Ran, Running, skip};
+use common::{Place, Ran, Running, own, skip};
 use netplumb_model::recording::env;
 use netplumb_sys::napi;
 use netplumb_sys::netns::Namespace;
@@ -27,8 +21,6 @@ use tempfile::TempDir;
 
 /// How often a run is killed, unless set otherwise.
 const KILLS: usize = 12;
-/// Where plumb keeps its journal.
-const JOURNAL: &str = "/run/netplumb";
 /// Short blocks, and figures for programs.
 const SHORT: &str = "--blocks 1 --time 120ms --warmup 50ms --json --quiet";
 /// Where others have the CPU, some blocks have no packets: of so many,
@@ -77,7 +69,6 @@ impl Machine {
             place: Place::new(),
             journal: TempDir::new().unwrap(),
         };
-        fs::create_dir_all(JOURNAL).unwrap();
         for line in "
             sysctl -qw net.ipv6.conf.default.accept_dad=0
             sysctl -qw net.ipv6.conf.default.router_solicitations=0
@@ -140,50 +131,16 @@ impl Machine {
     }
 
     /// A command that will run in the namespace.
-    fn inside(&self, mut command: Command) -> Command {
-        let namespace: OwnedFd = self.namespace.try_clone().unwrap();
-        let enter = move || netplumb_sys::netns::enter(namespace.as_fd());
-        // SAFETY: between fork and exec nothing is done but a system call.
-        unsafe { command.pre_exec(enter) };
-        command
+    fn inside(&self, command: Command) -> Command {
+        own::inside(&self.namespace, command)
     }
 
     fn plumb(&self, words: &str) -> Command {
-        let mut command = self.inside(self.place.plumb(words));
-        let text = |path: &Path| CString::new(path.as_os_str().as_bytes()).unwrap();
-        let (own, journal) = (text(self.journal.path()), text(Path::new(JOURNAL)));
-        let replace = move || {
-            const PRIVATE: libc::c_ulong = libc::MS_REC | libc::MS_PRIVATE;
-            let done = |result| match result {
-                0 => Ok(()),
-                _ => Err(std::io::Error::last_os_error()),
-            };
-            // SAFETY: flags, and strings that outlive the calls.
-            unsafe {
-                done(libc::unshare(libc::CLONE_NEWNS))?;
-                let root = c"/".as_ptr();
-                done(libc::mount(
-                    std::ptr::null(),
-                    root,
-                    std::ptr::null(),
-                    PRIVATE,
-                    std::ptr::null(),
-                ))?;
-                let (from, to) = (own.as_ptr(), journal.as_ptr());
-                done(libc::mount(
-                    from,
-                    to,
-                    std::ptr::null(),
-                    libc::MS_BIND,
-                    std::ptr::null(),
-                ))
-            }
-        };
-        // SAFETY: between fork and exec nothing is done but system calls.
-        unsafe { command.pre_exec(replace) };
-        // Not the session of whoever runs the tests.
-        command.env_remove("SSH_CONNECTION");
-        command
+        own::plumb(
+            &self.namespace,
+            self.place.plumb(words),
+            self.journal.path(),
+        )
     }
 
     fn run(&self, words: &str) -> Ran {

@@ -14,7 +14,7 @@ use std::thread::{self, JoinHandle};
 use netplumb_instruments::rates::cpu::{self, CpuClock};
 use netplumb_lab::netns::Topology;
 use netplumb_lab::vm::files::Program;
-use netplumb_model::experiment::buffer_of;
+use netplumb_model::experiment::{Load, buffer_of};
 use netplumb_model::hosts::{CLOCKED, Client, HostLoad, Side};
 use netplumb_model::recording::{Arm, Recording, env};
 use netplumb_model::web::{WebLoad, WebPlan};
@@ -78,6 +78,8 @@ pub fn run_namespaces(
         let notes = &host.topology.notes;
         extras::note(recording, number, notes);
         recording.notes_of(number).facts.extend(notes.clone());
+        let count = if cpus[0] == cpus[1] { 1 } else { 2 };
+        extras::idle(recording, number, Load::Stream, count);
         arms.push(host);
     }
     let all = run.plan.arms.len() as u32 * run.plan.blocks;

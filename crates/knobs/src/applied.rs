@@ -120,7 +120,7 @@ impl Applied {
         if same(&before, to) {
             return Ok(false);
         }
-        for other in setting.change_with_it() {
+        for other in setting.change_with_it(&self.namespace) {
             self.keep(other)?;
         }
         self.remember(setting.clone(), before, Some(to.into()))?;

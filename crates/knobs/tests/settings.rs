@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use netplumb_knobs::{Applied, Journal, KnobError, Nic, PRESENT, Setting, Used, recover_in};
-use netplumb_model::experiment::Offload;
+use netplumb_model::experiment::{Channel, Coalescing, Offload, Ring, Steering};
 use netplumb_sys::netns::Namespace;
 use tempfile::TempDir;
 
@@ -117,7 +117,51 @@ fn all(nic: &Nic) -> Vec<(Setting, &'static str)> {
         ),
         (Setting::Mtu { nic: nic() }, "1400"),
         (Setting::Promiscuous { nic: nic() }, "on"),
+        (
+            Setting::Channel {
+                nic: nic(),
+                which: Channel::Rx,
+            },
+            "1",
+        ),
         (Setting::Queues { nic: nic() }, "1 1 0 0"),
+        (
+            Setting::NamedFeature {
+                nic: nic(),
+                name: "tx-tcp-segmentation".into(),
+            },
+            "off",
+        ),
+        (
+            Setting::Polling {
+                nic: nic(),
+                file: "gro_flush_timeout".into(),
+            },
+            "20000",
+        ),
+        (
+            Setting::Polling {
+                nic: nic(),
+                file: "napi_defer_hard_irqs".into(),
+            },
+            "2",
+        ),
+        (
+            Setting::Steering {
+                nic: nic(),
+                queue: "rx-0".into(),
+                which: Steering::Rps,
+            },
+            "0",
+        ),
+        (
+            Setting::Steering {
+                nic: nic(),
+                queue: "tx-0".into(),
+                which: Steering::Xps,
+            },
+            "0",
+        ),
         // With NAPI, which enabling GRO turns on.
         (Setting::Threaded { nic: nic() }, "on"),
         (Setting::Clsact { nic: nic() }, PRESENT),
@@ -337,4 +381,98 @@ fn as_root_what_is_refused() {
     let gone = Nic { index: 999, ..nic };
     let error = Setting::Mtu { nic: gone }.read(&ground.namespace);
     assert!(matches!(error, Err(KnobError::Gone { .. })));
+}
+
+/// Check that what a driver coalesces is set, read back and restored, also after a kill, on a tap device, whose
+/// driver has one such setting; that what it has not, and what it refuses, is said with the command that shows
+/// what there is, and changes nothing.
+#[test]
+fn as_root_coalescing() {
+    if !is_root() {
+        return;
+    }
+    let ground = Ground::new();
+    let mut command = std::process::Command::new("ip");
+    command.args("tuntap add dev t0 mode tap".split(' '));
+    let done = ground.namespace.inside(|| command.status()).unwrap();
+    assert!(done.success());
+    let states = ground.namespace.device_states().unwrap();
+    let nic = Nic::of(states.iter().find(|s| s.name == "t0").unwrap());
+    let coalescing = |which| Setting::Coalescing {
+        nic: nic.clone(),
+        which,
+    };
+    let frames = coalescing(Coalescing::RxFrames);
+    let ring = Setting::Ring {
+        nic: nic.clone(),
+        which: Ring::Rx,
+    };
+    let feature = Setting::NamedFeature {
+        nic: nic.clone(),
+        name: "no-such".into(),
+    };
+    let all = [
+        (frames.clone(), "16"),
+        (coalescing(Coalescing::RxUsecs), "5"),
+        (coalescing(Coalescing::AdaptiveRx), "1"),
+        (ring, "64"),
+        (feature, "on"),
+    ];
+    let before = frames.read(&ground.namespace).unwrap();
+    let journal = ground.journal(&all);
+    let mut knobs = ground.knobs(&journal);
+    assert!(knobs.set(frames.clone(), "16").unwrap());
+    for (setting, to) in &all[1..] {
+        let error = knobs.set(setting.clone(), to).unwrap_err();
+        assert!(matches!(error, KnobError::Missing { .. }), "{error}");
+        assert!(error.to_string().contains("ethtool -"), "{error}");
+    }
+    assert_eq!(frames.read(&ground.namespace).unwrap(), "16");
+    let left = ground.killed();
+    drop(knobs);
+    assert_eq!(frames.read(&ground.namespace).unwrap(), before);
+    frames.write(&ground.namespace, "16").unwrap();
+    let recovered = ground.namespace.inside(|| recover_in(left.path())).unwrap();
+    assert_eq!(
+        recovered.put_back,
+        [format!("{}: {before} again", frames.whose())]
+    );
+    assert_eq!(frames.read(&ground.namespace).unwrap(), before);
+}
+
+/// Check that the CPUs of an interrupt are set, read back and restored, of one that no interface has.
+#[test]
+fn as_root_affinity() {
+    if !is_root() {
+        return;
+    }
+    let ground = Ground::new();
+    let own = Namespace::current().unwrap();
+    let states = own.device_states().unwrap();
+    let of_nics: Vec<u32> = (states.iter())
+        .flat_map(|state| netplumb_sys::interrupts::of_nic(&own, &state.name).unwrap())
+        .collect();
+    let numbers = fs::read_dir("/proc/irq").unwrap().flatten();
+    let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let moves = |irq: &u32| {
+        let path = format!("/proc/irq/{irq}/smp_affinity_list");
+        let now = fs::read_to_string(&path).unwrap_or_default();
+        now.contains(['-', ',']) && fs::write(&path, now.trim()).is_ok()
+    };
+    let irq = numbers.filter(|irq| !of_nics.contains(irq)).find(moves);
+    let Some(irq) = irq else {
+        netplumb_testkit::skip("no interrupt can be moved: there is one CPU");
+        return;
+    };
+    let setting = Setting::Affinity { irq };
+    let all = [(setting.clone(), "0"), (setting.clone(), "9999")];
+    let before = ground.values(&all);
+    let journal = ground.journal(&all);
+    let mut knobs = ground.knobs(&journal);
+    assert!(knobs.set(setting.clone(), "0").unwrap());
+    let error = knobs.set(setting.clone(), "9999").unwrap_err().to_string();
+    assert!(error.contains("online"), "{error}");
+    assert_eq!(setting.read(&ground.namespace).unwrap(), "0");
+    drop(knobs);
+    assert_eq!(ground.values(&all), before);
 }

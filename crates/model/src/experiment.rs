@@ -51,11 +51,14 @@ pub use knobs::{
     files, of_files,
 };
 pub use lasting::DURATION;
-pub use machine::MachinePlan;
+pub use machine::{MachinePlan, OwnDisk, OwnNic};
 pub use measured::Difference;
 pub use module::Module;
 pub use nft::{Hook, Looks, MAX_RULESET_BYTES, NeverMatching, Nft, Ruleset, TABLE};
-pub use nic::{Coalescing, Ends, NicSettings, Polling, Ring, module_options};
+pub use nic::{
+    Channel, Coalescing, Ends, NO_CPUS, NicSettings, Polling, Ring, Steering, cpu_list, listed,
+    module_options,
+};
 pub use old::current;
 pub use qdisc::Qdisc;
 pub use samples::Samples;

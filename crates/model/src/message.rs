@@ -19,7 +19,7 @@ use crate::timing::{Attached, TimingSpec, Window};
 
 /// Raised with any change of the messages below: host and guest are one binary,
 /// but a saved guest may be older.
-pub const PROTOCOL_VERSION: u32 = 22;
+pub const PROTOCOL_VERSION: u32 = 23;
 
 /// A message from the host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -1,4 +1,4 @@
-//! The netlink of ethtool (Documentation/networking/ethtool-netlink.rst): coalescing and rings,
+//! The netlink of ethtool (Documentation/networking/ethtool-netlink.rst): coalescing, rings and channels,
 //! whose errors have the driver's reason.
 
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use netlink_packet_core::{
 };
 use netlink_sys::protocols::NETLINK_GENERIC;
 use netlink_sys::{Socket, SocketAddr};
-use netplumb_model::experiment::{Coalescing, Ring};
+use netplumb_model::experiment::{Channel, Coalescing, Ring};
 
 /// A `struct nlmsghdr`, and a `struct genlmsghdr` after it.
 const HEADER_BYTES: usize = 16;
@@ -30,6 +30,7 @@ const CTRL_ATTR_FAMILY_NAME: u16 = 2;
 
 /// include/uapi/linux/ethtool_netlink.h.
 const RINGS_GET: u8 = 15;
+const CHANNELS_GET: u8 = 17;
 const COALESCE_GET: u8 = 19;
 /// In every message of ethtool the first attribute, which names the device.
 const HEADER: u16 = 1;
@@ -41,8 +42,16 @@ trait Attribute: Copy + Ord + 'static {
     const GET: u8;
     /// All of them.
     const ALL: &'static [Self];
-    /// Its attribute, a number of 32 bits.
+    /// Its attribute.
     fn id(self) -> u16;
+    /// The attribute with the most that it can be, where there is one.
+    fn most_id(self) -> Option<u16> {
+        None
+    }
+    /// Whether it is a number of 8 bits, and not of 32.
+    fn is_byte(self) -> bool {
+        false
+    }
 }
 
 impl Attribute for Coalescing {
@@ -55,7 +64,13 @@ impl Attribute for Coalescing {
             Coalescing::RxFrames => 3,
             Coalescing::TxUsecs => 6,
             Coalescing::TxFrames => 7,
+            Coalescing::AdaptiveRx => 11,
+            Coalescing::AdaptiveTx => 12,
         }
+    }
+
+    fn is_byte(self) -> bool {
+        self.is_switch()
     }
 }
 
@@ -68,6 +83,34 @@ impl Attribute for Ring {
             Ring::Rx => 6,
             Ring::Tx => 9,
         }
+    }
+
+    fn most_id(self) -> Option<u16> {
+        Some(match self {
+            Ring::Rx => 2,
+            Ring::Tx => 5,
+        })
+    }
+}
+
+impl Attribute for Channel {
+    const GET: u8 = CHANNELS_GET;
+    const ALL: &'static [Channel] = Channel::ALL;
+
+    fn id(self) -> u16 {
+        match self {
+            Channel::Rx => 6,
+            Channel::Tx => 7,
+            Channel::Combined => 9,
+        }
+    }
+
+    fn most_id(self) -> Option<u16> {
+        Some(match self {
+            Channel::Rx => 2,
+            Channel::Tx => 3,
+            Channel::Combined => 5,
+        })
     }
 }
 
@@ -148,11 +191,47 @@ impl EthtoolNetlink {
         self.set(device, to)
     }
 
+    /// The most packets that its rings can hold.
+    ///
+    /// # Errors
+    /// As [`EthtoolNetlink::coalescing`].
+    pub fn largest_rings(&mut self, device: &str) -> io::Result<BTreeMap<Ring, u32>> {
+        self.read_by(device, Ring::most_id)
+    }
+
+    /// How many queues of a device are in use.
+    ///
+    /// # Errors
+    /// As [`EthtoolNetlink::coalescing`].
+    pub fn channels(&mut self, device: &str) -> io::Result<BTreeMap<Channel, u32>> {
+        self.read(device)
+    }
+
+    /// Set them; others stay.
+    ///
+    /// # Errors
+    /// As [`EthtoolNetlink::set_coalescing`].
+    pub fn set_channels(&mut self, device: &str, to: &BTreeMap<Channel, u32>) -> io::Result<()> {
+        self.set(device, to)
+    }
+
     fn read<A: Attribute>(&mut self, device: &str) -> io::Result<BTreeMap<A, u32>> {
+        self.read_by(device, |attribute: A| Some(attribute.id()))
+    }
+
+    fn read_by<A: Attribute>(
+        &mut self,
+        device: &str,
+        id: impl Fn(A) -> Option<u16>,
+    ) -> io::Result<BTreeMap<A, u32>> {
         let found = self.ask(A::GET, &[of_device(device)])?;
         let value = |attribute: &A| {
-            let bytes = found.get(&attribute.id())?.get(..4)?;
-            Some((*attribute, u32::from_ne_bytes(bytes.try_into().ok()?)))
+            let bytes = found.get(&id(*attribute)?)?;
+            let number = match attribute.is_byte() {
+                true => u32::from(*bytes.first()?),
+                false => u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?),
+            };
+            Some((*attribute, number))
         };
         Ok(A::ALL.iter().filter_map(value).collect())
     }
@@ -161,7 +240,10 @@ impl EthtoolNetlink {
         let mut attributes = vec![of_device(device)];
         attributes.extend(
             to.iter()
-                .map(|(attribute, value)| number(attribute.id(), *value)),
+                .map(|(attribute, value)| match attribute.is_byte() {
+                    true => DefaultNla::new(attribute.id(), vec![u8::from(*value != 0)]),
+                    false => number(attribute.id(), *value),
+                }),
         );
         self.ask(A::GET + 1, &attributes).map(drop)
     }
@@ -301,6 +383,11 @@ mod tests {
                     assert!(none.to_string().contains("No such device"), "{none}");
                     let one = netlink.rings("a0");
                     assert!(one.is_err() || one.unwrap().is_empty());
+                    let channels = netlink.channels("a0")?;
+                    assert_eq!(channels, [(Channel::Rx, 1), (Channel::Tx, 1)].into());
+                    let too_many = [(Channel::Rx, 9)].into();
+                    let why = netlink.set_channels("a0", &too_many).unwrap_err();
+                    assert!(why.to_string().contains("maximum"), "{why}");
                     Ok(())
                 })
                 .unwrap();

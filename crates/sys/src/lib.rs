@@ -6,6 +6,7 @@ pub mod cpus;
 pub mod errno;
 pub mod ethnl;
 pub mod ethtool;
+pub mod interrupts;
 pub mod links;
 pub mod memory;
 pub mod napi;
@@ -16,6 +17,7 @@ pub mod plain;
 pub mod proc;
 pub mod qdiscs;
 pub mod routes;
+pub mod steering;
 pub mod sysctl;
 #[cfg(test)]
 mod testing;

@@ -40,6 +40,16 @@ impl Shows for OfMachine {
     }
 }
 
+/// Knobs of what runs in any lab: packets, commands, and settings of this machine.
+#[derive(Debug, Clone)]
+pub(crate) struct OfPlaces;
+
+impl Shows for OfPlaces {
+    fn shows(knob: &Knob) -> bool {
+        OfPackets::shows(knob) || OfMachine::shows(knob)
+    }
+}
+
 /// Knobs of two hosts.
 #[derive(Debug, Clone)]
 pub(crate) struct OfHosts;
@@ -95,6 +105,12 @@ impl<S> KnobArgs<S> {
     pub(crate) fn levels(&self, key: &str) -> Vec<&str> {
         let of = self.given.iter().filter(|(name, _)| name == key);
         of.map(|(_, level)| level.as_str()).collect()
+    }
+
+    /// The disks and interfaces of this machine whose settings are given, which allows to change them.
+    pub(crate) fn of_machine(&self) -> Vec<String> {
+        let names = ["disk", "nic"].into_iter().flat_map(|key| self.levels(key));
+        names.map(String::from).collect()
     }
 
     /// Whether a knob was given, or one of a table.
@@ -188,6 +204,8 @@ fn value_name(knob: &Knob) -> &'static str {
             ("KiB", _) => "KB",
             ("number", _) => "N",
             ("scheduler", _) => "SCHEDULER",
+            ("CPUs", _) => "CPUS",
+            ("interface", _) => "NIC",
             (_, "disk") => "DISK",
             ("frame size", _) => "SIZE",
             ("protocol", _) => "PROTO",
@@ -357,6 +375,8 @@ mod tests {
             (&["--offload", "gro"], "gro=on"),
             (&["--sysctl", "net"], "KEY=VALUE"),
             (&["--coalesce", "rx-usecs"], "NAME=NUMBER"),
+            (&["--coalesce", "adaptive-rx=2"], "on or off"),
+            (&["--rps-cpus", "x"], "list of CPUs"),
             (&["--rings", "rx=many"], "1 or more"),
             (&["--queues", "65"], "1 to 64"),
             (&["--qdisc-in", "rx"], "--qdisc"),
@@ -368,6 +388,7 @@ mod tests {
         let shown = |knob: &&Knob| {
             OfPackets::shows(knob)
                 || OfFrames::shows(knob)
+                || OfPlaces::shows(knob)
                 || OfHosts::shows(knob)
                 || OfWeb::shows(knob)
         };

@@ -6,7 +6,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use netplumb_model::experiment::{Blocks, Experiment, Kind, Knobs, Lab, Vary, Workload};
 
 use super::command::CommandArgs;
-use super::knobs::{KnobArgs, OfPackets, levels};
+use super::knobs::{KnobArgs, OfPlaces, levels};
 use crate::exit::Usage;
 
 /// The lab, its knobs, and what runs there.
@@ -17,7 +17,7 @@ pub(crate) struct PlaceArgs {
     #[arg(long, value_name = "LAB", default_value = "host", value_parser = labs())]
     pub(crate) lab: Lab,
     #[command(flatten)]
-    knobs: KnobArgs<OfPackets>,
+    knobs: KnobArgs<OfPlaces>,
     /// Packets per block, of packets that plumb sends [default: 200; in the netns lab blocks have a
     /// duration instead]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -66,10 +66,9 @@ impl PlaceArgs {
         self.command.takes_stdin()
     }
 
-    /// The disks of this machine whose settings are given, which allows to change them.
-    pub(crate) fn disks(&self) -> Vec<String> {
-        let given = self.knobs.levels("disk").into_iter();
-        given.map(String::from).collect()
+    /// The disks and interfaces of this machine whose settings are given, which allows to change them.
+    pub(crate) fn of_machine(&self) -> Vec<String> {
+        self.knobs.of_machine()
     }
 
     /// Whether a knob was given.

@@ -155,9 +155,7 @@ pub(crate) fn run(args: ProfileArgs, cache: &Path) -> anyhow::Result<ExitCode> {
             "--blocks: a command is sampled in windows, unless settings are compared; leave it out";
         return Err(Usage(why.into()).into());
     }
-    let disks: Vec<String> = (args.knobs.levels("disk").into_iter())
-        .map(String::from)
-        .collect();
+    let changed = args.knobs.of_machine();
     let directions: [Direction; 0] = [];
     let how = How {
         text: "",
@@ -173,7 +171,7 @@ pub(crate) fn run(args: ProfileArgs, cache: &Path) -> anyhow::Result<ExitCode> {
         },
         watch: args.watch,
         stdin: false,
-        yes_change: &disks,
+        yes_change: &changed,
         even_default_route: false,
     };
     experiment::run(&experiment, how, cache)

@@ -169,7 +169,7 @@ pub(crate) fn run(args: StatArgs, cache: &Path) -> anyhow::Result<ExitCode> {
         stdin: args.place.takes_stdin(),
         options: args.options,
         watch: args.watch,
-        yes_change: &args.place.disks(),
+        yes_change: &args.place.of_machine(),
         even_default_route: false,
     };
     experiment::run(&experiment, how, cache)

@@ -3,11 +3,15 @@
 use std::collections::BTreeMap;
 
 use netplumb_engine::live::{Change, RunsArm, WorkPlan};
-use netplumb_knobs::{BlockDisk, Setting};
+use netplumb_knobs::{BlockDisk, Nic, Setting};
 use netplumb_model::class::{Link, Proto};
-use netplumb_model::experiment::{Experiment, Knob, MachinePlan};
+use netplumb_model::experiment::{Experiment, Knob, MachinePlan, OwnDisk, OwnNic};
 use netplumb_model::recording::Arm;
 use netplumb_report::printable;
+use netplumb_sys::interrupts;
+use netplumb_sys::links::DeviceState;
+use netplumb_sys::netns::Namespace;
+use netplumb_sys::steering;
 
 use super::how::How;
 use crate::commands::read_file;
@@ -26,6 +30,7 @@ pub(super) fn arms(
     let compares = !(experiment.arms.is_empty() && experiment.vary.is_empty());
     let workload = &experiment.workload;
     let mut disks: BTreeMap<String, BlockDisk> = BTreeMap::new();
+    let mut nics: BTreeMap<String, Nic> = BTreeMap::new();
     let mut arms = Vec::new();
     for mut arm in experiment.arms() {
         let words = match arm.knobs.get("command") {
@@ -36,10 +41,15 @@ pub(super) fn arms(
         if !compares {
             arm.name = words.join(" ");
         }
-        let changes = match MachinePlan::of(&arm) {
-            Some(plan) => changes(&plan, &words, &mut disks)?,
+        let plan = MachinePlan::of(&arm);
+        let mut changes = match &plan.disk {
+            Some(disk) => of_disk(disk, &words, &mut disks)?,
             None => Vec::new(),
         };
+        changes.extend(of_system(&plan)?);
+        if let Some(nic) = &plan.nic {
+            nics.insert(nic.name.clone(), find_nic(&nic.name)?);
+        }
         arms.push(RunsArm {
             arm: of_command(arm),
             command: own(words, how),
@@ -53,7 +63,9 @@ pub(super) fn arms(
             changes: Vec::new(),
         });
     }
-    agreed(&arms, &disks, how)?;
+    let objects = (disks.iter().map(|(given, disk)| (given, &disk.name)))
+        .chain(nics.iter().map(|(given, nic)| (given, &nic.name)));
+    agreed(&arms, objects, how)?;
     Ok(arms)
 }
 
@@ -79,16 +91,124 @@ fn own(mut words: Vec<String>, how: &How<'_>) -> Vec<String> {
     words
 }
 
-/// What an arm sets. Disks are looked up once, by the names that are given.
-fn changes(
-    plan: &MachinePlan,
+/// An interface of this machine.
+///
+/// # Errors
+/// There is none of this name.
+pub(crate) fn find_nic(name: &str) -> anyhow::Result<Nic> {
+    Ok(Nic::of(&state_of(name)?))
+}
+
+fn state_of(name: &str) -> anyhow::Result<DeviceState> {
+    let states = Namespace::current()?.device_states()?;
+    let mut known: Vec<String> = states.iter().map(|state| state.name.clone()).collect();
+    let found = states.into_iter().find(|state| state.name == name);
+    found.ok_or_else(|| {
+        known.sort();
+        let why = format!(
+            "no such interface `{name}`; expected one of {}",
+            printable(&known.join(", "), 200)
+        );
+        WrongKey::usage("nic", why).into()
+    })
+}
+
+/// What an arm sets on an interface, and of sysctls: in the order in which it is set.
+///
+/// # Errors
+/// The interface is not there, or has nothing of the kind.
+pub(crate) fn of_system(plan: &MachinePlan) -> anyhow::Result<Vec<Change>> {
+    let mut all: Vec<(Setting, String)> = (plan.sysctl.iter())
+        .map(|(key, value)| {
+            let key = key.clone();
+            (Setting::Sysctl { key, nic: None }, value.clone())
+        })
+        .collect();
+    if let Some(own) = &plan.nic {
+        all.extend(of_nic(own)?);
+    }
+    let change = |(setting, before)| Change {
+        setting,
+        before,
+        after: None,
+    };
+    Ok(all.into_iter().map(change).collect())
+}
+
+fn of_nic(own: &OwnNic) -> anyhow::Result<Vec<(Setting, String)>> {
+    let namespace = Namespace::current()?;
+    let nic = || find_nic(&own.name);
+    let on_off = |on: bool| (if on { "on" } else { "off" }).to_string();
+    let settings = &own.settings;
+    let mut all = Vec::new();
+    // Queues and rings are made anew by these, and interrupts with them: the rest comes after.
+    for (which, count) in &settings.channels {
+        let (nic, which) = (nic()?, *which);
+        all.push((Setting::Channel { nic, which }, count.to_string()));
+    }
+    for (which, packets) in &settings.rings {
+        let (nic, which) = (nic()?, *which);
+        all.push((Setting::Ring { nic, which }, packets.to_string()));
+    }
+    for (which, on) in &own.offload {
+        let (nic, which) = (nic()?, *which);
+        all.push((Setting::Feature { nic, which }, on_off(*on)));
+    }
+    for (name, on) in &settings.features {
+        let (nic, name) = (nic()?, name.clone());
+        all.push((Setting::NamedFeature { nic, name }, on_off(*on)));
+    }
+    for (which, number) in &settings.coalesce {
+        let (nic, which) = (nic()?, *which);
+        all.push((Setting::Coalescing { nic, which }, number.to_string()));
+    }
+    let polling = &settings.polling;
+    for (file, number) in [
+        ("gro_flush_timeout", polling.gro_flush_timeout_ns),
+        (
+            "napi_defer_hard_irqs",
+            polling.napi_defer_hard_irqs.map(u64::from),
+        ),
+    ] {
+        if let Some(number) = number {
+            let (nic, file) = (nic()?, file.to_string());
+            all.push((Setting::Polling { nic, file }, number.to_string()));
+        }
+    }
+    if let Some(on) = polling.threaded {
+        all.push((Setting::Threaded { nic: nic()? }, on_off(on)));
+    }
+    for (which, list) in &settings.steering {
+        for queue in steering::queues(&namespace, &own.name, *which)? {
+            let (nic, which) = (nic()?, *which);
+            all.push((Setting::Steering { nic, queue, which }, list.clone()));
+        }
+    }
+    if let Some(list) = &own.irq_cpus {
+        let irqs = interrupts::of_nic(&namespace, &own.name)?;
+        if irqs.is_empty() {
+            let why = format!(
+                "{} has no interrupts of its own: it is virtual, or its driver does not name them; use rps_cpus",
+                own.name
+            );
+            return Err(WrongKey::cannot_here("irq_cpus", why).into());
+        }
+        let set = |irq| (Setting::Affinity { irq }, list.clone());
+        all.extend(irqs.into_iter().map(set));
+    }
+    Ok(all)
+}
+
+/// What an arm sets on a disk. Disks are looked up once, by the names that are given.
+fn of_disk(
+    plan: &OwnDisk,
     words: &[String],
     disks: &mut BTreeMap<String, BlockDisk>,
 ) -> anyhow::Result<Vec<Change>> {
-    let disk = match disks.get(&plan.disk) {
+    let disk = match disks.get(&plan.name) {
         Some(disk) => disk.clone(),
         None => {
-            let found = BlockDisk::find(&plan.disk);
+            let found = BlockDisk::find(&plan.name);
             let found =
                 found.map_err(|why| WrongKey::usage("disk", printable(&why.to_string(), 400)))?;
             let names = plan.queue.iter().map(|setting| &setting.name);
@@ -96,7 +216,7 @@ fn changes(
             for note in found.note.into_iter().chain(idle) {
                 eprintln!("plumb: note: {}", printable(&note, 400));
             }
-            disks.insert(plan.disk.clone(), found.disk.clone());
+            disks.insert(plan.name.clone(), found.disk.clone());
             found.disk
         }
     };
@@ -120,10 +240,11 @@ fn changes(
     each.collect()
 }
 
-/// Check that all disks may be changed; the error lists what would be.
-fn agreed(
+/// Check that all disks and interfaces, as they were given and by their names, may be changed; the error
+/// lists what would be.
+fn agreed<'o>(
     arms: &[RunsArm],
-    disks: &BTreeMap<String, BlockDisk>,
+    objects: impl Iterator<Item = (&'o String, &'o String)>,
     how: &How<'_>,
 ) -> anyhow::Result<()> {
     let all = || arms.iter().flat_map(|arm| &arm.changes);
@@ -135,10 +256,9 @@ fn agreed(
         return Err(CannotHere(why.into()).into());
     }
     let yes = |name: &str| how.yes_change.iter().any(|yes| yes == name);
-    let refused: Vec<&str> = disks
-        .iter()
-        .filter(|(given, disk)| !yes(given) && !yes(&disk.name))
-        .map(|(_, disk)| disk.name.as_str())
+    let refused: Vec<&str> = objects
+        .filter(|(given, name)| !yes(given) && !yes(name))
+        .map(|(_, name)| name.as_str())
         .collect();
     if refused.is_empty() {
         return Ok(());
@@ -148,13 +268,16 @@ fn agreed(
             let values = std::iter::once(&change.before).chain(&change.after);
             values.map(|value| change.setting.planned(value))
         })
-        .map(|planned| format!("  {}: {}\n", planned.on.unwrap_or_default(), planned.what))
+        .map(|planned| match planned.on {
+            Some(on) => format!("  {on}: {}\n", planned.what),
+            None => format!("  {}\n", planned.what),
+        })
         .collect();
     planned.sort();
     planned.dedup();
     Err(Usage(format!(
         "these settings would be changed while a command runs:\n{}and restored after each run. Whatever else \
-         uses the disk is affected meanwhile. To proceed, add --yes-change {}",
+         uses them is affected meanwhile. To proceed, add --yes-change {}",
         planned.concat(),
         refused.join(",")
     ))

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used)]
 
 pub(crate) mod explained;
+pub(crate) mod own;
 
 use std::ffi::OsStr;
 use std::fs;

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use netplumb_knobs::{Applied, BlockDisk, Journal, Setting, Used};
+use netplumb_knobs::{Applied, BlockDisk, Journal, Nic, Setting, Used};
 use netplumb_sys::netns::Namespace;
 
 use crate::error::{EngineError, NicError};
@@ -41,13 +41,15 @@ impl Machine {
             })
             .collect();
         let disks: Vec<BlockDisk> = disks.into_iter().cloned().collect();
+        let nics: BTreeSet<&Nic> = all().filter_map(|change| change.setting.nic()).collect();
+        let nics: Vec<Nic> = nics.into_iter().cloned().collect();
         let planned = all().flat_map(|change| {
             let values = std::iter::once(&change.before).chain(&change.after);
             values.map(|value| change.setting.planned(value))
         });
         let used = Used {
+            nics: &nics,
             disks: &disks,
-            ..Used::default()
         };
         let journal = Journal::begin(&own()?, used, planned)?;
         let machine = Machine {

@@ -1,16 +1,18 @@
-//! Settings of the devices of a namespace: features, rings, coalescing, and how they are polled.
+//! Settings of the devices of a namespace: features, channels, rings, coalescing, which CPUs work for their
+//! queues, and how they are polled.
 //! Each is read back; notes say what came of it, and where nothing changed.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io;
 
-use netplumb_model::experiment::{Coalescing, NicSettings, Ring};
+use netplumb_model::experiment::{Channel, Coalescing, NicSettings, Ring, Steering};
 use netplumb_sys::ethnl::EthtoolNetlink;
 use netplumb_sys::ethtool::{Ethtool, is_in};
 use netplumb_sys::napi::File;
 use netplumb_sys::netlink::Netlink;
 use netplumb_sys::netns::Namespace;
+use netplumb_sys::steering;
 
 /// Notes, by name.
 type Notes = BTreeMap<String, String>;
@@ -26,6 +28,10 @@ pub(super) fn set_all(namespace: &Namespace, wanted: &NicSettings, lo: bool) -> 
     for device in devices.iter().filter(|d| d.up && (d.name == "lo") == lo) {
         let name = &device.name;
         namespace.inside(|| {
+            // Queues come and go with these: what is set of them is set afterwards.
+            if !wanted.channels.is_empty() {
+                channels(name, &wanted.channels, &mut notes)?;
+            }
             if !wanted.features.is_empty() {
                 features(name, &wanted.features, &mut notes)?;
             }
@@ -37,6 +43,9 @@ pub(super) fn set_all(namespace: &Namespace, wanted: &NicSettings, lo: bool) -> 
             }
             Ok(())
         })?;
+        for (which, list) in &wanted.steering {
+            steer(namespace, name, *which, list, &mut notes)?;
+        }
         let polling = &wanted.polling;
         for (file, number) in [
             (File::GroFlushTimeout, polling.gro_flush_timeout_ns),
@@ -197,6 +206,46 @@ fn coalesce(device: &str, wanted: &BTreeMap<Coalescing, u32>, notes: &mut Notes)
         |key| key.to_string(),
         notes,
     )
+}
+
+fn channels(device: &str, wanted: &BTreeMap<Channel, u32>, notes: &mut Notes) -> io::Result<()> {
+    let called = |channel: Channel| format!("channels.{channel}");
+    let words: Vec<String> = wanted
+        .iter()
+        .map(|(channel, n)| format!("{}={n}", called(*channel)))
+        .collect();
+    let why = |error: io::Error| refused(device, words.iter().map(String::as_str), &error);
+    let mut netlink = EthtoolNetlink::open()?;
+    let before = netlink.channels(device).map_err(why)?;
+    netlink.set_channels(device, wanted).map_err(why)?;
+    let now = netlink.channels(device).map_err(why)?;
+    numbers(device, [&before, wanted, &now], called, notes)
+}
+
+/// The CPUs of all queues of a kind.
+fn steer(
+    namespace: &Namespace,
+    device: &str,
+    which: Steering,
+    wanted: &str,
+    notes: &mut Notes,
+) -> io::Result<()> {
+    let words = format!("{which}={wanted}");
+    let why = |error: io::Error| refused(device, std::iter::once(words.as_str()), &error);
+    for queue in steering::queues(namespace, device, which).map_err(why)? {
+        let before = steering::read(namespace, device, &queue, which).map_err(why)?;
+        steering::write(namespace, device, &queue, which, wanted).map_err(why)?;
+        let now = steering::read(namespace, device, &queue, which).map_err(why)?;
+        Set {
+            device,
+            setting: &format!("{queue}.{which}"),
+            before: before.as_str(),
+            wanted,
+            now: now.as_str(),
+        }
+        .note(notes)?;
+    }
+    Ok(())
 }
 
 fn of_file(

@@ -60,6 +60,7 @@ type Rule = fn(&Scene<'_>, &str) -> Can;
 /// By the key in an arm; a key that ends in a dot is a prefix. All others change the path itself
 /// (kernel, module, mitigations, bridge).
 const RULES: &[(&str, Rule)] = &[
+    ("channels.", |scene, _| among_cpus(scene)),
     ("coalesce.", coalesce),
     ("mtu_bytes", |scene, _| mtu(scene)),
     ("napi_defer_hard_irqs", |scene, _| deferral(scene)),
@@ -71,7 +72,9 @@ const RULES: &[(&str, Rule)] = &[
         true => Err(format!("{ONE}, any ring has room")),
         false => Ok(()),
     }),
+    ("rps_cpus", |scene, _| among_cpus(scene)),
     ("sysctl.", sysctl),
+    ("xps_cpus", |scene, _| among_cpus(scene)),
 ];
 
 /// Kernel functions that are called only if a setting has an effect.
@@ -349,6 +352,14 @@ fn mtu(scene: &Scene<'_>) -> Can {
         false => Err(format!(
             "packets of {bytes} bytes with headers are not fragmented"
         )),
+    }
+}
+
+/// Settings that share the work of a device among CPUs.
+fn among_cpus(scene: &Scene<'_>) -> Can {
+    match scene.cpus {
+        1 => Err("there is only one CPU to do the work".into()),
+        _ => Ok(()),
     }
 }
 

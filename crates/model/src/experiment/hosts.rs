@@ -56,7 +56,7 @@ const OF_WEB: [&str; 6] = [
 ];
 
 /// Settings that two hosts have as well.
-const ALSO_OF_HOSTS: [&str; 24] = [
+const ALSO_OF_HOSTS: [&str; 29] = [
     "proto",
     "family",
     "link",
@@ -80,6 +80,11 @@ const ALSO_OF_HOSTS: [&str; 24] = [
     "napi_defer_hard_irqs",
     "threaded",
     "napi_in",
+    "queues",
+    "channels",
+    "rps_cpus",
+    "xps_cpus",
+    "steering_in",
     "seed",
 ];
 

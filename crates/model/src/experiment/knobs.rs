@@ -69,6 +69,11 @@ impl Key {
         &KNOBS[self.at]
     }
 
+    /// What it takes.
+    fn takes(&self) -> Takes {
+        self.knob().takes.of(&self.below)
+    }
+
     /// Its name in a recording.
     fn recorded(&self) -> String {
         match self.knob().takes.is_table() {
@@ -133,7 +138,7 @@ impl Knobs {
     /// As [`Knobs::of`].
     pub fn set(&mut self, key: &str, level: &str) -> Result<(), String> {
         let key = Key::of(key)?;
-        let level = key.knob().takes.parse(level)?;
+        let level = key.takes().parse(level)?;
         self.levels.insert(key, level);
         Ok(())
     }
@@ -326,7 +331,7 @@ impl Vary {
     /// As [`Knobs::of`].
     pub fn push(&mut self, key: &str, level: &str) -> Result<(), String> {
         let key = Key::of(key)?;
-        let level = key.knob().takes.parse(level)?;
+        let level = key.takes().parse(level)?;
         self.levels.entry(key).or_default().push(level);
         Ok(())
     }

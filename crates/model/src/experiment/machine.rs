@@ -1,7 +1,10 @@
 //! Knobs of this machine's own settings: what arms of a command in lab host differ in.
 
+use std::collections::BTreeMap;
+
 use super::disk::{self, QueueSetting};
-use super::{Disk, Experiment, Kind, Lab, NamedArm};
+use super::{Disk, Experiment, Kind, Lab, NamedArm, NicSettings, Offload};
+use crate::hosts::Side;
 use crate::recording::Arm;
 
 /// The longest name of a disk (include/linux/blkdev.h: DISK_NAME_LEN), and of a path.
@@ -9,22 +12,105 @@ const NAME_BYTES: usize = 32;
 const PATH_BYTES: usize = 4_095;
 
 /// What an arm sets on this machine.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MachinePlan {
-    /// The disk: its name, the path of a device, or that of a file on it.
-    pub disk: String,
+    /// A disk.
+    pub disk: Option<OwnDisk>,
+    /// An interface.
+    pub nic: Option<OwnNic>,
+    /// Sysctls.
+    pub sysctl: BTreeMap<String, String>,
+}
+
+/// A disk of this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnDisk {
+    /// Its name, the path of a device, or that of a file on it.
+    pub name: String,
     /// Settings of its queue, in the order in which they are made.
     pub queue: Vec<QueueSetting>,
 }
 
-impl MachinePlan {
-    /// That of an arm, if it has one.
-    pub fn of(arm: &Arm) -> Option<MachinePlan> {
-        let disk = arm.knobs.get("disk").filter(|text| is_of_machine(text))?;
-        Some(MachinePlan {
-            disk: disk.clone(),
-            queue: disk::queue_of(arm),
+/// An interface of this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnNic {
+    /// Its name.
+    pub name: String,
+    /// Offloads.
+    pub offload: BTreeMap<Offload, bool>,
+    /// All other settings of NICs.
+    pub settings: NicSettings,
+    /// The CPUs of its interrupts.
+    pub irq_cpus: Option<String>,
+}
+
+impl OwnNic {
+    fn of(arm: &Arm) -> Option<OwnNic> {
+        let name = arm.knobs.get("nic")?.clone();
+        let offload = arm.table("offload");
+        Some(OwnNic {
+            name,
+            offload: offload
+                .filter_map(|(name, on)| Some((name.parse().ok()?, on == "on")))
+                .collect(),
+            // There are no two ends of which it could be one.
+            settings: NicSettings::of(arm, Side::Tx),
+            irq_cpus: arm.knobs.get("irq_cpus").cloned(),
         })
+    }
+
+    fn is_idle(&self) -> bool {
+        self.offload.is_empty() && self.settings.is_empty() && self.irq_cpus.is_none()
+    }
+}
+
+impl MachinePlan {
+    /// That of an arm; nothing, if it sets nothing.
+    pub fn of(arm: &Arm) -> MachinePlan {
+        let disk = arm.knobs.get("disk").filter(|text| is_of_machine(text));
+        MachinePlan {
+            disk: disk.map(|name| OwnDisk {
+                name: name.clone(),
+                queue: disk::queue_of(arm),
+            }),
+            nic: OwnNic::of(arm),
+            sysctl: (arm.table("sysctl"))
+                .map(|(key, value)| (key.to_string(), value.to_string()))
+                .collect(),
+        }
+    }
+}
+
+/// Settings that are of an interface in lab host.
+const OF_NIC: [&str; 10] = [
+    "coalesce",
+    "rings",
+    "channels",
+    "offload",
+    "feature",
+    "gro_flush_timeout",
+    "napi_defer_hard_irqs",
+    "threaded",
+    "rps_cpus",
+    "xps_cpus",
+];
+
+/// The name of an interface.
+///
+/// # Errors
+/// There can be none of this name.
+pub(super) fn interface(text: &str) -> Result<String, String> {
+    // dev_valid_name (net/core/dev.c), without what a shell or a terminal would take otherwise.
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-_.@".contains(c);
+    let is_name = (1..16).contains(&text.len()) && text.chars().all(fits);
+    match is_name && ![".", ".."].contains(&text) && !text.starts_with('-') {
+        true => Ok(text.into()),
+        false => {
+            let shown: String = text.chars().filter(|c| !c.is_control()).take(40).collect();
+            Err(format!(
+                "invalid interface `{shown}`; expected a name, like eth0; `ip link` lists them"
+            ))
+        }
     }
 }
 
@@ -115,6 +201,7 @@ impl Experiment {
             );
             return Err((key, why));
         }
+        self.check_own_nics(arms)?;
         for (key, given) in [
             ("duration", self.workload.duration.is_some()),
             ("window", self.workload.window.is_some()),
@@ -126,13 +213,44 @@ impl Experiment {
                 return Err((key, why));
             }
         }
-        let idle = |plan: &MachinePlan| plan.queue.is_empty();
-        let plans: Vec<MachinePlan> = arms.iter().filter_map(MachinePlan::of).collect();
-        match plans.is_empty() || !plans.iter().all(idle) {
+        let disks: Vec<OwnDisk> = (arms.iter())
+            .filter_map(|arm| MachinePlan::of(arm).disk)
+            .collect();
+        match disks.is_empty() || !disks.iter().all(|disk| disk.queue.is_empty()) {
             true => Ok(()),
             false => {
                 let why = "disk has no effect by itself in lab host; add read_ahead_kb, scheduler or nr_requests";
                 Err(("disk", why.into()))
+            }
+        }
+    }
+
+    /// Check that settings of NICs are of an interface, and that an interface has any.
+    fn check_own_nics(&self, arms: &[Arm]) -> Result<(), (&'static str, String)> {
+        let is_set = |arm: &Arm, key: &str| {
+            let table = format!("{key}.");
+            let mut keys = arm.knobs.keys();
+            keys.any(|known| known == key || known.starts_with(&table))
+        };
+        let nics: Vec<Option<OwnNic>> = arms.iter().map(OwnNic::of).collect();
+        for (arm, nic) in arms.iter().zip(&nics) {
+            let set = OF_NIC.into_iter().find(|key| is_set(arm, key));
+            if let (Some(key), None) = (set, nic) {
+                let why = format!(
+                    "{key} needs nic in lab host: the interface of this machine that has it, like nic = \"eth0\" (--nic eth0)"
+                );
+                return Err((key, why));
+            }
+        }
+        let mut there = nics.iter().flatten().peekable();
+        match there.peek().is_none() || there.any(|nic| !nic.is_idle()) {
+            true => Ok(()),
+            false => {
+                let why = format!(
+                    "nic has no effect by itself; add irq_cpus or one of {}",
+                    OF_NIC.join(", ")
+                );
+                Err(("nic", why))
             }
         }
     }
@@ -191,9 +309,9 @@ mod tests {
         let arms = experiment.arms();
         let names: Vec<&str> = arms.iter().map(|arm| arm.name.as_str()).collect();
         assert_eq!(names, ["read_ahead_kb=128", "read_ahead_kb=2048 then 128"]);
-        let plan = MachinePlan::of(&arms[1]).unwrap();
-        assert_eq!(plan.disk, "sda");
-        let queue: Vec<_> = plan.queue.iter().map(|s| (&*s.name, &*s.before)).collect();
+        let disk = MachinePlan::of(&arms[1]).disk.unwrap();
+        assert_eq!(disk.name, "sda");
+        let queue: Vec<_> = disk.queue.iter().map(|s| (&*s.name, &*s.before)).collect();
         assert_eq!(queue, [("scheduler", "none"), ("read_ahead_kb", "2048")]);
         let text = experiment.to_toml().unwrap();
         assert_eq!(Experiment::parse(&text).unwrap().arms(), arms);
@@ -231,5 +349,49 @@ mod tests {
         let guest = "name = \"x\"\n[workload]\nkind = \"command\"\n";
         let error = Experiment::parse(&format!("{guest}{set}{both}")).unwrap_err();
         assert!(error.to_string().contains("this machine"), "{error}");
+    }
+
+    /// Check that arms of lab host differ by the settings of an interface, in the order in which they are
+    /// made, and that one without the other is refused.
+    #[test]
+    fn interfaces_of_this_machine() {
+        let parse = |rest: &str| {
+            let text = format!(
+                "name = \"x\"\nlab = \"host\"\ninstruments = [\"events\"]\n[workload]\nkind = \"work\"\n\
+                 command = [\"true\"]\n[knobs]\n{rest}"
+            );
+            Experiment::parse(&text)
+        };
+        let experiment = parse(
+            "nic = \"eth0\"\nirq_cpus = \"1,0\"\noffload = { tso = false }\n\
+             sysctl = { \"net.core.busy_poll\" = \"0\" }\n[vary]\ncoalesce.rx-usecs = [0, 50]\n",
+        )
+        .unwrap();
+        let arms = experiment.arms();
+        let names: Vec<&str> = arms.iter().map(|arm| arm.name.as_str()).collect();
+        assert_eq!(names, ["rx-usecs=0", "rx-usecs=50"]);
+        let plan = MachinePlan::of(&arms[1]);
+        let nic = plan.nic.unwrap();
+        assert_eq!(
+            (nic.name.as_str(), nic.irq_cpus.as_deref()),
+            ("eth0", Some("0-1"))
+        );
+        assert_eq!(nic.offload, [(Offload::Tso, false)].into());
+        assert_eq!(nic.settings.coalesce.values().collect::<Vec<_>>(), [&50]);
+        assert_eq!(plan.sysctl["net.core.busy_poll"], "0");
+        for (rest, says) in [
+            ("coalesce = { rx-usecs = 5 }\n", "needs nic in lab host"),
+            ("nic = \"eth0\"\n", "no effect by itself"),
+            ("nic = \"a/b\"\nrings = { rx = 64 }\n", "invalid interface"),
+            ("nic = \"eth0\"\nirq_cpus = \"x\"\n", "list of CPUs"),
+            (
+                "nic = \"eth0\"\ncoalesce = { adaptive-rx = 1 }\n",
+                "\"on\" or \"off\"",
+            ),
+            ("nic = \"eth0\"\nrings_in = \"tx\"\n", "not supported"),
+        ] {
+            let error = parse(rest).unwrap_err().to_string();
+            assert!(error.contains(says), "{rest}: {error}");
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Settings of NICs: those of ethtool, of sysfs, and options of their drivers' modules.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -9,8 +9,13 @@ use crate::hosts::{Side, time_of};
 use crate::recording::Arm;
 
 words! {
-    /// When a NIC raises an interrupt, as in `ethtool -C`.
+    /// When a NIC raises an interrupt, as in `ethtool -C`. What adapts comes first, since drivers refuse or ignore
+    /// the rest while they adapt it themselves.
     Coalescing, "coalescing setting",
+    /// Whether the driver adapts the delay of received packets to their rate.
+    AdaptiveRx = "adaptive-rx",
+    /// The same for sent packets.
+    AdaptiveTx = "adaptive-tx",
     /// Microseconds from a received packet to the interrupt.
     RxUsecs = "rx-usecs",
     /// Received packets before the interrupt.
@@ -21,6 +26,16 @@ words! {
     TxFrames = "tx-frames",
 }
 
+impl Coalescing {
+    /// Those that are `on` or `off`.
+    pub const SWITCHES: &'static [&'static str] = &["adaptive-rx", "adaptive-tx"];
+
+    /// Whether it is `on` or `off`, and no number.
+    pub fn is_switch(self) -> bool {
+        Coalescing::SWITCHES.contains(&self.as_str())
+    }
+}
+
 words! {
     /// A ring of a NIC, as in `ethtool -G`.
     Ring, "ring",
@@ -28,6 +43,36 @@ words! {
     Rx = "rx",
     /// Of packets to send.
     Tx = "tx",
+}
+
+words! {
+    /// Queues of a NIC that are in use, as in `ethtool -L`.
+    Channel, "channel",
+    /// Queues that receive.
+    Rx = "rx",
+    /// Queues that send.
+    Tx = "tx",
+    /// Queues that do both.
+    Combined = "combined",
+}
+
+words! {
+    /// Which CPUs work for a queue: a file of /sys/class/net/DEV/queues/QUEUE.
+    Steering, "setting of queues",
+    /// Those that go on with packets that a queue received (receive packet steering).
+    Rps = "rps_cpus",
+    /// Those that send by a queue (transmit packet steering).
+    Xps = "xps_cpus",
+}
+
+impl Steering {
+    /// What the names of its queues begin with.
+    pub fn queues(self) -> &'static str {
+        match self {
+            Steering::Rps => "rx-",
+            Steering::Xps => "tx-",
+        }
+    }
 }
 
 words! {
@@ -77,6 +122,10 @@ pub struct NicSettings {
     pub coalesce: BTreeMap<Coalescing, u32>,
     /// Entries of rings.
     pub rings: BTreeMap<Ring, u32>,
+    /// How many queues are in use.
+    pub channels: BTreeMap<Channel, u32>,
+    /// The CPUs of all queues of a kind, as a list.
+    pub steering: BTreeMap<Steering, String>,
     /// How they are polled.
     pub polling: Polling,
 }
@@ -94,7 +143,7 @@ impl NicSettings {
         if is_there("coalesce_in") {
             let all = arm.table("coalesce");
             settings.coalesce = all
-                .filter_map(|(name, n)| Some((name.parse().ok()?, n.parse().ok()?)))
+                .filter_map(|(name, n)| Some((name.parse().ok()?, number_of(n)?)))
                 .collect();
         }
         if is_there("rings_in") {
@@ -102,6 +151,14 @@ impl NicSettings {
             settings.rings = all
                 .filter_map(|(name, n)| Some((name.parse().ok()?, n.parse().ok()?)))
                 .collect();
+        }
+        if is_there("steering_in") {
+            let all = arm.table("channels");
+            settings.channels = all
+                .filter_map(|(name, n)| Some((name.parse().ok()?, n.parse().ok()?)))
+                .collect();
+            let set = |which: &Steering| Some((*which, arm.knobs.get(which.as_str())?.clone()));
+            settings.steering = Steering::ALL.iter().filter_map(set).collect();
         }
         if is_there("napi_in") {
             let set = |knob: &str| arm.knobs.get(knob);
@@ -117,6 +174,70 @@ impl NicSettings {
     /// Whether nothing is set.
     pub fn is_empty(&self) -> bool {
         *self == NicSettings::default()
+    }
+}
+
+/// A level of coalescing: a number, or a switch, which the kernel has as 1 or 0.
+fn number_of(level: &str) -> Option<u32> {
+    match level {
+        "on" => Some(1),
+        "off" => Some(0),
+        number => number.parse().ok(),
+    }
+}
+
+/// The most CPUs of a list; no kernel supports as many.
+const CPUS_MOST: u32 = 1 << 16;
+
+/// A list of CPUs in its normal form, as in `/proc/irq/N/smp_affinity_list`: `0-2,5`. `none` for no CPU.
+///
+/// # Errors
+/// It is no such list.
+pub fn cpu_list(text: &str) -> Result<String, String> {
+    let why = || {
+        let shown: String = text.chars().filter(|c| !c.is_control()).take(40).collect();
+        format!("invalid list of CPUs `{shown}`; expected like 0-3,6, or none")
+    };
+    if text.trim() == NO_CPUS {
+        return Ok(NO_CPUS.into());
+    }
+    let mut cpus = BTreeSet::new();
+    for part in text.trim().split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let number = |text: &str| {
+            text.trim()
+                .parse::<u32>()
+                .ok()
+                .filter(|cpu| *cpu < CPUS_MOST)
+        };
+        let (first, last) = number(first).zip(number(last)).ok_or_else(why)?;
+        if first > last {
+            return Err(why());
+        }
+        cpus.extend(first..=last);
+    }
+    Ok(listed(&cpus))
+}
+
+/// No CPU, as a list.
+pub const NO_CPUS: &str = "none";
+
+/// CPUs as the kernel lists them.
+pub fn listed(cpus: &BTreeSet<u32>) -> String {
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    for cpu in cpus {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == *cpu => *last = *cpu,
+            _ => ranges.push((*cpu, *cpu)),
+        }
+    }
+    let words = ranges.into_iter().map(|(first, last)| match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    });
+    match cpus.is_empty() {
+        true => NO_CPUS.into(),
+        false => words.collect::<Vec<_>>().join(","),
     }
 }
 
@@ -136,18 +257,52 @@ mod tests {
     use super::*;
     use crate::experiment::Experiment;
 
+    /// Check that lists of CPUs have one normal form, and what is none.
+    #[test]
+    fn lists_of_cpus() {
+        for (text, normal) in [
+            ("0", "0"),
+            ("1,0", "0-1"),
+            (" 0-2,5,6 ", "0-2,5-6"),
+            ("3-3", "3"),
+            ("none", "none"),
+        ] {
+            assert_eq!(cpu_list(text).as_deref(), Ok(normal), "{text}");
+        }
+        for text in ["", "2-1", "a", "0,", "-1", "0-99999", "1;2"] {
+            assert!(cpu_list(text).is_err(), "{text}");
+        }
+    }
+
+    /// Check that what adapts is a switch, and first.
+    #[test]
+    fn what_adapts() {
+        let switches: Vec<&str> = Coalescing::ALL
+            .iter()
+            .filter(|which| which.is_switch())
+            .map(|which| which.as_str())
+            .collect();
+        assert_eq!(switches, Coalescing::SWITCHES);
+        assert_eq!(switches, Coalescing::WORDS[..2]);
+    }
+
     /// Check that settings are of the ends that a knob names, and of both where it names none.
     #[test]
     fn ends() {
         let text = "name = \"x\"\nhosts = 2\n[workload]\nkind = \"stream\"\n[knobs]\n\
-                    coalesce = { rx-usecs = 100 }\ncoalesce_in = \"rx\"\nrings = { tx = 512 }\n\
+                    coalesce = { rx-usecs = 100, adaptive-rx = false }\nchannels = { rx = 2 }\nxps_cpus = \"1,0\"\nsteering_in = \"tx\"\n\
+                    coalesce_in = \"rx\"\nrings = { tx = 512 }\n\
                     gro_flush_timeout = \"25us\"\nnapi_defer_hard_irqs = 1\nthreaded = true\n\
                     feature.rx-gro-list = \"on\"\nfeature_in = \"tx\"\n\
                     module_options.e1000 = \"TxIntDelay=0\"\n";
         let arm = Experiment::parse(text).unwrap().arms().remove(0);
         let [tx, rx] = [Side::Tx, Side::Rx].map(|side| NicSettings::of(&arm, side));
         assert_eq!(tx.coalesce, BTreeMap::new());
-        assert_eq!(rx.coalesce, [(Coalescing::RxUsecs, 100)].into());
+        let set = [(Coalescing::AdaptiveRx, 0), (Coalescing::RxUsecs, 100)];
+        assert_eq!(rx.coalesce, set.into());
+        assert_eq!(tx.channels, [(Channel::Rx, 2)].into());
+        assert_eq!(tx.steering, [(Steering::Xps, "0-1".to_string())].into());
+        assert!(rx.channels.is_empty() && rx.steering.is_empty());
         assert_eq!(tx.features, [("rx-gro-list".to_string(), true)].into());
         assert_eq!(rx.features, BTreeMap::new());
         assert_eq!(tx.rings, [(Ring::Tx, 512)].into());

@@ -329,6 +329,7 @@ fn every_knob_is_judged() {
         "rx_fault",
         "seed",
         "sender",
+        "steering_in",
         "threaded",
     ];
     for knob in KNOBS {

@@ -110,6 +110,7 @@ pub enum Recorded {
 const VM: &[Lab] = &[Lab::Vm];
 /// Where a command runs whose settings can be made.
 const OF_COMMANDS: &[Lab] = &[Lab::Vm, Lab::Host];
+const HOST: &[Lab] = &[Lab::Host];
 const NETNS: &[Lab] = &[Lab::Netns];
 const OWN: &[Lab] = &[Lab::Vm, Lab::Netns];
 const ALL: &[Lab] = &[Lab::Vm, Lab::Netns, Lab::Host];
@@ -126,11 +127,20 @@ const LINKS: &[Kind] = &[
     Kind::Http,
     Kind::Command,
 ];
+/// The same, and commands on this machine.
+const LINKS_AND_WORK: &[Kind] = &[
+    Kind::Packets,
+    Kind::Stream,
+    Kind::Request,
+    Kind::Http,
+    Kind::Command,
+    Kind::Work,
+];
+const WORK: &[Kind] = &[Kind::Work];
 const WEB: &[Kind] = &[Kind::Http];
 const STREAM_AND_WEB: &[Kind] = &[Kind::Stream, Kind::Http];
 /// What is between the ends; two hosts have a wire.
 const BETWEEN: &[Kind] = &[Kind::Packets, Kind::Stream, Kind::Command];
-const BETWEEN_AND_FRAMES: &[Kind] = &[Kind::Packets, Kind::Stream, Kind::Command, Kind::Frames];
 const COMMAND: &[Kind] = &[Kind::Command, Kind::Work];
 /// Of a command, or of a web server.
 const DISKS: &[Kind] = &[Kind::Command, Kind::Work, Kind::Http];

@@ -202,6 +202,7 @@ impl<'de> Visitor<'de> for ReadKnob {
                 None => map.next_key::<String>()?,
             };
             let Some(below) = below else { break };
+            let takes = takes.of(&below);
             let levels = map.next_value_seed(ReadLevels { takes, lists })?;
             all.insert(Key { at, below }, levels);
         }

@@ -92,6 +92,8 @@ pub enum Takes {
         words: &'static [&'static str],
         /// The smallest number.
         least: u32,
+        /// Those of the names that are switches instead.
+        switches: &'static [&'static str],
     },
     /// A table of sysctls, by name.
     Settings,
@@ -123,6 +125,14 @@ impl Takes {
             self,
             Takes::Switches { .. } | Takes::Numbers { .. } | Takes::Settings
         )
+    }
+
+    /// What a name in a table takes.
+    pub(super) fn of(self, below: &str) -> Takes {
+        match self {
+            Takes::Numbers { switches, .. } if switches.contains(&below) => Takes::Switch,
+            _ => self,
+        }
     }
 
     /// What the names in a table are, and all of them; none if it may have any name.

@@ -3,7 +3,7 @@
 use super::super::Offload;
 use super::super::level::Takes;
 use super::{
-    ALL, BETWEEN, BETWEEN_AND_FRAMES, Default, Flag, Knob, LINKS, LINKS_AND_FRAMES, PACKETS,
+    ALL, BETWEEN, Default, Flag, Knob, LINKS, LINKS_AND_FRAMES, LINKS_AND_WORK, PACKETS,
     PACKETS_AND_HOSTS, PROTOCOLS, Recorded, STRING, SWITCH, Said, VM, within,
 };
 use crate::class::{Family, Link};
@@ -78,7 +78,7 @@ pub(super) const KNOBS: &[Knob] = &[
         flag: Flag::List("queues"),
         takes: Takes::Number { least: 1, most: 64 },
         default: Default::Told("the device's default; for frames, as many as `cores`"),
-        workloads: BETWEEN_AND_FRAMES,
+        workloads: LINKS_AND_FRAMES,
         said: Said::As("queues"),
         turn: 17,
         help: "number of queues per veth device, 1 to 64",
@@ -147,6 +147,8 @@ pub(super) const KNOBS: &[Knob] = &[
         said: Said::Below,
         turn: 20,
         help: "sysctls, as in sysctl(8), with values as strings; set in each network namespace, or in the initial one if a sysctl is not per namespace",
+        labs: ALL,
+        workloads: LINKS_AND_WORK,
         ..SWITCH
     },
     Knob {
@@ -160,6 +162,8 @@ pub(super) const KNOBS: &[Knob] = &[
         said: Said::Below,
         turn: 21,
         help: "offloads to turn on or off on every device of the path, as by `ethtool -K`: `rx-checksum`, `tx-checksum`, `sg`, `tso`, `gso`, `gro`",
+        labs: ALL,
+        workloads: LINKS_AND_WORK,
         ..SWITCH
     },
     Knob {
