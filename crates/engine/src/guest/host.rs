@@ -290,7 +290,12 @@ fn end(mut blocks: Vec<HostBlock>) -> Result<(Vec<HostBlock>, Latch), String> {
     let ports = open()?;
     ports
         .end(PATIENCE)
-        .map_err(|e| format!("end the wire: {e}"))?;
+        .map_err(|e| {
+            format!(
+                "end the wire: {e}; run it again, with fewer connections or bytes, and if it hangs each time, see whether \
+                 `plumb doctor` finds the wire to work"
+            )
+        })?;
     ports.mark(Moment::End);
     let last = ports.latch(Moment::End);
     blocks.remove(0);

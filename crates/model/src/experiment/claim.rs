@@ -529,7 +529,8 @@ impl Experiment {
         if let Some(below) = claim.below() {
             check_chain("below", below)?;
         }
-        claim.check_turning_point(arms)?;
+        // Those of a scan are added to these.
+        claim.check_turning_point(arms, self.scan.is_some())?;
         // The arms of a scan are unknown before its settings are listed.
         for name in claim.arms().into_iter().filter(|_| self.scan.is_none()) {
             if !arms.iter().any(|arm| arm.name == name) {

@@ -48,8 +48,8 @@ pub(super) fn point(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) 
     let has = |arm: &Arm, level: &String| arm.told(knob).as_ref() == Some(level);
     let mut pairs = Vec::new();
     for (one, arm) in samples.arms().filter(|(_, arm)| has(arm, level)) {
-        let mut others = samples.arms().filter(|(_, other)| has(other, against));
-        if let Some((other, _)) = others.find(|(_, other)| alike(arm, other, knob)) {
+        let others = samples.arms().filter(|(_, other)| has(other, against));
+        if let Some(other) = partner(arm, others, knob)? {
             let (ratio, pays) = compared(samples, [other, one], &what, bound)?;
             let by = mean(&samples.values(other, &deciding)?);
             pairs.push(Pair { by, ratio, pays });
@@ -131,14 +131,52 @@ fn compared(
     Ok(((ratio.low, ratio.high), in_bounds(ratio, bound)))
 }
 
-/// Whether two arms are the same but for a knob, or one of its group (`offload.tso`, `offload.gro`).
-fn alike(one: &Arm, other: &Arm, knob: &str) -> bool {
-    let group = |name: &str| name.split('.').next().unwrap_or(name).to_string();
+/// The one of some arms that differs from an arm in a knob alone, or else in it and others of its group
+/// (`offload.tso`, `offload.gro`), if there is one.
+///
+/// # Errors
+/// There are several, of which any would do.
+fn partner<'s>(
+    arm: &Arm,
+    others: impl Iterator<Item = (usize, &'s Arm)>,
+    knob: &str,
+) -> Result<Option<usize>, String> {
+    let others: Vec<(usize, &Arm)> = others.collect();
     let of_group = group(knob);
+    let by_knob = |name: &str| name == knob;
+    let by_group = |name: &str| group(name) == of_group;
+    let ways: [&dyn Fn(&str) -> bool; 2] = [&by_knob, &by_group];
+    for differs in ways {
+        let found: Vec<&(usize, &Arm)> = (others.iter())
+            .filter(|(_, other)| alike(arm, other, knob, differs))
+            .collect();
+        match found[..] {
+            [] => {}
+            [(number, _)] => return Ok(Some(*number)),
+            _ => {
+                let names: Vec<&str> = found.iter().map(|(_, arm)| arm.name.as_str()).collect();
+                return Err(format!(
+                    "{} could be compared with each of {}, which differ in {of_group}: give them as arms that differ \
+                     from it in {knob} alone",
+                    printable(&arm.name, 60),
+                    printable(&names.join(", "), 200)
+                ));
+            }
+        }
+    }
+    Ok(None)
+}
+
+fn group(name: &str) -> &str {
+    name.split('.').next().unwrap_or(name)
+}
+
+/// Whether two arms are the same but for a knob, and others that may differ.
+fn alike(one: &Arm, other: &Arm, knob: &str, differs: &dyn Fn(&str) -> bool) -> bool {
     let rest = |arm: &Arm| {
         let mut rest = arm.clone();
         rest.name.clear();
-        rest.knobs.retain(|name, _| group(name) != of_group);
+        rest.knobs.retain(|name, _| !differs(name));
         // Fields of the arm that are the knob.
         match knob {
             "proto" => rest.proto = one.proto,
@@ -195,5 +233,32 @@ mod tests {
         ] {
             assert_eq!(told(&ratios), (answer, because.to_string()));
         }
+    }
+
+    /// Check that an arm is compared with the one that differs in the knob alone, with one that differs in its
+    /// group if there is no other, and with none where several would do.
+    #[test]
+    fn partners() {
+        let arm = |name: &str, knobs: &[(&str, &str)]| Arm {
+            name: name.into(),
+            knobs: (knobs.iter())
+                .map(|(key, level)| (key.to_string(), level.to_string()))
+                .collect(),
+            ..netplumb_model::experiment::Knobs::default()
+                .arm(String::new(), netplumb_model::experiment::Lab::Vm)
+        };
+        let one = arm("on", &[("offload.tso", "on")]);
+        let alone = arm("off", &[("offload.tso", "off")]);
+        let with = |name, level| arm(name, &[("offload.tso", "off"), ("offload.gro", level)]);
+        let (a, b) = (with("a", "on"), with("b", "off"));
+        let of = |others: &[&Arm]| {
+            let others: Vec<(usize, &Arm)> = others.iter().copied().enumerate().collect();
+            partner(&one, others.into_iter(), "offload.tso")
+        };
+        assert_eq!(of(&[&a, &alone, &b]), Ok(Some(1)));
+        assert_eq!(of(&[&a]), Ok(Some(0)));
+        assert_eq!(of(&[]), Ok(None));
+        let told = of(&[&a, &b]).unwrap_err();
+        assert!(told.contains("each of a, b"), "{told}");
     }
 }
