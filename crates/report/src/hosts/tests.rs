@@ -131,6 +131,80 @@ fn renderings() {
     check("page.json", &pretty(&page(&recording, file)));
 }
 
+/// A made-up recording of two namespaces: by the clock of this machine, with a client that has no CPU use.
+fn clocked() -> (Recording, Experiment) {
+    const TEXT: &str = "name = \"netns\"\ntitle = \"Beside iperf3\"\nhosts = 2\nlab = \"netns\"\n[workload]\n\
+                        kind = \"stream\"\n[blocks]\ncount = 3\n[vary]\nclient = [\"plumb\", \"iperf3\"]\n";
+    let experiment = Experiment::parse(TEXT).unwrap();
+    let mut recording = Recording {
+        arms: experiment.arms(),
+        complete: true,
+        ..Recording::default()
+    };
+    for (key, value) in [
+        (env::LAB, "netns"),
+        (env::CLOCK, hosts::CLOCKED),
+        (env::UNIT, "bytes"),
+        (env::KERNEL, "6.18.5"),
+        (env::HOSTS_CPUS, "0 1"),
+        (env::HOSTS_CPU_USE, "tracepoints"),
+    ] {
+        recording.environment.insert(key.into(), value.into());
+    }
+    for arm in 0..2 {
+        for index in 0..3 {
+            let bytes = 64 << 20;
+            recording.blocks.push(Block {
+                arm,
+                instrument: hosts::CLOCKED.into(),
+                index,
+                ledger: Ledger {
+                    offered: bytes,
+                    delivered: bytes,
+                    dropped: Default::default(),
+                },
+                totals: Vec::new(),
+                entered: 0,
+                returned: 0,
+                duration_ns: 60_000_000,
+            });
+            let block = Of::Block(recording.blocks.len() as u32 - 1);
+            let mut figure = |quantity: &Declared, item: Item, value: f64| {
+                let quantity = hosts::clocked(quantity);
+                recording.add_figure(block, Figure::new(&quantity, value).of(item));
+            };
+            let faster = f64::from(arm * 2 + index);
+            figure(&hosts::THROUGHPUT, Item::ONLY, 8.9e9 + faster * 1e8);
+            figure(&hosts::RETRANSMITTED, Item::ONLY, f64::from(arm));
+            for (side, busy) in [(Side::Tx, 0.95), (Side::Rx, 0.6)] {
+                if arm == 0 {
+                    let item = Item::label(side.called());
+                    figure(&hosts::BUSY, item, busy - faster / 100.0);
+                }
+            }
+        }
+    }
+    recording.notes_of(0).inert.insert(
+        "offload.rx-checksum".into(),
+        "packets over veth arrive with CHECKSUM_PARTIAL and are not verified".into(),
+    );
+    (recording, experiment)
+}
+
+/// Check what is shown of namespaces of this machine: means with their intervals, and whose clock it is.
+#[test]
+fn renderings_of_namespaces() {
+    let (recording, experiment) = clocked();
+    let file = Some(&experiment);
+    let check = |name: &str, text: &str| {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/hosts");
+        netplumb_testkit::golden(&std::path::Path::new(folder).join(name), text);
+    };
+    check("sockets.txt", &terminal(&recording, file, 140));
+    check("sockets.md", &markdown(&recording, file));
+    check("sockets.csv", &csv(&recording));
+}
+
 /// Check that levels which are words are along as such, with what was published at one of them, and
 /// that a figure of nothing says why.
 #[test]
