@@ -68,6 +68,24 @@ impl Out {
         })
     }
 
+    /// The same, if nothing is overwritten, or that is asked for.
+    ///
+    /// # Errors
+    /// There is a file with something in it.
+    pub(crate) fn only_new(self, overwrite: bool) -> anyhow::Result<Out> {
+        let contents = self.target.contents();
+        let contents = contents.map_err(|e| cannot_write(&self.path, e))?;
+        match contents {
+            Contents::Empty => Ok(self),
+            _ if overwrite => Ok(self),
+            _ => Err(Usage(format!(
+                "{} exists, and would be overwritten; give another name, or --overwrite",
+                shown(&self.path)
+            ))
+            .into()),
+        }
+    }
+
     /// Whether it is the standard output.
     pub(crate) fn is_stdout(&self) -> bool {
         self.target == Target::Stdout

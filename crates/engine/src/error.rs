@@ -38,6 +38,9 @@ pub enum EngineError {
         /// The module that is needed.
         module: String,
     },
+    /// What a search for settings needs of an interface, a command or a peer.
+    #[error("{0}")]
+    Tuning(String),
     /// Options for a module that has not these, or is not loaded.
     #[error("module_options can't be used: {0}")]
     ModuleOptions(String),

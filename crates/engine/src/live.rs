@@ -10,6 +10,7 @@ mod machine;
 mod packets;
 mod runs;
 mod traffic;
+mod tuned;
 mod work;
 
 use std::cell::RefCell;
@@ -24,17 +25,18 @@ use netplumb_model::message::Exit;
 use netplumb_model::recording::{Arm, Recording, env};
 use netplumb_model::timing::{Attached, TimingSpec, Window};
 
-pub use crate::outside::PROBES_OFF;
+pub use crate::outside::{PROBES_OFF, clean_up};
 
 pub use machine::Change;
 pub use runs::{RunsArm, RunsPlan};
+pub use tuned::{NicRuns, keep, run_with_nic, try_changes};
 pub use work::{Length, WorkPlan};
 
 use crate::error::EngineError;
 use crate::gather::Gatherer;
 use crate::index::Index;
 use crate::long::{self, Long, Pace};
-use crate::outside::{clean_up, without_probes};
+use crate::outside::without_probes;
 use crate::run::{Save, note_instrument};
 use crate::site::Keeper;
 

@@ -48,7 +48,7 @@ pub(crate) fn without_probes(arms: &[Arm]) -> Vec<Arm> {
 }
 
 /// Delete the namespaces that killed runs left on this machine, and restore the settings that they changed.
-pub(crate) fn clean_up(note: &mut dyn FnMut(String)) {
+pub fn clean_up(note: &mut dyn FnMut(String)) {
     match names::sweep() {
         Ok(removed) if removed.is_empty() => {}
         Ok(removed) => note(format!(

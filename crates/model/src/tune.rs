@@ -1,9 +1,10 @@
 //! The search for settings that suit a goal: what can be set, what is wanted, and what was found.
 
+use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use crate::class::words;
-use crate::experiment::{Knobs, NamedArm};
+use crate::experiment::{Coalescing, Knobs, NamedArm, Offload, Ring};
 use crate::hosts::{rate_of, time_of};
 
 words! {
@@ -28,22 +29,24 @@ pub enum Hold {
     Busy(f64),
 }
 
-/// What was measured with settings.
+/// What was measured with settings in a block, or the mean over blocks.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Measured {
-    /// Of a stream, in bits per second.
+pub struct Figures {
+    /// Of a stream, or of what a command moves, in bits per second.
     pub throughput_bps: f64,
-    /// The median time of a request alone, in nanoseconds.
+    /// The median time of a request alone or of an echo, or how long a command runs; in nanoseconds.
     pub latency_ns: f64,
-    /// During the stream: the CPU use of the sender and the receiver.
+    /// The CPU use of the sender and the receiver; of one machine the first is that of all its CPUs.
     pub busy: [f64; 2],
+    /// The CPUs that `busy` is a share of: one of each host.
+    pub cpus: f64,
 }
 
-impl Measured {
+impl Figures {
     /// CPU time of both hosts for a KiB of the stream, in nanoseconds.
     pub fn cpu_ns_per_kib(&self) -> f64 {
         let kib = self.throughput_bps / 8.0 / 1024.0;
-        (self.busy[0] + self.busy[1]) * 1e9 / kib
+        (self.busy[0] + self.busy[1]) * self.cpus * 1e9 / kib
     }
 
     /// By goal, less is better.
@@ -54,11 +57,63 @@ impl Measured {
             Goal::Cpu => self.cpu_ns_per_kib(),
         }
     }
+
+    /// What a goal is about.
+    pub fn of(&self, goal: Goal) -> f64 {
+        match goal {
+            Goal::Throughput => self.throughput_bps,
+            Goal::Latency => self.latency_ns,
+            Goal::Cpu => self.cpu_ns_per_kib(),
+        }
+    }
+}
+
+/// What was measured with settings: by block.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Measured {
+    /// The blocks: one, where every run is the same.
+    pub blocks: Vec<Figures>,
+}
+
+impl Measured {
+    /// A measurement that is the same every time.
+    pub fn exactly(figures: Figures) -> Measured {
+        Measured {
+            blocks: vec![figures],
+        }
+    }
+
+    /// What a goal is about, by block.
+    pub fn values(&self, goal: Goal) -> Vec<f64> {
+        self.blocks.iter().map(|block| block.of(goal)).collect()
+    }
+
+    /// The means over blocks.
+    pub fn mean(&self) -> Figures {
+        let count = self.blocks.len().max(1) as f64;
+        let mean = |of: &dyn Fn(&Figures) -> f64| self.blocks.iter().map(of).sum::<f64>() / count;
+        Figures {
+            throughput_bps: mean(&|block| block.throughput_bps),
+            latency_ns: mean(&|block| block.latency_ns),
+            busy: [mean(&|block| block.busy[0]), mean(&|block| block.busy[1])],
+            cpus: self.blocks.first().map_or(1.0, |block| block.cpus),
+        }
+    }
+
+    /// By goal, less is better: of means.
+    pub fn cost(&self, goal: Goal) -> f64 {
+        match goal {
+            Goal::Throughput | Goal::Latency => self.mean().cost(goal),
+            // Not of the means: the mean of what each block took.
+            Goal::Cpu => self.values(goal).iter().sum::<f64>() / self.blocks.len().max(1) as f64,
+        }
+    }
 }
 
 impl Hold {
     /// By how much it is missed, as a share of the limit; 0 if it holds.
     pub fn missed(&self, measured: &Measured) -> f64 {
+        let measured = measured.mean();
         let missed = match *self {
             Hold::Latency(most_ns) => measured.latency_ns / most_ns as f64 - 1.0,
             Hold::Throughput(least) => 1.0 - measured.throughput_bps / least as f64,
@@ -102,117 +157,257 @@ impl FromStr for Hold {
 }
 
 /// A level of something that can be set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Setting {
     /// In words; empty for the default.
-    pub name: &'static str,
+    pub name: String,
     /// Knobs with their levels.
-    pub knobs: &'static [(&'static str, &'static str)],
+    pub knobs: Vec<(String, String)>,
     /// What does the same on a machine of one's own: a command line in which NIC is the interface.
-    pub lines: &'static [&'static str],
+    pub lines: Vec<String>,
 }
 
-const DEFAULT: Setting = Setting {
-    name: "",
-    knobs: &[],
-    lines: &[],
-};
+impl Setting {
+    fn new<const K: usize, const L: usize>(
+        name: impl Into<String>,
+        knobs: [(&str, &str); K],
+        lines: [String; L],
+    ) -> Setting {
+        let knobs = knobs.into_iter();
+        Setting {
+            name: name.into(),
+            knobs: knobs
+                .map(|(key, level)| (key.into(), level.into()))
+                .collect(),
+            lines: lines.into(),
+        }
+    }
+}
 
-/// Something that can be set between two hosts: its levels, the default first.
-pub type Dimension = &'static [Setting];
+/// Something that can be set: its levels, the default first.
+pub type Dimension = Vec<Setting>;
 
-/// What is searched. Moderation is by the kernel's timers, since those of QEMU's NICs have a floor of
-/// 128 us, and one that the NIC would have for itself is its own level.
-pub const DIMENSIONS: &[Dimension] = &[
-    &[
-        DEFAULT,
-        Setting {
-            name: "no TSO",
-            knobs: &[("offload.tso", "off")],
-            lines: &["ethtool -K NIC tso off"],
-        },
-    ],
-    &[
-        DEFAULT,
-        Setting {
-            name: "no GRO",
-            knobs: &[("offload.gro", "off")],
-            lines: &["ethtool -K NIC gro off"],
-        },
-    ],
-    &[
-        DEFAULT,
-        Setting {
-            name: "interrupts at once",
-            knobs: &[("throttle", "off")],
-            lines: &["ethtool -C NIC adaptive-rx off rx-usecs 0"],
-        },
-        Setting {
-            name: "deferred 20us",
-            knobs: &[
-                ("throttle", "off"),
-                ("gro_flush_timeout", "20us"),
-                ("napi_defer_hard_irqs", "1"),
-            ],
-            lines: &[
-                "ethtool -C NIC adaptive-rx off rx-usecs 0",
-                "echo 20000 > /sys/class/net/NIC/gro_flush_timeout",
-                "echo 1 > /sys/class/net/NIC/napi_defer_hard_irqs",
-            ],
-        },
-        Setting {
-            name: "deferred 50us",
-            knobs: &[
-                ("throttle", "off"),
-                ("gro_flush_timeout", "50us"),
-                ("napi_defer_hard_irqs", "1"),
-            ],
-            lines: &[
-                "ethtool -C NIC adaptive-rx off rx-usecs 0",
-                "echo 50000 > /sys/class/net/NIC/gro_flush_timeout",
-                "echo 1 > /sys/class/net/NIC/napi_defer_hard_irqs",
-            ],
-        },
-        Setting {
-            name: "deferred 100us",
-            knobs: &[
-                ("throttle", "off"),
-                ("gro_flush_timeout", "100us"),
-                ("napi_defer_hard_irqs", "1"),
-            ],
-            lines: &[
-                "ethtool -C NIC adaptive-rx off rx-usecs 0",
-                "echo 100000 > /sys/class/net/NIC/gro_flush_timeout",
-                "echo 1 > /sys/class/net/NIC/napi_defer_hard_irqs",
-            ],
-        },
-    ],
-    &[
-        DEFAULT,
-        Setting {
-            name: "buffers of 64K",
-            knobs: &[("buffer", "64K")],
-            lines: &[
-                "sysctl -w net.ipv4.tcp_wmem='4096 131072 131072' net.ipv4.tcp_rmem='4096 131072 131072'",
-            ],
-        },
-        Setting {
-            name: "buffers of 256K",
-            knobs: &[("buffer", "256K")],
-            lines: &[
-                "sysctl -w net.ipv4.tcp_wmem='4096 524288 524288' net.ipv4.tcp_rmem='4096 524288 524288'",
-            ],
-        },
-    ],
-    &[
-        DEFAULT,
-        Setting {
-            name: "rings of 1024",
-            knobs: &[("rings.rx", "1024"), ("rings.tx", "1024")],
-            lines: &["ethtool -G NIC rx 1024 tx 1024"],
-        },
-    ],
-];
+fn offload(name: &str, knob: &str, word: &str, level: &str) -> Dimension {
+    let line = format!("ethtool -K NIC {word} {level}");
+    vec![
+        Setting::default(),
+        Setting::new(name, [(knob, level)], [line]),
+    ]
+}
+
+/// Interrupts that come some microseconds later, by timers of the kernel.
+fn deferred(usecs: u32, more: &[(&str, &str)], first: Option<&str>) -> Setting {
+    let mut setting = Setting::new(
+        format!("deferred {usecs}us"),
+        [
+            ("gro_flush_timeout", format!("{usecs}us").as_str()),
+            ("napi_defer_hard_irqs", "1"),
+        ],
+        [
+            format!(
+                "echo {} > /sys/class/net/NIC/gro_flush_timeout",
+                usecs * 1000
+            ),
+            "echo 1 > /sys/class/net/NIC/napi_defer_hard_irqs".to_string(),
+        ],
+    );
+    let more = more
+        .iter()
+        .map(|(key, level)| (key.to_string(), level.to_string()));
+    setting.knobs = more.chain(setting.knobs).collect();
+    let first = first.map(String::from).into_iter();
+    setting.lines = first.chain(setting.lines).collect();
+    setting
+}
+
+/// The kernel doubles what a socket asks for, so the limits of a system are twice as large.
+fn buffers(kib: u32) -> Setting {
+    let bytes = kib * 2048;
+    Setting::new(
+        format!("buffers of {kib}K"),
+        [("buffer", format!("{kib}K").as_str())],
+        [format!(
+            "sysctl -w net.ipv4.tcp_wmem='4096 {bytes} {bytes}' net.ipv4.tcp_rmem='4096 {bytes} {bytes}'"
+        )],
+    )
+}
+
+fn with_default(levels: impl IntoIterator<Item = Setting>) -> Dimension {
+    std::iter::once(Setting::default()).chain(levels).collect()
+}
+
+/// What is searched between two guests. Moderation is by the kernel's timers, since those of QEMU's NICs
+/// have a floor of 128 us, and one that the NIC would have for itself is its own level.
+pub fn of_guests() -> Vec<Dimension> {
+    const AT_ONCE: &str = "ethtool -C NIC adaptive-rx off rx-usecs 0";
+    let at_once = Setting::new(
+        "interrupts at once",
+        [("throttle", "off")],
+        [AT_ONCE.to_string()],
+    );
+    let later = [20, 50, 100].map(|usecs| deferred(usecs, &[("throttle", "off")], Some(AT_ONCE)));
+    vec![
+        offload("no TSO", "offload.tso", "tso", "off"),
+        offload("no GRO", "offload.gro", "gro", "off"),
+        with_default(std::iter::once(at_once).chain(later)),
+        with_default([64, 256].map(buffers)),
+        with_default([Setting::new(
+            "rings of 1024",
+            [("rings.rx", "1024"), ("rings.tx", "1024")],
+            ["ethtool -G NIC rx 1024 tx 1024".to_string()],
+        )]),
+    ]
+}
+
+/// What is searched between two namespaces joined by veth, whose GRO is off by default.
+pub fn of_namespaces() -> Vec<Dimension> {
+    vec![
+        offload("no TSO", "offload.tso", "tso", "off"),
+        offload("GRO", "offload.gro", "gro", "on"),
+        offload("no checksum offload", "offload.tx-checksum", "tx", "off"),
+        with_default([Setting::new(
+            "MTU of 9000",
+            [("mtu_bytes", "9000")],
+            ["ip link set NIC mtu 9000".to_string()],
+        )]),
+        with_default([4, 64, 256, 1024].map(buffers)),
+    ]
+}
+
+/// What an interface has, and how it is set.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Abilities {
+    /// Offloads that can be changed, and whether they are on.
+    pub offloads: BTreeMap<Offload, bool>,
+    /// Coalescing.
+    pub coalescing: BTreeMap<Coalescing, u32>,
+    /// Rings: how many packets they hold, and at most.
+    pub rings: BTreeMap<Ring, (u32, u32)>,
+    /// How long interrupts are deferred, and for how many polls; none if the kernel can't.
+    pub deferral: Option<(u64, u64)>,
+    /// The limits of TCP's buffers, as sysctls have them: of sending and receiving.
+    pub buffers: Option<[String; 2]>,
+}
+
+/// The delays that are tried of a NIC that coalesces, in microseconds.
+const USECS: [u32; 6] = [0, 10, 25, 50, 100, 250];
+
+/// What is searched on an interface of this machine: what it has, and is not set so already.
+pub fn of_nic(has: &Abilities) -> Vec<Dimension> {
+    let mut all = Vec::new();
+    let word = |on: bool| if on { "on" } else { "off" };
+    for (which, name) in [
+        (Offload::Tso, "TSO"),
+        (Offload::Gro, "GRO"),
+        (Offload::TxChecksum, "checksum offload"),
+    ] {
+        if let Some(on) = has.offloads.get(&which) {
+            let title = if *on {
+                format!("no {name}")
+            } else {
+                name.into()
+            };
+            let short = if which == Offload::TxChecksum {
+                "tx"
+            } else {
+                which.as_str()
+            };
+            all.push(offload(
+                &title,
+                &format!("offload.{which}"),
+                short,
+                word(!on),
+            ));
+        }
+    }
+    let adapts = has.coalescing.get(&Coalescing::AdaptiveRx);
+    let mut moderation = Vec::new();
+    if adapts == Some(&0) {
+        moderation.push(Setting::new(
+            "adaptive moderation",
+            [("coalesce.adaptive-rx", "on")],
+            ["ethtool -C NIC adaptive-rx on".to_string()],
+        ));
+    }
+    if let Some(now) = has.coalescing.get(&Coalescing::RxUsecs) {
+        let fixed = USECS
+            .into_iter()
+            .filter(|usecs| adapts == Some(&1) || usecs != now);
+        moderation.extend(fixed.map(|usecs| {
+            let text = usecs.to_string();
+            let mut setting = Setting::new(
+                format!("rx-usecs {usecs}"),
+                [("coalesce.rx-usecs", text.as_str())],
+                [format!("ethtool -C NIC rx-usecs {usecs}")],
+            );
+            if adapts == Some(&1) {
+                setting
+                    .knobs
+                    .insert(0, ("coalesce.adaptive-rx".into(), "off".into()));
+                setting.lines = vec![format!("ethtool -C NIC adaptive-rx off rx-usecs {usecs}")];
+            }
+            setting
+        }));
+    } else if let Some(now) = has.coalescing.get(&Coalescing::RxFrames) {
+        let fixed = [1, 8, 32].into_iter().filter(|frames| frames != now);
+        moderation.extend(fixed.map(|frames: u32| {
+            Setting::new(
+                format!("rx-frames {frames}"),
+                [("coalesce.rx-frames", frames.to_string().as_str())],
+                [format!("ethtool -C NIC rx-frames {frames}")],
+            )
+        }));
+    }
+    if !moderation.is_empty() {
+        all.push(with_default(moderation));
+    }
+    if let Some((0, _)) = has.deferral {
+        all.push(with_default(
+            [20, 50, 100].map(|usecs| deferred(usecs, &[], None)),
+        ));
+    }
+    let larger: Vec<(&Ring, u32)> = (has.rings.iter())
+        .filter(|(_, (now, most))| most > now)
+        .map(|(ring, (_, most))| (ring, *most))
+        .collect();
+    if !larger.is_empty() {
+        let words: Vec<String> = larger
+            .iter()
+            .map(|(ring, n)| format!("{ring} {n}"))
+            .collect();
+        let knobs = larger
+            .iter()
+            .map(|(ring, n)| (format!("rings.{ring}"), n.to_string()));
+        all.push(with_default([Setting {
+            name: "largest rings".into(),
+            knobs: knobs.collect(),
+            lines: vec![format!("ethtool -G NIC {}", words.join(" "))],
+        }]));
+    }
+    if let Some(now) = &has.buffers {
+        let levels = [64, 256, 1024, 8192].map(|kib: u32| {
+            let limits = format!("4096 {} {}", kib * 2048, kib * 2048);
+            Setting::new(
+                format!("buffers of {kib}K"),
+                [
+                    ("sysctl.net.ipv4.tcp_wmem", limits.as_str()),
+                    ("sysctl.net.ipv4.tcp_rmem", limits.as_str()),
+                ],
+                [format!(
+                    "sysctl -w net.ipv4.tcp_wmem='{limits}' net.ipv4.tcp_rmem='{limits}'"
+                )],
+            )
+        });
+        let same = |setting: &Setting| {
+            let set = setting.knobs.iter().map(|(_, limits)| limits);
+            set.eq(now.iter())
+        };
+        all.push(with_default(
+            levels.into_iter().filter(|level| !same(level)),
+        ));
+    }
+    all
+}
 
 /// Settings that were tried, by the numbers of their levels.
 #[derive(Debug, Clone, PartialEq)]
@@ -226,14 +421,16 @@ pub struct Choice {
 /// A choice of levels, of these dimensions.
 pub fn chosen(dimensions: &[Dimension], point: &[usize]) -> Vec<Setting> {
     let levels = dimensions.iter().zip(point);
-    levels.map(|(levels, level)| levels[*level]).collect()
+    levels
+        .map(|(levels, level)| levels[*level].clone())
+        .collect()
 }
 
 /// In words: "no TSO, rings of 1024", or "default".
 pub fn name_of(settings: &[Setting]) -> String {
     let names: Vec<&str> = settings
         .iter()
-        .map(|s| s.name)
+        .map(|s| s.name.as_str())
         .filter(|n| !n.is_empty())
         .collect();
     match names.is_empty() {
@@ -247,11 +444,38 @@ pub fn name_of(settings: &[Setting]) -> String {
 /// # Errors
 /// A level that a knob does not take, which a test rules out.
 pub fn arm_of(settings: &[Setting]) -> Result<NamedArm, String> {
-    let knobs = settings.iter().flat_map(|setting| setting.knobs);
+    let knobs = settings.iter().flat_map(|setting| setting.knobs.clone());
     Ok(NamedArm {
         name: name_of(settings),
-        knobs: Knobs::of(knobs.map(|(key, level)| (key.to_string(), *level)))?,
+        knobs: Knobs::of(knobs)?,
     })
+}
+
+/// Where settings were tried.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Tried {
+    /// Between two guests, in virtual time.
+    Guests,
+    /// Between two namespaces of this machine.
+    Namespaces,
+    /// On an interface of this machine.
+    Nic {
+        /// The command that was run.
+        command: String,
+        /// Whose echoes are the latency; without it, that is how long the command runs.
+        peer: Option<String>,
+    },
+}
+
+/// By how much the best differs from the default in what is wanted: measured again, after it was chosen.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Confirmed {
+    /// Their ratio: its value, and the ends of its 95% interval.
+    pub ratio: [f64; 3],
+    /// Whether it is better, and not by chance.
+    pub is_better: bool,
+    /// How many blocks of each.
+    pub blocks: usize,
 }
 
 /// The result of a search.
@@ -261,10 +485,14 @@ pub struct Tuned {
     pub goal: Goal,
     /// What had to hold.
     pub hold: Vec<Hold>,
+    /// Where it was tried.
+    pub at: Tried,
     /// As it was before.
     pub default: Measured,
     /// The best.
     pub best: Choice,
+    /// What the best gains; none where every run is the same, and figures say it.
+    pub confirmed: Option<Confirmed>,
     /// Those that no other beats in throughput, latency and CPU time, the best by goal first.
     pub front: Vec<Choice>,
     /// How many were tried.
@@ -275,6 +503,10 @@ pub struct Tuned {
     pub ended_early: bool,
     /// The interface that lines name.
     pub nic: String,
+    /// What the device refused: a sentence each.
+    pub left_out: Vec<String>,
+    /// The lines that undo what was kept; none if nothing was.
+    pub kept: Option<Vec<String>>,
 }
 
 impl Tuned {
@@ -285,9 +517,28 @@ impl Tuned {
             .any(|hold| hold.missed(&self.best.measured) > 0.0)
     }
 
+    /// Whether the default already holds what has to hold.
+    pub fn default_holds(&self) -> bool {
+        self.hold
+            .iter()
+            .all(|hold| hold.missed(&self.default) == 0.0)
+    }
+
+    /// Whether the best is to be recommended: it holds all, and is better by more than chance, or the
+    /// default does not hold.
+    pub fn recommends(&self) -> bool {
+        let is_default = self
+            .best
+            .settings
+            .iter()
+            .all(|setting| setting.name.is_empty());
+        let is_better = self.confirmed.is_none_or(|confirmed| confirmed.is_better);
+        !self.missed() && !is_default && (is_better || !self.default_holds())
+    }
+
     /// The command lines that set the best on a machine of one's own.
     pub fn lines(&self) -> Vec<String> {
-        let lines = self.best.settings.iter().flat_map(|setting| setting.lines);
+        let lines = self.best.settings.iter().flat_map(|setting| &setting.lines);
         lines.map(|line| line.replace("NIC", &self.nic)).collect()
     }
 }
@@ -296,35 +547,99 @@ impl Tuned {
 mod tests {
     use super::*;
 
+    /// An interface that has everything.
+    fn everything() -> Abilities {
+        Abilities {
+            offloads: [
+                (Offload::Tso, true),
+                (Offload::Gro, false),
+                (Offload::TxChecksum, true),
+            ]
+            .into(),
+            coalescing: [(Coalescing::AdaptiveRx, 1), (Coalescing::RxUsecs, 50)].into(),
+            rings: [(Ring::Rx, (256, 4096)), (Ring::Tx, (256, 256))].into(),
+            deferral: Some((0, 0)),
+            buffers: Some([
+                "4096 16384 4194304".to_string(),
+                "4096 131072 6291456".to_string(),
+            ]),
+        }
+    }
+
     /// Check that every level is one of its knob, that the first of each is the default, and that names
     /// tell levels apart.
     #[test]
     fn levels_are_levels() {
-        let mut names = std::collections::BTreeSet::new();
-        for dimension in DIMENSIONS {
-            assert_eq!(dimension[0], DEFAULT);
-            for setting in &dimension[1..] {
-                assert!(names.insert(setting.name), "{}", setting.name);
-                let arm = arm_of(std::slice::from_ref(setting)).unwrap();
-                assert_eq!(arm.name, setting.name);
-                assert!(!setting.lines.is_empty() && !setting.knobs.is_empty());
+        for all in [of_guests(), of_namespaces(), of_nic(&everything())] {
+            let mut names = std::collections::BTreeSet::new();
+            for dimension in &all {
+                assert_eq!(dimension[0], Setting::default());
+                for setting in &dimension[1..] {
+                    assert!(names.insert(setting.name.clone()), "{}", setting.name);
+                    let arm = arm_of(std::slice::from_ref(setting)).unwrap();
+                    assert_eq!(arm.name, setting.name);
+                    assert!(!setting.lines.is_empty() && !setting.knobs.is_empty());
+                }
             }
         }
-        assert_eq!(name_of(&chosen(DIMENSIONS, &[0, 0, 0, 0, 0])), "default");
+        let all = of_guests();
+        assert_eq!(name_of(&chosen(&all, &[0, 0, 0, 0, 0])), "default");
         assert_eq!(
-            name_of(&chosen(DIMENSIONS, &[1, 0, 2, 0, 0])),
+            name_of(&chosen(&all, &[1, 0, 2, 0, 0])),
             "no TSO, deferred 20us"
         );
+    }
+
+    /// Check that what is tried on an interface is what it has, and is not set so already.
+    #[test]
+    fn what_an_interface_has() {
+        let names = |has: &Abilities| -> Vec<String> {
+            let all = of_nic(has).into_iter().flatten();
+            all.map(|setting| setting.name)
+                .filter(|name| !name.is_empty())
+                .collect()
+        };
+        let all = names(&everything());
+        for name in [
+            "no TSO",
+            "GRO",
+            "no checksum offload",
+            "rx-usecs 50",
+            "largest rings",
+        ] {
+            assert!(all.contains(&name.to_string()), "{name}: {all:?}");
+        }
+        let lines: Vec<String> = (of_nic(&everything()).into_iter().flatten())
+            .flat_map(|setting| setting.lines)
+            .collect();
+        for line in [
+            "ethtool -C NIC adaptive-rx off rx-usecs 50",
+            "ethtool -G NIC rx 4096",
+            "ethtool -K NIC tx off",
+        ] {
+            assert!(lines.contains(&line.to_string()), "{line}: {lines:?}");
+        }
+        let fixed = Abilities {
+            coalescing: [(Coalescing::AdaptiveRx, 0), (Coalescing::RxUsecs, 50)].into(),
+            deferral: Some((20_000, 1)),
+            ..Abilities::default()
+        };
+        let all = names(&fixed);
+        assert_eq!(all[..2], ["adaptive moderation", "rx-usecs 0"]);
+        assert!(!all.contains(&"rx-usecs 50".to_string()), "{all:?}");
+        assert_eq!(names(&Abilities::default()), [""; 0]);
     }
 
     /// Check which conditions are understood, and by how much they are missed.
     #[test]
     fn conditions() {
-        let measured = Measured {
+        let figures = Figures {
             throughput_bps: 900e6,
             latency_ns: 100_000.0,
             busy: [0.2, 0.6],
+            cpus: 1.0,
         };
+        let measured = Measured::exactly(figures);
         for (text, missed) in [
             ("latency<200us", 0.0),
             ("latency < 50us", 1.0),
@@ -347,6 +662,19 @@ mod tests {
         ] {
             assert!(text.parse::<Hold>().is_err(), "{text}");
         }
-        assert!((measured.cpu_ns_per_kib() - 7281.8).abs() < 0.1);
+        assert!((figures.cpu_ns_per_kib() - 7281.8).abs() < 0.1);
+        let twice = Measured {
+            blocks: vec![
+                figures,
+                Figures {
+                    throughput_bps: 1100e6,
+                    ..figures
+                },
+            ],
+        };
+        assert_eq!(twice.mean().throughput_bps, 1000e6);
+        assert_eq!(twice.cost(Goal::Throughput), -1000e6);
+        let each = twice.values(Goal::Cpu);
+        assert!((twice.cost(Goal::Cpu) - (each[0] + each[1]) / 2.0).abs() < 1e-9);
     }
 }

@@ -1,12 +1,15 @@
 //! What a search for settings has found: those that no other beats, the best by a goal, and the lines that set it.
 
-use netplumb_model::hosts::INSTRUMENT;
-use netplumb_model::tune::{Choice, Goal, Hold, Measured, Tuned, name_of};
+use netplumb_model::hosts::{CLOCKED, INSTRUMENT};
+use netplumb_model::tune::{Choice, Figures, Goal, Hold, Measured, Tried, Tuned, name_of};
+use netplumb_stats::welch::Mean;
 use serde::Serialize;
 
 use crate::footer::{self, Note};
 use crate::json::pretty;
-use crate::number::counted;
+use crate::number::{counted, printable};
+#[cfg(test)]
+use crate::table::reference::{Entry, entries};
 use crate::table::{Column, Room, Table, Value};
 use crate::text::continued;
 
@@ -19,34 +22,82 @@ struct Row<'r> {
     choice: &'r Choice,
     is_best: bool,
     holds: bool,
+    goal: Goal,
 }
 
-fn columns<'r>() -> Vec<Column<'r, Row<'r>>> {
-    let figure = |title: &'static str, rank: u8, of: fn(&Measured) -> Value| {
-        Column::figure(title, move |row: &Row<'r>| of(&row.choice.measured)).people(rank)
+/// Half the width of the 95% interval of a mean, as a share of it.
+fn within(values: &[f64]) -> Option<f64> {
+    let mean = Mean::of(values)?;
+    (mean.value > 0.0).then(|| Some((mean.high? - mean.value) / mean.value))?
+}
+
+/// What there are columns of: one of a receiver, if it is another machine's CPU.
+fn columns<'r>(at: &Tried) -> Vec<Column<'r, Row<'r>>> {
+    let (first, has_rx) = match at {
+        Tried::Guests | Tried::Namespaces => ("tx busy", true),
+        Tried::Nic { .. } => ("busy", false),
     };
-    vec![
+    let figure = |title: &'static str, rank: u8, of: fn(&Figures) -> Value| {
+        Column::figure(title, move |row: &Row<'r>| of(&row.choice.measured.mean())).people(rank)
+    };
+    let mut all = vec![
         Column::text("settings", |row: &Row<'r>| {
             let mark = if row.is_best { "* " } else { "  " };
             format!("{mark}{}", name_of(&row.choice.settings))
         })
         .people(0)
-        .key("settings"),
-        figure("Mbit/s", 1, |m| Value::Number(m.throughput_bps / 1e6)).key("mbit_per_second"),
-        figure("latency", 2, |m| Value::Ns(m.latency_ns)).key("latency_ns"),
-        figure("CPU/KiB", 3, |m| Value::Ns(m.cpu_ns_per_kib())).key("cpu_ns_per_kib"),
-        figure("tx busy", 4, |m| Value::Share(m.busy[0]))
+        .key("settings")
+        .hint("Settings that were tried; `* ` before the best, `  ` before the others"),
+        figure("Mbit/s", 1, |m| Value::Number(m.throughput_bps / 1e6))
+            .key("mbit_per_second")
+            .unit("Mbit/s")
+            .hint("Throughput of a stream; of an interface, what the command moved over it in both directions"),
+        figure("latency", 2, |m| Value::Ns(m.latency_ns))
+            .key("latency_ns")
+            .unit("ns")
+            .hint("Median time of a request of 64 bytes, or of an echo while the command runs; or how long that runs"),
+        Column::figure("CPU/KiB", |row: &Row<'r>| {
+            Value::Ns(row.choice.measured.cost(Goal::Cpu))
+        })
+        .people(3)
+        .key("cpu_ns_per_kib")
+        .unit("ns")
+        .hint("CPU time of both hosts, or of this machine, for a KiB"),
+        Column::figure("±", |row: &Row<'r>| {
+            let within = within(&row.choice.measured.values(row.goal));
+            within.map_or(Value::Missing, Value::Share)
+        })
+        .people(4)
+        .key("within")
+        .hint("Half of the 95% interval of what the goal is about, as a share of its mean; nothing where runs don't differ"),
+        figure(first, 5, |m| Value::Share(m.busy[0]))
             .from(WIDE)
-            .key("tx_busy"),
-        figure("rx busy", 5, |m| Value::Share(m.busy[1]))
-            .from(WIDE)
-            .key("rx_busy"),
+            .key("tx_busy")
+            .hint("How busy the sender's CPU was, or all of this machine's"),
+    ];
+    if has_rx {
+        all.push(
+            figure("rx busy", 6, |m| Value::Share(m.busy[1]))
+                .from(WIDE)
+                .key("rx_busy")
+                .hint("How busy the receiver's CPU was"),
+        );
+    }
+    all.push(
         Column::text("holds", |row: &Row<'r>| {
             if row.holds { "yes" } else { "no" }.to_string()
         })
-        .people(6)
-        .key("holds"),
-    ]
+        .people(7)
+        .key("holds")
+        .hint("Whether all that --hold says is so: `yes` or `no`"),
+    );
+    all
+}
+
+/// All columns, for the reference.
+#[cfg(test)]
+pub(crate) fn declared() -> Vec<Entry> {
+    entries(&columns(&Tried::Guests))
 }
 
 fn rows(tuned: &Tuned) -> impl Iterator<Item = Row<'_>> {
@@ -57,6 +108,7 @@ fn rows(tuned: &Tuned) -> impl Iterator<Item = Row<'_>> {
             .hold
             .iter()
             .all(|hold| hold.missed(&choice.measured) == 0.0),
+        goal: tuned.goal,
     })
 }
 
@@ -77,31 +129,64 @@ fn verdict(tuned: &Tuned) -> String {
             changes(was, is)
         );
     }
-    match tuned
+    let is_default = tuned
         .best
         .settings
         .iter()
-        .all(|setting| setting.name.is_empty())
-    {
-        true => format!(
+        .all(|setting| setting.name.is_empty());
+    if is_default {
+        return format!(
             "The default is the best for {} of what was tried.",
             tuned.goal
+        );
+    }
+    let Some(confirmed) = tuned.confirmed else {
+        return format!("Best for {}: {name}: {}.", tuned.goal, changes(was, is));
+    };
+    let percent = |ratio: f64| (ratio - 1.0) * 100.0;
+    let [_, low, high] = confirmed.ratio.map(percent);
+    let measured = format!(
+        "{:+.1}% to {:+.1}% ({} of each, measured again after it was chosen)",
+        low,
+        high,
+        counted(confirmed.blocks, "block")
+    );
+    match (confirmed.is_better, tuned.recommends()) {
+        (true, _) => format!(
+            "Best for {}: {name}: {} {measured}; {}.",
+            tuned.goal,
+            of_goal(tuned.goal),
+            changes(was, is)
         ),
-        false => format!("Best for {}: {name}: {}.", tuned.goal, changes(was, is)),
+        (false, true) => format!(
+            "{name} holds what the default does not: {}; {} {measured}.",
+            changes(was, is),
+            of_goal(tuned.goal)
+        ),
+        (false, false) => format!(
+            "No difference seen for {}: the best of what was tried, {name}, changes {} by {measured}. Leave the default.",
+            tuned.goal,
+            of_goal(tuned.goal)
+        ),
+    }
+}
+
+fn of_goal(goal: Goal) -> &'static str {
+    match goal {
+        Goal::Throughput => "throughput",
+        Goal::Latency => "latency",
+        Goal::Cpu => "CPU time per byte",
     }
 }
 
 fn changes(was: &Measured, is: &Measured) -> String {
-    [
-        change("throughput", was.throughput_bps, is.throughput_bps),
-        change("latency", was.latency_ns, is.latency_ns),
-        change(
-            "CPU time per byte",
-            was.cpu_ns_per_kib(),
-            is.cpu_ns_per_kib(),
-        ),
-    ]
-    .join(", ")
+    let mean = |measured: &Measured, goal: Goal| match goal {
+        Goal::Cpu => measured.cost(goal),
+        _ => measured.mean().of(goal),
+    };
+    [Goal::Throughput, Goal::Latency, Goal::Cpu]
+        .map(|goal| change(of_goal(goal), mean(was, goal), mean(is, goal)))
+        .join(", ")
 }
 
 fn condition(hold: &Hold) -> String {
@@ -123,18 +208,49 @@ fn trust(tuned: &Tuned) -> Vec<Note> {
             ""
         }
     );
-    vec![
-        Note::new(
-            "clock",
+    const IN_TURNS: &str = "this machine's; runs with all settings take turns, figures are means over them, and ± is half of \
+                            the 95% interval of what the goal is about. What is shown was measured again after the search, \
+                            so the best was not chosen by these figures";
+    const OF_HOSTS: &str = "throughput and CPU time of one TCP stream; latency is the median of requests of 64 bytes, alone on the wire";
+    let (clock, figures) = match &tuned.at {
+        Tried::Guests => (
             "virtual time of two guests and a wire: no caches, no bus, no DMA. The order of settings is to be \
              confirmed on the machine that they are for",
+            OF_HOSTS.to_string(),
         ),
-        Note::new(
-            "figures",
-            "throughput and CPU time of one TCP stream; latency is the median of requests of 64 bytes, alone on the wire",
+        Tried::Namespaces => (IN_TURNS, OF_HOSTS.to_string()),
+        Tried::Nic { command, peer } => (
+            IN_TURNS,
+            format!(
+                "bytes that {} counted in both directions while `{}` ran, CPU time of all CPUs whatever it was for; latency is {}",
+                tuned.nic,
+                printable(command, 80),
+                match peer {
+                    Some(peer) => format!(
+                        "the median of echoes (ICMP) of {} meanwhile",
+                        printable(peer, 60)
+                    ),
+                    None => "how long it ran".to_string(),
+                }
+            ),
         ),
+    };
+    let mut notes = vec![
+        Note::new("clock", clock),
+        Note::new("figures", figures),
         Note::new("search", tried),
-    ]
+    ];
+    for why in &tuned.left_out {
+        notes.push(Note::new("left out", printable(why, 200)));
+    }
+    if matches!(tuned.at, Tried::Namespaces) {
+        notes.push(Note::new(
+            "offloads",
+            "veth hands packets over as they are: what it calls a checksum offload is no checksum at all, and a large packet is \
+             never cut. Gains from these are not those of a NIC",
+        ));
+    }
+    notes
 }
 
 /// For a terminal.
@@ -147,79 +263,137 @@ pub fn terminal(tuned: &Tuned, columns: usize) -> String {
         "{goal}\n\nWhat no other settings beat, of what was tried, and the default (* the best):\n\n"
     );
     let room = Room::of(columns, NAME_LETTERS);
-    out.push_str(&Table::new(self::columns(), rows(tuned)).terminal(room));
+    out.push_str(&Table::new(self::columns(&tuned.at), rows(tuned)).terminal(room));
     out.push('\n');
     out.push_str(&continued(&verdict(tuned), 0, columns));
     out.push('\n');
     let lines = tuned.lines();
-    if !lines.is_empty() && !tuned.missed() {
-        out.push_str("\nOn a machine with such a NIC, as root:\n\n");
+    let mut list = |title: &str, lines: &[String]| {
+        out.push_str(&format!("\n{title}\n\n"));
         for line in lines {
             out.push_str(&format!("   {line}\n"));
         }
+    };
+    match &tuned.kept {
+        Some(undo) => {
+            list("Kept, as if these had been run:", &lines);
+            list("To undo that, as root:", undo);
+        }
+        None if tuned.recommends() => list(
+            match tuned.at {
+                Tried::Nic { .. } => "All is as it was. To set it, as root:",
+                _ => "On a machine with such a NIC, as root:",
+            },
+            &lines,
+        ),
+        None => {}
     }
     out.push('\n');
     out.push_str(&footer::terminal(&trust(tuned), columns));
     out
 }
 
+/// Raised with any change that would break a reader.
+const SCHEMA: u32 = 1;
+
 #[derive(Serialize)]
 struct Document {
+    schema: u32,
     document: &'static str,
     clock: &'static str,
+    lab: &'static str,
     goal: Goal,
     best: String,
     holds: bool,
+    recommended: bool,
     lines: Vec<String>,
-    default: Figures,
+    default: Shown,
+    ratio: Option<Ratio>,
     front: Vec<Value>,
     tried: usize,
     possible: usize,
     ended_early: bool,
+    left_out: Vec<String>,
+    kept: bool,
+    undo: Vec<String>,
 }
 
 #[derive(Serialize)]
-struct Figures {
+struct Shown {
     mbit_per_second: f64,
     latency_ns: f64,
     cpu_ns_per_kib: f64,
 }
 
+#[derive(Serialize)]
+struct Ratio {
+    value: f64,
+    low: f64,
+    /// Null if it has no upper end.
+    high: Option<f64>,
+    blocks: usize,
+    is_better: bool,
+}
+
 /// As JSON. docs/reference/json.md describes it for users.
 pub fn json(tuned: &Tuned) -> String {
+    let default = tuned.default.mean();
+    let (clock, lab) = match tuned.at {
+        Tried::Guests => (INSTRUMENT, "vm"),
+        Tried::Namespaces => (CLOCKED, "netns"),
+        Tried::Nic { .. } => (CLOCKED, "host"),
+    };
     pretty(&Document {
+        schema: SCHEMA,
         document: "tune",
-        clock: INSTRUMENT,
+        clock,
+        lab,
         goal: tuned.goal,
         best: name_of(&tuned.best.settings),
         holds: !tuned.missed(),
+        recommended: tuned.recommends(),
         lines: tuned.lines(),
-        default: Figures {
-            mbit_per_second: tuned.default.throughput_bps / 1e6,
-            latency_ns: tuned.default.latency_ns,
-            cpu_ns_per_kib: tuned.default.cpu_ns_per_kib(),
+        default: Shown {
+            mbit_per_second: default.throughput_bps / 1e6,
+            latency_ns: default.latency_ns,
+            cpu_ns_per_kib: tuned.default.cost(Goal::Cpu),
         },
-        front: Table::new(columns(), rows(tuned)).json(),
+        ratio: tuned.confirmed.map(|confirmed| Ratio {
+            value: confirmed.ratio[0],
+            low: confirmed.ratio[1],
+            high: Some(confirmed.ratio[2]).filter(|high| high.is_finite()),
+            blocks: confirmed.blocks,
+            is_better: confirmed.is_better,
+        }),
+        front: Table::new(columns(&tuned.at), rows(tuned)).json(),
         tried: tuned.tried,
         possible: tuned.possible,
         ended_early: tuned.ended_early,
+        left_out: tuned.left_out.clone(),
+        kept: tuned.kept.is_some(),
+        undo: tuned.kept.clone().unwrap_or_default(),
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use netplumb_model::tune::{DIMENSIONS, chosen};
+    use netplumb_model::tune::{Confirmed, chosen, of_guests, of_namespaces};
 
     use super::*;
 
+    fn figures(mbit: f64, latency_us: f64, busy: f64) -> Figures {
+        Figures {
+            throughput_bps: mbit * 1e6,
+            latency_ns: latency_us * 1e3,
+            busy: [busy / 2.0, busy],
+            cpus: 1.0,
+        }
+    }
+
     fn choice(point: &[usize], mbit: f64, latency_us: f64, busy: f64) -> Choice {
         Choice {
-            settings: chosen(DIMENSIONS, point),
-            measured: Measured {
-                throughput_bps: mbit * 1e6,
-                latency_ns: latency_us * 1e3,
-                busy: [busy / 2.0, busy],
-            },
+            settings: chosen(&of_guests(), point),
+            measured: Measured::exactly(figures(mbit, latency_us, busy)),
         }
     }
 
@@ -229,13 +403,46 @@ mod tests {
         Tuned {
             goal: Goal::Cpu,
             hold: vec![hold.parse().unwrap()],
+            at: Tried::Guests,
             default: default.measured,
+            confirmed: None,
             front: vec![best.clone(), choice(&[0, 0, 1, 0, 0], 929.0, 38.0, 0.9)],
             best,
             tried: 20,
             possible: 96,
             ended_early: false,
             nic: "eth0".into(),
+            left_out: Vec::new(),
+            kept: None,
+        }
+    }
+
+    /// Of namespaces, with a gain of these shares.
+    fn in_turns(ratio: [f64; 3], is_better: bool) -> Tuned {
+        let block = |mbit| figures(mbit, 50.0, 0.5);
+        let measured = |scale: f64| Measured {
+            blocks: [900.0, 1000.0, 1100.0]
+                .map(|mbit| block(mbit * scale))
+                .to_vec(),
+        };
+        let of = |point: &[usize], scale| Choice {
+            settings: chosen(&of_namespaces(), point),
+            measured: measured(scale),
+        };
+        let best = of(&[0, 0, 0, 1, 0], ratio[0]);
+        Tuned {
+            goal: Goal::Throughput,
+            hold: Vec::new(),
+            at: Tried::Namespaces,
+            default: measured(1.0),
+            front: vec![best.clone(), of(&[0; 5], 1.0)],
+            best,
+            confirmed: Some(Confirmed {
+                ratio,
+                is_better,
+                blocks: 3,
+            }),
+            ..tuned("latency<100us")
         }
     }
 
@@ -257,8 +464,10 @@ mod tests {
         let json = json(&tuned("latency<100us"));
         let document: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert_eq!(document["holds"], true);
+        assert_eq!(document["recommended"], true);
         assert_eq!(document["front"].as_array().unwrap().len(), 2);
         assert_eq!(document["default"]["mbit_per_second"], 900.0);
+        assert!(document["ratio"].is_null());
     }
 
     /// Check that nothing is recommended if a condition is missed.
@@ -270,5 +479,69 @@ mod tests {
             "{text}"
         );
         assert!(!text.contains("ethtool"), "{text}");
+    }
+
+    /// Check that a gain is told with its interval, and that one that may be chance is not recommended.
+    #[test]
+    fn gains_with_intervals() {
+        let better = terminal(&in_turns([1.2, 1.1, 1.3], true), 120);
+        for part in [
+            "* MTU of 9000",
+            "throughput +10.0% to +30.0% (3 blocks of each",
+            "ip link set eth0 mtu 9000",
+            "±",
+            "no checksum at all",
+        ] {
+            assert!(better.contains(part), "no `{part}` in:\n{better}");
+        }
+        let same = terminal(&in_turns([1.01, 0.9, 1.12], false), 120);
+        assert!(same.contains("No difference seen for throughput"), "{same}");
+        assert!(same.contains("Leave the default"), "{same}");
+        assert!(!same.contains("ip link set"), "{same}");
+    }
+
+    /// Check that the reference of JSON has every key.
+    #[test]
+    fn the_reference_has_every_key() {
+        let reference = include_str!("../../../docs/reference/json.md");
+        let (_, own) = reference.split_once("`plumb tune --json`").unwrap();
+        let (own, _) = own.split_once("`plumb doctor --json`").unwrap();
+        let json: serde_json::Value =
+            serde_json::from_str(&json(&in_turns([1.2, 1.1, 1.3], true))).unwrap();
+        let keys = |value: &serde_json::Value| -> Vec<String> {
+            value.as_object().unwrap().keys().cloned().collect()
+        };
+        let mut all = keys(&json);
+        for part in [&json["default"], &json["ratio"], &json["front"][0]] {
+            all.extend(keys(part));
+        }
+        for key in all {
+            assert!(own.contains(&format!("`{key}`")), "no `{key}`");
+        }
+    }
+
+    /// Check that what was kept is printed with the lines that undo it.
+    #[test]
+    fn what_was_kept() {
+        let kept = Tuned {
+            at: Tried::Nic {
+                command: "iperf3 -c peer".into(),
+                peer: None,
+            },
+            nic: "enp1s0".into(),
+            kept: Some(vec!["ip link set enp1s0 mtu 1500".into()]),
+            left_out: vec!["GRO: the driver refuses it".into()],
+            ..in_turns([1.2, 1.1, 1.3], true)
+        };
+        let text = terminal(&kept, 120);
+        for part in [
+            "Kept, as if these had been run:\n\n   ip link set enp1s0 mtu 9000",
+            "To undo that, as root:\n\n   ip link set enp1s0 mtu 1500",
+            "left out",
+            "how long it ran",
+        ] {
+            assert!(text.contains(part), "no `{part}` in:\n{text}");
+        }
+        assert!(!text.contains("rx busy"), "{text}");
     }
 }

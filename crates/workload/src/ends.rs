@@ -159,27 +159,7 @@ impl Ends {
 
     /// A socket for ICMP echoes, in the namespace of this thread.
     pub(crate) fn raw(&self) -> io::Result<OwnedFd> {
-        let socket = match self.tx_address {
-            IpAddr::V4(_) => {
-                let socket = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::ICMPV4))?;
-                // Receive only echo replies (type 0), like ping.
-                let all_but_reply: u32 = !1;
-                const SOL_RAW: i32 = 255;
-                const ICMP_FILTER: i32 = 1;
-                set_option(&socket, SOL_RAW, ICMP_FILTER, &all_but_reply.to_ne_bytes())?;
-                socket
-            }
-            IpAddr::V6(_) => {
-                let socket = Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::ICMPV6))?;
-                // Bits set are blocked (RFC 3542, 3.2): all but echo reply, 129.
-                let mut blocked = [0xff_u8; 32];
-                blocked[129 / 8] &= !(1 << (129 % 8));
-                const SOL_ICMPV6: i32 = 58;
-                const ICMPV6_FILTER: i32 = 1;
-                set_option(&socket, SOL_ICMPV6, ICMPV6_FILTER, &blocked)?;
-                socket
-            }
-        };
+        let socket = raw_to(self.rx_address)?;
         roomy(&socket)?;
         socket.bind(&SocketAddr::new(self.tx_address, 0).into())?;
         socket.connect(&SocketAddr::new(self.rx_address, 0).into())?;
@@ -216,6 +196,31 @@ impl Ends {
             rx: rx.into(),
         })
     }
+}
+
+/// A socket for ICMP echoes that receives replies only, in the namespace of this thread.
+pub(crate) fn raw_to(peer: IpAddr) -> io::Result<Socket> {
+    Ok(match peer {
+        IpAddr::V4(_) => {
+            let socket = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::ICMPV4))?;
+            // Receive only echo replies (type 0), like ping.
+            let all_but_reply: u32 = !1;
+            const SOL_RAW: i32 = 255;
+            const ICMP_FILTER: i32 = 1;
+            set_option(&socket, SOL_RAW, ICMP_FILTER, &all_but_reply.to_ne_bytes())?;
+            socket
+        }
+        IpAddr::V6(_) => {
+            let socket = Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::ICMPV6))?;
+            // Bits set are blocked (RFC 3542, 3.2): all but echo reply, 129.
+            let mut blocked = [0xff_u8; 32];
+            blocked[129 / 8] &= !(1 << (129 % 8));
+            const SOL_ICMPV6: i32 = 58;
+            const ICMPV6_FILTER: i32 = 1;
+            set_option(&socket, SOL_ICMPV6, ICMPV6_FILTER, &blocked)?;
+            socket
+        }
+    })
 }
 
 pub(crate) fn set_option(

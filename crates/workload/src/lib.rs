@@ -2,6 +2,7 @@
 
 pub mod device;
 pub mod drops;
+pub mod echo;
 pub mod ends;
 mod first_use;
 pub mod frames;

@@ -55,6 +55,26 @@ impl Held {
     }
 }
 
+/// Where the output of a command goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Output {
+    /// Where plumb's goes.
+    Own,
+    /// To the standard error.
+    Stderr,
+    /// Nowhere.
+    Nowhere,
+}
+
+impl From<bool> for Output {
+    fn from(to_stderr: bool) -> Output {
+        match to_stderr {
+            true => Output::Stderr,
+            false => Output::Own,
+        }
+    }
+}
+
 /// A command with its child processes. Killed when dropped.
 #[derive(Debug)]
 pub(super) struct Running {
@@ -70,7 +90,7 @@ impl Running {
         words: &[String],
         namespace: Option<OwnedFd>,
         variables: &[(&str, String)],
-        output_to_stderr: bool,
+        output: Output,
         held: Option<OwnedFd>,
     ) -> io::Result<Running> {
         let (program, rest) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
@@ -86,9 +106,13 @@ impl Running {
             // Its process group is in the background, and can't read from the terminal.
             command.stdin(Stdio::null());
         }
-        if output_to_stderr {
-            let stderr = File::options().append(true).open("/proc/self/fd/2");
-            command.stdout(stderr.map_or_else(|_| Stdio::null(), Stdio::from));
+        match output {
+            Output::Own => {}
+            Output::Stderr => {
+                let stderr = File::options().append(true).open("/proc/self/fd/2");
+                command.stdout(stderr.map_or_else(|_| Stdio::null(), Stdio::from));
+            }
+            Output::Nowhere => drop(command.stdout(Stdio::null())),
         }
         // SAFETY: between fork and exec only calls that are safe there: they take a
         // descriptor, flags and numbers, and allocate nothing.

@@ -111,7 +111,7 @@ impl Alone for Runs<'_, '_> {
         };
         let cpus = Cpus::read();
         self.probes.open()?;
-        let output = self.work.output_to_stderr;
+        let output = self.work.output_to_stderr.into();
         let started = Running::start(&arm.command, None, &[], output, other);
         let mut command = started.map_err(|source| EngineError::Command {
             name: arm.command[0].clone(),

@@ -72,7 +72,7 @@ pub(super) fn run(
         true => None,
         false => {
             let words = &traffic.command;
-            let output = traffic.output_to_stderr;
+            let output = traffic.output_to_stderr.into();
             let started = Running::start(words, namespace, &variables, output, None);
             Some(started.map_err(|source| EngineError::Command {
                 name: words[0].clone(),

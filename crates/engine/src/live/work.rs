@@ -127,7 +127,7 @@ pub(super) fn run(
     let command = match work.command.is_empty() {
         true => None,
         false => {
-            let (words, output) = (&work.command, work.output_to_stderr);
+            let (words, output) = (&work.command, work.output_to_stderr.into());
             let started = Running::start(words, None, &[], output, None);
             Some(started.map_err(|source| EngineError::Command {
                 name: words[0].clone(),

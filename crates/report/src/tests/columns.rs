@@ -18,7 +18,9 @@ use crate::table::reference::{Entry, entries, of_page};
 use crate::times::table as times;
 use crate::times::tests::comparing::diff;
 use crate::times::tests::recording::functions as of_functions;
-use crate::{analysis, disks, events, functions, hosts, layers, rates, summary, threads, trace};
+use crate::{
+    analysis, disks, events, functions, hosts, layers, rates, summary, threads, trace, tune,
+};
 
 const HEAD: &str = "# Columns of tables
 
@@ -100,6 +102,12 @@ fn the_reference_of_columns() {
         "Two hosts",
         "By `wire`: `tx` is the sender, `rx` the receiver; each figure is the mean over the blocks of an arm.",
         &hosts::declared(),
+    );
+    section(
+        &mut out,
+        "Settings that were searched",
+        "A line for each combination of `plumb tune` that no other beats, and the default.",
+        &tune::declared(),
     );
     section(
         &mut out,

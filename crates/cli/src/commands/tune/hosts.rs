@@ -1,0 +1,293 @@
+//! Settings of two hosts: guests in virtual time, or namespaces of this machine.
+
+use std::path::Path;
+
+use anyhow::anyhow;
+use netplumb_engine::run::Save;
+use netplumb_engine::{EngineError, HostsRun, Options, Plan, run_hosts, run_namespaces};
+use netplumb_model::experiment::{Blocks, Experiment, FileSize, Kind, Knobs, Lab, Workload};
+use netplumb_model::hosts::{BUSY, Side, THROUGHPUT, TURN, clocked};
+use netplumb_model::quantity::Declared;
+use netplumb_model::recording::{Recording, env};
+use netplumb_model::tune::{
+    Dimension, Figures, Measured, Tried, Tuned, arm_of, chosen, of_guests, of_namespaces,
+};
+use netplumb_stats::halving::Point;
+
+use super::TuneArgs;
+use super::search::{Place, Search};
+use crate::exit::Usage;
+use crate::files::Out;
+use crate::progress::Teller;
+use crate::recorder::record_by;
+use crate::rights;
+
+/// What is measured of each combination in guests at scale 0; twice as much at the next.
+const STREAM_BYTES: u32 = 1 << 20;
+const TURNS: u32 = 40;
+/// The scale at which a stream has 64 MiB: longer ones tell nothing more.
+const MOST_SCALE: u32 = 6;
+
+/// A block of namespaces, the number of them at scale 0, and the scale from which there are no more.
+const BLOCK_BYTES: u32 = 32 << 20;
+const BLOCK_TURNS: u32 = 400;
+const BLOCKS: u32 = 3;
+const MOST_BLOCKS_SCALE: u32 = 2;
+/// Blocks of those that are measured once more.
+const CONFIRMING: u32 = 10;
+
+/// Search, and write the recording of the last ones.
+pub(super) fn run(args: &TuneArgs, cache: &Path, file: Option<&Out>) -> anyhow::Result<Tuned> {
+    let in_netns = args.lab == Lab::Netns;
+    if in_netns {
+        rights::check(args.lab)?;
+    }
+    let fixed = args.knobs.given();
+    if let Some((key, _)) = fixed
+        .iter()
+        .find(|(key, _)| fixed.iter().filter(|(k, _)| k == key).count() > 1)
+    {
+        return Err(Usage(format!(
+            "{key}: give one value, which all combinations have"
+        ))
+        .into());
+    }
+    // What is given is the situation, and not searched.
+    let is_free = |dimension: &Dimension| {
+        let mut keys = dimension.iter().flat_map(|setting| &setting.knobs);
+        !keys.any(|(key, _)| args.knobs.has(key))
+    };
+    let all = if in_netns {
+        of_namespaces()
+    } else {
+        of_guests()
+    };
+    let dimensions: Vec<Dimension> = all.into_iter().filter(is_free).collect();
+    if dimensions.is_empty() {
+        return Err(Usage("all settings that could be searched are given".into()).into());
+    }
+    let search = Search {
+        args,
+        dimensions: &dimensions,
+        varies: in_netns,
+    };
+    let pair = Pair {
+        args,
+        fixed: Knobs::of(fixed.iter().cloned()).map_err(Usage)?,
+        dimensions: &dimensions,
+    };
+    for kind in [Kind::Stream, Kind::Request] {
+        let all = pair.experiment(kind, &[vec![0; dimensions.len()]], 0)?;
+        all.check().map_err(|(_, why)| Usage(why))?;
+    }
+    let asked = pair.experiment(Kind::Stream, &[vec![0; dimensions.len()]], 0)?;
+    let mut tuned = None;
+    let mut finalists = None;
+    let outcome = record_by(
+        |engine, recording, save, teller| {
+            let found = search.run(&mut Measuring {
+                pair: &pair,
+                engine,
+                teller,
+            })?;
+            let last = search.last(&found);
+            let points: Vec<Point> = last.iter().map(|n| found.tried[*n].point.clone()).collect();
+            // What is kept is a run of two hosts of these.
+            let mut experiment = pair
+                .experiment(Kind::Stream, &points, found.scale)
+                .map_err(odd)?;
+            if in_netns {
+                experiment.blocks.count = Some(CONFIRMING);
+            }
+            if let Ok(text) = experiment.measured().to_toml() {
+                recording.environment.insert(env::ASKED.into(), text);
+            }
+            pair.carry_out(&experiment, engine, recording, save, teller)?;
+            let again = match in_netns {
+                true => {
+                    let mut experiment = pair.experiment(Kind::Request, &points, 0).map_err(odd)?;
+                    experiment.blocks.count = Some(CONFIRMING);
+                    let mut requests = Recording::default();
+                    let nowhere = &mut |_: &Recording| Ok(());
+                    pair.carry_out(&experiment, engine, &mut requests, nowhere, teller)?;
+                    let all = (0..points.len()).map(|arm| pair.figures(recording, &requests, arm));
+                    Some(all.collect::<Result<Vec<_>, _>>()?)
+                }
+                false => None,
+            };
+            let at = if in_netns {
+                Tried::Namespaces
+            } else {
+                Tried::Guests
+            };
+            tuned = Some(search.tuned(&found, &last, again.as_deref(), at, &args.print_nic));
+            finalists = Some(experiment);
+            Ok(())
+        },
+        (&asked, ""),
+        &args.options,
+        cache,
+    )?;
+    if let Some(error) = outcome.error {
+        return Err(error);
+    }
+    if let (Some(file), Some(experiment)) = (file, &finalists) {
+        file.write(experiment.to_toml()?.as_bytes())?;
+    }
+    tuned.ok_or_else(|| anyhow!("nothing was measured"))
+}
+
+/// An error that can't be, since all combinations were checked.
+fn odd(error: anyhow::Error) -> EngineError {
+    EngineError::Guest(error.to_string())
+}
+
+/// Two hosts.
+struct Pair<'a> {
+    args: &'a TuneArgs,
+    /// What all combinations have.
+    fixed: Knobs,
+    dimensions: &'a [Dimension],
+}
+
+impl Pair<'_> {
+    /// A run of these points.
+    fn experiment(&self, kind: Kind, points: &[Point], scale: u32) -> anyhow::Result<Experiment> {
+        let in_netns = self.args.lab == Lab::Netns;
+        let mut workload = Workload::of(kind);
+        let (bytes, turns, blocks) = match in_netns {
+            true => {
+                let blocks = BLOCKS << scale.min(MOST_BLOCKS_SCALE);
+                (BLOCK_BYTES, BLOCK_TURNS, blocks)
+            }
+            false => {
+                let scale = scale.min(MOST_SCALE);
+                (STREAM_BYTES << scale, TURNS << scale, 1)
+            }
+        };
+        match kind {
+            Kind::Request => workload.turns = Some(turns),
+            _ => workload.bytes = Some(FileSize(bytes)),
+        }
+        let arm = |point: &Point| arm_of(&chosen(self.dimensions, point)).map_err(Usage);
+        Ok(Experiment {
+            name: "tune".into(),
+            lab: self.args.lab,
+            hosts: Some(self.args.hosts),
+            workload,
+            blocks: Blocks {
+                count: Some(blocks),
+                ..Blocks::default()
+            },
+            knobs: self.fixed.clone(),
+            arms: points.iter().map(arm).collect::<Result<_, _>>()?,
+            ..Experiment::default()
+        })
+    }
+
+    fn carry_out(
+        &self,
+        experiment: &Experiment,
+        engine: &Options,
+        recording: &mut Recording,
+        save: Save<'_>,
+        teller: &Teller,
+    ) -> Result<(), EngineError> {
+        let run = HostsRun {
+            plan: Plan::of(experiment),
+            load: experiment.host_load(),
+            counts: false,
+        };
+        let tell = |event| teller.tell(event);
+        match self.args.lab {
+            Lab::Netns => run_namespaces(&run, engine, recording, save, &tell),
+            _ => run_hosts(&run, engine, recording, save, &tell),
+        }
+    }
+
+    /// The blocks of an arm: of a stream, and as many of requests.
+    fn figures(
+        &self,
+        stream: &Recording,
+        requests: &Recording,
+        arm: usize,
+    ) -> Result<Measured, EngineError> {
+        let in_netns = self.args.lab == Lab::Netns;
+        let of = |recording: &Recording, quantity: &Declared, label: Option<&str>| {
+            let clocked = clocked(quantity);
+            let quantity = if in_netns { &clocked } else { quantity };
+            values(recording, arm, quantity, label)
+        };
+        let busy = Side::ALL
+            .iter()
+            .map(|side| of(stream, &BUSY, Some(side.called())));
+        let busy: Vec<Vec<f64>> = busy.collect::<Result<_, _>>()?;
+        let throughput = of(stream, &THROUGHPUT, None)?;
+        let turns = of(requests, &TURN, Some("median"))?;
+        let blocks = throughput
+            .iter()
+            .zip(&turns)
+            .zip(busy[0].iter().zip(&busy[1]));
+        let blocks = blocks.map(|((throughput, turn), (tx, rx))| Figures {
+            throughput_bps: *throughput,
+            latency_ns: *turn,
+            busy: [*tx, *rx],
+            cpus: 1.0,
+        });
+        Ok(Measured {
+            blocks: blocks.collect(),
+        })
+    }
+}
+
+/// Measures points by runs of two hosts that nobody keeps.
+struct Measuring<'m, 'a> {
+    pair: &'m Pair<'a>,
+    engine: &'m Options,
+    teller: &'m Teller,
+}
+
+impl Place for Measuring<'_, '_> {
+    fn measure(&mut self, points: &[Point], scale: u32) -> Result<Vec<Measured>, EngineError> {
+        let run = |kind: Kind| -> Result<Recording, EngineError> {
+            let experiment = self.pair.experiment(kind, points, scale).map_err(odd)?;
+            let mut recording = Recording::default();
+            let nowhere = &mut |_: &Recording| Ok(());
+            self.pair.carry_out(
+                &experiment,
+                self.engine,
+                &mut recording,
+                nowhere,
+                self.teller,
+            )?;
+            Ok(recording)
+        };
+        let (stream, requests) = (run(Kind::Stream)?, run(Kind::Request)?);
+        let all = (0..points.len()).map(|arm| self.pair.figures(&stream, &requests, arm));
+        all.collect()
+    }
+}
+
+/// The figures of an arm's blocks.
+fn values(
+    recording: &Recording,
+    arm: usize,
+    quantity: &Declared,
+    label: Option<&str>,
+) -> Result<Vec<f64>, EngineError> {
+    let of_arm = |block: u32| {
+        let block = recording.blocks.get(block as usize);
+        block.is_some_and(|block| block.arm as usize == arm)
+    };
+    let its = recording.scalars_of(quantity).filter(|scalar| {
+        scalar.block().is_some_and(of_arm) && scalar.item.label.as_deref() == label
+    });
+    let values: Vec<f64> = its.map(|scalar| scalar.value).collect();
+    match values.is_empty() {
+        true => Err(EngineError::Guest(format!(
+            "no {} was measured",
+            quantity.name
+        ))),
+        false => Ok(values),
+    }
+}

@@ -1,0 +1,196 @@
+//! The search itself, wherever it measures.
+
+use std::cmp::Ordering;
+use std::time::{Duration, Instant};
+
+use netplumb_engine::EngineError;
+use netplumb_model::tune::{
+    Choice, Confirmed, Dimension, Goal, Hold, Measured, Setting, Tried, Tuned, chosen,
+};
+use netplumb_stats::halving::{Found, Halving, Point, front};
+use netplumb_stats::judge::{Pair, judge};
+
+use super::TuneArgs;
+
+/// Settings that are shown beside the best and the default, at most.
+const FRONT_MOST: usize = 12;
+/// The same where they are measured once more.
+const CONFIRMED_MOST: usize = 3;
+
+/// Where it is measured.
+pub(super) trait Place {
+    /// Measure points, of which all take turns, for longer the larger the scale is.
+    fn measure(&mut self, points: &[Point], scale: u32) -> Result<Vec<Measured>, EngineError>;
+}
+
+/// A search.
+pub(super) struct Search<'a> {
+    pub(super) args: &'a TuneArgs,
+    pub(super) dimensions: &'a [Dimension],
+    /// Whether what is measured differs from run to run.
+    pub(super) varies: bool,
+}
+
+impl Search<'_> {
+    pub(super) fn settings(&self, point: &[usize]) -> Vec<Setting> {
+        chosen(self.dimensions, point)
+    }
+
+    pub(super) fn run(&self, place: &mut dyn Place) -> Result<Found<Measured>, EngineError> {
+        let levels: Vec<usize> = self.dimensions.iter().map(Vec::len).collect();
+        let halving = Halving {
+            levels: &levels,
+            candidates: self.args.candidates as usize,
+            // What varies is compared with what was measured at the same time only.
+            at_once: if self.varies { usize::MAX } else { 4 },
+            varies: self.varies,
+            seed: 1,
+        };
+        let begun = Instant::now();
+        let budget: Duration = self.args.budget.0;
+        halving.search(
+            &|a, b| order(&self.args.hold, self.args.goal, a, b),
+            &mut || begun.elapsed() < budget,
+            &mut |points, scale| place.measure(points, scale),
+        )
+    }
+
+    /// The best, the default, and those that no other beats, of what was measured the longest; the best by goal
+    /// first.
+    pub(super) fn last(&self, found: &Found<Measured>) -> Vec<usize> {
+        let longest: Vec<(usize, Vec<f64>)> = (found.longest())
+            .map(|(number, tried)| {
+                let costs = Goal::ALL.iter().map(|goal| tried.measured.cost(*goal));
+                (number, costs.collect())
+            })
+            .collect();
+        let costs: Vec<Vec<f64>> = longest.iter().map(|(_, costs)| costs.clone()).collect();
+        let mut last: Vec<usize> = front(&costs).into_iter().map(|n| longest[n].0).collect();
+        let by = |a: &usize, b: &usize| {
+            let of = |n: usize| &found.tried[n].measured;
+            order(&self.args.hold, self.args.goal, of(*a), of(*b)).then(a.cmp(b))
+        };
+        last.sort_by(by);
+        last.truncate(if self.varies {
+            CONFIRMED_MOST
+        } else {
+            FRONT_MOST
+        });
+        last.extend([0, found.best]);
+        last.sort_by(by);
+        last.dedup();
+        last
+    }
+
+    /// The result, with what was measured of the last ones since.
+    pub(super) fn tuned(
+        &self,
+        found: &Found<Measured>,
+        last: &[usize],
+        again: Option<&[Measured]>,
+        at: Tried,
+        nic: &str,
+    ) -> Tuned {
+        let choice = |at: usize| {
+            let tried = &found.tried[last[at]];
+            let measured = again.map_or(&tried.measured, |again| &again[at]);
+            Choice {
+                settings: self.settings(&tried.point),
+                measured: measured.clone(),
+            }
+        };
+        // It was chosen before it was measured again: chance that favoured it then does not now.
+        let of = |number: usize| last.iter().position(|n| *n == number).unwrap_or(0);
+        let (default, best) = (choice(of(0)), choice(of(found.best)));
+        let levels = self.dimensions.iter().map(Vec::len);
+        let confirmed =
+            again.and_then(|_| confirm(self.args.goal, &default.measured, &best.measured));
+        Tuned {
+            goal: self.args.goal,
+            hold: self.args.hold.clone(),
+            at,
+            default: default.measured,
+            best,
+            confirmed,
+            front: (0..last.len()).map(choice).collect(),
+            tried: found.tried.len(),
+            possible: levels.product(),
+            ended_early: found.ended_early,
+            nic: nic.into(),
+            left_out: Vec::new(),
+            kept: None,
+        }
+    }
+}
+
+/// What holds comes before what does not, then by goal.
+fn order(hold: &[Hold], goal: Goal, a: &Measured, b: &Measured) -> Ordering {
+    let missed = |m: &Measured| hold.iter().map(|hold| hold.missed(m)).sum::<f64>();
+    let by_goal = || a.cost(goal).total_cmp(&b.cost(goal));
+    missed(a).total_cmp(&missed(b)).then_with(by_goal)
+}
+
+/// Whether the best differs from the default by more than chance.
+fn confirm(goal: Goal, default: &Measured, best: &Measured) -> Option<Confirmed> {
+    let pair = Pair {
+        before: default.values(goal),
+        after: best.values(goal),
+        ..Pair::default()
+    };
+    let judged = judge(std::slice::from_ref(&pair)).pop()?;
+    let ratio = judged.ratio?;
+    let is_better = match goal {
+        Goal::Throughput => ratio.value > 1.0,
+        Goal::Latency | Goal::Cpu => ratio.value < 1.0,
+    };
+    Some(Confirmed {
+        ratio: [ratio.value, ratio.low, ratio.high],
+        is_better: is_better && judged.verdict.differs(),
+        blocks: pair.after.len(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use netplumb_model::tune::Figures;
+
+    fn measured(throughputs: &[f64]) -> Measured {
+        let figures = |bps: &f64| Figures {
+            throughput_bps: *bps,
+            latency_ns: 1.0,
+            busy: [0.5, 0.5],
+            cpus: 1.0,
+        };
+        Measured {
+            blocks: throughputs.iter().map(figures).collect(),
+        }
+    }
+
+    /// Check that a gain within chance is none, that one beyond is, and that a loss is no gain.
+    #[test]
+    fn gains() {
+        let default = measured(&[100.0, 104.0, 97.0, 101.0, 99.0]);
+        for (best, is_better) in [
+            (measured(&[103.0, 98.0, 101.0, 99.0, 102.0]), false),
+            (measured(&[150.0, 148.0, 153.0, 149.0, 151.0]), true),
+            (measured(&[50.0, 48.0, 53.0, 49.0, 51.0]), false),
+        ] {
+            let confirmed = confirm(Goal::Throughput, &default, &best).unwrap();
+            assert_eq!(confirmed.is_better, is_better, "{confirmed:?}");
+            assert!(
+                confirmed.ratio[1] <= confirmed.ratio[0]
+                    && confirmed.ratio[0] <= confirmed.ratio[2]
+            );
+        }
+    }
+
+    /// Check that what holds comes first, whatever the goal.
+    #[test]
+    fn what_holds_comes_first() {
+        let hold = ["throughput>120".parse().unwrap()];
+        let (less, more) = (measured(&[100.0]), measured(&[150.0]));
+        assert_eq!(order(&hold, Goal::Latency, &more, &less), Ordering::Less);
+        assert_eq!(order(&[], Goal::Latency, &more, &less), Ordering::Equal);
+    }
+}

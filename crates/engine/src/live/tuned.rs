@@ -1,0 +1,265 @@
+//! Runs of a command with settings of an interface of this machine, and what it moved over that meanwhile.
+
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use netplumb_instruments::rates::cpu::{self, CpuClock};
+use netplumb_knobs::Nic;
+use netplumb_lab::cancel::Cancel;
+use netplumb_lab::vm::process::VmError;
+use netplumb_model::message::Exit;
+use netplumb_model::tune::Figures;
+use netplumb_sys::netns::Namespace;
+use netplumb_sys::proc::counters::Counters;
+use netplumb_workload::echo::Echoes;
+
+use super::child::{Output, Running};
+use super::machine::{Change, Machine};
+use crate::error::EngineError;
+use crate::schedule::interleaved;
+
+/// How often to see whether the run was cancelled.
+const NAP: Duration = Duration::from_millis(50);
+/// Between two echoes.
+const BETWEEN_ECHOES: Duration = Duration::from_millis(5);
+/// How long a link may take to come up again after its rings or queues were made anew.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Runs of a command with settings of an interface.
+#[derive(Debug, Clone)]
+pub struct NicRuns {
+    /// The interface.
+    pub nic: Nic,
+    /// The machine whose echoes are the latency; without it, that is how long the command runs.
+    pub peer: Option<IpAddr>,
+    /// The command.
+    pub command: Vec<String>,
+    /// What each arm sets.
+    pub arms: Vec<Vec<Change>>,
+    /// Runs of each arm.
+    pub blocks: u32,
+    /// Of the order of blocks.
+    pub seed: u64,
+}
+
+/// Run the command with each arm's settings, in turns, which are restored after each run. The figures are by
+/// arm, and by block.
+///
+/// # Errors
+/// A setting is refused, the command fails, or it moves nothing over the interface.
+pub fn run_with_nic(
+    runs: &NicRuns,
+    clock: &CpuClock,
+    cancel: &Cancel,
+    over: &mut dyn FnMut(u32),
+) -> Result<Vec<Vec<Figures>>, EngineError> {
+    let changes: Vec<&[Change]> = runs.arms.iter().map(Vec::as_slice).collect();
+    let machine = Machine::begin(&changes)?;
+    let mut all = vec![Vec::new(); runs.arms.len()];
+    let mut done = 0;
+    let mut measure = || -> Result<(), EngineError> {
+        for turn in interleaved(runs.arms.len(), 1, 0..runs.blocks, runs.seed) {
+            if cancel.load(Ordering::Relaxed) {
+                return Err(VmError::Interrupted.into());
+            }
+            let applied = machine.set(&runs.arms[turn.arm])?;
+            is_up(&runs.nic, applied.namespace(), cancel)?;
+            let figures = one(runs, applied.namespace(), clock, cancel);
+            drop(applied);
+            all[turn.arm].push(figures?);
+            done += 1;
+            over(done);
+        }
+        Ok(())
+    };
+    let measured = measure();
+    let ended = machine.end();
+    measured?;
+    ended?;
+    Ok(all)
+}
+
+/// Whether each of some changes is accepted: none, or why not. All are restored.
+///
+/// # Errors
+/// A setting can't be restored, or another run has the interface.
+pub fn try_changes(changes: &[Vec<Change>]) -> Result<Vec<Option<String>>, EngineError> {
+    let each = changes.iter().map(|arm| {
+        match Machine::begin(&[arm]) {
+            Ok(machine) => machine.end().map(|()| None).map_err(EngineError::from),
+            // Other runs have all of it; to go on would be of no use.
+            Err(error @ EngineError::Path(_)) => Ok(Some(error.to_string())),
+            Err(error) => Err(error),
+        }
+    });
+    each.collect()
+}
+
+/// Make changes to stay: not in a journal, and not restored. If one is refused, those before it are
+/// restored.
+///
+/// # Errors
+/// The first that is refused.
+pub fn keep(changes: &[Change]) -> Result<(), EngineError> {
+    let own = Namespace::current().map_err(EngineError::host("find this network namespace"))?;
+    let mut made: Vec<(&Change, String)> = Vec::new();
+    for change in changes {
+        let set = || {
+            let before = change.setting.read(&own)?;
+            change.setting.write(&own, &change.before)?;
+            Ok::<String, netplumb_knobs::KnobError>(before)
+        };
+        match set() {
+            Ok(before) => made.push((change, before)),
+            Err(error) => {
+                for (change, before) in made.iter().rev() {
+                    // The error that is told is the first.
+                    let _ = change.setting.write(&own, before);
+                }
+                return Err(error.into());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Wait until an interface that was up is up again.
+fn is_up(nic: &Nic, namespace: &Namespace, cancel: &Cancel) -> Result<(), EngineError> {
+    let begun = Instant::now();
+    loop {
+        let state = nic.state(namespace)?;
+        if !state.up || state.running {
+            return Ok(());
+        }
+        if cancel.load(Ordering::Relaxed) {
+            return Err(VmError::Interrupted.into());
+        }
+        if begun.elapsed() > PATIENCE {
+            return Err(EngineError::Tuning(format!(
+                "{} has no carrier {} s after its settings were changed: check its cable and its peer (ip link show {})",
+                nic.name,
+                PATIENCE.as_secs(),
+                nic.name
+            )));
+        }
+        thread::sleep(NAP);
+    }
+}
+
+/// One run of the command.
+fn one(
+    runs: &NicRuns,
+    namespace: &Namespace,
+    clock: &CpuClock,
+    cancel: &Cancel,
+) -> Result<Figures, EngineError> {
+    let host = |doing: &'static str| EngineError::host(doing);
+    let name = &runs.nic.state(namespace)?.name;
+    let moved = || -> Result<u64, EngineError> {
+        let counters = Counters::read(namespace.as_fd());
+        let counters = counters.map_err(host("read the interface's counters"))?;
+        let of = |which: &str| counters.get(&format!("{name} {which}"));
+        Ok(of("rx_bytes") + of("tx_bytes"))
+    };
+    let mut echoes = match runs.peer {
+        Some(peer) => Some(Echoes::of(peer).map_err(host("send echoes to the peer"))?),
+        None => None,
+    };
+    if let Some(echoes) = &mut echoes {
+        // The first one resolves the peer's address.
+        echoes.one().map_err(host("send echoes to the peer"))?;
+    }
+    let end = AtomicBool::new(false);
+    let (figures, times) = thread::scope(|scope| {
+        let times = echoes
+            .as_mut()
+            .map(|echoes| scope.spawn(|| echoes.until(BETWEEN_ECHOES, &end)));
+        let figures = command(runs, &moved, clock, cancel);
+        end.store(true, Ordering::Relaxed);
+        let times = times.map(|thread| {
+            thread
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        (figures, times)
+    });
+    let mut figures = figures?;
+    if let Some(times) = times {
+        let mut times = times.map_err(host("send echoes to the peer"))?;
+        times.sort_unstable();
+        let median = times.get(times.len() / 2);
+        let peer = runs.peer.map(|peer| peer.to_string()).unwrap_or_default();
+        figures.latency_ns = *median.ok_or_else(|| {
+            EngineError::Tuning(format!(
+                "{peer} answered no echo while the command ran: try `ping {peer}`, or leave out --peer, and the latency is \
+                 how long the command runs"
+            ))
+        })? as f64;
+    }
+    Ok(figures)
+}
+
+/// Run the command, and see what it moved and took.
+fn command(
+    runs: &NicRuns,
+    moved: &dyn Fn() -> Result<u64, EngineError>,
+    clock: &CpuClock,
+    cancel: &Cancel,
+) -> Result<Figures, EngineError> {
+    let name = || runs.command.join(" ");
+    let (before, bytes) = (clock.read(), moved()?);
+    let begun = Instant::now();
+    let started = Running::start(&runs.command, None, &[], Output::Nowhere, None);
+    let mut command = started.map_err(|source| EngineError::Command {
+        name: runs.command[0].clone(),
+        source,
+    })?;
+    let ended = loop {
+        let ended = command.wait(NAP);
+        if let Some(ended) = ended.map_err(EngineError::host("wait for the command"))? {
+            break ended;
+        }
+        if cancel.load(Ordering::Relaxed) {
+            return Err(VmError::Interrupted.into());
+        }
+    };
+    let took = begun.elapsed();
+    let (after, bytes) = (clock.read(), moved()?.saturating_sub(bytes));
+    match ended {
+        Exit::Code(0) => {}
+        other => {
+            let how = match other {
+                Exit::Code(code) => format!("exited with {code}"),
+                Exit::Signal(signal) => format!("was killed by signal {signal}"),
+            };
+            return Err(EngineError::Tuning(format!(
+                "`{}` {how}: it has to succeed each time; run it by itself to see why",
+                name()
+            )));
+        }
+    }
+    if bytes == 0 {
+        return Err(EngineError::Tuning(format!(
+            "`{}` moved nothing over {}: does it use another interface? `ip route get ADDRESS` shows which",
+            name(),
+            runs.nic.name
+        )));
+    }
+    let read = EngineError::host("read the CPU time");
+    let (before, after) = match (before, after) {
+        (Ok(before), Ok(after)) => (before, after),
+        (Err(error), _) | (_, Err(error)) => return Err(read(error)),
+    };
+    let uses = cpu::since(&before, &after);
+    let cpus = uses.len().max(1) as f64;
+    let busy: f64 = uses.iter().map(|one| one.second.unwrap_or(one.busy)).sum();
+    Ok(Figures {
+        throughput_bps: bytes as f64 * 8.0 / took.as_secs_f64(),
+        latency_ns: took.as_nanos() as f64,
+        busy: [busy / cpus, 0.0],
+        cpus,
+    })
+}
