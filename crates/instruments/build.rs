@@ -2,6 +2,7 @@
 //! QEMU plugins, and the BPF programs.
 
 use std::env;
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
@@ -51,7 +52,7 @@ fn plugin(folder: &Path, sources: &[&str], out: &Path) {
     }
     // The plugin lives in QEMU's process, not in ours: a shared object, whatever
     // our own binary is.
-    let mut compiler = Command::new(env::var_os("CC").unwrap_or_else(|| "cc".into()));
+    let mut compiler = Command::new(c_compiler());
     compiler.args([
         "-O2",
         "-fPIC",
@@ -68,4 +69,21 @@ fn plugin(folder: &Path, sources: &[&str], out: &Path) {
         compiler,
         "a QEMU plugin does not compile: is a C compiler installed?",
     );
+}
+
+/// The C compiler for the machine that the program is built for, whose QEMU loads the plugin.
+fn c_compiler() -> OsString {
+    let variable = |name: &str| env::var(name).unwrap_or_default();
+    let (target, host) = (variable("TARGET"), variable("HOST"));
+    let named = match target == host {
+        true => "CC".to_owned(),
+        false => format!("CC_{}", target.replace('-', "_")),
+    };
+    println!("cargo::rerun-if-env-changed={named}");
+    let default = match target == host {
+        true => "cc".to_owned(),
+        // As Debian names its cross compilers.
+        false => format!("{}-linux-gnu-gcc", variable("CARGO_CFG_TARGET_ARCH")),
+    };
+    env::var_os(named).unwrap_or_else(|| default.into())
 }

@@ -104,11 +104,23 @@ fn programs(source: &Path, out: &Path) {
     clang.arg("-I").arg(variable("DEP_BPF_INCLUDE"));
     clang.arg("-I").arg(&shared);
     // asm/types.h: for clang the target is BPF, so it does not look where the
-    // distribution keeps the headers of this machine's kind.
+    // distribution keeps the headers of a machine's kind, its own or another.
     let machine = env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
-    clang
-        .arg("-idirafter")
-        .arg(format!("/usr/include/{machine}-linux-gnu"));
+    let own = format!("/usr/include/{machine}-linux-gnu");
+    if Path::new(&own).is_dir() {
+        clang.arg("-idirafter").arg(own);
+    } else {
+        // Before /usr/include, which may have an asm/ of this machine.
+        let cross = format!("/usr/{machine}-linux-gnu/include");
+        clang.arg("-isystem").arg(cross);
+    }
+    // As libbpf's own headers have it.
+    let kernel = match &*machine {
+        "x86_64" => "x86",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    clang.arg(format!("-D__TARGET_ARCH_{kernel}"));
     clang.arg("-c").arg(source).arg("-o").arg(out);
     run(
         clang,

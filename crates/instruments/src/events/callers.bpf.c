@@ -9,6 +9,7 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
 
+#include "arch.h"
 #include "kernel/task.h"
 #include "../samples/samples.h"
 #include "callers.h"
@@ -17,9 +18,6 @@ const volatile struct callers_config config = {};
 
 #include "../samples/whose.h"
 #include "../samples/stack.h"
-
-/* arch/x86/include/asm/ptrace.h: the privilege of a code segment. */
-#define USER_RPL 3
 
 /* One half is read and emptied while the other is written to. */
 struct {
@@ -155,32 +153,32 @@ static __noinline int count(void *ctx, __u32 event, _Bool in_user)
 	return 0;
 }
 
-#define EVENT(n)                                                             \
-	SEC("perf_event")                                                    \
-	int callers_counter_##n(struct bpf_perf_event_data *ctx)             \
-	{                                                                    \
-		return count(ctx, n, (ctx->regs.cs & USER_RPL) == USER_RPL); \
-	}                                                                    \
-	SEC("tp")                                                            \
-	int callers_tracepoint_##n(void *ctx)                                \
-	{                                                                    \
-		count(ctx, n, 0);                                            \
-		return GO_ON;                                                \
-	}                                                                    \
-	SEC("kprobe")                                                        \
-	int callers_probe_##n(void *ctx)                                     \
-	{                                                                    \
-		return count(ctx, n, 0);                                     \
-	}                                                                    \
-	SEC("fentry")                                                        \
-	int callers_entry_##n(void *ctx)                                     \
-	{                                                                    \
-		return count(ctx, n, 0);                                     \
-	}                                                                    \
-	SEC("fexit")                                                         \
-	int callers_exit_##n(void *ctx)                                      \
-	{                                                                    \
-		return count(ctx, n, 0);                                     \
+#define EVENT(n)                                                 \
+	SEC("perf_event")                                        \
+	int callers_counter_##n(struct bpf_perf_event_data *ctx) \
+	{                                                        \
+		return count(ctx, n, IN_USER(&ctx->regs));       \
+	}                                                        \
+	SEC("tp")                                                \
+	int callers_tracepoint_##n(void *ctx)                    \
+	{                                                        \
+		count(ctx, n, 0);                                \
+		return GO_ON;                                    \
+	}                                                        \
+	SEC("kprobe")                                            \
+	int callers_probe_##n(void *ctx)                         \
+	{                                                        \
+		return count(ctx, n, 0);                         \
+	}                                                        \
+	SEC("fentry")                                            \
+	int callers_entry_##n(void *ctx)                         \
+	{                                                        \
+		return count(ctx, n, 0);                         \
+	}                                                        \
+	SEC("fexit")                                             \
+	int callers_exit_##n(void *ctx)                          \
+	{                                                        \
+		return count(ctx, n, 0);                         \
 	}
 
 EVENT(0)

@@ -22,6 +22,7 @@ typedef __u64 u64;
 #include <bpf/bpf_endian.h>
 
 #include "functions.h"
+#include "arch.h"
 #include "kernel/protocols.h"
 #include "kernel/sock.h"
 #include "kernel/task.h"
@@ -113,34 +114,34 @@ static __noinline int tell(__u64 now, __u64 apart, __u64 where, __u64 depth,
 }
 
 /*
- * An argument in a register, by number, from struct pt_regs on x86-64. The
+ * An argument in a register, by number, from struct pt_regs. The
  * verifier requires a constant offset, so the compiler must not merge the loads
  * into one.
  */
 #define REGISTER(x, ctx, at) \
-	asm volatile("%0 = *(u64 *)(%1 + " #at ")" : "=r"(x) : "r"(ctx))
+	asm volatile("%0 = *(u64 *)(%1 + %2)" : "=r"(x) : "r"(ctx), "i"(at))
 static __always_inline void *argument_of(void *ctx, __u64 number)
 {
 	void *what = 0;
 
 	switch (number) {
 	case 0:
-		REGISTER(what, ctx, 112);
+		REGISTER(what, ctx, AT_ARGUMENT_0);
 		break;
 	case 1:
-		REGISTER(what, ctx, 104);
+		REGISTER(what, ctx, AT_ARGUMENT_1);
 		break;
 	case 2:
-		REGISTER(what, ctx, 96);
+		REGISTER(what, ctx, AT_ARGUMENT_2);
 		break;
 	case 3:
-		REGISTER(what, ctx, 88);
+		REGISTER(what, ctx, AT_ARGUMENT_3);
 		break;
 	case 4:
-		REGISTER(what, ctx, 72);
+		REGISTER(what, ctx, AT_ARGUMENT_4);
 		break;
 	case 5:
-		REGISTER(what, ctx, 64);
+		REGISTER(what, ctx, AT_ARGUMENT_5);
 		break;
 	}
 	return what;

@@ -11,12 +11,16 @@ use super::object::Program;
 
 /// Where sysfs tells how to ask perf for a kprobe.
 const PMU: &str = "/sys/bus/event_source/devices/kprobe";
-/// Where in `struct pt_regs` an argument is, by its number, on x86-64:
-/// arch/x86/include/asm/ptrace.h.
+/// Where in `struct pt_regs` the arguments are that `functions.bpf.c` reads, by crates/sys/bpf/arch.h.
+#[cfg(target_arch = "x86_64")]
+const ARGUMENTS: [i16; 6] = [112, 104, 96, 88, 72, 64];
+/// The same: x0 and on.
+#[cfg(target_arch = "aarch64")]
+const ARGUMENTS: [i16; 6] = [0, 8, 16, 24, 32, 40];
+
+/// Where in `struct pt_regs` an argument is, by its number.
 pub(super) fn register(argument: u8) -> Option<i16> {
-    [112, 104, 96, 88, 72, 64]
-        .get(usize::from(argument))
-        .copied()
+    ARGUMENTS.get(usize::from(argument)).copied()
 }
 
 /// Attach to a function's entry, or to its return.
@@ -48,8 +52,8 @@ mod tests {
     /// Check that arguments beyond the registers are not looked for in them.
     #[test]
     fn six_arguments_are_in_registers() {
-        assert_eq!(register(0), Some(112));
-        assert_eq!(register(5), Some(64));
+        assert_eq!(register(0), Some(ARGUMENTS[0]));
+        assert_eq!(register(5), Some(ARGUMENTS[5]));
         assert_eq!(register(6), None);
     }
 }

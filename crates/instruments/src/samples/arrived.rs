@@ -49,7 +49,9 @@ pub(super) struct Copied {
     pub(super) waits: Option<u32>,
     pub(super) ip: u64,
     pub(super) sp: u64,
-    pub(super) bp: u64,
+    pub(super) fp: u64,
+    /// The return address that is in a register, where calls leave it in one.
+    pub(super) lr: u64,
     /// The address of the first byte.
     pub(super) from: u64,
     pub(super) bytes: Vec<u8>,
@@ -121,7 +123,8 @@ fn copied(bytes: &[u8]) -> Option<Copied> {
         waits: (told.kind as usize == KIND_COPY_OF_WAIT).then_some(told.tid),
         ip: told.ip,
         sp: told.sp,
-        bp: told.bp,
+        fp: told.fp,
+        lr: told.lr,
         from: told.from,
         bytes: rest.get(..count)?.to_vec(),
     })

@@ -13,6 +13,7 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
 
+#include "arch.h"
 #include "kernel/task.h"
 #include "samples.h"
 
@@ -94,9 +95,6 @@ static __always_inline void ran_since(__u64 begin)
 		*sum += bpf_ktime_get_ns() - begin;
 }
 
-/* The lowest bits of %cs: the privilege. */
-#define USER_RPL 3
-
 static __always_inline struct samples_known *lookup(__u64 *hash)
 {
 	if (turn.map & 1)
@@ -164,6 +162,32 @@ static __always_inline void tell_time(__u64 hash, __u64 now, __u32 tid)
 }
 
 /*
+ * The registers that unwinding a stack begins with. Returns whether they are
+ * those of user mode.
+ */
+static __always_inline _Bool read_user(struct samples_user_stack *to,
+				       struct pt_regs___of_task *regs)
+{
+#if defined(__TARGET_ARCH_x86)
+	struct pt_regs___of_task mode = { .cs = BPF_CORE_READ(regs, cs) };
+
+	to->ip = BPF_CORE_READ(regs, ip);
+	to->sp = BPF_CORE_READ(regs, sp);
+	to->fp = BPF_CORE_READ(regs, bp);
+	to->lr = 0;
+#else
+	struct pt_regs___of_task mode = { .pstate =
+						  BPF_CORE_READ(regs, pstate) };
+
+	to->ip = BPF_CORE_READ(regs, pc);
+	to->sp = BPF_CORE_READ(regs, sp);
+	to->fp = BPF_CORE_READ(regs, regs[29]);
+	to->lr = BPF_CORE_READ(regs, regs[30]);
+#endif
+	return IN_USER(&mode);
+}
+
+/*
  * Copy the user stack of the current task, which is to be unwound, for a
  * sample or a wait. Returns whether that is told.
  */
@@ -204,15 +228,12 @@ static __always_inline _Bool copy_stack(__u32 which, __u32 kind, __u64 hash,
 		return 0;
 	/* Where it left user mode, or was interrupted there. */
 	regs = (void *)bpf_task_pt_regs(task);
-	if ((BPF_CORE_READ(regs, cs) & USER_RPL) != USER_RPL)
+	if (!read_user(&copy->head, regs))
 		return 0;
 	copy->head.kind = kind;
 	copy->head.tid = bpf_get_current_pid_tgid();
 	copy->head.hash = hash;
 	copy->head.time_ns = now;
-	copy->head.ip = BPF_CORE_READ(regs, ip);
-	copy->head.sp = BPF_CORE_READ(regs, sp);
-	copy->head.bp = BPF_CORE_READ(regs, bp);
 	/* In pieces: the stack may end before all of it is read. */
 	at = copy->head.sp & ~(SAMPLES_PIECE_BYTES - 1ULL);
 	copy->head.from = at;
@@ -239,7 +260,7 @@ static __always_inline _Bool copy_stack(__u32 which, __u32 kind, __u64 hash,
 static __always_inline void take(struct bpf_perf_event_data *ctx, __u64 now)
 {
 	struct bpf_pidns_info ids = {};
-	_Bool in_user = (ctx->regs.cs & USER_RPL) == USER_RPL;
+	_Bool in_user = IN_USER(&ctx->regs);
 	__u32 bytes, first = 0;
 	struct scratch *to;
 	__u64 check;

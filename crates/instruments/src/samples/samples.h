@@ -99,7 +99,8 @@ struct samples_user_stack {
 	__u64 time_ns;
 	__u64 ip;
 	__u64 sp;
-	__u64 bp;
+	__u64 fp;   /* The frame pointer. */
+	__u64 lr;   /* The register that calls leave the return address in. */
 	__u64 from; /* The address of the first byte. */
 	__u64 bytes;
 };

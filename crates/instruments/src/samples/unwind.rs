@@ -3,8 +3,9 @@
 
 use std::collections::HashMap;
 
-use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
-use framehop::{FrameAddress, Unwinder};
+use framehop::{
+    CacheNative, FrameAddress, MayAllocateDuringUnwind, UnwindRegsNative, Unwinder, UnwinderNative,
+};
 
 use super::arrived::Copied;
 use super::files::Files;
@@ -19,14 +20,14 @@ const MAX_SPACES: usize = 256;
 /// What a process has mapped, to unwind its stacks.
 struct Process {
     version: u64,
-    unwinder: UnwinderX86_64<Shared>,
+    unwinder: UnwinderNative<Shared, MayAllocateDuringUnwind>,
 }
 
 /// Unwinds stacks of processes.
 #[derive(Default)]
 pub(super) struct Unwinders {
     processes: HashMap<u32, Process>,
-    cache: CacheX86_64,
+    cache: CacheNative<MayAllocateDuringUnwind>,
 }
 
 impl std::fmt::Debug for Unwinders {
@@ -56,7 +57,7 @@ impl Unwinders {
         }
         let known = self.processes.get(&pid).map(|process| process.version);
         if known != Some(version) {
-            let mut unwinder = UnwinderX86_64::new();
+            let mut unwinder = UnwinderNative::new();
             for mapping in mappings {
                 let Some(unwinding) = files.unwinding(mapping.file, pid) else {
                     continue;
@@ -81,7 +82,7 @@ impl Unwinders {
             let word = copied.bytes.get(at..end).ok_or(())?;
             word.try_into().map(u64::from_le_bytes).map_err(|_| ())
         };
-        let registers = UnwindRegsX86_64::new(copied.ip, copied.sp, copied.bp);
+        let registers = registers(copied);
         let (unwinder, cache) = (&process.unwinder, &mut self.cache);
         let mut iterator = unwinder.iter_frames(copied.ip, registers, cache, &mut read);
         let mut frames = Vec::new();
@@ -98,4 +99,14 @@ impl Unwinders {
         };
         (frames, whole, needed)
     }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn registers(copied: &Copied) -> UnwindRegsNative {
+    UnwindRegsNative::new(copied.ip, copied.sp, copied.fp)
+}
+
+#[cfg(target_arch = "aarch64")]
+fn registers(copied: &Copied) -> UnwindRegsNative {
+    UnwindRegsNative::new(copied.lr, copied.sp, copied.fp)
 }

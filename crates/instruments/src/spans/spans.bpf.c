@@ -13,6 +13,7 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
 
+#include "arch.h"
 #include "kernel/block.h"
 #include "kernel/net.h"
 #include "kernel/skb.h"
@@ -383,8 +384,10 @@ static __always_inline __u64 cut(__u64 value, __u32 bytes)
  * A word of the context. Only one at a constant offset may be read, and a
  * compiler would make all cases one with an offset that it computes.
  */
-#define READ(offset) \
-	asm volatile("%0 = *(u64 *)(%1 + " #offset ")" : "=r"(value) : "r"(ctx))
+#define READ(offset)                          \
+	asm volatile("%0 = *(u64 *)(%1 + %2)" \
+		     : "=r"(value)            \
+		     : "r"(ctx), "i"(offset))
 #define WORD(n, offset)       \
 	case n:               \
 		READ(offset); \
@@ -440,7 +443,7 @@ static __always_inline int at_record(void *ctx, __u32 event)
 
 /*
  * At a function, of the kernel or of a program: what is in registers, which are
- * in struct pt_regs as arch/x86/include/asm/ptrace.h has it.
+ * in struct pt_regs.
  */
 static __always_inline int at_function(void *ctx, __u32 event)
 {
@@ -448,15 +451,15 @@ static __always_inline int at_function(void *ctx, __u32 event)
 	_Bool has_key = common(event, &key);
 
 	if (!has_key && config.events[event].key == SPANS_KEY_RETURNED) {
-		READ(80);
+		READ(AT_RETURNED);
 	} else if (!has_key) {
 		switch (config.events[event].at) {
-			WORD(0, 112);
-			WORD(1, 104);
-			WORD(2, 96);
-			WORD(3, 88);
-			WORD(4, 72);
-			WORD(5, 64);
+			WORD(0, AT_ARGUMENT_0);
+			WORD(1, AT_ARGUMENT_1);
+			WORD(2, AT_ARGUMENT_2);
+			WORD(3, AT_ARGUMENT_3);
+			WORD(4, AT_ARGUMENT_4);
+			WORD(5, AT_ARGUMENT_5);
 		}
 	}
 	if (!has_key)

@@ -41,13 +41,22 @@ struct task_struct___before_5_14 {
 	long state;
 } CO_RE;
 
-/* What pt_regs has of a task in user mode (arch/x86/include/asm/ptrace.h). */
+/* What pt_regs has of a task in user mode: arch/.../include/asm/ptrace.h. */
+#if defined(__TARGET_ARCH_x86)
 struct pt_regs___of_task {
 	unsigned long bp;
 	unsigned long ip;
 	unsigned long cs;
 	unsigned long sp;
 } CO_RE;
+#else
+struct pt_regs___of_task {
+	__u64 regs[31];
+	__u64 sp;
+	__u64 pc;
+	__u64 pstate;
+} CO_RE;
+#endif
 
 #define PF_KTHREAD 0x00200000
 #define TASK_DEAD 0x00000080
