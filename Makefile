@@ -20,7 +20,7 @@ FISH_COMPLETIONS = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 
 export PATH := $(CARGO_HOME)/bin:$(PATH)
 
-.PHONY: help setup build page demo test soak lint deny bench bench-paper install uninstall clean
+.PHONY: help setup build arm64 page demo test soak lint deny bench bench-paper install uninstall clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -32,6 +32,9 @@ build: ## compile plumb
 	@scripts/setup.sh build
 	@cargo build --release --locked
 	@echo "built: $(PLUMB)"
+
+arm64: ## compile plumb for guests of arm64 as well, beside plumb
+	@scripts/arm64.sh
 
 page: ## build the HTML page without data, and what its tests need, in target/web
 	@scripts/setup.sh build
@@ -83,6 +86,9 @@ bench-paper: ## draw the figures of the XDP paper again, as root
 install: ## install plumb below PREFIX (/usr/local)
 	@test -x $(PLUMB) || { echo "there is nothing to install yet: make build" >&2; exit 1; }
 	install -D -m 755 $(PLUMB) $(DESTDIR)$(PREFIX)/bin/plumb
+	if [ -x $(PLUMB)-aarch64 ]; then \
+		install -D -m 755 $(PLUMB)-aarch64 $(DESTDIR)$(PREFIX)/lib/netplumb/plumb-aarch64; \
+	fi
 	$(PLUMB) man $(DESTDIR)$(PREFIX)/share/man/man1
 	install -d $(BASH_COMPLETIONS) $(ZSH_COMPLETIONS) $(FISH_COMPLETIONS)
 	$(PLUMB) completions bash >$(BASH_COMPLETIONS)/plumb
@@ -98,6 +104,7 @@ uninstall: ## remove what install installed
 	rm -f $(DESTDIR)$(PREFIX)/bin/plumb
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/share/man/man1/,plumb.1 plumb-*.1)
 	rm -f $(BASH_COMPLETIONS)/plumb $(ZSH_COMPLETIONS)/_plumb $(FISH_COMPLETIONS)/plumb.fish
+	rm -rf $(DESTDIR)$(PREFIX)/lib/netplumb
 	rm -rf $(DESTDIR)$(PREFIX)/share/netplumb $(DESTDIR)$(PREFIX)/share/doc/netplumb
 
 clean: ## remove what was built (kernels stay: plumb kernel rm)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Sees to it that what the build, the lab and the tests need is there.
 #
-#   scripts/setup.sh [--try] GROUP...     groups: build, run, test
+#   scripts/setup.sh [--try] GROUP...     groups: build, run, test, arm64
 #
 # Looks first: where nothing is missing it changes nothing, fetches nothing and
 # needs no rights. What is missing it installs with apt-get, as root or through
@@ -40,6 +40,15 @@ needs() {
 		;;
 	run)
 		echo qemu-system-x86_64 qemu-system-x86
+		;;
+	arm64)
+		# To build the program of arm64 guests, and to run them.
+		cat <<-LIST
+			aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu
+			/usr/aarch64-linux-gnu/lib/libc.a libc6-dev-arm64-cross
+			/usr/aarch64-linux-gnu/include/linux/bpf.h linux-libc-dev-arm64-cross
+			qemu-system-aarch64 qemu-system-arm
+		LIST
 		;;
 	test)
 		cat <<-LIST
@@ -154,6 +163,24 @@ have_rust() {
 	[ "$(printf '%s\n' "$(channel)" "$version" | sort -V | head -n 1)" = "$(channel)" ]
 }
 
+ARM64_TARGET=aarch64-unknown-linux-gnu
+
+# Whether Rust has the standard library of arm64.
+have_rust_for_arm64() {
+	local folder
+	folder=$(rustc --print target-libdir --target "$ARM64_TARGET" 2>/dev/null) || return 1
+	compgen -G "$folder/libstd-*" >/dev/null
+}
+
+ensure_rust_for_arm64() {
+	have_rust_for_arm64 && return 0
+	command -v rustup >/dev/null ||
+		die "Rust has no standard library for $ARM64_TARGET: install it as you did Rust"
+	say "adding $ARM64_TARGET to the Rust toolchain"
+	rustup target add --toolchain "$(channel)" "$ARM64_TARGET" >&2 ||
+		die "run it where there is a network: rustup target add $ARM64_TARGET"
+}
+
 # rustup's own installer, of a version and content known here.
 RUSTUP_VERSION=1.28.2
 RUSTUP_SHA256=20a06e644b0d9bd2fbdbfd52d42540bdde820ea7df86e92e533c073da0cdd43c
@@ -195,11 +222,11 @@ if [ "${1-}" = --try ]; then
 	optional=true
 	shift
 fi
-[ $# -gt 0 ] || die "say which group: build, run, test"
+[ $# -gt 0 ] || die "say which group: build, run, test, arm64"
 for group; do
 	case $group in
-	build | run | test) ;;
-	*) die "no group \`$group\`: build, run, test" ;;
+	build | run | test | arm64) ;;
+	*) die "no group \`$group\`: build, run, test, arm64" ;;
 	esac
 done
 [ "$(uname -sm)" = "Linux x86_64" ] || die "Netplumb is built and run on x86-64 Linux only"
@@ -215,7 +242,11 @@ if ! ensure_packages "$@"; then
 	done
 fi
 for group; do
-	if [ "$group" = build ]; then
+	case $group in
+	build) ensure_rust ;;
+	arm64)
 		ensure_rust
-	fi
+		ensure_rust_for_arm64
+		;;
+	esac
 done

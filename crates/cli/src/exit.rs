@@ -78,6 +78,7 @@ impl Failure {
         match error.downcast_ref::<EngineError>() {
             Some(
                 EngineError::Vm(VmError::QemuMissing(_))
+                | EngineError::Agent(_)
                 | EngineError::Plugin(_)
                 | EngineError::NoArguments(_),
             ) => Failure::CannotHere,

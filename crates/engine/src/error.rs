@@ -8,6 +8,7 @@ use netplumb_instruments::wire;
 use netplumb_kernel::kallsyms::KallsymsError;
 use netplumb_kernel::modules::ModuleError;
 use netplumb_lab::bundle::BundleError;
+use netplumb_lab::vm::agent::AgentError;
 use netplumb_lab::vm::kernels::KernelStoreError;
 use netplumb_lab::vm::process::VmError;
 use netplumb_model::message::NotLoaded;
@@ -24,6 +25,9 @@ pub enum EngineError {
     /// The guest.
     #[error(transparent)]
     Vm(#[from] VmError),
+    /// The program for guests of the kernel's architecture.
+    #[error(transparent)]
+    Agent(#[from] AgentError),
     /// A file that a knob needs.
     #[error(transparent)]
     Files(#[from] netplumb_lab::vm::files::FilesError),

@@ -1,5 +1,6 @@
 //! A QEMU guest: its configuration, boot, communication and end.
 
+pub mod agent;
 pub mod bulk;
 mod console;
 mod control;

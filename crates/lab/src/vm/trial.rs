@@ -6,6 +6,7 @@
 //! dies with its parent and is waited for.
 
 mod explain;
+mod others;
 mod rom;
 mod run;
 mod wire;
@@ -282,32 +283,40 @@ pub fn try_all(plugin: Option<&[u8]>, of_wire: Option<&WirePlugin<'_>>) -> Vec<C
         let verdict = qemu.as_deref().map_or_else(explain::no_qemu, attempt);
         capability(id, what, verdict, start)
     };
+    let one = |verdict: Capability| vec![verdict];
     let rest = threads::each(vec![
+        Box::new(others::capabilities) as Task<'_, Vec<Capability>>,
         Box::new(|| {
-            timed(
+            one(timed(
                 "qemu-tcg",
                 "a trial guest under TCG, counting instructions",
                 &|qemu| explain::tcg(&boot(qemu, Accelerator::Tcg)),
-            )
-        }) as Task<'_, _>,
+            ))
+        }),
         Box::new(|| {
-            timed("qemu-kvm", "a trial guest under KVM", &|qemu| {
+            one(timed("qemu-kvm", "a trial guest under KVM", &|qemu| {
                 explain::no_kvm().unwrap_or_else(|| explain::kvm(&boot(qemu, Accelerator::Kvm)))
-            })
+            }))
         }),
         Box::new(|| {
-            timed("qemu-plugin", "the counting plugin in QEMU", &|qemu| {
-                explain::plugin(&probe_plugin(qemu, plugin))
-            })
+            one(timed(
+                "qemu-plugin",
+                "the counting plugin in QEMU",
+                &|qemu| explain::plugin(&probe_plugin(qemu, plugin)),
+            ))
         }),
         Box::new(|| {
-            timed(
+            one(timed(
                 "qemu-wire",
                 "two trial guests and a wire between them",
                 &|qemu| explain::wire(of_wire.map(|plugin| probe_wire(qemu, plugin))),
-            )
+            ))
         }),
     ]);
+    // Those of other architectures last: most runs need none.
+    let mut rest = rest.into_iter();
+    let others = rest.next().unwrap_or_default();
+    let rest = rest.flatten().chain(others);
     std::iter::once(first).chain(rest).collect()
 }
 

@@ -1,0 +1,75 @@
+//! What guests of other architectures than this machine's need: QEMU for them, and this program.
+
+use std::ffi::OsStr;
+use std::time::Instant;
+
+use netplumb_model::arch::Arch;
+use netplumb_model::capability::{Availability, Capability};
+
+use super::{capability, version};
+use crate::vm::agent;
+
+/// Whether guests of the other architectures can be had; nothing is booted.
+pub(super) fn capabilities() -> Vec<Capability> {
+    let others = Arch::ALL.iter().filter(|arch| **arch != Arch::OWN);
+    others.flat_map(|arch| of(*arch)).collect()
+}
+
+fn of(arch: Arch) -> [Capability; 2] {
+    let (start, path) = (Instant::now(), std::env::var_os("PATH"));
+    let qemu = capability(
+        &format!("qemu-{}", arch.uname()),
+        &format!("QEMU for {arch} guests"),
+        qemu(arch, path.as_deref()),
+        start,
+    );
+    let start = Instant::now();
+    let agent = capability(
+        &format!("agent-{}", arch.uname()),
+        &format!("this program for {arch} guests"),
+        match agent::program(arch) {
+            Ok(path) => Availability::yes(path.display().to_string()),
+            Err(error) => Availability::no(error.reason(), error.remedy()),
+        },
+        start,
+    );
+    [qemu, agent]
+}
+
+fn qemu(arch: Arch, path: Option<&OsStr>) -> Availability {
+    let remedy = || format!("sudo apt-get install {}", arch.qemu_package());
+    let mut files = path
+        .into_iter()
+        .flat_map(std::env::split_paths)
+        .map(|folder| folder.join(arch.qemu()));
+    let Some(file) = files.find(|file| file.is_file()) else {
+        let reason = format!("no {} in any directory of PATH", arch.qemu());
+        return Availability::no(reason, remedy());
+    };
+    match version(&file) {
+        Ok(version) => Availability::yes(format!("{version}, {}", file.display())),
+        Err(error) => Availability::no(
+            format!("{} does not start: {error}", file.display()),
+            remedy(),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that there are two answers for each other architecture, and that a missing QEMU is one with
+    /// its package.
+    #[test]
+    fn missing() {
+        let all = capabilities();
+        assert_eq!(all.len(), 2 * (Arch::ALL.len() - 1));
+        let verdict = qemu(Arch::Arm64, Some(OsStr::new("/nonexistent")));
+        let Availability::No { reason, remedy } = verdict else {
+            panic!("{verdict:?}");
+        };
+        assert!(reason.contains("qemu-system-aarch64"), "{reason}");
+        assert!(remedy.contains("qemu-system-arm"), "{remedy}");
+    }
+}
