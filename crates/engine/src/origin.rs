@@ -12,12 +12,14 @@ use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::modules::ModuleError;
 use netplumb_kernel::signature;
 use netplumb_lab::channel;
+use netplumb_lab::vm::agent;
 use netplumb_lab::vm::initramfs::{self, Module};
 use netplumb_lab::vm::kernels::KernelEntry;
 use netplumb_lab::vm::machine::Machine;
 use netplumb_lab::vm::process::{Extra, Guest, Start};
 use netplumb_lab::vm::saved::{self, About, Content, Kept, Key, Saved, SavedStates};
 use netplumb_lab::vm::trial;
+use netplumb_model::arch::Arch;
 use netplumb_model::class::Proto;
 use netplumb_model::message::{Reply, Request, RunPlan};
 use netplumb_model::recording::env;
@@ -163,9 +165,17 @@ impl Boot<'_> {
         }
     }
 
+    /// The program that is init of the guest.
+    fn init(&self) -> Result<PathBuf, EngineError> {
+        match self.kernel.arch {
+            Arch::OWN => Ok(self.options.init.clone()),
+            arch => Ok(agent::program(arch)?),
+        }
+    }
+
     pub(crate) fn initramfs(&self, machine: &Machine) -> Result<Vec<u8>, EngineError> {
         let init =
-            std::fs::read(&self.options.init).map_err(EngineError::host("read our own binary"))?;
+            std::fs::read(self.init()?).map_err(EngineError::host("read the guest's program"))?;
         let (tree, own) = extras::module_tree(self.kernel, self.guest)?;
         let mut more = extras::modules(self.guest, self.kernel, &tree)?;
         more.extend(own.iter().map(String::as_str));
@@ -205,8 +215,9 @@ impl Boot<'_> {
         let mut key = Key::default();
         let content = |path: &Path, what| Content::of(path).map_err(EngineError::host(what));
         // These are tens of megabytes each, and nothing else can be done yet.
+        let program = self.init()?;
         let (init, qemu) = std::thread::scope(|scope| {
-            let init = scope.spawn(|| content(&self.options.init, "read our own binary"));
+            let init = scope.spawn(|| content(&program, "read the guest's program"));
             let qemu = content(self.qemu, "read QEMU");
             (init.join(), qemu)
         });

@@ -73,7 +73,7 @@ impl<'a> Known<'a> {
     fn kernel(&self) -> Option<Arc<Btf>> {
         let found = self.kernel.get_or_init(|| {
             let image = KernelImage::open(&self.image).ok()?;
-            Btf::of_file(&image.vmlinux, None).ok().map(Arc::new)
+            image.btf().ok().map(Arc::new)
         });
         found.clone()
     }
@@ -107,12 +107,12 @@ impl<'a> Known<'a> {
             && file.is_none()
             && let Ok(image) = KernelImage::open(&self.image)
         {
-            match exact::has_lines(&image.vmlinux) {
-                true => found = of(&image.vmlinux),
+            match exact::has_lines(&image.unpacked) {
+                true => found = of(&image.unpacked),
                 false => {
                     let added = self.debug.as_ref().and_then(|path| fs::read(path).ok());
                     let debug =
-                        added.or_else(|| exact::debug_file(Some(&self.image), &image.vmlinux));
+                        added.or_else(|| exact::debug_file(Some(&self.image), &image.unpacked));
                     found.extend(debug.iter().flat_map(|bytes| of(bytes)));
                 }
             }

@@ -86,6 +86,29 @@ impl Btf {
         Btf::parse(bytes.to_vec(), base)
     }
 
+    /// Those in the raw image of a kernel, which has no sections: the largest that begin like some.
+    ///
+    /// # Errors
+    /// It has none, or they are damaged.
+    pub fn find(image: &[u8]) -> Result<Btf, BtfError> {
+        let begin = [
+            &MAGIC.to_le_bytes()[..],
+            &[1, 0],
+            &[HEADER_BYTES as u8, 0, 0, 0],
+        ]
+        .concat();
+        let size = |at: usize| {
+            let length = |field| number(image, at + field).map(u64::from);
+            let parts = [length(8)? + length(12)?, length(16)? + length(20)?];
+            usize::try_from(parts[0].max(parts[1])).ok()
+        };
+        let found = memchr::memmem::find_iter(image, &begin);
+        let found = found.filter_map(|at| Some((at, size(at)?.checked_add(HEADER_BYTES)?)));
+        let fitting = found.filter_map(|(at, size)| image.get(at..at.checked_add(size)?));
+        let section = fitting.max_by_key(|section| section.len());
+        Btf::parse(section.ok_or(BtfError::Missing)?.to_vec(), None)
+    }
+
     /// Those of a section.
     ///
     /// # Errors

@@ -1,22 +1,29 @@
-//! Kernel images: extracts the ELF file of a `bzImage`, which boots faster, and the release.
+//! Kernel images: what is unpacked of them, which boots faster, and the release.
 //!
-//! The layout of a `bzImage` is the x86 boot protocol's (`Documentation/arch/x86/boot.rst`); the
-//! field names here are those of its `setup_header`.
+//! Of x86-64 that is the ELF file in a `bzImage`, whose layout is the x86 boot protocol's
+//! (`Documentation/arch/x86/boot.rst`); the field names here are those of its `setup_header`. Of
+//! arm64 it is the raw image (`arm64.rs`).
+
+mod arm64;
 
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use netplumb_model::arch::Arch;
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
 use object::{Endianness, elf};
 
+use crate::btf::{Btf, BtfError};
 use crate::compression::{self, Compression, UnpackError};
 
-/// Maximum size of an image, and of the ELF file in it.
+/// Maximum size of an image, and of what is unpacked of it.
 pub const IMAGE_MAX_BYTES: u64 = 1 << 30;
 
 /// The first version of the boot protocol that has `payload_offset`.
 const VERSION_WITH_PAYLOAD: u16 = 0x0208;
+/// Where an ELF file says how many bits it has.
+const EI_CLASS: usize = 4;
 /// The ELF note of a kernel with a PVH entry.
 const XEN_ELFNOTE_PHYS32_ENTRY: elf::NoteType = elf::NoteType(18);
 
@@ -31,9 +38,36 @@ pub enum ImageError {
         /// The reason.
         source: io::Error,
     },
-    /// Neither a bzImage nor an ELF file.
-    #[error("not a kernel image: neither a bzImage nor an ELF vmlinux for x86-64")]
+    /// None of the forms of images.
+    #[error(
+        "not a kernel image: neither a bzImage, an arm64 Image (plain, compressed or as EFI zboot), \
+         nor an ELF vmlinux of either"
+    )]
     NotAKernel,
+    /// Of an architecture that guests can't have.
+    #[error(
+        "the kernel image is for {machine}, and guests are x86-64 or arm64: add a kernel for one of \
+         them, such as debian or debian:arm64"
+    )]
+    OtherMachine {
+        /// The architecture.
+        machine: String,
+    },
+    /// A big-endian kernel.
+    #[error(
+        "the arm64 kernel image is big-endian, and guests are little-endian: build it with \
+         CONFIG_CPU_LITTLE_ENDIAN"
+    )]
+    BigEndian,
+    /// A kernel with larger pages than the lab is made for.
+    #[error(
+        "the arm64 kernel has pages of {} KiB, and guests have those of 4 KiB: build it with \
+         CONFIG_ARM64_4K_PAGES, or take a kernel such as debian:arm64", page_bytes / 1024
+    )]
+    LargePages {
+        /// The size of its pages.
+        page_bytes: u32,
+    },
     /// It is shorter than its header says.
     #[error(
         "the kernel image is truncated: it has {have_bytes} bytes, and its header needs \
@@ -59,7 +93,7 @@ pub enum ImageError {
     /// The payload's compression is unknown.
     #[error(
         "unknown compression of the kernel image's payload, which begins with {magic:02x?}; the \
-         image is damaged or not for x86-64"
+         image is damaged"
     )]
     UnknownCompression {
         /// Its first bytes.
@@ -79,21 +113,34 @@ pub enum ImageError {
     NoRelease,
 }
 
+/// What QEMU boots a kernel from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BootForm {
+    /// The ELF file (x86-64 with `CONFIG_PVH`).
+    Elf,
+    /// The bzImage, as it came (x86-64).
+    BzImage,
+    /// The raw image (arm64).
+    Raw,
+}
+
 /// A kernel, unpacked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KernelImage {
+    /// Its architecture.
+    pub arch: Arch,
     /// The release, as `uname -r` gives it.
     pub release: String,
-    /// The ELF file.
-    pub vmlinux: Vec<u8>,
-    /// How it was compressed; `None` if it came as an ELF file.
+    /// What is unpacked: the ELF file, or the raw image of arm64.
+    pub unpacked: Vec<u8>,
+    /// How it was compressed; `None` if it was not.
     pub compression: Option<Compression>,
-    /// Whether the ELF file can be booted as it is (`CONFIG_PVH`); if not, boot the bzImage.
-    pub pvh: bool,
+    /// What it is booted from.
+    pub boot: BootForm,
 }
 
 impl KernelImage {
-    /// Reads a `vmlinuz`, `bzImage` or ELF `vmlinux` from a file.
+    /// Reads a `vmlinuz`, `bzImage`, arm64 `Image` or ELF `vmlinux` from a file.
     pub fn open(path: &Path) -> Result<Self, ImageError> {
         let failed = |source| ImageError::Read {
             path: path.to_owned(),
@@ -115,34 +162,100 @@ impl KernelImage {
 
     /// Reads one from its bytes.
     pub fn parse(data: Vec<u8>) -> Result<Self, ImageError> {
-        if data.starts_with(&elf::ELFMAG) {
-            let pvh = check_elf(&data)?;
-            let release = banner_release(&data).ok_or(ImageError::NoRelease)?;
+        if arm64::is_zboot(&data) {
+            let payload = arm64::zboot_payload(&data)?;
+            let form = sniff(payload)?;
+            let raw = compression::unpack(form, payload, IMAGE_MAX_BYTES)?;
             return Ok(Self {
-                release,
-                vmlinux: data,
-                compression: None,
-                pvh,
+                compression: Some(form),
+                ..Self::plain(raw)?
             });
         }
-        let header = SetupHeader::parse(&data)?;
-        let payload = header.payload(&data)?;
-        let form = compression::sniff(payload).ok_or_else(|| ImageError::UnknownCompression {
-            magic: payload[..payload.len().min(8)].to_vec(),
-        })?;
+        // `Image.gz` and the like are compressed as a whole.
+        if let Some(form) = compression::sniff(&data) {
+            let unpacked = compression::unpack(form, &data, IMAGE_MAX_BYTES)?;
+            return Ok(Self {
+                compression: Some(form),
+                ..Self::plain(unpacked)?
+            });
+        }
+        if !data.starts_with(&elf::ELFMAG) && !arm64::is_image(&data) {
+            return Self::of_bz_image(&data);
+        }
+        Self::plain(data)
+    }
+
+    /// Reads one that is not compressed: an ELF file, or a raw image.
+    fn plain(data: Vec<u8>) -> Result<Self, ImageError> {
+        let (arch, unpacked, boot) = if data.starts_with(&elf::ELFMAG) {
+            let elf = Elf::check(&data)?;
+            match elf.arch {
+                Arch::X86_64 => (Arch::X86_64, data, elf.boot_form()),
+                Arch::Arm64 => (Arch::Arm64, arm64::flat(&data)?, BootForm::Raw),
+            }
+        } else if arm64::is_image(&data) {
+            (Arch::Arm64, data, BootForm::Raw)
+        } else {
+            return Err(not_a_kernel(&data));
+        };
+        if arch == Arch::Arm64 {
+            arm64::check(&unpacked)?;
+        }
+        Ok(Self {
+            arch,
+            release: banner_release(&unpacked).ok_or(ImageError::NoRelease)?,
+            unpacked,
+            compression: None,
+            boot,
+        })
+    }
+
+    /// Reads a bzImage.
+    fn of_bz_image(data: &[u8]) -> Result<Self, ImageError> {
+        let header = SetupHeader::parse(data)?;
+        let payload = header.payload(data)?;
+        let form = sniff(payload)?;
         let vmlinux = compression::unpack(form, payload, IMAGE_MAX_BYTES)?;
         check_unpacked_size(payload, vmlinux.len())?;
-        let pvh = check_elf(&vmlinux)?;
+        let elf = Elf::check(&vmlinux)?;
         let release = header
-            .release(&data)
+            .release(data)
             .or_else(|| banner_release(&vmlinux))
             .ok_or(ImageError::NoRelease)?;
         Ok(Self {
+            arch: elf.arch,
             release,
-            vmlinux,
+            boot: elf.boot_form(),
+            unpacked: vmlinux,
             compression: Some(form),
-            pvh,
         })
+    }
+
+    /// The kernel's types.
+    ///
+    /// # Errors
+    /// It has none, or they are damaged.
+    pub fn btf(&self) -> Result<Btf, BtfError> {
+        match self.boot {
+            BootForm::Elf | BootForm::BzImage => Btf::of_file(&self.unpacked, None),
+            BootForm::Raw => Btf::find(&self.unpacked),
+        }
+    }
+}
+
+fn sniff(payload: &[u8]) -> Result<Compression, ImageError> {
+    compression::sniff(payload).ok_or_else(|| ImageError::UnknownCompression {
+        magic: payload[..payload.len().min(8)].to_vec(),
+    })
+}
+
+/// Why a file that is none of the known forms is not a kernel for guests.
+fn not_a_kernel(data: &[u8]) -> ImageError {
+    match arm64::other_machine(data) {
+        Some(machine) => ImageError::OtherMachine {
+            machine: machine.to_owned(),
+        },
+        None => ImageError::NotAKernel,
     }
 }
 
@@ -160,7 +273,7 @@ impl SetupHeader {
     fn parse(data: &[u8]) -> Result<Self, ImageError> {
         let magic = data.get(0x202..0x206);
         if magic.is_some_and(|magic| magic != b"HdrS") {
-            return Err(ImageError::NotAKernel);
+            return Err(not_a_kernel(data));
         }
         if data.len() < Self::END {
             // A short file may be anything; the boot sector's signature at 510 decides.
@@ -171,7 +284,7 @@ impl SetupHeader {
                     need_bytes: Self::END as u64,
                 }
             } else {
-                ImageError::NotAKernel
+                not_a_kernel(data)
             });
         }
         let version = read_u16(data, 0x206);
@@ -258,39 +371,81 @@ fn check_unpacked_size(payload: &[u8], have: usize) -> Result<(), ImageError> {
     })
 }
 
-/// Check that all segments to load are complete; returns whether there is a PVH entry.
-fn check_elf(vmlinux: &[u8]) -> Result<bool, ImageError> {
-    let not_elf = |reason: String| ImageError::NotElf { reason };
-    let file =
-        ElfFile64::<Endianness>::parse(vmlinux).map_err(|error| not_elf(error.to_string()))?;
-    let header = file.elf_header();
-    let endian = file.endian();
-    if header.e_machine(endian) != elf::EM_X86_64 {
-        return Err(ImageError::NotAKernel);
-    }
-    let mut loaded = 0usize;
-    let mut pvh = false;
-    for segment in file.elf_program_headers() {
-        let have_bytes = vmlinux.len() as u64;
-        let (offset, size) = segment.file_range(endian);
-        let need_bytes = offset.saturating_add(size);
-        if need_bytes > have_bytes {
-            return Err(ImageError::Truncated {
-                have_bytes,
-                need_bytes,
+/// What there is to know of a kernel's ELF file.
+struct Elf {
+    arch: Arch,
+    /// Whether it has a PVH entry.
+    pvh: bool,
+}
+
+impl Elf {
+    /// Check that all segments to load are complete.
+    fn check(vmlinux: &[u8]) -> Result<Self, ImageError> {
+        let not_elf = |reason: String| ImageError::NotElf { reason };
+        // Of 32 bits are other machines only.
+        if vmlinux.get(EI_CLASS) == Some(&elf::ELFCLASS32.0) {
+            return Err(ImageError::OtherMachine {
+                machine: "a 32-bit machine".to_owned(),
             });
         }
-        loaded += usize::from(segment.p_type(endian) == elf::PT_LOAD);
-        if let Ok(Some(mut notes)) = segment.notes(endian, vmlinux) {
-            while let Ok(Some(note)) = notes.next() {
-                pvh |= note.name() == b"Xen" && note.n_type(endian) == XEN_ELFNOTE_PHYS32_ENTRY;
+        let file =
+            ElfFile64::<Endianness>::parse(vmlinux).map_err(|error| not_elf(error.to_string()))?;
+        let header = file.elf_header();
+        let endian = file.endian();
+        let arch = match header.e_machine(endian) {
+            elf::EM_X86_64 => Arch::X86_64,
+            elf::EM_AARCH64 if endian == Endianness::Big => return Err(ImageError::BigEndian),
+            elf::EM_AARCH64 => Arch::Arm64,
+            other => {
+                return Err(ImageError::OtherMachine {
+                    machine: machine_name(other),
+                });
+            }
+        };
+        let mut loaded = 0usize;
+        let mut pvh = false;
+        for segment in file.elf_program_headers() {
+            let have_bytes = vmlinux.len() as u64;
+            let (offset, size) = segment.file_range(endian);
+            let need_bytes = offset.saturating_add(size);
+            if need_bytes > have_bytes {
+                return Err(ImageError::Truncated {
+                    have_bytes,
+                    need_bytes,
+                });
+            }
+            loaded += usize::from(segment.p_type(endian) == elf::PT_LOAD);
+            if let Ok(Some(mut notes)) = segment.notes(endian, vmlinux) {
+                while let Ok(Some(note)) = notes.next() {
+                    pvh |= note.name() == b"Xen" && note.n_type(endian) == XEN_ELFNOTE_PHYS32_ENTRY;
+                }
             }
         }
+        if loaded == 0 {
+            return Err(not_elf("it has no segment to load".to_owned()));
+        }
+        Ok(Self { arch, pvh })
     }
-    if loaded == 0 {
-        return Err(not_elf("it has no segment to load".to_owned()));
+
+    /// What a kernel of x86-64 is booted from.
+    fn boot_form(&self) -> BootForm {
+        match self.pvh {
+            true => BootForm::Elf,
+            false => BootForm::BzImage,
+        }
     }
-    Ok(pvh)
+}
+
+fn machine_name(machine: elf::Machine) -> String {
+    let name = match machine {
+        elf::EM_RISCV => "RISC-V",
+        elf::EM_PPC64 => "64-bit PowerPC",
+        elf::EM_S390 => "s390x",
+        elf::EM_LOONGARCH => "LoongArch",
+        elf::EM_MIPS => "MIPS",
+        other => return format!("machine {} of ELF", other.0),
+    };
+    name.to_owned()
 }
 
 #[cfg(test)]
@@ -317,8 +472,8 @@ mod tests {
             let kernel = parse(&image).unwrap();
             assert_eq!(kernel.release, RELEASE);
             assert_eq!(kernel.compression, Some(form));
-            assert!(kernel.pvh);
-            assert!(kernel.vmlinux == elf);
+            assert_eq!((kernel.arch, kernel.boot), (Arch::X86_64, BootForm::Elf));
+            assert!(kernel.unpacked == elf);
         }
     }
 
@@ -330,7 +485,7 @@ mod tests {
             (kernel.release.as_str(), kernel.compression),
             (RELEASE, None)
         );
-        assert!(!kernel.pvh);
+        assert_eq!(kernel.boot, BootForm::BzImage);
     }
 
     /// Check that an image cut anywhere is an error, and one cut in its payload says by how much.

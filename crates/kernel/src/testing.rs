@@ -74,6 +74,66 @@ pub(crate) fn vmlinux_elf(release: &str, pvh: bool) -> Vec<u8> {
     out
 }
 
+/// A raw arm64 image with these flags, which is a program for EFI with one section up to its end.
+pub(crate) fn arm64_image(release: &str, flags: u64) -> Vec<u8> {
+    let mut out = vec![0u8; 0x200];
+    out[..2].copy_from_slice(b"MZ");
+    out[0x18..0x20].copy_from_slice(&flags.to_le_bytes());
+    out[0x38..0x3c].copy_from_slice(b"ARM\x64");
+    out[0x3c..0x40].copy_from_slice(&0x40u32.to_le_bytes());
+    out[0x40..0x44].copy_from_slice(b"PE\0\0");
+    out[0x44..0x46].copy_from_slice(&0xaa64u16.to_le_bytes());
+    out[0x46..0x48].copy_from_slice(&1u16.to_le_bytes());
+    out[0x54..0x56].copy_from_slice(&0xa0u16.to_le_bytes());
+    let text = format!("Linux version {release} (builder)\n\0");
+    let section = 0x40 + 24 + 0xa0;
+    for (at, word) in [(16, text.len()), (20, 0x200)] {
+        let at = section + at;
+        out[at..at + 4].copy_from_slice(&(word as u32).to_le_bytes());
+    }
+    out.extend_from_slice(text.as_bytes());
+    out
+}
+
+/// An EFI zboot image around a payload, for a machine by its number in PE.
+pub(crate) fn zboot_image(payload: &[u8], machine: u16) -> Vec<u8> {
+    let mut out = vec![0u8; 0x100];
+    out[..2].copy_from_slice(b"MZ");
+    out[4..8].copy_from_slice(b"zimg");
+    out[8..12].copy_from_slice(&0x100u32.to_le_bytes());
+    out[12..16].copy_from_slice(&(payload.len() as u32).to_le_bytes());
+    out[0x3c..0x40].copy_from_slice(&0x40u32.to_le_bytes());
+    out[0x40..0x44].copy_from_slice(b"PE\0\0");
+    out[0x44..0x46].copy_from_slice(&machine.to_le_bytes());
+    out.extend_from_slice(payload);
+    out
+}
+
+/// An ELF file for a machine, in this byte order, with an image in two segments to load.
+pub(crate) fn elf_around(image: &[u8], machine: u16, order: Endianness) -> Vec<u8> {
+    let [half, word, long] = [2, 4, 8].map(|size| {
+        move |value: u64| match order {
+            Endianness::Little => value.to_le_bytes()[..size].to_vec(),
+            Endianness::Big => value.to_be_bytes()[8 - size..].to_vec(),
+        }
+    });
+    let order = if order == Endianness::Little { 1 } else { 2 };
+    let mut out = [b"\x7fELF\x02".as_slice(), &[order, 1, 0], &[0; 8]].concat();
+    let begin = 64 + 2 * 56;
+    let base = 0xffff_8000_0800_0000u64;
+    out.extend([half(2), half(machine.into()), word(1)].concat());
+    out.extend([long(base), long(64), long(0), word(0)].concat());
+    out.extend([64, 56, 2, 64, 0, 0].map(half).concat());
+    let (first, second) = image.split_at(image.len() / 2);
+    for (at, of) in [(0, first), (first.len(), second)] {
+        let address = base + at as u64;
+        let (offset, size) = ((begin + at) as u64, of.len() as u64);
+        out.extend([word(1), word(5)].concat());
+        out.extend([offset, address, address, size, size, 4].map(long).concat());
+    }
+    [&out, image].concat()
+}
+
 /// A bzImage around a payload, with the unpacked size after it as the kernel's build leaves it
 /// (for gzip that is the format's own trailer).
 pub(crate) fn bz_image(release: &str, elf: &[u8], packed: &[u8]) -> Vec<u8> {

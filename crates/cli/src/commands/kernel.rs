@@ -8,6 +8,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use clap::Subcommand;
 use indicatif::DecimalBytes;
+use netplumb_kernel::image::BootForm;
 use netplumb_lab::modules::ModuleBuilder;
 use netplumb_lab::vm::kernels::{Added, KernelEntry, KernelSource, KernelStore};
 use netplumb_lab::vm::saved::SavedStates;
@@ -30,7 +31,7 @@ pub(crate) enum KernelCommand {
     /// Add a kernel
     Add {
         /// debian, debian:VERSION, running, or the path of a .deb, a vmlinuz or a kernel build
-        /// directory
+        /// directory; debian:arm64 and debian:VERSION:arm64 for another architecture
         source: String,
         /// Module directory of a vmlinuz, like /lib/modules/RELEASE
         #[arg(long, value_name = "DIR")]
@@ -94,13 +95,16 @@ fn list(store: &KernelStore, json: bool, out: &mut dyn Write) -> anyhow::Result<
         return Ok(());
     }
     let mut rows = vec![
-        ["RELEASE", "HASH", "MODULES", "SIZE", "ADDED", "FROM"]
-            .map(str::to_owned)
-            .to_vec(),
+        [
+            "RELEASE", "ARCH", "HASH", "MODULES", "SIZE", "ADDED", "FROM",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
     ];
     rows.extend(kernels.iter().map(|kernel| {
         vec![
             kernel.release.clone(),
+            kernel.arch.to_string(),
             kernel.short().to_owned(),
             kernel.modules.to_string(),
             size_text(kernel),
@@ -108,7 +112,7 @@ fn list(store: &KernelStore, json: bool, out: &mut dyn Write) -> anyhow::Result<
             sources(kernel),
         ]
     }));
-    write_columns(&rows, &[2, 3], out)?;
+    write_columns(&rows, &[3, 4], out)?;
     Ok(())
 }
 
@@ -184,10 +188,10 @@ fn show(
         writeln!(out)?;
         return Ok(());
     }
-    let boots = if kernel.pvh {
-        "as the unpacked ELF file (PVH)"
-    } else {
-        "as the bzImage (no CONFIG_PVH), which takes some seconds longer"
+    let boots = match kernel.boot() {
+        BootForm::Elf => "as the unpacked ELF file (PVH)",
+        BootForm::BzImage => "as the bzImage (no CONFIG_PVH), which takes some seconds longer",
+        BootForm::Raw => "as the unpacked raw image",
     };
     let config = kernel
         .config()
@@ -200,6 +204,7 @@ fn show(
     );
     let lines = [
         ("release", kernel.release.clone()),
+        ("arch", kernel.arch.to_string()),
         ("hash", kernel.hash.clone()),
         (
             "image",

@@ -265,7 +265,7 @@ impl Maker<'_> {
         let mut command = child::command(BTF_PROGRAM);
         command
             .args(["-J", "--btf_gen_floats", "--btf_base"])
-            .arg(self.kernel.vmlinux())
+            .arg(self.kernel.unpacked())
             .arg(module)
             .env("LLVM_OBJCOPY", "objcopy");
         // A module without it is as good otherwise, and it is said which has none.

@@ -11,8 +11,9 @@ use netplumb_kernel::deb::{self, SparseTar};
 use super::error::{ModuleBuildError, read_failed, write_failed};
 use super::needs;
 use super::place::Place;
+use crate::vm::kernels::apt::Apt;
 use crate::vm::kernels::stage::Stage;
-use crate::vm::kernels::{KernelEntry, Progress, apt};
+use crate::vm::kernels::{KernelEntry, Progress};
 
 /// Where packages of headers have theirs.
 const HEADERS: &str = "usr/src";
@@ -71,7 +72,7 @@ impl Source {
         };
         let folder = store.join(&kernel.hash);
         if !folder.is_dir() {
-            fetch(store, &folder, &kernel.release, version, cancel, progress)?;
+            fetch(store, &folder, kernel, version, cancel, progress)?;
         }
         let root = folder.join("headers");
         let headers = root
@@ -318,17 +319,19 @@ fn only_folder(into: &Path) -> Result<PathBuf, ModuleBuildError> {
 fn fetch(
     store: &Path,
     folder: &Path,
-    release: &str,
+    kernel: &KernelEntry,
     version: &str,
     cancel: &AtomicBool,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), ModuleBuildError> {
     let stage = Stage::new(store)?;
     let fetched = stage.fetch()?;
-    let headers = format!("linux-headers-{release}");
+    let apt = Apt::of(kernel.arch, store.parent().unwrap_or(store));
+    apt.refresh(cancel, progress)?;
+    let headers = format!("linux-headers-{}", kernel.release);
     let mut packages = vec![headers.clone()];
     packages.extend(
-        apt::depends(&headers, version)?
+        apt.depends(&headers, version)?
             .into_iter()
             .filter(|name| name.starts_with("linux-headers-") || name.starts_with("linux-kbuild-")),
     );
@@ -337,15 +340,16 @@ fn fetch(
     let mut offers = Vec::new();
     for package in packages {
         let offer =
-            apt::offer_of(&package, version)?.ok_or_else(|| ModuleBuildError::NoVersion {
-                package: package.clone(),
-                version: version.to_owned(),
-            })?;
+            apt.offer_of(&package, version)?
+                .ok_or_else(|| ModuleBuildError::NoVersion {
+                    package: package.clone(),
+                    version: version.to_owned(),
+                })?;
         offers.push((package, offer));
     }
     let mut debs = Vec::new();
     for (package, offer) in &offers {
-        debs.push(apt::download(package, offer, &fetched, cancel, progress)?);
+        debs.push(apt.download(package, offer, &fetched, cancel, progress)?);
     }
     progress(Progress::Unpacking);
     let cancelled = || cancel.load(Ordering::Relaxed);

@@ -3,8 +3,9 @@
 //! One directory for each kernel, named after the hash of its contents:
 //!
 //! ```text
-//! kernels/HASH/vmlinux       the ELF file, unpacked, which boots quicker than the bzImage
+//! kernels/HASH/vmlinux       the ELF file, unpacked, which boots quicker than the bzImage (x86-64)
 //!              vmlinuz       the bzImage, only where the ELF file cannot be booted (no CONFIG_PVH)
+//!              Image         the raw image, instead of both (arm64)
 //!              config        the kernel's .config, where the source had one
 //!              modules/      what is in /lib/modules/RELEASE, the modules compressed as they came
 //!              debug/        debug information, where that was added
@@ -20,21 +21,25 @@ mod collect;
 mod debug;
 mod entry;
 mod error;
+mod lists;
 mod source;
 pub(crate) mod stage;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use netplumb_model::arch::Arch;
 use sha2::{Digest, Sha256};
 
 pub use entry::{AddedFrom, KernelEntry};
 pub use error::{ErrorKind, KernelStoreError};
 pub use source::KernelSource;
 
+use apt::{Apt, Asked};
 use collect::{Collected, Package, go_on};
 use error::{read_failed, write_failed};
 use stage::Stage;
@@ -114,22 +119,39 @@ impl KernelStore {
     }
 
     /// Find a kernel by its release, its hash (from four digits up), or the source that it was last
-    /// added from (`debian`, `debian:6.1.0-54`, `running`, a path).
+    /// added from (`debian`, `debian:6.1.0-54`, `debian:arm64`, `running`, a path). A release of several
+    /// architectures is that of this machine's, or with `:arm64` behind it that of another.
     pub fn find(&self, name: &str) -> Result<KernelEntry, KernelStoreError> {
         let mut kernels = self.list()?;
+        let source = apt_source(name).unwrap_or_else(|| name.to_owned());
+        let (release, arch) = match name.rsplit_once(':') {
+            Some((release, arch)) => (release, Arch::named(arch)),
+            None => (name, None),
+        };
         let path = fs::canonicalize(name)
             .ok()
             .map(|path| path.display().to_string());
+        let by_arch = |kernel: &KernelEntry| {
+            arch.is_some_and(|arch| kernel.release == release && kernel.arch == arch)
+        };
         let by_release = |kernel: &KernelEntry| kernel.release == name;
+        let by_own_release =
+            |kernel: &KernelEntry| kernel.release == name && kernel.arch == Arch::OWN;
         let by_hash = |kernel: &KernelEntry| name.len() >= 4 && kernel.hash.starts_with(name);
         let from = |kernel: &KernelEntry| {
             let sources = kernel.sources.iter();
             sources
-                .filter(|from| from.source == name || path.as_ref() == Some(&from.source))
+                .filter(|from| from.source == source || path.as_ref() == Some(&from.source))
                 .map(|from| from.added.clone())
                 .max()
         };
-        for matches in [&by_release as &dyn Fn(&KernelEntry) -> bool, &by_hash] {
+        let several = kernels.iter().filter(|kernel| by_release(kernel));
+        let archs: BTreeSet<Arch> = several.map(|kernel| kernel.arch).collect();
+        let by_release: &dyn Fn(&KernelEntry) -> bool = match archs.len() > 1 {
+            true => &by_own_release,
+            false => &by_release,
+        };
+        for matches in [&by_arch, by_release, &by_hash] {
             let found = kernels.iter().filter(|kernel| matches(kernel)).count();
             if found == 1 {
                 kernels.retain(|kernel| matches(kernel));
@@ -173,47 +195,56 @@ impl KernelStore {
         }
     }
 
-    /// Adds the kernel of a Debian package: of a version (`6.1.0-54`), or the one that
-    /// `linux-image-amd64`, or the metapackage of a flavour or series (`rt`, `6.12-rt`), depends on
-    /// now.
+    /// Adds the kernel of a Debian package: of a version (`6.1.0-54`), or the one that the metapackage
+    /// (`linux-image-amd64`), or that of a flavour or series (`rt`, `6.12-rt`), depends on now; with
+    /// `:arm64` behind it, or as `arm64` alone, that of another architecture than this machine's.
     pub fn add_debian(
         &self,
         version: Option<&str>,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Added, KernelStoreError> {
-        let asked = version.map(apt::package_of).transpose()?;
+        let asked = version.map_or_else(|| Ok(Asked::current()), Asked::parse)?;
         // An existing version needs no apt; the name of a metapackage does.
-        if let Some(asked) = &asked
-            && let Some(entry) = self
-                .list()?
-                .into_iter()
-                .find(|kernel| kernel.is_of_package(asked))
-        {
+        let kernels = self.list()?.into_iter();
+        let mut of_package = kernels.filter(|kernel| kernel.is_of_package(&asked.package()));
+        if let Some(entry) = of_package.next() {
             return Ok(Added {
                 entry,
                 was_there: true,
             });
         }
-        let package = apt::package_now(asked.as_deref());
-        // Ctrl-C on a terminal also interrupts apt.
-        go_on(&self.cancel)?;
-        let package = package?;
-        let mut sources = vec![apt::source_of(&package)];
-        match asked {
-            None => sources.push("debian".to_owned()),
-            Some(asked) if asked != package => sources.push(apt::source_of(&asked)),
-            Some(_) => {}
+        let apt = self.apt(asked.arch);
+        apt.refresh(&self.cancel, progress)?;
+        let find = || -> Result<_, KernelStoreError> {
+            let package = apt.package_now(&asked.package());
+            // Ctrl-C on a terminal also interrupts apt.
+            go_on(&self.cancel)?;
+            let package = package?;
+            let offer = apt.offer(&package);
+            go_on(&self.cancel)?;
+            Ok((offer?, package))
+        };
+        let found = match find() {
+            // It may be newer than the lists.
+            Err(KernelStoreError::NoPackage { lists: Some(_), .. }) => {
+                apt.refresh_again(&self.cancel, progress)?;
+                find()
+            }
+            found => found,
+        };
+        let (offer, package) = found?;
+        let of_archive = Asked::of_package(&package, asked.arch);
+        let mut sources = vec![of_archive.source()];
+        if of_archive != asked {
+            sources.push(asked.source());
         }
-        let offer = apt::offer(&package);
-        go_on(&self.cancel)?;
-        let offer = offer?;
         for entry in self.list()? {
             if let Some(package) = entry.archive_package(&package, &offer.version) {
                 return self.note_sources(&entry, &sources, &package);
             }
         }
         let stage = Stage::new(&self.folder)?;
-        let deb = apt::download(&package, &offer, &stage.fetch()?, &self.cancel, progress)?;
+        let deb = apt.download(&package, &offer, &stage.fetch()?, &self.cancel, progress)?;
         progress(Progress::Unpacking);
         let collected =
             collect::from_deb(&deb, hex(&file_hash(&deb)?), &stage.entry(), &self.cancel)?;
@@ -240,7 +271,7 @@ impl KernelStore {
         self.commit(stage, &collected, &sources, progress)
     }
 
-    /// Adds an image (`vmlinuz`, `bzImage` or ELF `vmlinux`) and its module directory: that of the
+    /// Adds an image (`vmlinuz`, `bzImage`, arm64 `Image` or ELF `vmlinux`) and its module directory: that of the
     /// release, or one that contains `lib/modules/RELEASE`.
     pub fn add_image(
         &self,
@@ -302,6 +333,11 @@ impl KernelStore {
         Ok(entry)
     }
 
+    /// apt, for packages of an architecture.
+    fn apt(&self, arch: Arch) -> Apt {
+        Apt::of(arch, self.folder.parent().unwrap_or(&self.folder))
+    }
+
     /// Rename the staged entry.
     fn commit(
         &self,
@@ -360,6 +396,12 @@ fn note(
         entry,
         was_there: true,
     })
+}
+
+/// A source of Debian in the spelling that is kept.
+fn apt_source(name: &str) -> Option<String> {
+    let asked = Asked::parse(name.strip_prefix("debian:")?).ok()?;
+    Some(asked.source())
 }
 
 fn is_hash(name: &str) -> bool {

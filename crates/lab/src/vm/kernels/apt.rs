@@ -1,19 +1,25 @@
 //! Debian's kernel packages, by apt-get: nothing is installed, and no privileges are needed.
+//!
+//! Packages of this machine's architecture are those of its own lists. For another one there are lists
+//! in the cache directory, from the same sources: neither apt's lists nor dpkg's architectures are
+//! changed.
 
 use std::cmp::Reverse;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use netplumb_model::arch::Arch;
+
 use super::collect::go_on;
 use super::error::{read_failed, write_failed};
+use super::lists::{Lists, REFRESH_AFTER, REFRESH_AGAIN_AFTER};
 use super::{KernelStoreError, Progress};
 use crate::child::command;
 
-const META_PACKAGE: &str = "linux-image-amd64";
 const PREFIX: &str = "linux-image-";
-const SUFFIX: &str = "-amd64";
 /// Maximum number of other versions that an error lists.
 const OFFERED_MAX: usize = 12;
 
@@ -28,40 +34,273 @@ pub(crate) struct Offer {
 /// Flavours with a metapackage for their current kernel.
 const FLAVOURS: [&str; 2] = ["rt", "cloud"];
 
-/// The package of a version: `6.1.0-54`, with `-amd64` or without; of a flavour (`rt`), or the
-/// newest of a series (`6.12`, `6.12-rt`).
-pub(super) fn package_of(version: &str) -> Result<String, KernelStoreError> {
-    let bare = version.strip_prefix(PREFIX).unwrap_or(version);
-    let bare = bare.strip_suffix(SUFFIX).unwrap_or(bare);
-    let good = |byte: u8| byte.is_ascii_alphanumeric() || b".+~-".contains(&byte);
-    let begins = bare.starts_with(|first: char| first.is_ascii_digit()) || FLAVOURS.contains(&bare);
-    if !begins || !bare.bytes().all(good) {
-        return Err(KernelStoreError::BadVersion {
-            version: version.to_owned(),
-        });
+/// What is asked for by `debian:...`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Asked {
+    pub(super) arch: Arch,
+    /// The version, flavour or series; none for the current kernel.
+    version: Option<String>,
+}
+
+impl Asked {
+    /// What comes after `debian:`: a version (`6.1.0-54`), a flavour (`rt`), or the newest of a series
+    /// (`6.12`, `6.12-rt`); each with `:arm64` or `-arm64` for another architecture than this
+    /// machine's, or that alone.
+    pub(super) fn parse(text: &str) -> Result<Self, KernelStoreError> {
+        let bad = || KernelStoreError::BadVersion {
+            version: text.to_owned(),
+        };
+        let bare = text.strip_prefix(PREFIX).unwrap_or(text);
+        let (bare, named) = match bare.rsplit_once(':') {
+            Some(("", _)) => return Err(bad()),
+            Some((bare, arch)) => (bare, Some(Arch::named(arch).ok_or_else(bad)?)),
+            None => match Arch::named(bare) {
+                Some(arch) => ("", Some(arch)),
+                None => (bare, None),
+            },
+        };
+        let ending = bare
+            .rsplit_once('-')
+            .map(|(bare, end)| (bare, arch_of(end)));
+        let (bare, arch) = match (ending, named) {
+            (Some((_, Some(ending))), Some(named)) if ending != named => return Err(bad()),
+            (Some((bare, Some(ending))), _) => (bare, ending),
+            (_, named) => (bare, named.unwrap_or(Arch::OWN)),
+        };
+        let good = |byte: u8| byte.is_ascii_alphanumeric() || b".+~-".contains(&byte);
+        let begins = bare.starts_with(|first: char| first.is_ascii_digit())
+            || FLAVOURS.contains(&bare)
+            || (bare.is_empty() && named.is_some());
+        if !begins || !bare.bytes().all(good) {
+            return Err(bad());
+        }
+        Ok(Self {
+            arch,
+            version: (!bare.is_empty()).then(|| bare.to_owned()),
+        })
     }
-    Ok(format!("{PREFIX}{bare}{SUFFIX}"))
+
+    /// Debian's current kernel for this machine.
+    pub(super) fn current() -> Self {
+        Self {
+            arch: Arch::OWN,
+            version: None,
+        }
+    }
+
+    /// The package, which may be a metapackage.
+    pub(super) fn package(&self) -> String {
+        let arch = self.arch.debian();
+        match &self.version {
+            Some(version) => format!("{PREFIX}{version}-{arch}"),
+            None => format!("{PREFIX}{arch}"),
+        }
+    }
+
+    /// What of an architecture a package is.
+    pub(super) fn of_package(package: &str, arch: Arch) -> Self {
+        let bare = package.strip_prefix(PREFIX).unwrap_or(package);
+        let bare = bare.strip_suffix(arch.debian()).unwrap_or(bare);
+        let bare = bare.strip_suffix('-').unwrap_or(bare);
+        Self {
+            arch,
+            version: (!bare.is_empty()).then(|| bare.to_owned()),
+        }
+    }
+
+    /// The source in the spelling that is kept: `debian`, `debian:6.1.0-54`, `debian:6.12:arm64`.
+    pub(super) fn source(&self) -> String {
+        let version = self.version.as_deref();
+        let arch = (self.arch != Arch::OWN).then(|| self.arch.debian());
+        let words = std::iter::once("debian").chain(version).chain(arch);
+        words.collect::<Vec<_>>().join(":")
+    }
 }
 
-/// The source that gives this package.
-pub(super) fn source_of(package: &str) -> String {
-    let bare = package.strip_prefix(PREFIX).unwrap_or(package);
-    format!("debian:{}", bare.strip_suffix(SUFFIX).unwrap_or(bare))
+/// The architecture that Debian names so.
+fn arch_of(word: &str) -> Option<Arch> {
+    Arch::named(word).filter(|arch| arch.debian() == word)
 }
 
-/// The package that contains a kernel: the given one or, for a metapackage, the one that it depends
-/// on now. Without a name, Debian's current kernel.
-pub(super) fn package_now(asked: Option<&str>) -> Result<String, KernelStoreError> {
-    let package = asked.unwrap_or(META_PACKAGE);
-    let output = run("apt-cache", &["depends", "--important", package])?;
-    match (parse_depends(&output.text), asked) {
-        (Some(package), _) => Ok(package),
+/// apt's lists of an architecture.
+#[derive(Debug)]
+pub(crate) struct Apt {
+    arch: Arch,
+    /// Lists of our own, for another architecture than this machine's.
+    lists: Option<Lists>,
+}
+
+impl Apt {
+    /// Those of an architecture; lists of our own are below the directory `cache`, and are made when
+    /// they are needed.
+    pub(crate) fn of(arch: Arch, cache: &Path) -> Self {
+        Self {
+            arch,
+            lists: (arch != Arch::OWN).then(|| Lists::below(cache, arch)),
+        }
+    }
+
+    /// Fetch lists of our own, if they are missing or older than some hours.
+    pub(crate) fn refresh(
+        &self,
+        cancel: &AtomicBool,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<(), KernelStoreError> {
+        match &self.lists {
+            Some(lists) => lists.refresh(REFRESH_AFTER, cancel, progress),
+            None => Ok(()),
+        }
+    }
+
+    /// The same once more, if a package that should be there is not.
+    pub(super) fn refresh_again(
+        &self,
+        cancel: &AtomicBool,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<(), KernelStoreError> {
+        match &self.lists {
+            Some(lists) => lists.refresh(REFRESH_AGAIN_AFTER, cancel, progress),
+            None => Ok(()),
+        }
+    }
+
+    /// The package that contains a kernel: the given one or, for a metapackage, the one that it depends
+    /// on now.
+    pub(super) fn package_now(&self, asked: &str) -> Result<String, KernelStoreError> {
+        let output = self.run("apt-cache", &["depends", "--important", asked])?;
         // A package with a kernel depends on no other.
-        (None, Some(asked)) => Ok(asked.to_owned()),
-        (None, None) => Err(KernelStoreError::NoPackage {
-            package: package.to_owned(),
-            offered: vec![],
-        }),
+        Ok(parse_depends(&output.text).unwrap_or_else(|| asked.to_owned()))
+    }
+
+    /// The current package of this name in the archive.
+    pub(super) fn offer(&self, package: &str) -> Result<Offer, KernelStoreError> {
+        match self.offer_as(package, package)? {
+            Some(offer) => Ok(offer),
+            None => Err(KernelStoreError::NoPackage {
+                package: package.to_owned(),
+                lists: self.other_arch(),
+                offered: self.offered(package),
+            }),
+        }
+    }
+
+    /// That version of a package, if the archive has it.
+    pub(crate) fn offer_of(
+        &self,
+        package: &str,
+        version: &str,
+    ) -> Result<Option<Offer>, KernelStoreError> {
+        self.offer_as(package, &format!("{package}={version}"))
+    }
+
+    fn offer_as(&self, package: &str, asked: &str) -> Result<Option<Offer>, KernelStoreError> {
+        let output = self.run("apt-get", &["--print-uris", "download", asked])?;
+        let mut lines = output.text.lines();
+        let offer = lines.find_map(|line| parse_uri(line, package));
+        Ok(offer.filter(|_| output.good))
+    }
+
+    /// The packages that a version of one depends on.
+    pub(crate) fn depends(
+        &self,
+        package: &str,
+        version: &str,
+    ) -> Result<Vec<String>, KernelStoreError> {
+        let asked = format!("{package}={version}");
+        let output = self.run("apt-cache", &["depends", "--important", &asked])?;
+        Ok(dependencies(&output.text).map(str::to_owned).collect())
+    }
+
+    /// The versions in the archive, the most similar first; none if unknown.
+    fn offered(&self, package: &str) -> Vec<String> {
+        let pattern = format!("^{PREFIX}[0-9].*-{}$", self.arch.debian());
+        let Ok(output) = self.run("apt-cache", &["search", "--names-only", &pattern]) else {
+            return Vec::new();
+        };
+        let source_of = |package| Asked::of_package(package, self.arch).source();
+        let mut sources: Vec<String> = output
+            .text
+            .lines()
+            .filter(|line| !line.contains("meta-package"))
+            .filter_map(|line| line.split_whitespace().next())
+            .map(source_of)
+            .collect();
+        let wanted = source_of(package);
+        let alike = |have: &String| {
+            have.bytes()
+                .zip(wanted.bytes())
+                .take_while(|(a, b)| a == b)
+                .count()
+        };
+        sources.sort_by_cached_key(|have| (Reverse(alike(have)), have.len(), have.clone()));
+        sources.dedup();
+        sources.truncate(OFFERED_MAX);
+        sources
+    }
+
+    /// Fetches the package into the folder; apt checks its hash.
+    pub(crate) fn download(
+        &self,
+        package: &str,
+        offer: &Offer,
+        folder: &Path,
+        cancel: &AtomicBool,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<PathBuf, KernelStoreError> {
+        // Exactly that version, in case the lists are updated meanwhile.
+        let wanted = format!("{package}={}", offer.version);
+        let mut command = self.command("apt-get");
+        command
+            .args(["--quiet=2", "download", &wanted])
+            .current_dir(folder);
+        let target = folder.join(&offer.file);
+        let failure = wait(command, &folder.join("apt.log"), cancel, &mut || {
+            progress(Progress::Fetching {
+                package: package.to_owned(),
+                done_bytes: fs::metadata(&target).map_or(0, |metadata| metadata.len()),
+                total_bytes: offer.size_bytes,
+            });
+        })?;
+        match failure {
+            None if target.is_file() => Ok(target),
+            failure => {
+                if let Some(lists) = &self.lists {
+                    // The archive may have another version by now.
+                    lists.outdate();
+                }
+                Err(KernelStoreError::Fetch {
+                    package: package.to_owned(),
+                    lists: self.other_arch(),
+                    output: failure.unwrap_or_else(|| "it fetched no file".to_owned()),
+                })
+            }
+        }
+    }
+
+    /// The architecture, if it is not this machine's.
+    fn other_arch(&self) -> Option<Arch> {
+        self.lists.as_ref().map(|_| self.arch)
+    }
+
+    fn command(&self, program: &'static str) -> Command {
+        let mut command = command(program);
+        if let Some(lists) = &self.lists {
+            command.arg("-c").arg(lists.config());
+        }
+        command
+    }
+
+    fn run(&self, program: &'static str, args: &[&str]) -> Result<Output, KernelStoreError> {
+        let output = self
+            .command(program)
+            .args(args)
+            .output()
+            .map_err(|source| KernelStoreError::NoApt { program, source })?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        Ok(Output {
+            good: output.status.success(),
+            text,
+        })
     }
 }
 
@@ -69,38 +308,6 @@ fn parse_depends(text: &str) -> Option<String> {
     dependencies(text)
         .find(|name| name.starts_with(PREFIX))
         .map(str::to_owned)
-}
-
-/// The current package of this name in the archive.
-pub(super) fn offer(package: &str) -> Result<Offer, KernelStoreError> {
-    match offer_as(package, package)? {
-        Some(offer) => Ok(offer),
-        None => Err(KernelStoreError::NoPackage {
-            package: package.to_owned(),
-            offered: offered(package),
-        }),
-    }
-}
-
-/// That version of a package, if the archive has it.
-pub(crate) fn offer_of(package: &str, version: &str) -> Result<Option<Offer>, KernelStoreError> {
-    offer_as(package, &format!("{package}={version}"))
-}
-
-fn offer_as(package: &str, asked: &str) -> Result<Option<Offer>, KernelStoreError> {
-    let output = run("apt-get", &["--print-uris", "download", asked])?;
-    let offer = output
-        .text
-        .lines()
-        .find_map(|line| parse_uri(line, package));
-    Ok(offer.filter(|_| output.good))
-}
-
-/// The packages that a version of one depends on.
-pub(crate) fn depends(package: &str, version: &str) -> Result<Vec<String>, KernelStoreError> {
-    let asked = format!("{package}={version}");
-    let output = run("apt-cache", &["depends", "--important", &asked])?;
-    Ok(dependencies(&output.text).map(str::to_owned).collect())
 }
 
 fn dependencies(text: &str) -> impl Iterator<Item = &str> {
@@ -125,90 +332,6 @@ fn parse_uri(line: &str, package: &str) -> Option<Offer> {
     })
 }
 
-/// The versions in the archive, the most similar first; none if unknown.
-fn offered(package: &str) -> Vec<String> {
-    let Ok(output) = run(
-        "apt-cache",
-        &["search", "--names-only", "^linux-image-[0-9].*-amd64$"],
-    ) else {
-        return Vec::new();
-    };
-    let mut sources: Vec<String> = output
-        .text
-        .lines()
-        .filter(|line| !line.contains("meta-package"))
-        .filter_map(|line| line.split_whitespace().next())
-        .map(source_of)
-        .collect();
-    let wanted = source_of(package);
-    let alike = |have: &String| {
-        have.bytes()
-            .zip(wanted.bytes())
-            .take_while(|(a, b)| a == b)
-            .count()
-    };
-    sources.sort_by_cached_key(|have| (Reverse(alike(have)), have.len(), have.clone()));
-    sources.dedup();
-    sources.truncate(OFFERED_MAX);
-    sources
-}
-
-/// Fetches the package into the folder; apt checks its hash.
-pub(crate) fn download(
-    package: &str,
-    offer: &Offer,
-    folder: &Path,
-    cancel: &AtomicBool,
-    progress: &mut dyn FnMut(Progress),
-) -> Result<PathBuf, KernelStoreError> {
-    let log = folder.join("apt.log");
-    let output = File::create(&log).map_err(write_failed(&log))?;
-    let errors = output.try_clone().map_err(write_failed(&log))?;
-    // Exactly that version, in case the lists are updated meanwhile.
-    let wanted = format!("{package}={}", offer.version);
-    let mut child = command("apt-get")
-        .args(["--quiet=2", "download", &wanted])
-        .current_dir(folder)
-        .stdout(output)
-        .stderr(errors)
-        .spawn()
-        .map_err(|source| KernelStoreError::NoApt {
-            program: "apt-get",
-            source,
-        })?;
-    let target = folder.join(&offer.file);
-    let status = loop {
-        if let Err(interrupted) = go_on(cancel) {
-            // It may have exited: a terminal also sends it the signal.
-            let _ = child.kill();
-            let _ = child.wait();
-            return Err(interrupted);
-        }
-        let done_bytes = fs::metadata(&target).map_or(0, |metadata| metadata.len());
-        progress(Progress::Fetching {
-            package: package.to_owned(),
-            done_bytes,
-            total_bytes: offer.size_bytes,
-        });
-        match child.try_wait().map_err(read_failed(&log))? {
-            Some(status) => break status,
-            None => std::thread::sleep(Duration::from_millis(100)),
-        }
-    };
-    if status.success() && target.is_file() {
-        return Ok(target);
-    }
-    let text = fs::read_to_string(&log).unwrap_or_default();
-    let output = match last_error(&text) {
-        "" => status.to_string(),
-        line => line.to_owned(),
-    };
-    Err(KernelStoreError::Fetch {
-        package: package.to_owned(),
-        output,
-    })
-}
-
 /// The line with the error.
 fn last_error(text: &str) -> &str {
     let lines = || text.lines().map(str::trim).filter(|line| !line.is_empty());
@@ -223,47 +346,124 @@ struct Output {
     text: String,
 }
 
-fn run(program: &'static str, args: &[&str]) -> Result<Output, KernelStoreError> {
-    let output = command(program)
-        .args(args)
-        .output()
-        .map_err(|source| KernelStoreError::NoApt { program, source })?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    Ok(Output {
-        good: output.status.success(),
-        text,
-    })
+/// Run apt, and tell while it runs; returns why it failed, if it did.
+pub(super) fn wait(
+    mut command: Command,
+    log: &Path,
+    cancel: &AtomicBool,
+    tell: &mut dyn FnMut(),
+) -> Result<Option<String>, KernelStoreError> {
+    let output = File::create(log).map_err(write_failed(log))?;
+    let errors = output.try_clone().map_err(write_failed(log))?;
+    let mut child = command
+        .stdout(output)
+        .stderr(errors)
+        .spawn()
+        .map_err(|source| KernelStoreError::NoApt {
+            program: "apt-get",
+            source,
+        })?;
+    let status = loop {
+        if let Err(interrupted) = go_on(cancel) {
+            // It may have exited: a terminal also sends it the signal.
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(interrupted);
+        }
+        tell();
+        match child.try_wait().map_err(read_failed(log))? {
+            Some(status) => break status,
+            None => std::thread::sleep(Duration::from_millis(100)),
+        }
+    };
+    if status.success() {
+        return Ok(None);
+    }
+    let text = fs::read_to_string(log).unwrap_or_default();
+    Ok(Some(match last_error(&text) {
+        "" => status.to_string(),
+        line => line.to_owned(),
+    }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Check that versions are accepted with and without suffix, and that options and patterns of
-    /// apt are refused.
+    /// Check that versions are accepted with and without suffix, of either architecture, and that
+    /// options and patterns of apt are refused.
     #[test]
     fn packages() {
-        for version in ["6.1.0-54", "6.1.0-54-amd64", "linux-image-6.1.0-54-amd64"] {
-            assert_eq!(package_of(version).unwrap(), "linux-image-6.1.0-54-amd64");
+        let package = |text: &str| Asked::parse(text).unwrap().package();
+        let source = |text: &str| Asked::parse(text).unwrap().source();
+        for arch in Arch::ALL {
+            let arch = arch.debian();
+            for (asked, wanted) in [
+                (format!("6.1.0-54-{arch}"), format!("6.1.0-54-{arch}")),
+                (format!("6.1.0-54:{arch}"), format!("6.1.0-54-{arch}")),
+                (
+                    format!("linux-image-6.1.0-54-{arch}"),
+                    format!("6.1.0-54-{arch}"),
+                ),
+                (
+                    format!("6.1.0-54-{arch}:{arch}"),
+                    format!("6.1.0-54-{arch}"),
+                ),
+                (format!("rt:{arch}"), format!("rt-{arch}")),
+                (format!("6.12-rt-{arch}"), format!("6.12-rt-{arch}")),
+                (arch.to_owned(), arch.to_owned()),
+            ] {
+                assert_eq!(package(&asked), format!("linux-image-{wanted}"), "{asked}");
+            }
         }
+        let own = Arch::OWN.debian();
+        for bare in ["6.1.0-54", "6.1.0-54-cloud", "rt", "cloud", "6.12-rt"] {
+            assert_eq!(package(bare), format!("linux-image-{bare}-{own}"));
+            assert_eq!(source(bare), format!("debian:{bare}"));
+            assert_eq!(source(&format!("{bare}-{own}")), format!("debian:{bare}"));
+        }
+        assert_eq!(Asked::current().source(), "debian");
+        assert_eq!(Asked::current().package(), format!("linux-image-{own}"));
+        let other = Arch::ALL.iter().find(|arch| **arch != Arch::OWN).unwrap();
+        let other = other.debian();
+        assert_eq!(source(other), format!("debian:{other}"));
         assert_eq!(
-            package_of("6.1.0-54-cloud").unwrap(),
-            "linux-image-6.1.0-54-cloud-amd64"
+            source(&format!("6.12-{other}")),
+            format!("debian:6.12:{other}")
         );
-        for (asked, package) in [
-            ("rt", "linux-image-rt-amd64"),
-            ("cloud", "linux-image-cloud-amd64"),
-            ("6.12-rt", "linux-image-6.12-rt-amd64"),
+        for bad in [
+            "",
+            "-o=x",
+            "6.1*",
+            "6.1 x",
+            "six",
+            "6/../x",
+            "6.1:armhf",
+            "6.1:",
+            ":arm64",
+            "6.1-amd64:arm64",
+            "rt:",
+            "6.1:x86:arm64",
+            "a:arm64",
         ] {
-            assert_eq!(package_of(asked).unwrap(), package);
-            assert_eq!(source_of(package), format!("debian:{asked}"));
-        }
-        assert_eq!(source_of("linux-image-6.1.0-54-amd64"), "debian:6.1.0-54");
-        for bad in ["", "-o=x", "6.1*", "6.1 x", "six", "6/../x"] {
             assert!(
-                matches!(package_of(bad), Err(KernelStoreError::BadVersion { .. })),
+                matches!(Asked::parse(bad), Err(KernelStoreError::BadVersion { .. })),
                 "{bad}"
             );
+        }
+    }
+
+    /// Check that a package of an archive is kept in the spelling that finds it again.
+    #[test]
+    fn sources_of_packages() {
+        for arch in Arch::ALL {
+            for version in ["6.1.0-54", "6.12", "6.1.0-54-rt"] {
+                let asked = Asked::parse(&format!("{version}:{arch}")).unwrap();
+                assert_eq!(Asked::of_package(&asked.package(), *arch), asked);
+                let kept = asked.source();
+                let again = Asked::parse(kept.strip_prefix("debian:").unwrap());
+                assert_eq!(again.unwrap(), asked);
+            }
         }
     }
 

@@ -6,8 +6,9 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use netplumb_kernel::deb;
-use netplumb_kernel::image::KernelImage;
+use netplumb_kernel::image::{BootForm, KernelImage};
 use netplumb_kernel::modules::ModuleTree;
+use netplumb_model::arch::Arch;
 
 use super::KernelStoreError;
 use super::error::{read_failed, write_failed};
@@ -17,6 +18,16 @@ const LISTS: [&str; 3] = [
     "modules.builtin",
     "modules.builtin.modinfo",
     "modules.order",
+];
+
+/// What a build makes, the smallest and most complete first.
+const BUILT_IMAGES: [&str; 6] = [
+    "arch/x86/boot/bzImage",
+    "arch/arm64/boot/Image",
+    "arch/arm64/boot/Image.gz",
+    "arch/arm64/boot/vmlinuz.efi",
+    "arch/arm64/boot/Image.zst",
+    "vmlinux",
 ];
 
 /// The package of a kernel.
@@ -30,9 +41,10 @@ pub(super) struct Package {
 /// The collected files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Collected {
+    pub(super) arch: Arch,
     pub(super) release: String,
-    /// Whether the ELF file can be booted as it is.
-    pub(super) pvh: bool,
+    /// What it is booted from.
+    pub(super) boot: BootForm,
     /// Its package.
     pub(super) package: Option<Package>,
 }
@@ -49,7 +61,7 @@ pub(super) fn from_deb(
     go_on(cancel)?;
     let unpacked = unpacked?;
     let mut collected = unpack_image(&unpacked.vmlinuz, into)?;
-    if collected.pvh {
+    if collected.boot != BootForm::BzImage {
         fs::remove_file(&unpacked.vmlinuz).map_err(write_failed(&unpacked.vmlinuz))?;
     }
     make_folder(&into.join("modules"))?;
@@ -89,7 +101,7 @@ pub(super) fn from_build_tree(
     into: &Path,
     cancel: &AtomicBool,
 ) -> Result<Collected, KernelStoreError> {
-    let candidates = [folder.join("arch/x86/boot/bzImage"), folder.join("vmlinux")];
+    let candidates = BUILT_IMAGES.map(|name| folder.join(name));
     let image = candidates
         .iter()
         .find(|path| path.is_file())
@@ -209,25 +221,34 @@ pub(super) fn files_under(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(),
 fn take_image(image: &Path, into: &Path) -> Result<Collected, KernelStoreError> {
     make_folder(&into.join("modules"))?;
     let collected = unpack_image(image, into)?;
-    if !collected.pvh {
+    if collected.boot == BootForm::BzImage {
         copy(image, &into.join("vmlinuz"))?;
     }
     Ok(collected)
 }
 
-/// Write the ELF file of an image.
+/// Write what is unpacked of an image.
 fn unpack_image(image: &Path, into: &Path) -> Result<Collected, KernelStoreError> {
     let kernel = KernelImage::open(image).map_err(|source| KernelStoreError::Image {
         path: image.to_owned(),
         source,
     })?;
-    let target = into.join("vmlinux");
-    fs::write(&target, &kernel.vmlinux).map_err(write_failed(&target))?;
+    let target = into.join(unpacked_name(kernel.boot));
+    fs::write(&target, &kernel.unpacked).map_err(write_failed(&target))?;
     Ok(Collected {
+        arch: kernel.arch,
         release: kernel.release,
-        pvh: kernel.pvh,
+        boot: kernel.boot,
         package: None,
     })
+}
+
+/// The name of the file with what is unpacked of an image.
+pub(super) fn unpacked_name(boot: BootForm) -> &'static str {
+    match boot {
+        BootForm::Elf | BootForm::BzImage => "vmlinux",
+        BootForm::Raw => "Image",
+    }
 }
 
 /// The module directory of a release, from this directory or a root that contains it.

@@ -11,11 +11,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use netplumb_kernel::deb;
+use netplumb_kernel::image::BootForm;
 use object::Object;
 use object::read::elf::ElfFile64;
 
 use super::error::{read_failed, write_failed};
-use super::{KernelEntry, KernelStore, KernelStoreError, Progress, apt, collect, go_on, stage};
+use super::{KernelEntry, KernelStore, KernelStoreError, Progress, collect, go_on, stage};
 
 const FOLDER: &str = "debug";
 /// Where the package has its files.
@@ -23,7 +24,8 @@ const IMAGES: &str = "usr/lib/debug/boot";
 const MODULES: &str = "usr/lib/debug/lib/modules";
 /// The modules that are kept, by their folders below `kernel/`: what labs load, and the network stack.
 /// Those of all drivers take gigabytes.
-const KEPT: [&str; 14] = [
+const KEPT: [&str; 15] = [
+    "arch/arm64",
     "arch/x86",
     "block",
     "crypto",
@@ -107,8 +109,7 @@ impl KernelStore {
             }
         }
         let vmlinux = entry.join("vmlinux");
-        let [own, found] = [&kernel.vmlinux(), &vmlinux].map(|path| build_id(path));
-        if found? != own? {
+        if !is_of_build(kernel, &vmlinux)? {
             return Err(KernelStoreError::OtherDebug {
                 release: kernel.release.clone(),
             });
@@ -135,13 +136,15 @@ impl KernelStore {
             });
         };
         let package = format!("linux-image-{}-dbg", kernel.release);
-        let offer = apt::offer_of(&package, version);
+        let apt = self.apt(kernel.arch);
+        apt.refresh(&self.cancel, progress)?;
+        let offer = apt.offer_of(&package, version);
         go_on(&self.cancel)?;
         let offer = offer?.ok_or_else(|| KernelStoreError::NoDebugVersion {
             package: package.clone(),
             version: version.to_owned(),
         })?;
-        apt::download(&package, &offer, folder, &self.cancel, progress)
+        apt.download(&package, &offer, folder, &self.cancel, progress)
     }
 
     /// Unpack a package, and move what is kept to where it belongs.
@@ -204,14 +207,29 @@ fn is_kept(path: &Path) -> bool {
         || KEPT_FILES.iter().any(|kept| folder == Path::new(kept))
 }
 
+/// Whether an ELF file has the build ID of a kernel.
+fn is_of_build(kernel: &KernelEntry, debug: &Path) -> Result<bool, KernelStoreError> {
+    let read = |path: &Path| fs::read(path).map_err(read_failed(path));
+    let (own, found) = (read(&kernel.unpacked())?, build_id(&read(debug)?));
+    Ok(match (kernel.boot(), found) {
+        // It has no sections, but the note is somewhere; that of its vDSO is, too.
+        (BootForm::Raw, Some(id)) => memchr::memmem::find(&own, &note(&id)).is_some(),
+        (BootForm::Raw, None) => false,
+        (_, found) => build_id(&own) == found,
+    })
+}
+
 /// The build ID of an ELF file, which debug information of it has too.
-fn build_id(path: &Path) -> Result<Option<Vec<u8>>, KernelStoreError> {
-    let bytes = fs::read(path).map_err(read_failed(path))?;
-    let elf = ElfFile64::<object::LittleEndian>::parse(&*bytes);
-    let id = elf
-        .ok()
-        .and_then(|elf| elf.build_id().ok().flatten().map(<[u8]>::to_vec));
-    Ok(id)
+fn build_id(bytes: &[u8]) -> Option<Vec<u8>> {
+    let elf = ElfFile64::<object::LittleEndian>::parse(bytes).ok()?;
+    elf.build_id().ok().flatten().map(<[u8]>::to_vec)
+}
+
+/// The note with a build ID: the sizes of its name and of the ID, its type, its name.
+fn note(id: &[u8]) -> Vec<u8> {
+    const NT_GNU_BUILD_ID: u32 = 3;
+    let head = [4, id.len() as u32, NT_GNU_BUILD_ID].map(u32::to_le_bytes);
+    [head.as_flattened(), b"GNU\0", id].concat()
 }
 
 #[cfg(test)]

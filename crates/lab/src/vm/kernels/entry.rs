@@ -5,7 +5,9 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use netplumb_kernel::image::BootForm;
 use netplumb_kernel::modules::{ModuleError, ModuleTree};
+use netplumb_model::arch::Arch;
 use serde::{Deserialize, Serialize};
 
 use super::KernelStoreError;
@@ -14,7 +16,9 @@ use super::error::{read_failed, write_failed};
 
 const FILE: &str = "kernel.toml";
 /// The format of `kernel.toml`; raised when an older program could misread it.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
+/// That of kernels of x86-64, which programs read that know no other architecture.
+const FORMAT_X86_64: u32 = 1;
 
 /// Where a kernel was added from, and when.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,9 +57,12 @@ pub struct KernelEntry {
     pub hash: String,
     /// Its release, as `uname -r` gives it.
     pub release: String,
-    /// Whether the ELF file can be booted as it is.
+    /// Its architecture; x86-64 in entries that do not say.
+    #[serde(default = "x86_64")]
+    pub arch: Arch,
+    /// Whether the ELF file can be booted as it is (x86-64).
     pub pvh: bool,
-    /// The size of the ELF file.
+    /// The size of the unpacked image.
     pub vmlinux_bytes: u64,
     /// How many modules it has.
     pub modules: u64,
@@ -66,6 +73,11 @@ pub struct KernelEntry {
     /// Its directory.
     #[serde(skip_deserializing)]
     pub folder: PathBuf,
+}
+
+/// The architecture of entries from before there were others.
+fn x86_64() -> Arch {
+    Arch::X86_64
 }
 
 impl KernelEntry {
@@ -84,18 +96,27 @@ impl KernelEntry {
         self.sources.first().map_or("", |from| &from.added)
     }
 
-    /// The ELF file.
-    pub fn vmlinux(&self) -> PathBuf {
-        self.folder.join("vmlinux")
+    /// What it is booted from.
+    pub fn boot(&self) -> BootForm {
+        match self.arch {
+            Arch::X86_64 if self.pvh => BootForm::Elf,
+            Arch::X86_64 => BootForm::BzImage,
+            Arch::Arm64 => BootForm::Raw,
+        }
     }
 
-    /// The image for QEMU: the ELF file if it can be booted, else the bzImage.
+    /// What was unpacked of its image: the ELF file, or the raw image of arm64.
+    pub fn unpacked(&self) -> PathBuf {
+        self.folder.join(collect::unpacked_name(self.boot()))
+    }
+
+    /// The image for QEMU: the bzImage if the ELF file can't be booted, else what was unpacked.
     pub fn boot_image(&self) -> PathBuf {
         let vmlinuz = self.folder.join("vmlinuz");
-        if !self.pvh && vmlinuz.is_file() {
+        if self.boot() == BootForm::BzImage && vmlinuz.is_file() {
             vmlinuz
         } else {
-            self.vmlinux()
+            self.unpacked()
         }
     }
 
@@ -162,8 +183,10 @@ impl KernelEntry {
         hash: String,
         collected: &Collected,
     ) -> Result<Self, KernelStoreError> {
-        let vmlinux = folder.join("vmlinux");
-        let vmlinux_bytes = fs::metadata(&vmlinux).map_err(read_failed(&vmlinux))?.len();
+        let unpacked = folder.join(collect::unpacked_name(collected.boot));
+        let unpacked_bytes = fs::metadata(&unpacked)
+            .map_err(read_failed(&unpacked))?
+            .len();
         let mut files = Vec::new();
         collect::files_under(&folder.join("modules"), &mut files)?;
         let mut modules_bytes = 0;
@@ -172,11 +195,15 @@ impl KernelEntry {
         }
         let modules = ModuleTree::open(&folder.join("modules"))?.len() as u64;
         Ok(Self {
-            format: FORMAT,
+            format: match collected.arch {
+                Arch::X86_64 => FORMAT_X86_64,
+                Arch::Arm64 => FORMAT,
+            },
             hash,
             release: collected.release.clone(),
-            pvh: collected.pvh,
-            vmlinux_bytes,
+            arch: collected.arch,
+            pvh: collected.boot == BootForm::Elf,
+            vmlinux_bytes: unpacked_bytes,
             modules,
             modules_bytes,
             sources: Vec::new(),

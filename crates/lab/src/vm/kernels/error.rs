@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use netplumb_kernel::deb::DebError;
 use netplumb_kernel::image::ImageError;
 use netplumb_kernel::modules::ModuleError;
+use netplumb_model::arch::Arch;
 
+use super::apt::Asked;
 use super::{KernelEntry, KernelSource};
 
 /// The kind of an error, for the exit code.
@@ -76,7 +78,7 @@ pub enum KernelStoreError {
         path: PathBuf,
     },
     /// The directory is not a kernel build directory, or not built.
-    #[error("{} contains neither arch/x86/boot/bzImage nor vmlinux: run `make` in it first, or \
+    #[error("{} contains neither arch/x86/boot/bzImage, arch/arm64/boot/Image nor vmlinux: run `make` in it first, or \
              give the directory of O=", path.display())]
     NotBuilt {
         /// The directory.
@@ -84,8 +86,8 @@ pub enum KernelStoreError {
     },
     /// The source is not a known one.
     #[error(
-        "invalid source {text:?}, and no such file; expected debian, debian:VERSION, running, or \
-         the path of a .deb, a vmlinuz or a kernel build directory"
+        "invalid source {text:?}, and no such file; expected debian, debian:VERSION, debian:arm64, \
+         running, or the path of a .deb, a vmlinuz or a kernel build directory"
     )]
     NoSuchSource {
         /// What was given.
@@ -98,7 +100,9 @@ pub enum KernelStoreError {
         text: String,
     },
     /// The version is invalid.
-    #[error("invalid kernel package version {version:?}; expected like debian:6.1.0-54")]
+    #[error(
+        "invalid kernel package version {version:?}; expected like debian:6.1.0-54, debian:arm64 or debian:6.12:arm64"
+    )]
     BadVersion {
         /// What was given.
         version: String,
@@ -116,23 +120,40 @@ pub enum KernelStoreError {
     },
     /// apt has no such package.
     #[error(
-        "no such package {package} in apt's lists: run `sudo apt-get update`, or choose another{}",
+        "no such package {package} in apt's lists{}{}",
+        missing_text(*lists),
         offered_text(offered)
     )]
     NoPackage {
         /// The package.
         package: String,
+        /// The architecture, if it is not this machine's.
+        lists: Option<Arch>,
         /// The versions that it has.
         offered: Vec<String>,
     },
     /// apt could not download it.
     #[error(
         "apt-get could not download {package}: {output}; {}",
-        download_hint(output)
+        download_hint(*lists, output)
     )]
     Fetch {
         /// The package.
         package: String,
+        /// The architecture, if it is not this machine's.
+        lists: Option<Arch>,
+        /// The end of its output.
+        output: String,
+    },
+    /// apt could not fetch the lists of another architecture.
+    #[error(
+        "apt-get could not fetch the package lists of {}: {output}; {}",
+        arch.debian(),
+        download_hint(Some(*arch), output)
+    )]
+    NoLists {
+        /// The architecture.
+        arch: Arch,
         /// The end of its output.
         output: String,
     },
@@ -294,15 +315,28 @@ const UNREACHABLE: [&str; 9] = [
     "no route to host",
 ];
 
-/// What to try after a download that failed so.
-fn download_hint(output: &str) -> &'static str {
+/// What to try after a download that failed so, of another architecture than this machine's if given.
+fn download_hint(lists: Option<Arch>, output: &str) -> &'static str {
     let output = output.to_lowercase();
-    match UNREACHABLE.iter().any(|text| output.contains(text)) {
-        true => {
+    let unreachable = UNREACHABLE.iter().any(|text| output.contains(text));
+    match (unreachable, lists) {
+        (true, _) => {
             "check this machine's network and apt's proxy (`apt-config dump Acquire`), and try again"
         }
         // The archive has another version by now.
-        false => "run `sudo apt-get update` and try again",
+        (false, None) => "run `sudo apt-get update` and try again",
+        (false, Some(_)) => "try again, which fetches the lists of that architecture anew",
+    }
+}
+
+/// What to do about a package that is not there.
+fn missing_text(lists: Option<Arch>) -> String {
+    match lists {
+        None => ": run `sudo apt-get update`, or choose another".to_owned(),
+        Some(arch) => format!(
+            " of {arch}, which were fetched from this machine's sources: choose another",
+            arch = arch.debian()
+        ),
     }
 }
 
@@ -317,16 +351,19 @@ fn paths_text(paths: &[PathBuf]) -> String {
 /// The command that adds a kernel of this name, if the name tells its source.
 fn how_to_add(name: &str) -> String {
     let is_source = KernelSource::parse(name, None).is_ok();
-    let of_debian = name
-        .strip_suffix("-amd64")
-        .filter(|version| version.starts_with(|c: char| c.is_ascii_digit()));
+    let of_debian = Arch::ALL
+        .iter()
+        .any(|arch| name.ends_with(&format!("-{}", arch.debian())))
+        && name.starts_with(|c: char| c.is_ascii_digit());
+    let of_debian = Asked::parse(name).ok().filter(|_| of_debian);
     match of_debian {
         _ if is_source => format!("`plumb kernel add {name}` adds it"),
-        Some(version) => {
-            format!("if it is Debian's, `plumb kernel add debian:{version}` adds it")
+        Some(asked) => {
+            let source = asked.source();
+            format!("if it is Debian's, `plumb kernel add {source}` adds it")
         }
-        None => "`plumb kernel add` takes `debian`, `debian:VERSION`, a .deb, a vmlinuz or a \
-                 kernel build directory"
+        None => "`plumb kernel add` takes `debian`, `debian:VERSION`, `debian:arm64`, a .deb, a \
+                 vmlinuz or a kernel build directory"
             .to_owned(),
     }
 }
@@ -342,8 +379,9 @@ fn unknown_text(name: &str, kernels: &[KernelEntry]) -> String {
 fn table(kernels: &[KernelEntry]) -> String {
     let row = |kernel: &KernelEntry| {
         format!(
-            "  {}  {}  {}",
+            "  {}  {}  {}  {}",
             kernel.short(),
+            kernel.arch,
             kernel.release,
             kernel.source()
         )
@@ -362,7 +400,12 @@ mod tests {
         let told = |output: &str| {
             let package = "linux-source-6.1".to_owned();
             let output = output.to_owned();
-            KernelStoreError::Fetch { package, output }.to_string()
+            let error = KernelStoreError::Fetch {
+                package,
+                lists: None,
+                output,
+            };
+            error.to_string()
         };
         for output in [
             "E: Failed to fetch http://x/y.deb  Temporary failure resolving 'deb.debian.org'",

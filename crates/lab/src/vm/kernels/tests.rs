@@ -2,6 +2,8 @@ use super::*;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use netplumb_kernel::image::BootForm;
+
 const RELEASE: &str = "6.1.0-test";
 
 /// An ELF file that is accepted as a kernel: one segment to load, with the banner in it.
@@ -27,6 +29,15 @@ fn vmlinux(release: &str, salt: &str) -> Vec<u8> {
         out.extend_from_slice(&word.to_le_bytes());
     }
     out.extend_from_slice(text.as_bytes());
+    out
+}
+
+/// A raw image of arm64 with its header, and the banner after it.
+fn arm64_image(release: &str) -> Vec<u8> {
+    let mut out = vec![0; 0x40];
+    out[0x18] = 0b1010;
+    out[0x38..0x3c].copy_from_slice(b"ARM\x64");
+    out.extend_from_slice(format!("Linux version {release} (builder)\n\0").as_bytes());
     out
 }
 
@@ -123,7 +134,7 @@ fn add_find_remove() {
     assert!(!added.was_there);
     let entry = added.entry;
     assert_eq!((entry.release.as_str(), entry.modules), (RELEASE, 1));
-    assert_eq!(fs::read(entry.vmlinux()).unwrap(), vmlinux(RELEASE, "one"));
+    assert_eq!(fs::read(entry.unpacked()).unwrap(), vmlinux(RELEASE, "one"));
     assert_eq!(
         fs::read(entry.config().unwrap()).unwrap(),
         b"CONFIG_NET=y\n"
@@ -152,6 +163,97 @@ fn add_find_remove() {
     }
     fixture.store.remove(entry.short()).unwrap();
     assert!(fixture.kept().is_empty());
+}
+
+/// Check that a kernel of arm64 is stored as what QEMU boots, that its entry says of which architecture
+/// it is, and that entries which do not are of x86-64.
+#[test]
+fn architectures() {
+    let fixture = Fixture::new();
+    let x86 = fixture.add("boot/vmlinuz", None).unwrap().entry;
+    fixture.write("boot/Image", &arm64_image("6.1.0-arm64"));
+    let arm64 = fixture.add("boot/Image", None).unwrap().entry;
+    assert_eq!((x86.arch, arm64.arch), (Arch::X86_64, Arch::Arm64));
+    assert_eq!(arm64.boot(), BootForm::Raw);
+    assert_eq!(arm64.boot_image(), arm64.folder.join("Image"));
+    assert_eq!(
+        fs::read(arm64.boot_image()).unwrap(),
+        arm64_image("6.1.0-arm64")
+    );
+    assert!(!arm64.folder.join("vmlinux").exists());
+    assert!(!arm64.folder.join("vmlinuz").exists());
+    let text = |of: &KernelEntry| fs::read_to_string(of.folder.join("kernel.toml")).unwrap();
+    assert!(text(&arm64).contains("format = 2") && text(&arm64).contains("arch = \"arm64\""));
+    // A program from before reads it.
+    assert!(text(&x86).contains("format = 1"));
+    let old = text(&x86).replace("arch = \"x86-64\"\n", "");
+    assert!(!old.contains("arch"));
+    fs::write(x86.folder.join("kernel.toml"), old).unwrap();
+    assert_eq!(fixture.store.find(&x86.hash).unwrap(), x86);
+}
+
+/// Check that a release of both architectures is this machine's, and that either can be named; and
+/// that Debian's kernels of another one are found by all spellings of where they are from.
+#[test]
+fn architectures_of_names() {
+    let fixture = Fixture::new();
+    let x86 = fixture.add("boot/vmlinuz", None).unwrap().entry;
+    let find = |name: &str| fixture.store.find(name);
+    assert_eq!(find(RELEASE).unwrap(), x86);
+    fixture.write("boot/Image", &arm64_image(RELEASE));
+    let mut arm64 = fixture.add("boot/Image", None).unwrap().entry;
+    let own = find(RELEASE).unwrap();
+    assert_eq!(own.arch, Arch::OWN);
+    for (name, wanted) in [("x86-64", &x86), ("amd64", &x86), ("arm64", &arm64)] {
+        assert_eq!(&find(&format!("{RELEASE}:{name}")).unwrap(), wanted);
+    }
+    let error = find("5.4:arm64").unwrap_err();
+    assert!(matches!(error, KernelStoreError::Unknown { .. }), "{error}");
+    let asked = |text| Asked::parse(text).unwrap().source();
+    arm64.note(&[asked("6.1.0-56:arm64"), asked("arm64")], None);
+    arm64.save().unwrap();
+    for name in [
+        "debian:arm64",
+        "debian:aarch64",
+        "debian:6.1.0-56:arm64",
+        "debian:6.1.0-56-arm64",
+    ] {
+        assert_eq!(find(name).unwrap().hash, arm64.hash, "{name}");
+    }
+    let error = find("debian:6.12:arm64").unwrap_err().to_string();
+    assert!(
+        error.contains("`plumb kernel add debian:6.12:arm64`"),
+        "{error}"
+    );
+    let error = find("6.1.0-99-arm64").unwrap_err().to_string();
+    let source = asked("6.1.0-99-arm64");
+    assert!(
+        error.contains(&format!("`plumb kernel add {source}`")),
+        "{error}"
+    );
+}
+
+/// Check that a kernel that guests can't boot is refused when it is added, and nothing is kept of it.
+#[test]
+fn larger_pages() {
+    let fixture = Fixture::new();
+    let mut image = arm64_image(RELEASE);
+    image[0x18] = 0b1110;
+    fixture.write("boot/Image", &image);
+    let error = fixture.add("boot/Image", None).unwrap_err().to_string();
+    assert!(error.contains("CONFIG_ARM64_4K_PAGES"), "{error}");
+    assert!(fixture.kept().is_empty());
+}
+
+/// Check that a build directory of arm64 gives its image.
+#[test]
+fn build_tree_of_arm64() {
+    let fixture = Fixture::new();
+    fixture.write("tree/arch/arm64/boot/Image", &arm64_image(RELEASE));
+    fixture.write("tree/.config", b"CONFIG_NET=m\n");
+    let tree = fixture.path("tree");
+    let added = fixture.store.add_build_tree(&tree, &mut |_| {}).unwrap();
+    assert_eq!(added.entry.arch, Arch::Arm64);
 }
 
 /// Check that the same contents are stored once, with all sources.

@@ -1,0 +1,185 @@
+//! apt's lists of another architecture than this machine's: a configuration, lists and caches of their
+//! own, with this machine's sources, keys and proxies.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, SystemTime};
+
+use netplumb_model::arch::Arch;
+
+use super::error::write_failed;
+use super::{KernelStoreError, Progress, apt};
+use crate::child::command;
+
+/// Lists that are older are fetched again.
+pub(super) const REFRESH_AFTER: Duration = Duration::from_secs(6 * 3600);
+
+/// Those that lack a package, if they are older than this.
+pub(super) const REFRESH_AGAIN_AFTER: Duration = Duration::from_secs(60);
+
+const CONFIG: &str = "apt.conf";
+const STAMP: &str = "fetched";
+const LOCK: &str = ".lock";
+
+/// The lists.
+#[derive(Debug)]
+pub(super) struct Lists {
+    arch: Arch,
+    folder: PathBuf,
+}
+
+impl Lists {
+    /// Those below a cache directory, which may not exist yet.
+    pub(super) fn below(cache: &Path, arch: Arch) -> Self {
+        let folder = cache.join("apt").join(arch.debian());
+        // apt runs in other directories.
+        let folder = std::path::absolute(&folder).unwrap_or(folder);
+        Self { arch, folder }
+    }
+
+    /// apt's configuration, for its option `-c`.
+    pub(super) fn config(&self) -> PathBuf {
+        self.folder.join(CONFIG)
+    }
+
+    /// Fetch them if they are missing, or older than `age`. If that fails, older ones will do.
+    pub(super) fn refresh(
+        &self,
+        age: Duration,
+        cancel: &AtomicBool,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<(), KernelStoreError> {
+        self.make_folders()?;
+        let lock = self.folder.join(LOCK);
+        let file = File::create(&lock).map_err(write_failed(&lock))?;
+        file.lock().map_err(write_failed(&lock))?;
+        let fetched = self.fetched();
+        if fetched.is_some_and(|since| since < age) {
+            return Ok(());
+        }
+        self.write_config()?;
+        let mut update = command("apt-get");
+        update.arg("-c").arg(self.config()).args(["-q", "update"]);
+        let failure = apt::wait(update, &self.folder.join("update.log"), cancel, &mut || {
+            progress(Progress::Fetching {
+                package: format!("package lists of {}", self.arch.debian()),
+                done_bytes: 0,
+                total_bytes: None,
+            });
+        })?;
+        match failure {
+            Some(output) if fetched.is_none() => Err(KernelStoreError::NoLists {
+                arch: self.arch,
+                output,
+            }),
+            Some(_) => Ok(()),
+            None => {
+                let stamp = self.folder.join(STAMP);
+                fs::write(&stamp, "").map_err(write_failed(&stamp))
+            }
+        }
+    }
+
+    /// Have them fetched by the next refresh.
+    pub(super) fn outdate(&self) {
+        // What stays is refreshed when it is old.
+        let _ = File::options()
+            .write(true)
+            .open(self.folder.join(STAMP))
+            .and_then(|stamp| stamp.set_modified(SystemTime::UNIX_EPOCH));
+    }
+
+    /// How long ago they were fetched.
+    fn fetched(&self) -> Option<Duration> {
+        let stamp = fs::metadata(self.folder.join(STAMP)).ok()?;
+        // In the future, by a clock that was wrong: as good as new.
+        Some(stamp.modified().ok()?.elapsed().unwrap_or_default())
+    }
+
+    fn make_folders(&self) -> Result<(), KernelStoreError> {
+        for folder in ["state/lists/partial", "cache/archives/partial"] {
+            let folder = self.folder.join(folder);
+            fs::create_dir_all(&folder).map_err(write_failed(&folder))?;
+        }
+        Ok(())
+    }
+
+    fn write_config(&self) -> Result<(), KernelStoreError> {
+        let path = self.config();
+        let mut file =
+            tempfile::NamedTempFile::new_in(&self.folder).map_err(write_failed(&path))?;
+        let text = config(&self.folder, self.arch);
+        file.write_all(text.as_bytes())
+            .map_err(write_failed(&path))?;
+        file.persist(&path)
+            .map_err(|error| write_failed(&path)(error.error))?;
+        Ok(())
+    }
+}
+
+/// apt's configuration. It comes after the machine's, so hooks of that are cleared: they are about the
+/// machine's lists, and may need privileges. Of lists only those of packages are fetched.
+fn config(folder: &Path, arch: Arch) -> String {
+    let (folder, arch) = (folder.display(), arch.debian());
+    format!(
+        r#"#clear APT::Update::Pre-Invoke;
+#clear APT::Update::Post-Invoke;
+#clear APT::Update::Post-Invoke-Success;
+#clear APT::Architectures;
+APT::Architecture "{arch}";
+APT::Architectures {{ "{arch}"; }};
+Dir::State "{folder}/state";
+Dir::State::status "/dev/null";
+Dir::State::lists "lists";
+Dir::Cache "{folder}/cache";
+Dir::Cache::archives "archives";
+Dir::Cache::pkgcache "pkgcache.bin";
+Dir::Cache::srcpkgcache "srcpkgcache.bin";
+Dir::Log "{folder}";
+Acquire::Languages "none";
+Acquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";
+Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled "false";
+"#
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that everything that apt writes is below the directory, and that the machine's dpkg is not
+    /// asked.
+    #[test]
+    fn apt_writes_here_only() {
+        let text = config(Path::new("/cache/apt/arm64"), Arch::Arm64);
+        for line in [
+            r#"APT::Architecture "arm64";"#,
+            r#"Dir::State "/cache/apt/arm64/state";"#,
+            r#"Dir::State::status "/dev/null";"#,
+            r#"Dir::Cache "/cache/apt/arm64/cache";"#,
+            "#clear APT::Update::Post-Invoke;",
+        ] {
+            assert!(text.lines().any(|have| have == line), "{line}");
+        }
+    }
+
+    /// Check that lists which were just fetched are not fetched again, and those that are outdated are.
+    #[test]
+    fn age() {
+        let cache = tempfile::tempdir().unwrap();
+        let lists = Lists::below(cache.path(), Arch::Arm64);
+        assert_eq!(lists.fetched(), None);
+        lists.make_folders().unwrap();
+        fs::write(lists.folder.join(STAMP), "").unwrap();
+        let mut told = 0;
+        let never = AtomicBool::new(false);
+        lists
+            .refresh(REFRESH_AFTER, &never, &mut |_| told += 1)
+            .unwrap();
+        assert_eq!(told, 0);
+        lists.outdate();
+        assert!(lists.fetched().unwrap() > REFRESH_AFTER);
+    }
+}
