@@ -120,7 +120,8 @@ impl Lists {
 }
 
 /// apt's configuration. It comes after the machine's, so hooks of that are cleared: they are about the
-/// machine's lists, and may need privileges. Of lists only those of packages are fetched.
+/// machine's lists, and may need privileges. Of lists only those of packages are fetched, and they are
+/// kept compressed: 54 MB with apt's cache, else 89.
 fn config(folder: &Path, arch: Arch) -> String {
     let (folder, arch) = (folder.display(), arch.debian());
     format!(
@@ -136,8 +137,9 @@ Dir::State::lists "lists";
 Dir::Cache "{folder}/cache";
 Dir::Cache::archives "archives";
 Dir::Cache::pkgcache "pkgcache.bin";
-Dir::Cache::srcpkgcache "srcpkgcache.bin";
+Dir::Cache::srcpkgcache "";
 Dir::Log "{folder}";
+Acquire::GzipIndexes "true";
 Acquire::Languages "none";
 Acquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";
 Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled "false";
