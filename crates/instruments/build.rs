@@ -12,14 +12,10 @@ fn main() {
     let root = variable("CARGO_MANIFEST_DIR");
     let out = variable("OUT_DIR");
     let folder = root.join("../../plugins/qemu");
-    let counter = ["exact.c", "clock.c", "values.c"];
-    let wire = [
-        "wire.c",
-        "wire_line.c",
-        "wire_peer.c",
-        "wire_qemu.c",
-        "clock.c",
-    ];
+    let arch = ["arch.c", "arch_arm64.c", "arch_x86.c", "clock.c"];
+    let counter = [&arch[..], &["exact.c", "registers.c", "values.c"]].concat();
+    let wire = ["wire.c", "wire_line.c", "wire_peer.c", "wire_qemu.c"];
+    let wire = [&arch[..], &wire].concat();
     plugin(&folder, &counter, &out.join("exact.so"));
     plugin(&folder, &wire, &out.join("wire.so"));
     for name in ["functions", "samples", "single", "spans", "stages"] {
@@ -38,9 +34,11 @@ fn main() {
 
 fn plugin(folder: &Path, sources: &[&str], out: &Path) {
     const HEADERS: &[&str] = &[
+        "arch.h",
         "clock.h",
         "exact.h",
         "plugin_api.h",
+        "registers.h",
         "values.h",
         "wire.h",
         "wire_line.h",

@@ -52,27 +52,14 @@ static void on_halt(unsigned int vcpu, void *data)
 		qemu.icount_update(cpu);
 }
 
-/* hlt, or mwait, which is as good as one where there is one CPU. */
-static bool halts(const struct qemu_plugin_insn *insn)
-{
-	const uint8_t *code = qemu_plugin_insn_data(insn);
-
-	switch (qemu_plugin_insn_size(insn)) {
-	case 1:
-		return code[0] == 0xf4;
-	case 3:
-		return code[0] == 0x0f && code[1] == 0x01 && code[2] == 0xc9;
-	default:
-		return false;
-	}
-}
-
-void clock_settle_before_halt(const struct qemu_plugin_tb *tb)
+void clock_settle_before_halt(const struct arch *arch,
+			      const struct qemu_plugin_tb *tb)
 {
 	struct qemu_plugin_insn *last =
 		qemu_plugin_tb_get_insn(tb, qemu_plugin_tb_n_insns(tb) - 1);
 
-	if (halts(last))
+	if (arch->halts(qemu_plugin_insn_data(last),
+			qemu_plugin_insn_size(last)))
 		qemu_plugin_register_vcpu_insn_exec_cb(
 			last, on_halt, QEMU_PLUGIN_CB_NO_REGS, NULL);
 }

@@ -10,7 +10,9 @@
  * - an inline +1 on every kernel instruction, so that a block interrupted by a
  *   fault or an interrupt counts exactly what it executed;
  * - a callback at the start of every kernel block;
- * - a memory callback on `call` and `ret`, whose address is the stack pointer.
+ * - a memory callback on `call` and `ret`, whose address is the stack pointer;
+ *   where calls touch no memory, the stack pointer is read when the next block
+ *   starts.
  *
  * If a command is measured (marker USER), user code is treated the same, and
  * each of its blocks has a hash of its page, by which the reader identifies the
@@ -27,9 +29,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "arch.h"
 #include "clock.h"
 #include "exact.h"
 #include "plugin_api.h"
+#include "registers.h"
 #include "values.h"
 
 QEMU_PLUGIN_EXPORT int qemu_plugin_version = QEMU_PLUGIN_VERSION;
@@ -40,13 +44,19 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_version = QEMU_PLUGIN_VERSION;
 struct block {
 	uint32_t id;
 	uint32_t n_insns;
-	uint32_t half; /* of the address space: 0, or EXACT_USER_HALF */
+	uint32_t half;	      /* of the address space: 0, or EXACT_USER_HALF */
+	enum exact_kind kind; /* of its last instruction */
+	bool masks;	      /* it may change whether interrupts come */
+	uint64_t vaddr;
+	uint64_t end;			    /* the address behind it */
+	int32_t stack_change; /* what it adds to sp, or STACK_UNKNOWN */
 	const struct values_traced *traced; /* a function that begins here */
 	bool may_begin;			    /* a function may begin here */
 };
 
 static struct {
 	qemu_plugin_id_t plugin;
+	const struct arch *arch;
 	int fd;
 	bool armed;
 	bool tell_user; /* user mode's blocks too */
@@ -66,6 +76,8 @@ static struct {
 	/* Where calls stored return addresses whose functions have not begun. */
 	uint64_t called_kernel;
 	uint64_t called_user;
+	/* Where calls store nothing: when the last block of user mode began. */
+	uint64_t user_sp;
 
 	size_t used;
 	uint32_t words[1 << 15];
@@ -128,14 +140,59 @@ static void settle(void)
 	state.before = NULL;
 }
 
+static void put_address(enum exact_record type, uint64_t vaddr, uint32_t half);
+static void put_result(uint64_t sp);
+
+/*
+ * Where calls and returns touch no memory: record what the end of the previous
+ * block did, by registers at the start of the next one. An exception in between
+ * leaves the kernel's as they are, but not the stack pointer of user mode.
+ */
+static void put_end_of_block(const struct block *next)
+{
+	const struct block *block = state.before;
+	uint64_t sp;
+
+	if (!block || told() - state.counted != block->n_insns)
+		return;
+	/* Where an interrupt came between the two, they do come. */
+	if (block->masks)
+		put_record(EXACT_MASKED,
+			   next->vaddr == block->end && registers_masked());
+	if (block->kind != EXACT_KIND_CALL && block->kind != EXACT_KIND_RET)
+		return;
+	if (block->half == next->half)
+		sp = registers_stack_pointer();
+	else if (block->half && block->stack_change != STACK_UNKNOWN)
+		sp = state.user_sp + (uint64_t)(int64_t)block->stack_change;
+	else
+		return;
+	if (block->kind == EXACT_KIND_CALL) {
+		put_address(EXACT_CALL, sp, block->half);
+		if (block->half)
+			state.called_user = sp;
+		else
+			state.called_kernel = sp;
+	} else {
+		put_address(EXACT_RET, sp, block->half);
+		if (state.values)
+			put_result(sp);
+	}
+}
+
 static void on_block(unsigned int vcpu, void *data)
 {
 	const struct block *block = data;
 
 	(void)vcpu;
+	if (!state.arch->calls_store)
+		put_end_of_block(block);
 	settle();
 	state.before = block;
 	put(block->id);
+	if (block->half && !state.arch->calls_store &&
+	    block->kind != EXACT_KIND_OTHER)
+		state.user_sp = registers_stack_pointer();
 }
 
 static void put_text(uint32_t argument, uint64_t vaddr)
@@ -143,7 +200,7 @@ static void put_text(uint32_t argument, uint64_t vaddr)
 	char text[EXACT_TEXT_BYTES] = { 0 };
 	size_t length;
 
-	if (!values_text(vaddr, text, sizeof(text), &length))
+	if (!registers_text(vaddr, text, sizeof(text), &length))
 		return;
 	put_record(EXACT_TEXT, argument << 16 | (uint32_t)length);
 	for (size_t i = 0; i < length; i += 4) {
@@ -160,8 +217,8 @@ static void on_block_with_values(unsigned int vcpu, void *data)
 	const struct block *block = data;
 	uint64_t *called = block->half ? &state.called_user
 				       : &state.called_kernel;
-	uint64_t registers[VALUES_ARGUMENTS];
-	uint64_t rsp;
+	uint64_t registers[ARCH_ARGUMENTS];
+	uint64_t sp;
 	bool is_call;
 
 	on_block(vcpu, data);
@@ -169,8 +226,8 @@ static void on_block_with_values(unsigned int vcpu, void *data)
 		return;
 	if (!block->traced && !block->may_begin && !*called)
 		return;
-	rsp = values_rsp();
-	is_call = *called == rsp;
+	sp = registers_stack_pointer();
+	is_call = *called == sp;
 	/*
 	 * Between a call and its function the kernel may run: to read a page
 	 * of the program from its file, for example.
@@ -178,14 +235,14 @@ static void on_block_with_values(unsigned int vcpu, void *data)
 	if (is_call || !block->half)
 		*called = 0;
 	if (block->traced)
-		values_enter(rsp);
+		values_enter(sp);
 	if (!is_call && !block->traced && !block->may_begin)
 		return;
-	values_arguments(registers);
+	registers_arguments(registers);
 	put_record(EXACT_ARGUMENTS, is_call);
-	for (size_t i = 0; i < VALUES_ARGUMENTS; i++)
+	for (size_t i = 0; i < ARCH_ARGUMENTS; i++)
 		put_number(registers[i]);
-	for (size_t i = 0; block->traced && i < VALUES_ARGUMENTS; i++)
+	for (size_t i = 0; block->traced && i < ARCH_ARGUMENTS; i++)
 		if (block->traced->texts >> i & 1)
 			put_text((uint32_t)i, registers[i]);
 }
@@ -251,17 +308,23 @@ static void on_ret_access(unsigned int vcpu, qemu_plugin_meminfo_t info,
 	put_address(EXACT_RET, vaddr, (uint32_t)(uintptr_t)data);
 }
 
+/* What a function returns to where the stack pointer is `sp`. */
+static void put_result(uint64_t sp)
+{
+	if (!values_inside())
+		return;
+	put_record(EXACT_RESULT, 0);
+	put_number(registers_result());
+	values_leave(sp);
+}
+
 /* The same where calls are traced with their arguments. */
 static void on_ret_access_with_values(unsigned int vcpu,
 				      qemu_plugin_meminfo_t info,
 				      uint64_t vaddr, void *data)
 {
 	on_ret_access(vcpu, info, vaddr, data);
-	if (!values_inside())
-		return;
-	put_record(EXACT_RESULT, 0);
-	put_number(values_rax());
-	values_leave(vaddr);
+	put_result(vaddr);
 }
 
 static void on_watched_access(unsigned int vcpu, qemu_plugin_meminfo_t info,
@@ -327,54 +390,15 @@ static void on_mark(unsigned int vcpu, void *data)
 		flush();
 }
 
-static enum exact_kind kind_of(const uint8_t *code, size_t size)
-{
-	size_t i = 0;
-
-	while (i < size &&
-	       (code[i] == 0x66 || code[i] == 0xf2 || code[i] == 0xf3 ||
-		code[i] == 0x2e || code[i] == 0x3e || code[i] == 0x65 ||
-		code[i] == 0x64))
-		i++;
-	if (i < size && (code[i] & 0xf0) == 0x40)
-		i++; /* REX */
-	if (i >= size)
-		return EXACT_KIND_OTHER;
-	switch (code[i]) {
-	case 0xe8:
-		return EXACT_KIND_CALL;
-	case 0xff:
-		if (i + 1 < size && ((code[i + 1] >> 3) & 7) == 2)
-			return EXACT_KIND_CALL;
-		return EXACT_KIND_OTHER;
-	case 0xc2:
-	case 0xc3:
-		return EXACT_KIND_RET;
-	case 0xcf:
-		return EXACT_KIND_IRET;
-	case 0x0f:
-		if (i + 1 < size && code[i + 1] == 0x07)
-			return EXACT_KIND_SYSRET;
-		return EXACT_KIND_OTHER;
-	default:
-		return EXACT_KIND_OTHER;
-	}
-}
-
 static void look_for_mark(struct qemu_plugin_insn *insn)
 {
-	const uint8_t *code = qemu_plugin_insn_data(insn);
-	uint32_t imm;
+	uint32_t mark = state.arch->mark_of(qemu_plugin_insn_data(insn),
+					    qemu_plugin_insn_size(insn));
 
-	if (qemu_plugin_insn_size(insn) != 7 || code[0] != 0x0f ||
-	    code[1] != 0x1f || code[2] != 0x80)
-		return;
-	memcpy(&imm, code + 3, sizeof(imm));
-	if ((imm & EXACT_MARK_MASK) != EXACT_MARK_MAGIC)
-		return;
-	qemu_plugin_register_vcpu_insn_exec_cb(
-		insn, on_mark, QEMU_PLUGIN_CB_NO_REGS,
-		(void *)(uintptr_t)(imm & ~EXACT_MARK_MASK));
+	if (mark)
+		qemu_plugin_register_vcpu_insn_exec_cb(insn, on_mark,
+						       QEMU_PLUGIN_CB_NO_REGS,
+						       (void *)(uintptr_t)mark);
 }
 
 static bool is_kernel(const struct qemu_plugin_tb *tb)
@@ -390,7 +414,7 @@ static void on_idle_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 	(void)id;
 	if (is_kernel(tb)) {
 		if (state.settle_clock)
-			clock_settle_before_halt(tb);
+			clock_settle_before_halt(state.arch, tb);
 		return;
 	}
 	for (size_t i = 0; i < n; i++)
@@ -417,7 +441,7 @@ static uint64_t page_hash(const struct qemu_plugin_insn *insn)
 }
 
 static void put_block(struct block *block, const struct qemu_plugin_tb *tb,
-		      enum exact_kind kind, bool user)
+		      bool user)
 {
 	uint64_t hash = 0;
 	uint64_t vaddr = qemu_plugin_tb_vaddr(tb);
@@ -433,6 +457,8 @@ static void put_block(struct block *block, const struct qemu_plugin_tb *tb,
 		memcpy(bytes + len, qemu_plugin_insn_data(insn), size);
 		len += size;
 	}
+	block->vaddr = vaddr;
+	block->end = vaddr + len - n;
 	while (len % 4)
 		bytes[len++] = 0;
 
@@ -440,14 +466,14 @@ static void put_block(struct block *block, const struct qemu_plugin_tb *tb,
 		   (uint32_t)((user ? 6 : 4) + len / 4));
 	put(block->id);
 	put_number(vaddr);
-	put((uint32_t)kind << 16 | (uint32_t)n);
+	put((uint32_t)block->kind << 16 | (uint32_t)n);
 	if (user) {
 		hash = page_hash(qemu_plugin_tb_get_insn(tb, 0));
 		put_number(hash);
 	}
 	if (state.values && (!user || hash)) {
 		block->traced = values_find(vaddr, hash);
-		block->may_begin = !user && values_may_begin(tb);
+		block->may_begin = !user && state.arch->may_begin(tb);
 	}
 	for (size_t i = 0; i < len; i += 4) {
 		uint32_t word;
@@ -472,13 +498,30 @@ static void watch(const struct qemu_plugin_tb *tb)
 	}
 }
 
+/* What a block adds to the stack pointer. */
+static int32_t stack_change_of(const struct qemu_plugin_tb *tb)
+{
+	int32_t sum = 0;
+
+	for (size_t i = 0; i < qemu_plugin_tb_n_insns(tb); i++) {
+		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
+		int32_t change =
+			state.arch->stack_change(qemu_plugin_insn_data(insn),
+						 qemu_plugin_insn_size(insn));
+
+		if (change == STACK_UNKNOWN)
+			return STACK_UNKNOWN;
+		sum += change;
+	}
+	return sum;
+}
+
 static void on_armed_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 {
 	size_t n = qemu_plugin_tb_n_insns(tb);
 	struct qemu_plugin_insn *last = qemu_plugin_tb_get_insn(tb, n - 1);
 	bool user = !is_kernel(tb);
 	void *half = (void *)(uintptr_t)(user ? EXACT_USER_HALF : 0);
-	enum exact_kind kind;
 	struct block *block;
 
 	(void)id;
@@ -509,9 +552,13 @@ static void on_armed_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 	block->id = state.next_id++;
 	block->n_insns = (uint32_t)n;
 	block->half = user ? EXACT_USER_HALF : 0;
-	kind = kind_of(qemu_plugin_insn_data(last),
-		       qemu_plugin_insn_size(last));
-	put_block(block, tb, kind, user);
+	block->kind = state.arch->kind_of(qemu_plugin_insn_data(last),
+					  qemu_plugin_insn_size(last));
+	block->masks = !user && state.arch->masks(qemu_plugin_insn_data(last),
+						  qemu_plugin_insn_size(last));
+	if (user && !state.arch->calls_store)
+		block->stack_change = stack_change_of(tb);
+	put_block(block, tb, user);
 
 	if (state.values)
 		qemu_plugin_register_vcpu_tb_exec_cb(
@@ -527,22 +574,24 @@ static void on_armed_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 				1);
 		watch(tb);
 		if (state.settle_clock)
-			clock_settle_before_halt(tb);
+			clock_settle_before_halt(state.arch, tb);
 	}
+	if (!state.arch->calls_store)
+		return;
 	/*
 	 * Reads and writes for both: with reads alone, QEMU 7.2 omits most of
 	 * the accesses of `ret`.
 	 */
-	if (kind == EXACT_KIND_CALL)
+	if (block->kind == EXACT_KIND_CALL)
 		qemu_plugin_register_vcpu_mem_cb(last, on_call_access,
 						 QEMU_PLUGIN_CB_NO_REGS,
 						 QEMU_PLUGIN_MEM_RW, half);
-	else if (kind == EXACT_KIND_RET && state.values)
+	else if (block->kind == EXACT_KIND_RET && state.values)
 		qemu_plugin_register_vcpu_mem_cb(last,
 						 on_ret_access_with_values,
 						 QEMU_PLUGIN_CB_R_REGS,
 						 QEMU_PLUGIN_MEM_RW, half);
-	else if (kind == EXACT_KIND_RET)
+	else if (block->kind == EXACT_KIND_RET)
 		qemu_plugin_register_vcpu_mem_cb(last, on_ret_access,
 						 QEMU_PLUGIN_CB_NO_REGS,
 						 QEMU_PLUGIN_MEM_RW, half);
@@ -559,15 +608,19 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id,
 					   const qemu_info_t *info, int argc,
 					   char **argv)
 {
+	bool readable;
+
 	for (int i = 0; i < argc; i++) {
 		if (!strncmp(argv[i], "fd=", 3))
 			state.fd = atoi(argv[i] + 3);
 		else
 			values_take_option(argv[i]);
 	}
-	if (strcmp(info->target_name, "x86_64") || !info->system_emulation) {
-		fputs("netplumb: the plugin counts x86_64 system guests only\n",
-		      stderr);
+	state.arch = arch_of_target(info->target_name);
+	if (!state.arch || !info->system_emulation) {
+		fprintf(stderr,
+			"netplumb: the plugin counts guests of x86_64 and aarch64, not of %s\n",
+			info->target_name);
 		return -1;
 	}
 	if (info->system.max_vcpus > 1) {
@@ -577,13 +630,20 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id,
 	}
 	state.plugin = id;
 	state.settle_clock = clock_can_settle();
-	put_record(EXACT_HELLO, EXACT_STREAM_VERSION);
-	if (values_wanted()) {
-		state.values = values_can_read();
-		if (!state.values) {
-			put_record(EXACT_LOSS, EXACT_LOSS_REGISTERS);
-			put(1);
-		}
+	readable = (values_wanted() || !state.arch->calls_store) &&
+		   registers_can_read(state.arch);
+	if (!state.arch->calls_store && !readable) {
+		fprintf(stderr,
+			"netplumb: this QEMU does not export %s, by which calls are followed\n",
+			state.arch->read_register);
+		return -1;
+	}
+	put_record(EXACT_HELLO,
+		   EXACT_STREAM_VERSION | (uint32_t)state.arch->number << 16);
+	state.values = values_wanted() && readable;
+	if (values_wanted() && !readable) {
+		put_record(EXACT_LOSS, EXACT_LOSS_REGISTERS);
+		put(1);
 	}
 	flush();
 	qemu_plugin_register_vcpu_tb_trans_cb(id, on_idle_translation);

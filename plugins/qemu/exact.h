@@ -11,10 +11,13 @@
 #ifndef NETPLUMB_EXACT_H
 #define NETPLUMB_EXACT_H
 
-#define EXACT_STREAM_VERSION 4
+#define EXACT_STREAM_VERSION 5
 
 enum exact_record {
-	/* p: EXACT_STREAM_VERSION. First word of the stream. */
+	/*
+	 * p: EXACT_STREAM_VERSION | enum exact_arch << 16. First word of the
+	 * stream.
+	 */
 	EXACT_HELLO = 1,
 	/*
 	 * Code of a block, before its first execution. p: number of words that
@@ -26,11 +29,13 @@ enum exact_record {
 	/* p: instructions that the previous block executed, if not all. */
 	EXACT_PARTIAL = 3,
 	/*
-	 * A call stored its return address; p: address bits 32-47, and
-	 * EXACT_USER_HALF if it is below the kernel's half; word: bits 0-31.
+	 * The block that was started last ended in a call; where that stored
+	 * its return address or, if calls store none, the stack pointer. p:
+	 * address bits 32-47, and EXACT_USER_HALF if it is below the kernel's
+	 * half; word: bits 0-31.
 	 */
 	EXACT_CALL = 4,
-	/* A ret read its return address from there; as above. */
+	/* It ended in a return, which read its address from there; as above. */
 	EXACT_RET = 5,
 	/* User mode is running; not used if its blocks are recorded. */
 	EXACT_USER = 6,
@@ -54,12 +59,12 @@ enum exact_record {
 	EXACT_STORE = 10,
 	/*
 	 * Registers when the block that was started last began, where calls are
-	 * traced: rdi, rsi, rdx, rcx, r8, r9, two words each, low and high. p: 1
-	 * if a call led there, and rsp was where it had stored its return
-	 * address, or else 0.
+	 * traced: those of the first six arguments, two words each, low and
+	 * high. p: 1 if a call led there, and the stack pointer was that of
+	 * EXACT_CALL, or else 0.
 	 */
 	EXACT_ARGUMENTS = 11,
-	/* rax at the ret that ends the block that was started last; as above. */
+	/* What the ret returns that ends the block that was started last. */
 	EXACT_RESULT = 12,
 	/*
 	 * After EXACT_ARGUMENTS: the text that one of these points to. p: its
@@ -67,6 +72,17 @@ enum exact_record {
 	 * the bytes, padded to a word.
 	 */
 	EXACT_TEXT = 13,
+	/*
+	 * p: 1 if interrupts are masked behind the block that was started last,
+	 * which may have changed that, or else 0. Where the code does not say
+	 * it.
+	 */
+	EXACT_MASKED = 14,
+};
+
+enum exact_arch {
+	EXACT_ARCH_X86_64 = 0,
+	EXACT_ARCH_ARM64 = 1,
 };
 
 #define EXACT_TEXT_BYTES 64
@@ -89,11 +105,13 @@ enum exact_loss {
 };
 
 /*
- * Markers: `nopl imm32(%rax)`, bytes 0f 1f 80 imm32, executed in user mode with
- * imm32 = EXACT_MARK_MAGIC | mark. crates/workload/src/mark.rs has the twin.
+ * Markers, executed in user mode; crates/workload/src/mark.rs has the twin. On
+ * x86-64 `nopl imm32(%rax)`, bytes 0f 1f 80 imm32, with imm32 = EXACT_MARK_MAGIC |
+ * mark; on arm64 `movz xzr, #imm16, lsl #48` with imm16 = EXACT_MARK_ARM64 | mark.
  */
 #define EXACT_MARK_MAGIC 0x4e500000u
 #define EXACT_MARK_MASK 0xffff0000u
+#define EXACT_MARK_ARM64 0x4e00u
 
 enum exact_mark {
 	/* Start counting the kernel. */

@@ -52,6 +52,7 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_version = QEMU_PLUGIN_VERSION;
 #define LONGEST_SILENCE_NS 300000000000ll
 
 static struct {
+	const struct arch *arch;
 	const char *nic; /* the hub port of its NIC */
 
 	struct net_client *nc;
@@ -363,15 +364,19 @@ static void on_vcpu(qemu_plugin_id_t id, unsigned int vcpu)
 			     on_barrier, NULL);
 	qemu.memory_region_init_io(&state.ports, NULL, &port_ops, NULL,
 				   "netplumb-wire", WIRE_PORTS);
-	qemu.memory_region_add_subregion(qemu.get_system_io(), WIRE_PORT,
-					 &state.ports);
+	if (state.arch->has_ports)
+		qemu.memory_region_add_subregion(qemu.get_system_io(),
+						 WIRE_PORT, &state.ports);
+	else
+		qemu.memory_region_add_subregion(qemu.get_system_memory(),
+						 WIRE_ADDRESS, &state.ports);
 }
 
 static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 {
 	(void)id;
 	if (qemu_plugin_tb_vaddr(tb) >> 63)
-		clock_settle_before_halt(tb);
+		clock_settle_before_halt(state.arch, tb);
 }
 
 static void take_option(const char *option)
@@ -418,7 +423,9 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id,
 
 	for (int i = 0; i < argc; i++)
 		take_option(argv[i]);
-	if (!info->system_emulation || info->system.max_vcpus > 1) {
+	state.arch = arch_of_target(info->target_name);
+	if (!state.arch || !info->system_emulation ||
+	    info->system.max_vcpus > 1) {
 		fputs("netplumb: no wire: it is for guests with one vCPU\n",
 		      stderr);
 		return -1;

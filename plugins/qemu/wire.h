@@ -10,6 +10,8 @@
 
 /* I/O ports, each of 32 bits. */
 #define WIRE_PORT 0x570
+/* Without I/O ports: in a gap of QEMU's machine `virt` (hw/arm/virt.c). */
+#define WIRE_ADDRESS 0x0b000000
 #define WIRE_PORTS 16
 
 /* Read: WIRE_MAGIC. Write: a command. */

@@ -47,6 +47,7 @@ static const struct {
 	{ "memory_region_add_subregion",
 	  (void **)&qemu.memory_region_add_subregion },
 	{ "get_system_io", (void **)&qemu.get_system_io },
+	{ "get_system_memory", (void **)&qemu.get_system_memory },
 };
 
 const char *wire_qemu_open(void)

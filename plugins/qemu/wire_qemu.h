@@ -117,6 +117,7 @@ struct wire_qemu {
 	void (*memory_region_add_subregion)(void *container, uint64_t at,
 					    union memory_region *region);
 	void *(*get_system_io)(void);
+	void *(*get_system_memory)(void);
 };
 
 extern struct wire_qemu qemu;

@@ -3,6 +3,8 @@
 
 use std::sync::OnceLock;
 
+use crate::vectors;
+
 /// The size assumed for the last function of a module, the kernel or BPF programs, if the next
 /// symbol is elsewhere.
 const LAST_SIZE_MAX_BYTES: u64 = 64 << 10;
@@ -78,7 +80,10 @@ impl SymbolTable {
             if line.iter().all(u8::is_ascii_whitespace) {
                 continue;
             }
-            lines.push(Line::parse(line).ok_or_else(|| malformed(index, line))?);
+            let line = Line::parse(line).ok_or_else(|| malformed(index, line))?;
+            if !is_mapping_mark(line.name) {
+                lines.push(line);
+            }
         }
         if !lines.iter().any(Line::is_function) {
             return Err(KallsymsError::Empty);
@@ -89,7 +94,7 @@ impl SymbolTable {
         // A stable sort, fast for mostly sorted data.
         lines.sort_by_key(|line| line.addr);
         Ok(Self {
-            symbols: merge(&lines),
+            symbols: vectors::split(merge(&lines)),
             names: OnceLock::new(),
         })
     }
@@ -291,6 +296,14 @@ impl<'a> Line<'a> {
             self.name,
         )
     }
+}
+
+/// Whether a name marks code or data within a function of arm64, in a module (`$x`, `$d.1`).
+fn is_mapping_mark(name: &str) -> bool {
+    let mut rest = name.bytes();
+    rest.next() == Some(b'$')
+        && matches!(rest.next(), Some(b'a' | b'd' | b't' | b'x'))
+        && matches!(rest.next(), None | Some(b'.'))
 }
 
 fn is_function(kind: u8) -> bool {

@@ -15,3 +15,4 @@ pub mod prototype;
 pub mod signature;
 #[cfg(test)]
 pub(crate) mod testing;
+mod vectors;

@@ -9,7 +9,8 @@
 #if defined(__TARGET_ARCH_x86)
 /* arch/x86/include/asm/ptrace.h: the privilege of a code segment. */
 #define USER_RPL 3
-#define IN_USER(regs) (((regs)->cs & USER_RPL) == USER_RPL)
+#define IS_USER(cs) (((cs)&USER_RPL) == USER_RPL)
+#define IN_USER(regs) IS_USER((regs)->cs)
 /* Where in struct pt_regs the first arguments are, and what is returned. */
 #define AT_ARGUMENT_0 112
 #define AT_ARGUMENT_1 104
@@ -21,7 +22,8 @@
 #elif defined(__TARGET_ARCH_arm64)
 /* arch/arm64/include/uapi/asm/ptrace.h: the mode, which is 0 for EL0. */
 #define PSR_MODE 0xf
-#define IN_USER(regs) (((regs)->pstate & PSR_MODE) == 0)
+#define IS_USER(pstate) (((pstate)&PSR_MODE) == 0)
+#define IN_USER(regs) IS_USER((regs)->pstate)
 /* x0 to x5, of struct user_pt_regs. */
 #define AT_ARGUMENT_0 0
 #define AT_ARGUMENT_1 8

@@ -1,12 +1,15 @@
 //! Markers: instructions without effect that the `exact` plugin recognises.
 //!
-//! `nopl imm32(%rax)`, with the magic and the mark in the displacement; the twin
-//! of plugins/qemu/exact.h. No register, no system call, no memory access, so a
+//! On x86-64 `nopl imm32(%rax)`, with the magic and the mark in the displacement; on arm64 `movz xzr,
+//! #imm16, lsl #48`; the twin of plugins/qemu/exact.h. No register, no system call, no memory access, so a
 //! marker costs the measured path nothing.
 
 use std::arch::asm;
 
+#[cfg(target_arch = "x86_64")]
 const MAGIC: u32 = 0x4e50_0000;
+#[cfg(target_arch = "aarch64")]
+const MAGIC: u32 = 0x4e00;
 
 /// Start counting the kernel.
 pub const ARM: u32 = 1;
@@ -54,6 +57,13 @@ fn shift_in(number: u64) {
 /// Execute the marker `MARK`.
 #[inline(always)]
 pub fn mark<const MARK: u32>() {
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: it writes to the register that can't be written.
+    unsafe {
+        asm!(".inst {insn}", insn = const 0xd2e0_001f_u32 | (MAGIC | MARK) << 5,
+             options(nostack, preserves_flags));
+    }
+    #[cfg(target_arch = "x86_64")]
     // SAFETY: a NOP with an operand that is never accessed.
     unsafe {
         asm!(".byte 0x0f, 0x1f, 0x80", ".long {imm}", imm = const MAGIC | MARK,

@@ -87,6 +87,7 @@ struct Running {
     ran: Option<u32>,
     call: Option<u64>,
     ret: Option<u64>,
+    masked: Option<bool>,
 }
 
 /// Takes records, gives windows.
@@ -246,6 +247,7 @@ impl<'a> Accountant<'a> {
                     ran: None,
                     call: None,
                     ret: None,
+                    masked: None,
                 });
             }
             Record::Partial(ran) => {
@@ -261,6 +263,11 @@ impl<'a> Accountant<'a> {
             Record::Ret(sp) => {
                 if let Some(running) = &mut self.running {
                     running.ret = Some(sp);
+                }
+            }
+            Record::Masked(masked) => {
+                if let Some(running) = &mut self.running {
+                    running.masked = Some(masked);
                 }
             }
             Record::Arguments { checked, registers } => self.take_arguments(checked, registers),
@@ -351,6 +358,9 @@ impl<'a> Accountant<'a> {
             return;
         }
         self.enter_block(&block, &running);
+        if let (Some(masked), Some(sampler)) = (running.masked, &mut self.sampler) {
+            sampler.interrupts.set(!masked);
+        }
         self.count_run(&mut block, &running);
         // The very block that begins the switch may end on the other stack.
         if let Some(sp) = running.call.or(running.ret)

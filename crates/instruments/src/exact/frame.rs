@@ -2,7 +2,8 @@
 //! all code in it.
 //!
 //! A frame is known by the stack address that its call stored the return address
-//! at; a `ret` that reads from there ends it, and everything above it.
+//! at; a `ret` that reads from there ends it, and everything above it. Where calls store
+//! none (arm64), it is known by the stack pointer, which its `ret` finds as its call left it.
 
 use netplumb_model::class::Context;
 use netplumb_model::recording::NodeId;

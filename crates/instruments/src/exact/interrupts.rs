@@ -3,7 +3,8 @@
 //! The stream has no registers, and needs none: `cli` and `sti` say what they do, every gate of
 //! Linux on x86 clears the flag (arch/x86/kernel/idt.c has interrupt gates only), and so does
 //! `syscall` (MSR_SYSCALL_MASK); `iret` restores what was before the entry that it ends, and user
-//! code runs with interrupts on. `popf` restores what was before the `cli` that it undoes, the
+//! code runs with interrupts on. So on arm64, where exceptions mask and `eret` restores (PSTATE.I); what
+//! `msr daif` does there, the stream says. `popf` restores what was before the `cli` that it undoes, the
 //! last one that is not undone: sections nest. Since Linux 5.12 it is rare, for
 //! local_irq_restore() is a test and `sti` (ab234a260b1f).
 
@@ -98,6 +99,12 @@ impl Interrupts {
                 None => self.unknown += 1,
             },
         }
+    }
+
+    /// It is known what the flag is now.
+    pub(super) fn set(&mut self, on: bool) {
+        self.shadow = false;
+        self.on = on;
     }
 
     /// The kernel is entered, from itself or from user mode.

@@ -4,10 +4,12 @@ use std::io::{self, Read};
 
 use netplumb_kernel::prototype::REGISTERS;
 
+use netplumb_model::arch::Arch;
+
 use super::interrupts::Change;
 
 /// EXACT_STREAM_VERSION.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 /// A block has at most 512 instructions of 15 bytes, and a size byte each.
 const MAX_BLOCK_WORDS: usize = 512 * 16 / 4;
 /// EXACT_USER_HALF: an address is below the kernel's half.
@@ -120,9 +122,10 @@ pub enum Record {
     Exec(u32),
     /// Of the block before, only so many instructions ran.
     Partial(u32),
-    /// A call stored its return address at this stack address.
+    /// A call stored its return address at this stack address or, where calls store none, left the
+    /// stack pointer there.
     Call(u64),
-    /// A return read its address from there.
+    /// A return read its address from there, or left it there.
     Ret(u64),
     /// User mode runs.
     User,
@@ -135,6 +138,8 @@ pub enum Record {
         /// Those registers, in the order of arguments.
         registers: [u64; REGISTERS],
     },
+    /// Whether interrupts are masked behind the block that ran, where its code does not say it.
+    Masked(bool),
     /// The text that a register of arguments points to, by its number; at most 64 bytes.
     Text(u8, Vec<u8>),
     /// What the return that ends the block that runs returned.
@@ -153,6 +158,7 @@ pub struct StreamReader<R> {
     at: usize,
     filled: usize,
     greeted: bool,
+    arch: Arch,
     /// Blocks described so far; they are numbered in turn.
     blocks: u32,
 }
@@ -166,6 +172,7 @@ impl<R: Read> StreamReader<R> {
             at: 0,
             filled: 0,
             greeted: false,
+            arch: Arch::X86_64,
             blocks: 0,
         }
     }
@@ -224,13 +231,21 @@ impl<R: Read> StreamReader<R> {
                 return Ok(Some(Record::Exec(word)));
             }
             return Ok(Some(match kind {
-                1 if payload == VERSION => {
+                1 if payload & 0xffff == VERSION => {
+                    self.arch = match payload >> 16 {
+                        0 => Arch::X86_64,
+                        1 => Arch::Arm64,
+                        other => {
+                            return Err(StreamError::Damaged(format!("architecture {other}")));
+                        }
+                    };
                     self.greeted = true;
                     continue;
                 }
                 1 => {
                     return Err(StreamError::Damaged(format!(
-                        "its version is {payload}, not {VERSION}"
+                        "its version is {}, not {VERSION}",
+                        payload & 0xffff
                     )));
                 }
                 2 => self.block(payload as usize, false)?,
@@ -263,6 +278,7 @@ impl<R: Read> StreamReader<R> {
                 }
                 13 => self.text(payload)?,
                 12 => Record::Returned(self.number()?),
+                14 => Record::Masked(payload != 0),
                 other => return Err(StreamError::Damaged(format!("a record of type {other}"))),
             }));
         }
@@ -360,7 +376,7 @@ impl<R: Read> StreamReader<R> {
                 id,
                 address,
                 kind,
-                changes: changes(&sizes, &code),
+                changes: changes(self.arch, &sizes, &code),
                 sizes,
                 code,
             }
@@ -368,8 +384,12 @@ impl<R: Read> StreamReader<R> {
     }
 }
 
-/// The instructions of a block that change whether interrupts come.
-fn changes(sizes: &[u8], code: &[u8]) -> Vec<(u16, Change)> {
+/// The instructions of a block that change whether interrupts come. On arm64 the plugin says it, in
+/// [`Record::Masked`]: what is restored there is in a register.
+fn changes(arch: Arch, sizes: &[u8], code: &[u8]) -> Vec<(u16, Change)> {
+    if arch != Arch::X86_64 {
+        return Vec::new();
+    }
     let mut rest = code;
     let mut changes = Vec::new();
     // A block has at most 512 instructions.

@@ -1,6 +1,7 @@
 //! The accountant and the stream, driven by hand.
 
 mod calls;
+mod links;
 mod losses;
 mod machine;
 mod random;

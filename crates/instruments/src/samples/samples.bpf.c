@@ -169,22 +169,21 @@ static __always_inline _Bool read_user(struct samples_user_stack *to,
 				       struct pt_regs___of_task *regs)
 {
 #if defined(__TARGET_ARCH_x86)
-	struct pt_regs___of_task mode = { .cs = BPF_CORE_READ(regs, cs) };
+	__u64 mode = BPF_CORE_READ(regs, cs);
 
 	to->ip = BPF_CORE_READ(regs, ip);
 	to->sp = BPF_CORE_READ(regs, sp);
 	to->fp = BPF_CORE_READ(regs, bp);
 	to->lr = 0;
 #else
-	struct pt_regs___of_task mode = { .pstate =
-						  BPF_CORE_READ(regs, pstate) };
+	__u64 mode = BPF_CORE_READ(regs, pstate);
 
 	to->ip = BPF_CORE_READ(regs, pc);
 	to->sp = BPF_CORE_READ(regs, sp);
 	to->fp = BPF_CORE_READ(regs, regs[29]);
 	to->lr = BPF_CORE_READ(regs, regs[30]);
 #endif
-	return IN_USER(&mode);
+	return IS_USER(mode);
 }
 
 /*

@@ -145,15 +145,21 @@ impl Accountant<'_> {
             .iter()
             .rposition(|f| matches!(f.why, Why::Entered { .. }))
             .map_or(0, |entry| entry + 1);
-        let found = frames[floor..]
-            .iter()
-            .rposition(|f| matches!(f.why, Why::Called { sp: s, .. } if s == sp))
+        let is_called = |f: &Frame, at: Option<u64>, to: Option<u64>| match f.why {
+            Why::Called { sp, returns_to } => {
+                at.is_none_or(|at| at == sp) && to.is_none_or(|to| to == returns_to)
+            }
+            _ => false,
+        };
+        let last = |at, to| {
+            let mut frames = frames[floor..].iter();
+            frames.rposition(|f| is_called(f, at, to))
+        };
+        // Where calls store nothing, those of a function without a frame leave the stack pointer alike.
+        let found = last(Some(sp), Some(address))
+            .or_else(|| last(Some(sp), None))
             // error_entry moves its own return address before it returns.
-            .or_else(|| {
-                frames[floor..].iter().rposition(
-                    |f| matches!(f.why, Why::Called { returns_to, .. } if returns_to == address),
-                )
-            });
+            .or_else(|| last(None, Some(address)));
         match found {
             Some(at) => self.pop_to(floor + at, true),
             None => {

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use super::super::stream::Kind;
 use super::super::{Change, Mark, Record, StreamError, StreamReader};
 
-const HELLO: u32 = 0x8100_0004;
+const HELLO: u32 = 0x8100_0005;
 
 fn bytes(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|w| w.to_le_bytes()).collect()
@@ -205,7 +205,7 @@ fn cut_at_every_byte() {
 /// Check that a stream of another version is refused, and says which.
 #[test]
 fn wrong_version() {
-    assert_eq!(damage(&[0x8100_0001]), "its version is 1, not 4");
+    assert_eq!(damage(&[0x8100_0001]), "its version is 1, not 5");
 }
 
 /// Check that what does not greet is not ours, whatever it begins with: a record,

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* x86-64: see Intel's SDM, volume 2. */
+#include "arch.h"
+
+#include <string.h>
+
+/* Numbers of registers for GDB (target/i386/gdbstub.c, gpr_map). */
+enum {
+	GDB_RAX = 0,
+	GDB_RCX = 2,
+	GDB_RDX = 3,
+	GDB_RSI = 4,
+	GDB_RDI = 5,
+	GDB_RSP = 7,
+	GDB_R8 = 8,
+	GDB_R9 = 9,
+};
+
+static enum exact_kind kind_of(const uint8_t *code, size_t size)
+{
+	size_t i = 0;
+
+	while (i < size &&
+	       (code[i] == 0x66 || code[i] == 0xf2 || code[i] == 0xf3 ||
+		code[i] == 0x2e || code[i] == 0x3e || code[i] == 0x65 ||
+		code[i] == 0x64))
+		i++;
+	if (i < size && (code[i] & 0xf0) == 0x40)
+		i++; /* REX */
+	if (i >= size)
+		return EXACT_KIND_OTHER;
+	switch (code[i]) {
+	case 0xe8:
+		return EXACT_KIND_CALL;
+	case 0xff:
+		if (i + 1 < size && ((code[i + 1] >> 3) & 7) == 2)
+			return EXACT_KIND_CALL;
+		return EXACT_KIND_OTHER;
+	case 0xc2:
+	case 0xc3:
+		return EXACT_KIND_RET;
+	case 0xcf:
+		return EXACT_KIND_IRET;
+	case 0x0f:
+		if (i + 1 < size && code[i + 1] == 0x07)
+			return EXACT_KIND_SYSRET;
+		return EXACT_KIND_OTHER;
+	default:
+		return EXACT_KIND_OTHER;
+	}
+}
+
+/* `nopl imm32(%rax)` */
+static uint32_t mark_of(const uint8_t *code, size_t size)
+{
+	uint32_t imm;
+
+	if (size != 7 || code[0] != 0x0f || code[1] != 0x1f || code[2] != 0x80)
+		return 0;
+	memcpy(&imm, code + 3, sizeof(imm));
+	if ((imm & EXACT_MARK_MASK) != EXACT_MARK_MAGIC)
+		return 0;
+	return imm & ~EXACT_MARK_MASK;
+}
+
+/* hlt, or mwait, which is as good as one where there is one CPU. */
+static bool halts(const uint8_t *code, size_t size)
+{
+	switch (size) {
+	case 1:
+		return code[0] == 0xf4;
+	case 3:
+		return code[0] == 0x0f && code[1] == 0x01 && code[2] == 0xc9;
+	default:
+		return false;
+	}
+}
+
+/* The reader knows `cli`, `sti` and `popf` by their code. */
+static bool masks(const uint8_t *code, size_t size)
+{
+	(void)code;
+	(void)size;
+	return false;
+}
+
+/* The NOP that the kernel puts where ftrace may call (`nopl 0(%rax,%rax,1)`). */
+static bool may_begin(const struct qemu_plugin_tb *tb)
+{
+	static const uint8_t nop[] = { 0x0f, 0x1f, 0x44, 0x00, 0x00 };
+	static const uint8_t endbr[] = { 0xf3, 0x0f, 0x1e, 0xfa };
+	size_t n = qemu_plugin_tb_n_insns(tb);
+	const struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, 0);
+
+	if (qemu_plugin_insn_size(insn) == sizeof(endbr) &&
+	    !memcmp(qemu_plugin_insn_data(insn), endbr, sizeof(endbr))) {
+		if (n < 2)
+			return true;
+		insn = qemu_plugin_tb_get_insn(tb, 1);
+	}
+	return qemu_plugin_insn_size(insn) == sizeof(nop) &&
+	       !memcmp(qemu_plugin_insn_data(insn), nop, sizeof(nop));
+}
+
+const struct arch arch_x86_64 = {
+	.target = "x86_64",
+	.number = EXACT_ARCH_X86_64,
+	.calls_store = true,
+	.has_ports = true,
+	.read_register = "x86_cpu_gdb_read_register",
+	.stack_pointer = GDB_RSP,
+	.result = GDB_RAX,
+	.arguments = { GDB_RDI, GDB_RSI, GDB_RDX, GDB_RCX, GDB_R8, GDB_R9 },
+	.kind_of = kind_of,
+	.mark_of = mark_of,
+	.halts = halts,
+	.masks = masks,
+	.may_begin = may_begin,
+};
