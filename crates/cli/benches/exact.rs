@@ -29,6 +29,7 @@ use netplumb_lab::vm::kernels::{KernelEntry, KernelStore};
 use netplumb_lab::vm::machine::Machine;
 use netplumb_lab::vm::process::{Extra, Guest, Start};
 use netplumb_lab::vm::trial;
+use netplumb_model::arch::Arch;
 use netplumb_model::class::{Family, Link, Proto};
 use netplumb_model::message::{Request, RunPlan};
 use netplumb_model::recording::env;
@@ -75,7 +76,7 @@ fn run() -> Result<()> {
             .cache_dir()
             .join("netplumb"),
     };
-    let qemu = trial::find_qemu()?;
+    let qemu = trial::find_qemu(Arch::OWN)?;
     let kernel = KernelStore::new(&cache).find("debian")?;
     println!(
         "machine: {} CPUs, {}; load {} before",
@@ -323,6 +324,7 @@ fn slowdown(qemu: &Path, kernel: &KernelEntry) -> Result<()> {
 
 fn live(qemu: &Path, kernel: &KernelEntry, variant: Variant) -> Result<Life> {
     let machine = Machine {
+        arch: Arch::X86_64,
         qemu: qemu.to_path_buf(),
         kernel: kernel.boot_image(),
         pvh: kernel.pvh,

@@ -79,6 +79,7 @@ impl Failure {
             Some(
                 EngineError::Vm(VmError::QemuMissing(_))
                 | EngineError::Agent(_)
+                | EngineError::ForeignProgram { .. }
                 | EngineError::Plugin(_)
                 | EngineError::NoArguments(_),
             ) => Failure::CannotHere,

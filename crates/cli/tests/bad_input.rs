@@ -101,7 +101,10 @@ fn a_kernel_that_was_not_added() {
     for (name, remedy) in [
         ("debian:6.1.0-0", "plumb kernel add debian:6.1.0-0"),
         ("6.1.0-0-amd64", "plumb kernel add debian:6.1.0-0"),
-        ("debian:6.1.0-0:arm64", "plumb kernel add debian:6.1.0-0:arm64"),
+        (
+            "debian:6.1.0-0:arm64",
+            "plumb kernel add debian:6.1.0-0:arm64",
+        ),
         ("6.1.0-0-arm64", "plumb kernel add debian:6.1.0-0:arm64"),
     ] {
         let ran = experiment(&format!(

@@ -93,6 +93,7 @@ fn shipped_files() {
     assert_eq!(
         names,
         [
+            "architectures",
             "counts-and-times",
             "ip-layer",
             "ipv6",

@@ -10,6 +10,7 @@ use netplumb_lab::vm::initramfs::{self, Module};
 use netplumb_lab::vm::machine::Machine;
 use netplumb_lab::vm::process::{Extra, Guest, Start, VmError};
 use netplumb_lab::vm::trial;
+use netplumb_model::arch::Arch;
 use netplumb_model::class::Link;
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -23,7 +24,8 @@ fn files_both_ways() {
     }
     let kernel = common::kernel().unwrap();
     let machine = Machine {
-        qemu: trial::find_qemu().unwrap(),
+        arch: Arch::X86_64,
+        qemu: trial::find_qemu(Arch::OWN).unwrap(),
         kernel: kernel.boot_image(),
         pvh: kernel.pvh,
         host: None,

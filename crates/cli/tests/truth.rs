@@ -19,6 +19,7 @@ use netplumb_instruments::functions::correct::correct;
 use netplumb_kernel::layers::LayerRules;
 use netplumb_lab::vm::kernels::KernelStore;
 use netplumb_lab::vm::trial;
+use netplumb_model::arch::Arch;
 use netplumb_model::class::{Context, Softirq};
 use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::{NodeId, Recording};
@@ -496,7 +497,7 @@ fn setup(proto: &str) -> Option<(Plan, Options)> {
 }
 
 fn cannot_run(cache: &Path) -> Option<String> {
-    if trial::find_qemu().is_err() {
+    if trial::find_qemu(Arch::OWN).is_err() {
         return Some("qemu-system-x86_64 is not installed".into());
     }
     KernelStore::new(cache)

@@ -186,7 +186,7 @@ struct Machine {
     journal: TempDir,
 }
 
-const LOAD: &str = "iperf3 -c 192.0.2.2 -n 4M";
+const LOAD: &str = "iperf3 -c 192.0.2.2 -n 64M";
 
 impl Machine {
     fn new() -> Option<Machine> {

@@ -13,7 +13,6 @@ use netplumb_kernel::path_rules::PathRules;
 use netplumb_lab::bundle::Bundle;
 use netplumb_lab::vm::kernels::KernelStore;
 use netplumb_lab::vm::process::{Extra, Guest, VmError};
-use netplumb_lab::vm::trial;
 use netplumb_lab::vm::{bulk, disk};
 use netplumb_model::experiment::{DiskPlan, Trace};
 use netplumb_model::loss::Loss;
@@ -30,10 +29,10 @@ use netplumb_sys::memory::memfd;
 use crate::error::EngineError;
 use crate::extras;
 use crate::kinds::{check_pairs, is_of_packets};
-use crate::origin::{Boot, Origin};
+use crate::origin::{self, Boot, Origin};
 use crate::plan::Plan;
 use crate::prototypes::Known;
-use crate::run::{Options, Progress, Save, note_instrument, note_machine};
+use crate::run::{Options, Progress, Save, note_arch, note_instrument, note_machine};
 use crate::schedule::{Turn, whole};
 use crate::site::{self, Alone, Ended, Keeper, OneAtATime};
 use tables::Tables;
@@ -290,8 +289,9 @@ impl OneArm<'_> {
         // One arm is one guest.
         let guest = &guests[0];
         let store = KernelStore::new(&options.cache);
-        let qemu = trial::find_qemu().map_err(VmError::QemuMissing)?;
-        let kernel = store.find(&guest.kernel)?;
+        let kernel = guest.kernel_in(&store)?;
+        origin::check(options, kernel.arch)?;
+        note_arch(keeper.recording, kernel.arch);
         keeper.keep()?;
         let (tree, _) = extras::module_tree(&kernel, guest)?;
         let disk = DiskPlan::of(&self.command().arm);
@@ -304,7 +304,6 @@ impl OneArm<'_> {
             guest,
             kernel: &kernel,
             options,
-            qemu: &qemu,
         };
         let links = plan.run_plan(&self.command().arm);
         let origin = boot.origin(&links, progress)?;
@@ -325,7 +324,7 @@ impl OneArm<'_> {
     fn known<'o>(self, options: &'o Options) -> Result<Known<'o>, EngineError> {
         let plan = self.plan();
         let guests = plan.guests();
-        let kernel = KernelStore::new(&options.cache).find(&guests[0].kernel)?;
+        let kernel = guests[0].kernel_in(&KernelStore::new(&options.cache))?;
         let (tree, _) = extras::module_tree(&kernel, &guests[0])?;
         Ok(Known::of(&kernel, tree, &options.cancel))
     }

@@ -11,6 +11,7 @@ use netplumb_lab::bundle::BundleError;
 use netplumb_lab::vm::agent::AgentError;
 use netplumb_lab::vm::kernels::KernelStoreError;
 use netplumb_lab::vm::process::VmError;
+use netplumb_model::arch::Arch;
 use netplumb_model::message::NotLoaded;
 
 /// An error that ended an experiment.
@@ -31,6 +32,17 @@ pub enum EngineError {
     /// A file that a knob needs.
     #[error(transparent)]
     Files(#[from] netplumb_lab::vm::files::FilesError),
+    /// A guest of another architecture can't run a program of this machine.
+    #[error(
+        "guests of {arch} can't run this machine's {}: leave out the knob that needs it, or use --arch {}",
+        key.trim_start_matches("files."), Arch::OWN
+    )]
+    ForeignProgram {
+        /// The fact that has its hash: `files.nft`.
+        key: &'static str,
+        /// The architecture of the guest.
+        arch: Arch,
+    },
     /// The kernel does not have a qdisc.
     #[error(
         "module {module} is not available in kernel {kernel}; use another qdisc, or a kernel that \

@@ -11,6 +11,7 @@ use netplumb_lab::vm::files::{FilesError, Program};
 use netplumb_lab::vm::initramfs::Module;
 use netplumb_lab::vm::kernels::KernelEntry;
 use netplumb_lab::vm::process::VmError;
+use netplumb_model::arch::Arch;
 use netplumb_model::class::Direction;
 use netplumb_model::experiment::Load;
 use netplumb_model::experiment::acting::{self, Scene};
@@ -102,6 +103,14 @@ pub(crate) fn modules<'g>(
 pub(crate) fn check(kernel: &KernelEntry, guest: &GuestPlan) -> Result<(), EngineError> {
     let (tree, _) = module_tree(kernel, guest)?;
     check_options(guest, &tree)?;
+    if kernel.arch != Arch::OWN
+        && let Some(program) = programs(guest).next()
+    {
+        return Err(EngineError::ForeignProgram {
+            key: program.key(),
+            arch: kernel.arch,
+        });
+    }
     // A program that is missing is an error at once.
     archives(guest)?;
     if guest.qdisc {
@@ -204,15 +213,18 @@ pub(crate) fn insists_on_signatures(kernel: &KernelEntry, cmdline: &str) -> bool
 /// Initramfs archives of programs, appended to that of init and modules, each under the key of its
 /// hash in a recording.
 pub(crate) fn archives(guest: &GuestPlan) -> Result<Vec<(&'static str, Vec<u8>)>, FilesError> {
-    let nft = (!guest.nft_modules.is_empty()).then_some(Program::Nft);
-    let tc = guest.qdisc.then_some(Program::Tc);
-    let programs = nft
-        .into_iter()
-        .chain(tc)
-        .chain(guest.programs.iter().copied());
-    programs
+    programs(guest)
         .map(|program| Ok((program.key(), program.archive()?)))
         .collect()
+}
+
+/// The programs of this machine that a guest runs before it is measured.
+fn programs(guest: &GuestPlan) -> impl Iterator<Item = Program> + '_ {
+    let nft = (!guest.nft_modules.is_empty()).then_some(Program::Nft);
+    let tc = guest.qdisc.then_some(Program::Tc);
+    nft.into_iter()
+        .chain(tc)
+        .chain(guest.programs.iter().copied())
 }
 
 /// Note the facts of a guest that differ from those of the recording, which are those of the first

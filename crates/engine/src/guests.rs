@@ -12,8 +12,7 @@ use std::time::{Duration, Instant};
 use netplumb_instruments::exact::Sampling;
 use netplumb_kernel::layers::LayerRules;
 use netplumb_lab::vm::kernels::{KernelEntry, KernelStore};
-use netplumb_lab::vm::process::{Extra, VmError};
-use netplumb_lab::vm::trial;
+use netplumb_lab::vm::process::Extra;
 use netplumb_model::class::Family;
 use netplumb_model::experiment::{Load, Trace};
 use netplumb_model::message::{Reply, Request, RunPlan, TimedBlock};
@@ -31,11 +30,13 @@ use crate::kernel_lines::KernelLines;
 use crate::kinds::{WindowOf, add_kinds, check_pairs};
 use crate::long::{self, Long};
 use crate::measure::{Beside, Measured, measure, measure_on};
-use crate::origin::{Boot, Origin};
+use crate::origin::{self, Boot, Origin};
 use crate::outside::{load, without_probes};
 use crate::plan::Plan;
 use crate::prototypes::Known;
-use crate::run::{Options, Progress, Save, add_losses, note_clock, note_instrument, note_machine};
+use crate::run::{
+    Options, Progress, Save, add_losses, note_arch, note_clock, note_instrument, note_machine,
+};
 use crate::schedule::{Turn, whole};
 use crate::site::{self, Ended, Keeper, Site, take_up};
 use crate::traces;
@@ -127,8 +128,7 @@ pub fn run_in_guests(
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<(), EngineError> {
     let store = KernelStore::new(&options.cache);
-    let qemu = trial::find_qemu().map_err(VmError::QemuMissing)?;
-    let plan = &crate::scan::planned(&run.plan, &store, options, &qemu, recording, progress)?;
+    let plan = &crate::scan::planned(&run.plan, &store, options, recording, progress)?;
     let names = run.names();
     let mut arms = plan.arms.clone();
     if run.measure_cost {
@@ -155,11 +155,15 @@ pub fn run_in_guests(
     // Looked up before the first boot, so that a wrong name is an error at once.
     let kernels: Vec<KernelEntry> = guests
         .iter()
-        .map(|g| store.find(&g.kernel))
+        .map(|guest| guest.kernel_in(&store))
         .collect::<Result<_, _>>()?;
     for (guest, kernel) in guests.iter().zip(&kernels) {
         extras::check(kernel, guest)?;
+        origin::check(options, kernel.arch)?;
         note_clock(recording, guest.link, options);
+    }
+    if let Some(kernel) = kernels.first() {
+        note_arch(recording, kernel.arch);
     }
     let other_kernel = |k: &KernelEntry| {
         let before = recording.environment.get(env::KERNEL_HASH);
@@ -183,7 +187,6 @@ pub fn run_in_guests(
                 guest,
                 kernel,
                 options,
-                qemu: &qemu,
             },
             origins: Mutex::default(),
         })

@@ -6,15 +6,13 @@ pub(crate) mod figures;
 mod pair;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::thread;
 
 use netplumb_instruments::wire;
 use netplumb_lab::vm::disk;
 use netplumb_lab::vm::files::Program;
 use netplumb_lab::vm::kernels::{KernelEntry, KernelStore};
-use netplumb_lab::vm::machine::HOSTS_CPU;
-use netplumb_lab::vm::process::VmError;
+use netplumb_lab::vm::machine;
 use netplumb_lab::vm::trial::{self, WirePlugin};
 use netplumb_model::class::Proto;
 use netplumb_model::experiment::{DiskPlan, Load, buffer_of, link_of, module_options};
@@ -28,9 +26,9 @@ use crate::error::EngineError;
 use crate::extras;
 use crate::index::Index;
 use crate::kernel_lines::KernelLines;
-use crate::origin::{Boot, Origin};
+use crate::origin::{self, Boot, Origin};
 use crate::plan::{GuestPlan, Plan};
-use crate::run::{Options, Progress, Save, note_machine};
+use crate::run::{Options, Progress, Save, note_arch, note_machine};
 use crate::schedule::{Turn, whole};
 use crate::site::{self, Alone, Ended, Keeper, OneAtATime, take_up};
 
@@ -59,7 +57,6 @@ pub fn run_hosts(
     save: Save<'_>,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<(), EngineError> {
-    let qemu = trial::find_qemu().map_err(VmError::QemuMissing)?;
     let store = KernelStore::new(&options.cache);
     // Both are of the same guests: a turn is of the first, and arms that lack either are run again.
     let names = [hosts::INSTRUMENT];
@@ -72,20 +69,27 @@ pub fn run_hosts(
         (env::LAB, "vm"),
         (env::CLOCK, hosts::INSTRUMENT),
         (env::UNIT, "bytes"),
-        (env::CPU, HOSTS_CPU),
     ] {
         recording.environment.insert(key.into(), value.into());
     }
     // Looked up before the first boot, so that a wrong name is an error at once.
+    let mut qemus = BTreeMap::new();
     for guest in run.plan.guests() {
-        extras::check(&store.find(&guest.kernel)?, &guest)?;
+        let kernel = guest.kernel_in(&store)?;
+        extras::check(&kernel, &guest)?;
+        note_arch(recording, kernel.arch);
+        let cpu = machine::hosts_cpu(kernel.arch).into();
+        recording.environment.insert(env::CPU.into(), cpu);
+        qemus.insert(kernel.arch, origin::check(options, kernel.arch)?);
     }
     // It takes some tenths of a second; hosts that can't be joined would boot for nothing.
     let plugin = WirePlugin {
         bytes: wire::PLUGIN,
         args: wire::trial_args,
     };
-    trial::probe_wire(&qemu, &plugin).map_err(|why| no_wire(&why))?;
+    for (arch, qemu) in &qemus {
+        trial::probe_wire(*arch, qemu, &plugin).map_err(|why| no_wire(&why))?;
+    }
     let all = run.plan.arms.len() as u32 * run.plan.blocks;
     let turns = whole(run.plan.arms.len(), 1, 0..run.plan.blocks);
     let turns = turns.into_iter().filter(|t| !done.contains(&(t.arm, t.by)));
@@ -94,7 +98,6 @@ pub fn run_hosts(
         run,
         options,
         progress,
-        qemu: &qemu,
         store: &store,
         origins: Vec::new(),
         index: Index::of(recording),
@@ -122,7 +125,6 @@ struct Hosts<'a> {
     run: &'a HostsRun,
     options: &'a Options,
     progress: &'a (dyn Fn(Progress) + Sync),
-    qemu: &'a Path,
     store: &'a KernelStore,
     /// Where guests start from, with what each is for.
     origins: Vec<(GuestPlan, Origin)>,
@@ -182,15 +184,14 @@ impl Hosts<'_> {
         let made = thread::scope(|scope| {
             let threads: Vec<_> = (missing.iter())
                 .map(|end| {
-                    let (options, qemu, progress) = (self.options, self.qemu, self.progress);
-                    let kernel = self.store.find(&end.guest.kernel);
+                    let (options, progress) = (self.options, self.progress);
+                    let kernel = end.guest.kernel_in(self.store);
                     scope.spawn(move || -> Result<Origin, EngineError> {
                         let kernel: KernelEntry = kernel?;
                         let boot = Boot {
                             guest: &end.guest,
                             kernel: &kernel,
                             options,
-                            qemu,
                         };
                         boot.origin(&end.links, &|event| progress(event))
                     })

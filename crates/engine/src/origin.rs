@@ -16,7 +16,7 @@ use netplumb_lab::vm::agent;
 use netplumb_lab::vm::initramfs::{self, Module};
 use netplumb_lab::vm::kernels::KernelEntry;
 use netplumb_lab::vm::machine::Machine;
-use netplumb_lab::vm::process::{Extra, Guest, Start};
+use netplumb_lab::vm::process::{Extra, Guest, Start, VmError};
 use netplumb_lab::vm::saved::{self, About, Content, Kept, Key, Saved, SavedStates};
 use netplumb_lab::vm::trial;
 use netplumb_model::arch::Arch;
@@ -39,7 +39,6 @@ pub(crate) struct Boot<'a> {
     pub(crate) guest: &'a GuestPlan,
     pub(crate) kernel: &'a KernelEntry,
     pub(crate) options: &'a Options,
-    pub(crate) qemu: &'a Path,
 }
 
 /// What runs start from: a saved guest at its first pause, after which it prepares for a plan, or
@@ -73,6 +72,11 @@ impl Origin {
     /// Whether it is the origin of a plan.
     pub(crate) fn is_for(&self, plan: &RunPlan) -> bool {
         self.plan == preparation(plan)
+    }
+
+    /// The architecture of its guests.
+    pub(crate) fn arch(&self) -> Arch {
+        self.kernel.arch
     }
 
     /// The release of the kernel that its guests boot.
@@ -132,6 +136,20 @@ impl Origin {
     }
 }
 
+/// Check that what guests of an architecture need is there, before anything is measured; returns QEMU.
+pub(crate) fn check(options: &Options, arch: Arch) -> Result<PathBuf, EngineError> {
+    program(options, arch)?;
+    Ok(trial::find_qemu(arch).map_err(VmError::QemuMissing)?)
+}
+
+/// The program that is init of guests of an architecture.
+pub(crate) fn program(options: &Options, arch: Arch) -> Result<PathBuf, EngineError> {
+    match arch {
+        Arch::OWN => Ok(options.init.clone()),
+        arch => Ok(agent::program(arch)?),
+    }
+}
+
 /// Run a guest from the first pause to the second.
 fn prepare(guest: &mut Guest, options: &Options) -> Result<(), EngineError> {
     guest.go_on()?;
@@ -150,9 +168,11 @@ pub(crate) fn frames(requests: &[Request]) -> Result<Vec<u8>, EngineError> {
 }
 
 impl Boot<'_> {
-    pub(crate) fn machine(&self) -> Machine {
-        Machine {
-            qemu: self.qemu.to_path_buf(),
+    pub(crate) fn machine(&self) -> Result<Machine, EngineError> {
+        let qemu = trial::find_qemu(self.kernel.arch).map_err(VmError::QemuMissing)?;
+        Ok(Machine {
+            arch: self.kernel.arch,
+            qemu,
             kernel: self.kernel.boot_image(),
             pvh: self.kernel.pvh,
             link: self.guest.link,
@@ -162,15 +182,12 @@ impl Boot<'_> {
             mitigations: self.guest.mitigations,
             cmdline: self.guest.cmdline.clone(),
             seed: self.guest.seed,
-        }
+        })
     }
 
     /// The program that is init of the guest.
     fn init(&self) -> Result<PathBuf, EngineError> {
-        match self.kernel.arch {
-            Arch::OWN => Ok(self.options.init.clone()),
-            arch => Ok(agent::program(arch)?),
-        }
+        program(self.options, self.kernel.arch)
     }
 
     pub(crate) fn initramfs(&self, machine: &Machine) -> Result<Vec<u8>, EngineError> {
@@ -218,7 +235,7 @@ impl Boot<'_> {
         let program = self.init()?;
         let (init, qemu) = std::thread::scope(|scope| {
             let init = scope.spawn(|| content(&program, "read the guest's program"));
-            let qemu = content(self.qemu, "read QEMU");
+            let qemu = content(&machine.qemu, "read QEMU");
             (init.join(), qemu)
         });
         let init = init.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -266,7 +283,7 @@ impl Boot<'_> {
         plan: &RunPlan,
         tell: &dyn Fn(Progress),
     ) -> Result<Origin, EngineError> {
-        let machine = self.machine();
+        let machine = self.machine()?;
         let plan = preparation(plan);
         let own = extras::own_files(self.kernel, self.guest)?;
         let of = |state: &Saved| {
@@ -463,7 +480,8 @@ impl Boot<'_> {
             hash.add(key, &archive);
             facts.insert(key.into(), hash.finish());
         }
-        let version = trial::version(self.qemu).unwrap_or_else(|_| "unknown".into());
+        let qemu = trial::find_qemu(self.kernel.arch).map_err(VmError::QemuMissing)?;
+        let version = trial::version(&qemu).unwrap_or_else(|_| "unknown".into());
         facts.insert(env::QEMU.into(), version);
         let config = self
             .kernel

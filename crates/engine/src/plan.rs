@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use netplumb_lab::vm::files::Program;
+use netplumb_lab::vm::kernels::{KernelEntry, KernelStore, KernelStoreError};
+use netplumb_model::arch::Arch;
 use netplumb_model::class::Link;
 use netplumb_model::experiment::{
     Experiment, FromDevice, NicSettings, Qdisc, Ruleset, Scan, files, module_options,
@@ -35,6 +37,8 @@ pub struct Plan {
 pub struct GuestPlan {
     /// The kernel, by name.
     pub kernel: String,
+    /// Its architecture, if it is named.
+    pub arch: Option<Arch>,
     /// CPU vulnerability mitigations.
     pub mitigations: bool,
     /// Additional kernel parameters.
@@ -66,6 +70,16 @@ pub struct GuestPlan {
     pub bridge: bool,
     /// The arms, by index.
     pub arms: Vec<usize>,
+}
+
+impl GuestPlan {
+    /// Find its kernel.
+    ///
+    /// # Errors
+    /// There is none of that name and architecture.
+    pub(crate) fn kernel_in(&self, store: &KernelStore) -> Result<KernelEntry, KernelStoreError> {
+        store.find_for(&self.kernel, self.arch)
+    }
 }
 
 impl Plan {
@@ -128,6 +142,7 @@ impl Plan {
             let qdisc = Qdisc::of(arm);
             let new = GuestPlan {
                 kernel: knob("kernel"),
+                arch: Arch::named(&knob("arch")),
                 mitigations: arm.is_on("mitigations"),
                 cmdline: knob("cmdline"),
                 nft_modules: Ruleset::of(arm).map_or_else(Vec::new, |r| r.modules()),

@@ -7,6 +7,7 @@ use netplumb_instruments::exact::Losses;
 use netplumb_kernel::layers::LayerRules;
 use netplumb_lab::cancel::Cancel;
 use netplumb_lab::vm::{link, machine};
+use netplumb_model::arch::Arch;
 use netplumb_model::class::Link;
 use netplumb_model::loss::Loss;
 use netplumb_model::quantity::Declared;
@@ -71,9 +72,15 @@ pub type Save<'a> = &'a mut dyn FnMut(&Recording) -> Result<(), String>;
 pub(crate) fn note_machine(recording: &mut Recording, options: &Options) {
     let mut fact = |key: &str, value: String| recording.environment.insert(key.into(), value);
     fact(env::QUICK, if options.quick { "yes" } else { "no" }.into());
-    fact(env::CPU, machine::CPU.into());
-    fact(env::REP, machine::REP_NOTE.into());
     fact("vm.memory_mib", machine::MEMORY_MIB.to_string());
+}
+
+/// Add facts of the machine that guests of an architecture have.
+pub(crate) fn note_arch(recording: &mut Recording, arch: Arch) {
+    let facts = &mut recording.environment;
+    facts.insert(env::ARCH.into(), arch.as_str().into());
+    facts.insert(env::CPU.into(), machine::cpu(arch).into());
+    facts.insert(env::REP.into(), machine::counting_note(arch).into());
 }
 
 /// What the plugin's stream gives: all instructions, and samples of them.

@@ -2,7 +2,6 @@
 //! accepts.
 
 use std::borrow::Cow;
-use std::path::Path;
 
 use netplumb_lab::vm::kernels::KernelStore;
 use netplumb_lab::vm::process::Extra;
@@ -25,14 +24,13 @@ pub(crate) fn planned<'p>(
     plan: &'p Plan,
     store: &KernelStore,
     options: &Options,
-    qemu: &Path,
     recording: &mut Recording,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Cow<'p, Plan>, EngineError> {
     let Some(scan) = &plan.scan else {
         return Ok(Cow::Borrowed(plan));
     };
-    let settings = settings(plan, scan, store, options, qemu, progress)?;
+    let settings = settings(plan, scan, store, options, progress)?;
     recording.untried.extend(skipped(scan, &settings));
     let mut plan = plan.clone();
     plan.arms = arms(&plan.arms, scan, &settings);
@@ -45,19 +43,17 @@ fn settings(
     scan: &Scan,
     store: &KernelStore,
     options: &Options,
-    qemu: &Path,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Vec<Sysctl>, EngineError> {
     let guests = plan.guests();
     let (Some(guest), Some(arm)) = (guests.first(), plan.arms.first()) else {
         return Ok(Vec::new());
     };
-    let kernel = store.find(&guest.kernel)?;
+    let kernel = guest.kernel_in(store)?;
     let boot = Boot {
         guest,
         kernel: &kernel,
         options,
-        qemu,
     };
     let run = plan.run_plan(arm);
     let origin = boot.origin(&run, &|event| progress(event))?;

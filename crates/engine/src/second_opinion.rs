@@ -6,8 +6,7 @@
 //! test crates/cli/tests/second_opinion.rs.
 
 use netplumb_lab::vm::kernels::KernelStore;
-use netplumb_lab::vm::process::{Extra, VmError};
-use netplumb_lab::vm::trial;
+use netplumb_lab::vm::process::Extra;
 use netplumb_model::message::{Reply, Request, TimedFunction};
 use netplumb_model::timing::{Attached, Filter, Selection, TimingSpec, Window};
 
@@ -119,13 +118,11 @@ fn ask(
     let (Some(guest), Some(arm)) = (guests.first(), plan.arms.first()) else {
         return Ok(opinion);
     };
-    let qemu = trial::find_qemu().map_err(VmError::QemuMissing)?;
-    let kernel = KernelStore::new(&options.cache).find(&guest.kernel)?;
+    let kernel = guest.kernel_in(&KernelStore::new(&options.cache))?;
     let boot = Boot {
         guest,
         kernel: &kernel,
         options,
-        qemu: &qemu,
     };
     let run = plan.run_plan(arm);
     let origin = boot.origin(&run, &|_| {})?;

@@ -13,6 +13,7 @@ mod loader;
 #[cfg(test)]
 mod tests;
 
+use netplumb_model::arch::Arch;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
@@ -101,6 +102,8 @@ pub struct Missing {
 #[derive(Debug)]
 pub struct Bundle {
     host: Host,
+    /// The architecture of the guest.
+    arch: Arch,
     /// By their path in the guest: a directory comes before its contents.
     entries: BTreeMap<PathBuf, Entry>,
     size_bytes: u64,
@@ -118,6 +121,7 @@ impl Bundle {
     pub fn new(host: Host) -> Bundle {
         Bundle {
             host,
+            arch: Arch::OWN,
             entries: BTreeMap::new(),
             size_bytes: 0,
             missing: BTreeSet::new(),
@@ -125,6 +129,12 @@ impl Bundle {
             cache: None,
             loaded: BTreeSet::new(),
         }
+    }
+
+    /// The same, for a guest of an architecture: its programs are to be built for it.
+    #[must_use]
+    pub fn for_arch(self, arch: Arch) -> Bundle {
+        Bundle { arch, ..self }
     }
 
     /// Its entries by their path in the guest; a directory before its contents.
@@ -400,7 +410,7 @@ impl Bundle {
     ) -> Result<(), BundleError> {
         let head = self.head(place)?;
         if head.starts_with(elf::MAGIC) {
-            let needs = match elf::read(&self.host.real(place), place) {
+            let needs = match elf::read(&self.host.real(place), place, self.arch) {
                 Ok(needs) => needs,
                 // Object files, core dumps, and programs for other machines are data.
                 Err(BundleError::Damaged { .. } | BundleError::WrongArchitecture { .. }) => {

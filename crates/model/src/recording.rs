@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::arch::Arch;
 use crate::bench::Hop;
 use crate::class::{Family, Link, Proto};
 use crate::code::FunctionCode;
@@ -143,9 +144,11 @@ pub mod env {
     pub const MITIGATIONS: &str = "kernel.mitigations";
     /// Version of QEMU.
     pub const QEMU: &str = "vm.qemu";
+    /// The architecture of the guests.
+    pub const ARCH: &str = "vm.arch";
     /// The CPU model that QEMU emulates.
     pub const CPU: &str = "vm.cpu";
-    /// How `rep` string instructions count.
+    /// How instructions count: on x86-64, `rep` string instructions.
     pub const REP: &str = "vm.rep";
     /// Where the guest's random numbers come from: "seed", the plan's seed, or "boot", the boot.
     pub const RANDOM: &str = "guest.random";
@@ -323,6 +326,16 @@ pub struct Ledger {
 }
 
 impl Recording {
+    /// The architecture of the code of an arm.
+    pub fn arch(&self, arm: usize) -> Arch {
+        let of_arm = self.arms.get(arm).and_then(|arm| arm.knobs.get("arch"));
+        let named = of_arm.or_else(|| self.environment.get(env::ARCH));
+        // Those of older versions are all of one.
+        named
+            .and_then(|name| Arch::named(name))
+            .unwrap_or(Arch::X86_64)
+    }
+
     /// The index of a quantity, which is added if it is new.
     pub fn quantity(&mut self, declared: &Declared) -> QuantityId {
         match self.quantities.iter().position(|q| q.is(declared)) {

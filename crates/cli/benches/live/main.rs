@@ -20,6 +20,7 @@ use std::process::ExitCode;
 
 use netplumb_lab::vm::kernels::KernelStore;
 use netplumb_lab::vm::trial;
+use netplumb_model::arch::Arch;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
@@ -49,7 +50,7 @@ fn in_a_guest() -> Result<()> {
             .join("netplumb"),
     };
     guest::run(
-        &trial::find_qemu()?,
+        &trial::find_qemu(Arch::OWN)?,
         &KernelStore::new(&cache).find("debian")?,
     )
 }

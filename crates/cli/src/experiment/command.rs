@@ -1,6 +1,7 @@
 //! `plumb path -- COMMAND` in a guest: the instructions of a command and of the kernel on its
 //! behalf, or the times of its packets.
 
+use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -8,6 +9,8 @@ use std::process::ExitCode;
 use netplumb_engine::{CommandArm, CommandRun, run_command};
 use netplumb_instruments::exact::Sampling;
 use netplumb_lab::bundle::{Bundle, Host, companions};
+use netplumb_lab::vm::kernels::KernelStore;
+use netplumb_model::arch::Arch;
 use netplumb_model::events::Asked;
 use netplumb_model::experiment::{Experiment, Trace};
 use netplumb_model::message::{CommandEnd, Exit, Output, SetupPlan};
@@ -19,7 +22,7 @@ use super::disks;
 use super::how::{How, finish};
 use super::unseen::{is_nothing_seen, nothing_seen};
 use crate::commands::read_file;
-use crate::exit::Usage;
+use crate::exit::{Usage, WrongKey};
 use crate::recorder::record_by;
 
 /// Maximum output of a command, per stream; the rest is discarded.
@@ -63,7 +66,8 @@ pub(super) fn run(
     how: &How<'_>,
     cache: &Path,
 ) -> anyhow::Result<ExitCode> {
-    let run = prepare(experiment, how, machine)?;
+    let arch = arch_of(&machine, cache)?;
+    let run = prepare(experiment, how, machine, arch)?;
     let mut said = Said::default();
     let mut ends = Vec::new();
     let outcome = record_by(
@@ -101,10 +105,36 @@ pub(super) fn run(
     })
 }
 
+/// The architecture of the guests, which have the same files.
+fn arch_of(machine: &Machine, cache: &Path) -> anyhow::Result<Arch> {
+    let store = KernelStore::new(cache);
+    let mut all = BTreeSet::new();
+    for Words { arm, .. } in &machine.arms {
+        let knob = |key: &str| arm.knobs.get(key).map_or("", String::as_str);
+        // A kernel that isn't there is an error later on, with what to do.
+        let kernel = store.find_for(knob("kernel"), Arch::named(knob("arch")));
+        all.insert(kernel.map_or(Arch::OWN, |kernel| kernel.arch));
+    }
+    let first = all.pop_first().unwrap_or(Arch::OWN);
+    match all.is_empty() {
+        true => Ok(first),
+        false => {
+            let why = "a command is a program for one architecture: measure each by itself, and \
+                       compare the recordings with `plumb diff`";
+            Err(WrongKey::usage("arch", why).into())
+        }
+    }
+}
+
 /// What is copied into the guest.
-fn prepare(experiment: &Experiment, how: &How<'_>, machine: Machine) -> anyhow::Result<CommandRun> {
+fn prepare(
+    experiment: &Experiment,
+    how: &How<'_>,
+    machine: Machine,
+    arch: Arch,
+) -> anyhow::Result<CommandRun> {
     let (workload, setup) = (&experiment.workload, &experiment.setup);
-    let mut bundle = Bundle::new(Host::here()?);
+    let mut bundle = Bundle::new(Host::here()?).for_arch(arch);
     for with in &workload.with {
         let (from, to) = match with.rsplit_once(':') {
             // File names may contain colons.

@@ -168,9 +168,10 @@ pub(super) fn sampling(experiment: &Experiment) -> Sampling {
 /// Knobs of packets that plumb sends; not of a command in a guest.
 const OF_PACKETS: [&str; 4] = ["mtu_bytes", "bridge", "queues", "offload"];
 /// What is recorded of an arm of a command in a guest.
-const OF_COMMANDS: [&str; 9] = [
+const OF_COMMANDS: [&str; 10] = [
     "command",
     "kernel",
+    "arch",
     "mitigations",
     "cmdline",
     "module",

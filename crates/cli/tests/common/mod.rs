@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use netplumb_lab::vm::kernels::{KernelEntry, KernelStore};
 use netplumb_lab::vm::trial;
+use netplumb_model::arch::Arch;
 use netplumb_model::recording::Recording;
 #[allow(unused_imports)]
 pub(crate) use netplumb_testkit::{skip, tell};
@@ -43,7 +44,7 @@ pub(crate) fn cache() -> PathBuf {
 
 /// The kernel that guests boot, or why there are no guests.
 pub(crate) fn kernel() -> Result<KernelEntry, String> {
-    if trial::find_qemu().is_err() {
+    if trial::find_qemu(Arch::OWN).is_err() {
         return Err("qemu-system-x86_64 is not installed".into());
     }
     KernelStore::new(&cache())

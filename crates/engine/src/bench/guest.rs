@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use netplumb_lab::vm::files::Program;
 use netplumb_lab::vm::kernels::KernelStore;
+use netplumb_lab::vm::machine::cpu;
 use netplumb_lab::vm::process::{Extra, Guest, VmError};
 use netplumb_lab::vm::trial;
 use netplumb_model::bench::{BenchArm, Limit};
@@ -63,8 +64,8 @@ impl GuestLab<'_> {
     /// # Errors
     /// What is missing.
     pub fn check(&self) -> Result<(), EngineError> {
-        trial::find_qemu().map_err(VmError::QemuMissing)?;
-        KernelStore::new(&self.options.cache).find(self.kernel)?;
+        let kernel = KernelStore::new(&self.options.cache).find(self.kernel)?;
+        trial::find_qemu(kernel.arch).map_err(VmError::QemuMissing)?;
         Ok(())
     }
 
@@ -80,7 +81,6 @@ impl GuestLab<'_> {
             quick,
             ..self.options.clone()
         };
-        let qemu = trial::find_qemu().map_err(VmError::QemuMissing)?;
         let kernel = KernelStore::new(&options.cache).find(self.kernel)?;
         let guest = GuestPlan {
             link,
@@ -91,7 +91,6 @@ impl GuestLab<'_> {
             guest: &guest,
             kernel: &kernel,
             options: &options,
-            qemu: &qemu,
         };
         let origin = boot.origin(&nothing()?, &|event| (self.tell)(event))?;
         Ok((origin, options))
@@ -102,6 +101,7 @@ impl GuestLab<'_> {
 fn plan(kernel: &str, with_nft: bool) -> GuestPlan {
     GuestPlan {
         kernel: kernel.into(),
+        arch: None,
         mitigations: false,
         cmdline: String::new(),
         nft_modules: if with_nft {
@@ -162,7 +162,7 @@ impl InGuest {
             }
             Ok(())
         })?;
-        for (key, value) in [(env::LAB, "vm"), (env::CPU, netplumb_lab::vm::machine::CPU)] {
+        for (key, value) in [(env::LAB, "vm"), (env::CPU, cpu(origin.arch()))] {
             facts.insert(key.into(), value.into());
         }
         let guest = InGuest {

@@ -84,8 +84,8 @@ pub(super) fn measure(
     let (mut images, mut paths) = debug_info::images(&run.bundle);
     if one.command().reads.is_some() {
         // The reader is a task of the agent's, whose code is that of this program.
-        let init =
-            std::fs::read(&options.init).map_err(EngineError::host("read our own binary"))?;
+        let init = crate::origin::program(options, origin.arch())?;
+        let init = std::fs::read(init).map_err(EngineError::host("read the guest's program"))?;
         if images.add(READER, &init, None).is_ok() {
             paths.push(READER.into());
         }

@@ -109,7 +109,7 @@ pub(super) fn since((insns, ns): (u64, Duration)) -> BTreeMap<String, String> {
     ])
 }
 
-/// A reading of both clocks: instructions (the TSC under icount), and the kernel's monotonic clock,
+/// A reading of both clocks: instructions (the TSC or the generic timer under icount), and the kernel's monotonic clock,
 /// which is derived from it.
 pub(super) fn clocks() -> (u64, Duration) {
     let mut now = libc::timespec {
@@ -118,7 +118,27 @@ pub(super) fn clocks() -> (u64, Duration) {
     };
     // SAFETY: clock_gettime fills in the timespec that it is given.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    (
+        ticks(),
+        Duration::new(now.tv_sec as u64, now.tv_nsec as u32),
+    )
+}
+
+/// What counts instructions in a guest whose clock does.
+#[cfg(target_arch = "x86_64")]
+fn ticks() -> u64 {
     // SAFETY: RDTSC is part of x86-64, and user mode may use it.
-    let ticks = unsafe { std::arch::x86_64::_rdtsc() };
-    (ticks, Duration::new(now.tv_sec as u64, now.tv_nsec as u32))
+    unsafe { std::arch::x86_64::_rdtsc() }
+}
+
+/// The generic timer, which goes on once in so many instructions (`CNTFRQ_EL0`).
+#[cfg(target_arch = "aarch64")]
+fn ticks() -> u64 {
+    let (count, hz): (u64, u64);
+    // SAFETY: Linux lets user mode read both, for its vDSO does.
+    unsafe {
+        std::arch::asm!("isb", "mrs {count}, cntvct_el0", "mrs {hz}, cntfrq_el0",
+            count = out(reg) count, hz = out(reg) hz, options(nostack));
+    }
+    (u128::from(count) * 1_000_000_000 / u128::from(hz.max(1))) as u64
 }

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::path::Path;
 
+use netplumb_model::arch::Arch;
 use object::elf::{
     DT_NEEDED, DT_RPATH, DT_RUNPATH, DT_SONAME, DT_STRTAB, ELFCLASS64, ELFDATA2MSB, EM_386,
     EM_AARCH64, EM_ARM, EM_PPC64, EM_RISCV, EM_S390, EM_X86_64, ET_DYN, ET_EXEC, FileHeader64,
@@ -37,7 +38,7 @@ pub(super) struct Needs {
 }
 
 /// Read the dependencies of the ELF file at `host`; `path` is its name in errors.
-pub(super) fn read(host: &Path, path: &Path) -> Result<Needs, BundleError> {
+pub(super) fn read(host: &Path, path: &Path, arch: Arch) -> Result<Needs, BundleError> {
     let damaged = |why: &str| BundleError::Damaged {
         path: path.to_path_buf(),
         why: why.to_string(),
@@ -56,6 +57,7 @@ pub(super) fn read(host: &Path, path: &Path) -> Result<Needs, BundleError> {
     let wrong = |machine: String| BundleError::WrongArchitecture {
         path: path.to_path_buf(),
         machine,
+        arch,
     };
     // e_machine has the same offset in both classes.
     let machine: &[u8; 2] = at(data, 18).ok_or_else(|| damaged("it is cut short"))?;
@@ -64,11 +66,19 @@ pub(super) fn read(host: &Path, path: &Path) -> Result<Needs, BundleError> {
     } else {
         u16::from_le_bytes(*machine)
     };
-    if number != EM_X86_64.0 {
+    let machine = match arch {
+        Arch::X86_64 => EM_X86_64,
+        Arch::Arm64 => EM_AARCH64,
+    };
+    if number != machine.0 {
         return Err(wrong(machine_name(number)));
     }
     if ident[EI_CLASS] != ELFCLASS64.0 {
-        return Err(wrong("x32".into()));
+        let narrow = match arch {
+            Arch::X86_64 => "x32",
+            Arch::Arm64 => "ILP32",
+        };
+        return Err(wrong(narrow.into()));
     }
     let header = FileHeader64::<LittleEndian>::parse(data).map_err(|e| damaged(&e.to_string()))?;
     let endian = header.endian().map_err(|e| damaged(&e.to_string()))?;
@@ -150,6 +160,7 @@ fn text(bytes: &[u8]) -> String {
 
 fn machine_name(number: u16) -> String {
     [
+        (EM_X86_64, "x86-64"),
         (EM_386, "32-bit x86"),
         (EM_AARCH64, "64-bit ARM"),
         (EM_ARM, "32-bit ARM"),

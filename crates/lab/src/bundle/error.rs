@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use netplumb_model::arch::Arch;
+
 use super::MAX_FILES;
 
 /// Why a program or file can't be copied into a guest.
@@ -32,13 +34,15 @@ pub enum BundleError {
     )]
     NotAProgram(PathBuf),
     /// It is for another architecture.
-    #[error("{} is for {machine}: guests are x86-64; use an x86-64 build",
+    #[error("{} is for {machine}: this guest is {arch}; use a build for it, or another --arch",
         .path.display())]
     WrongArchitecture {
         /// The file.
         path: PathBuf,
         /// Its architecture.
         machine: String,
+        /// That of the guest.
+        arch: Arch,
     },
     /// It is damaged.
     #[error("{} can't be read as a program: {why}", .path.display())]

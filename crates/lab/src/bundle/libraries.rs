@@ -36,7 +36,7 @@ impl Bundle {
         if !self.loaded.insert(place.clone()) {
             return Ok(());
         }
-        let needs = elf::read(&self.host.real(&place), path)?;
+        let needs = elf::read(&self.host.real(&place), path, self.arch)?;
         // $ORIGIN of a program is its real path; of a library the path where it was found.
         let file = if needs.interpreter.is_some() {
             &place
@@ -67,15 +67,19 @@ impl Bundle {
             }
             self.add_way_to_file(&at)?;
             let config = match loader {
-                Loader::Glibc => loader::CACHE,
-                Loader::Musl => loader::MUSL_FOLDERS,
+                Loader::Glibc => loader::CACHE.into(),
+                Loader::Musl => loader::musl_folders(self.arch),
             };
-            if self.host_has(Path::new(config)) {
-                self.add_way_to_file(Path::new(config))?;
+            if self.host_has(Path::new(&config)) {
+                self.add_way_to_file(Path::new(&config))?;
             }
         }
         let expanded = |folders: &[String]| -> Vec<PathBuf> {
-            folders.iter().map(|f| loader::expand(f, origin)).collect()
+            let arch = self.arch;
+            folders
+                .iter()
+                .map(|f| loader::expand(f, origin, arch))
+                .collect()
         };
         // DT_RUNPATH overrides DT_RPATH, its own and those of dependent files.
         let mut chain = Chain::default();
@@ -157,10 +161,11 @@ impl Bundle {
         let list = match loader {
             Loader::Glibc => None,
             Loader::Musl => {
-                fs::read_to_string(self.host.real(Path::new(loader::MUSL_FOLDERS))).ok()
+                let list = loader::musl_folders(self.arch);
+                fs::read_to_string(self.host.real(Path::new(&list))).ok()
             }
         };
-        for folder in loader.folders(list.as_deref()) {
+        for folder in loader.folders(self.arch, list.as_deref()) {
             let path = folder.join(name);
             if self.fits(&path) {
                 return Ok(vec![path]);
@@ -170,16 +175,16 @@ impl Bundle {
     }
 
     fn cache(&mut self) -> &[(String, PathBuf)] {
-        let host = &self.host;
+        let (host, arch) = (&self.host, self.arch);
         self.cache.get_or_insert_with(|| {
             let bytes = host
                 .walk(Path::new(loader::CACHE))
                 .and_then(|(place, _)| fs::read(host.real(&place)));
-            loader::cache_entries(&bytes.unwrap_or_default())
+            loader::cache_entries(&bytes.unwrap_or_default(), arch)
         })
     }
 
-    /// Whether there is a library for x86-64 at a path: the loader continues if there is one for
+    /// Whether there is a library for the guest at a path: the loader continues if there is one for
     /// another machine.
     fn fits(&self, path: &Path) -> bool {
         if self.is_brought(path) {
@@ -187,7 +192,7 @@ impl Bundle {
         }
         match self.host.metadata(path) {
             Ok((place, found)) if found.is_file() => !matches!(
-                elf::read(&self.host.real(&place), path),
+                elf::read(&self.host.real(&place), path, self.arch),
                 Err(BundleError::WrongArchitecture { .. } | BundleError::Damaged { .. })
             ),
             _ => false,

@@ -2,27 +2,36 @@
 
 use std::path::{Path, PathBuf};
 
+use netplumb_model::arch::Arch;
+
 /// The path of the cache, on the host and in the guest.
 pub(super) const CACHE: &str = "/etc/ld.so.cache";
-/// Built-in directories of glibc's loaders in various distributions.
-const GLIBC_FOLDERS: &[&str] = &[
-    "/lib/x86_64-linux-gnu",
-    "/usr/lib/x86_64-linux-gnu",
-    "/lib64",
-    "/usr/lib64",
-    "/lib",
-    "/usr/lib",
-];
-/// musl's loader has no cache, but may have a list of directories.
-pub(super) const MUSL_FOLDERS: &str = "/etc/ld-musl-x86_64.path";
+/// Built-in directories of glibc's loaders in various distributions, after those of Debian's.
+const GLIBC_FOLDERS: &[&str] = &["/lib64", "/usr/lib64", "/lib", "/usr/lib"];
 const MUSL_DEFAULT: &str = "/lib:/usr/local/lib:/usr/lib";
 
 const CACHE_MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
 const OLD_MAGIC: &[u8] = b"ld.so-1.7.0";
 const HEADER_BYTES: usize = 48;
 const ENTRY_BYTES: usize = 24;
-/// FLAG_ELF_LIBC6 | FLAG_X8664_LIB64 (glibc, sysdeps/generic/ldconfig.h).
-const X86_64_LIBC6: u32 = 0x0303;
+
+/// FLAG_ELF_LIBC6, with FLAG_X8664_LIB64 or FLAG_AARCH64_LIB64 (glibc, sysdeps/generic/ldconfig.h).
+fn libc6(arch: Arch) -> u32 {
+    match arch {
+        Arch::X86_64 => 0x0303,
+        Arch::Arm64 => 0x0a03,
+    }
+}
+
+/// musl's loader has no cache, but may have a list of directories.
+pub(super) fn musl_folders(arch: Arch) -> String {
+    format!("/etc/ld-musl-{}.path", arch.uname())
+}
+
+/// Debian's folder of libraries of an architecture, below /lib and /usr/lib.
+fn triplet(arch: Arch) -> String {
+    format!("{}-linux-gnu", arch.uname())
+}
 
 /// The kind of a loader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,9 +50,13 @@ impl Loader {
     }
 
     /// The directories searched last.
-    pub(super) fn folders(self, musl_path_file: Option<&str>) -> Vec<PathBuf> {
+    pub(super) fn folders(self, arch: Arch, musl_path_file: Option<&str>) -> Vec<PathBuf> {
         match self {
-            Loader::Glibc => GLIBC_FOLDERS.iter().map(PathBuf::from).collect(),
+            Loader::Glibc => {
+                let debian = ["/lib", "/usr/lib"].map(|lib| Path::new(lib).join(triplet(arch)));
+                let others = GLIBC_FOLDERS.iter().map(PathBuf::from);
+                debian.into_iter().chain(others).collect()
+            }
             Loader::Musl => musl_path_file
                 .unwrap_or(MUSL_DEFAULT)
                 .split([':', '\n'])
@@ -54,9 +67,9 @@ impl Loader {
     }
 }
 
-/// All (name, path) entries of the cache for x86-64 programs, in order: a name may occur several
+/// All (name, path) entries of the cache for programs of an architecture, in order: a name may occur several
 /// times, for CPUs with more features. Empty if the cache is damaged.
-pub(super) fn cache_entries(bytes: &[u8]) -> Vec<(String, PathBuf)> {
+pub(super) fn cache_entries(bytes: &[u8], arch: Arch) -> Vec<(String, PathBuf)> {
     // Up to glibc 2.31 the old format came first, the new one after it.
     let start = if bytes.starts_with(OLD_MAGIC) {
         bytes
@@ -82,7 +95,7 @@ pub(super) fn cache_entries(bytes: &[u8]) -> Vec<(String, PathBuf)> {
     (0..count.min(fits))
         .filter_map(|n| {
             let at = HEADER_BYTES + n * ENTRY_BYTES;
-            if word(at)? != X86_64_LIBC6 {
+            if word(at)? != libc6(arch) {
                 return None;
             }
             let name = string(word(at + 4)?)?;
@@ -93,15 +106,16 @@ pub(super) fn cache_entries(bytes: &[u8]) -> Vec<(String, PathBuf)> {
 }
 
 /// A directory of DT_RPATH or DT_RUNPATH, for a file in directory `origin`.
-pub(super) fn expand(folder: &str, origin: &Path) -> PathBuf {
+pub(super) fn expand(folder: &str, origin: &Path, arch: Arch) -> PathBuf {
     let origin = origin.to_string_lossy();
+    let lib = format!("lib/{}", triplet(arch));
     let expanded = folder
         .replace("${ORIGIN}", &origin)
         .replace("$ORIGIN", &origin)
-        .replace("${LIB}", "lib/x86_64-linux-gnu")
-        .replace("$LIB", "lib/x86_64-linux-gnu")
-        .replace("${PLATFORM}", "x86_64")
-        .replace("$PLATFORM", "x86_64");
+        .replace("${LIB}", &lib)
+        .replace("$LIB", &lib)
+        .replace("${PLATFORM}", arch.uname())
+        .replace("$PLATFORM", arch.uname());
     // An empty one is the current directory, which does not exist in the guest.
     PathBuf::from(if expanded.is_empty() {
         "/".into()
@@ -118,7 +132,7 @@ pub(super) fn make_cache(entries: &[(&str, &str)]) -> Vec<u8> {
     table.extend((entries.len() as u32).to_le_bytes());
     table.resize(HEADER_BYTES, 0);
     for (name, path) in entries {
-        table.extend(X86_64_LIBC6.to_le_bytes());
+        table.extend(libc6(Arch::X86_64).to_le_bytes());
         for text in [name, path] {
             table.extend(((base + strings.len()) as u32).to_le_bytes());
             strings.extend(text.as_bytes());
@@ -139,27 +153,27 @@ mod tests {
     #[test]
     fn caches() {
         let one = make_cache(&[("liba.so.1", "/opt/liba.so.1"), ("libb.so", "/x/libb.so")]);
-        let told = cache_entries(&one);
+        let told = cache_entries(&one, Arch::X86_64);
         assert_eq!(told[0], ("liba.so.1".into(), "/opt/liba.so.1".into()));
         assert_eq!(told.len(), 2);
         let mut both = b"ld.so-1.7.0\0\0\0\0\0".to_vec();
         both.extend(&one);
-        assert_eq!(cache_entries(&both), told);
+        assert_eq!(cache_entries(&both, Arch::X86_64), told);
         for cut in 0..one.len() {
-            assert!(cache_entries(&one[..cut]).len() <= 2);
+            assert!(cache_entries(&one[..cut], Arch::X86_64).len() <= 2);
         }
-        assert!(cache_entries(b"").is_empty());
+        assert!(cache_entries(b"", Arch::X86_64).is_empty());
         let mut wild = one.clone();
         wild[CACHE_MAGIC.len()..CACHE_MAGIC.len() + 4].fill(0xff);
         wild[HEADER_BYTES + 4..HEADER_BYTES + 8].fill(0xff);
         // With a count that is too large, all valid entries are read.
-        assert_eq!(cache_entries(&wild)[0].0, "libb.so");
+        assert_eq!(cache_entries(&wild, Arch::X86_64)[0].0, "libb.so");
     }
 
     /// Check the expansion of the loader's variables.
     #[test]
     fn folders_are_expanded() {
-        let of = |folder| expand(folder, Path::new("/opt/x/bin"));
+        let of = |folder| expand(folder, Path::new("/opt/x/bin"), Arch::X86_64);
         assert_eq!(of("$ORIGIN/../lib"), Path::new("/opt/x/bin/../lib"));
         assert_eq!(of("${ORIGIN}"), Path::new("/opt/x/bin"));
         assert_eq!(of("/usr/$PLATFORM"), Path::new("/usr/x86_64"));
@@ -171,9 +185,12 @@ mod tests {
         assert_eq!(Loader::of("/lib64/ld-linux-x86-64.so.2"), Loader::Glibc);
         assert_eq!(Loader::of("/lib/ld-musl-x86_64.so.1"), Loader::Musl);
         assert_eq!(
-            Loader::Musl.folders(Some("/a\n/b:c\n")),
+            Loader::Musl.folders(Arch::X86_64, Some("/a\n/b:c\n")),
             [Path::new("/a"), Path::new("/b")]
         );
-        assert_eq!(Loader::Musl.folders(None)[0], Path::new("/lib"));
+        assert_eq!(
+            Loader::Musl.folders(Arch::X86_64, None)[0],
+            Path::new("/lib")
+        );
     }
 }

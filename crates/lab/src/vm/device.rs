@@ -17,6 +17,13 @@ pub enum Device {
         /// Descriptor, as above.
         fd: i32,
     },
+    /// One on the PCI bus.
+    PciSerial {
+        /// Its id in QEMU.
+        id: &'static str,
+        /// Descriptor, as above.
+        fd: i32,
+    },
     /// A host controller.
     Controller(&'static Controller),
     /// A NIC on a hub: NICs of one hub are wired to each other.
@@ -86,6 +93,12 @@ impl Device {
                 "-serial".into(),
                 format!("chardev:{id}"),
             ],
+            Device::PciSerial { id, fd } => vec![
+                "-chardev".into(),
+                format!("socket,id={id},fd={fd}"),
+                "-device".into(),
+                format!("pci-serial,chardev={id}"),
+            ],
             Device::Controller(controller) => vec!["-device".into(), controller.device.into()],
             Device::Nic { model, hub, nic } => {
                 let id = port(nic);
@@ -121,7 +134,7 @@ impl Device {
     pub fn modules(&self) -> &'static [&'static str] {
         match self {
             Device::Agent { .. } => &["virtio_pci", "virtio_console"],
-            Device::Serial { .. } => &[],
+            Device::Serial { .. } | Device::PciSerial { .. } => &[],
             Device::Controller(controller) => controller.modules,
             Device::Nic { model, .. } => model.modules,
         }

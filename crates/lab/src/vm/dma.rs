@@ -8,18 +8,15 @@ use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
 use std::sync::atomic::{Ordering, compiler_fence};
 
-use super::rest::{DIRECTORY_KEY, MAX_ITEMS, SELECTOR_PORT, item};
+use super::firmware::{DIRECTORY_KEY, Firmware, MAX_ITEMS, item};
 
-/// Ports of fw_cfg, and their number from the selector on (docs/specs/fw_cfg.rst of QEMU).
-const PORTS: u64 = 12;
-const DMA_HIGH_PORT: u16 = 0x514;
-const DMA_LOW_PORT: u16 = 0x518;
+/// Bits of a request (docs/specs/fw_cfg.rst of QEMU).
 const DMA_ERROR: u32 = 1;
 const DMA_READ: u32 = 2;
 const DMA_SELECT: u32 = 8;
 pub(super) const PAGE_BYTES: usize = 4096;
 
-/// Two pages with fixed physical addresses, for the request and the data, and access to the ports.
+/// Two pages with fixed physical addresses, for the request and the data, and access to the device.
 #[derive(Debug)]
 pub(super) struct Dma {
     memory: NonNull<u8>,
@@ -27,13 +24,14 @@ pub(super) struct Dma {
     pipe: [OwnedFd; 2],
     request: u64,
     data: u64,
+    firmware: Firmware,
 }
 
 // SAFETY: the mapping is this value's alone, and is used through `&mut self` or read.
 unsafe impl Send for Dma {}
 
 impl Dma {
-    /// Get access to the ports, and the pages.
+    /// Get access to the device, and the pages.
     ///
     /// # Errors
     /// The kernel denies access.
@@ -61,9 +59,9 @@ impl Dma {
             pipe,
             request: 0,
             data: 0,
+            firmware: Firmware::open()?,
         };
         dma.hold()?;
-        dma.take_ports()?;
         Ok(dma)
     }
 
@@ -96,23 +94,18 @@ impl Dma {
         Ok(())
     }
 
-    /// Get access to the ports again, after [`Dma::give_ports`].
+    /// Get access to the device again, after [`Dma::give`].
     ///
     /// # Errors
     /// The kernel denies access.
-    pub(super) fn take_ports(&mut self) -> io::Result<()> {
-        // SAFETY: the call takes numbers, and touches no memory of ours.
-        if unsafe { libc::ioperm(SELECTOR_PORT.into(), PORTS, 1) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(())
+    pub(super) fn take(&mut self) -> io::Result<()> {
+        self.firmware.take()
     }
 
-    /// Give up access to the ports, and keep the pages: switching to a task with access is more
+    /// Give up access to the device, and keep the pages: switching to a task with access is more
     /// expensive, and so are new pages.
-    pub(super) fn give_ports(&mut self) {
-        // SAFETY: as above. There is nothing to do about an error.
-        unsafe { libc::ioperm(SELECTOR_PORT.into(), PORTS, 0) };
+    pub(super) fn give(&mut self) {
+        self.firmware.give();
     }
 
     fn memory_mut(&mut self) -> &mut [u8] {
@@ -181,9 +174,7 @@ impl Dma {
         memory[4..8].copy_from_slice(&(bytes as u32).to_be_bytes());
         memory[8..16].copy_from_slice(&to.to_be_bytes());
         compiler_fence(Ordering::SeqCst);
-        out(DMA_HIGH_PORT, ((request >> 32) as u32).to_be());
-        // Writing the second half starts the transfer, which is complete when the instruction is.
-        out(DMA_LOW_PORT, (request as u32).to_be());
+        self.firmware.ask(request);
         compiler_fence(Ordering::SeqCst);
         // SAFETY: the first word of our own page; the device has written to it.
         let left = u32::from_be(unsafe { std::ptr::read_volatile(self.memory.as_ptr().cast()) });
@@ -196,7 +187,6 @@ impl Dma {
 
 impl Drop for Dma {
     fn drop(&mut self) {
-        self.give_ports();
         // SAFETY: the mapping of `open`, which nothing refers to any more. There is nothing
         // to do about an error.
         unsafe { libc::munmap(self.memory.as_ptr().cast(), 2 * PAGE_BYTES) };
@@ -211,14 +201,6 @@ fn pipe() -> io::Result<[OwnedFd; 2]> {
     }
     // SAFETY: both are new, and nobody else has them.
     Ok(ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) }))
-}
-
-fn out(port: u16, value: u32) {
-    // SAFETY: we hold the port; what the device writes to is our own mapping.
-    unsafe {
-        std::arch::asm!("out dx, eax", in("dx") port, in("eax") value,
-            options(nostack, preserves_flags));
-    }
 }
 
 /// The physical address of one of our pages.

@@ -12,8 +12,8 @@ use super::trial::QemuMissing;
 pub enum VmError {
     /// QEMU was not found.
     #[error(
-        "{0}: `sudo apt-get install qemu-system-x86`, or name one in $PLUMB_QEMU \
-         (`plumb doctor` lists what else is needed)"
+        "{0}: `sudo apt-get install {package}`, or name one in $PLUMB_QEMU \
+         (`plumb doctor` lists what else is needed)", package = .0.package()
     )]
     QemuMissing(QemuMissing),
     /// QEMU could not be run, or exited by itself.

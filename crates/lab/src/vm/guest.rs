@@ -11,20 +11,20 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use netplumb_model::arch::Arch;
 use netplumb_model::message::{NotLoaded, PROTOCOL_VERSION, Refused, Reply, Request};
 
+use super::board;
 use super::device::AGENT_PORT;
 use super::initramfs::{self, MODULES};
 use super::neighbours;
 use super::random;
 use super::refusals;
-use super::rest::{Moment, Ports};
+use super::rest::{Devices, Moment};
 use crate::channel::{self, CHUNK_BYTES, Decoder};
 
 /// Set on the kernel's command line, to force the serial port.
 const SERIAL_VARIABLE: &str = "PLUMB_SERIAL";
-/// The fallback: the second serial port.
-const FALLBACK_PORT: &str = "/dev/ttyS1";
 /// Where virtio_console lists its ports; the directory exists when it is loaded.
 const PORTS: &str = "/sys/class/virtio-ports";
 /// Maximum time for the named port to appear after its driver, in guest time.
@@ -83,22 +83,22 @@ fn try_run(handler: &mut dyn Handler) -> io::Result<()> {
             "can't make the tables of neighbours grow: {error}"
         ));
     }
-    let ports = Ports::open();
-    if let Err(error) = &ports {
+    let devices = Devices::open();
+    if let Err(error) = &devices {
         log(&format!("no resting point: {error}"));
     }
     channel::send(
         &mut port,
         &Reply::Hello {
             protocol: PROTOCOL_VERSION,
-            rests: ports.is_ok(),
+            rests: devices.is_ok(),
         },
     )?;
     let mut decoder = Decoder::default();
     let mut rests = 0;
-    let can_rest = ports.is_ok();
-    if let Ok(ports) = ports {
-        decoder.push(&rest(ports, rests, alike)?);
+    let can_rest = devices.is_ok();
+    if let Ok(devices) = devices {
+        decoder.push(&rest(devices, rests, alike)?);
         rests += 1;
     }
     loop {
@@ -109,7 +109,7 @@ fn try_run(handler: &mut dyn Handler) -> io::Result<()> {
             Request::Stop => continue,
             Request::Rest if can_rest => {
                 channel::send(&mut port, &Reply::Done)?;
-                decoder.push(&rest(Ports::open()?, rests, alike)?);
+                decoder.push(&rest(Devices::open()?, rests, alike)?);
                 rests += 1;
                 continue;
             }
@@ -130,13 +130,13 @@ fn try_run(handler: &mut dyn Handler) -> io::Result<()> {
 }
 
 /// Pause, and resume like every guest of the plan, if the host wants that; returns what to do then.
-fn rest(ports: Ports, rests: usize, alike: bool) -> io::Result<Vec<u8>> {
+fn rest(devices: Devices, rests: usize, alike: bool) -> io::Result<Vec<u8>> {
     if !alike {
-        return ports.rest(rests);
+        return devices.rest(rests);
     }
     let moment = Moment::to_rest(rests)?;
     moment.wait()?;
-    let requests = ports.rest(rests)?;
+    let requests = devices.rest(rests)?;
     moment.to_go_on()?.wait()?;
     random::renew()?;
     Ok(requests)
@@ -253,7 +253,7 @@ fn open_port() -> io::Result<File> {
     let port = OpenOptions::new()
         .read(true)
         .write(true)
-        .open(FALLBACK_PORT)?;
+        .open(board::of(Arch::OWN).fallback.path())?;
     set_raw(&port)?;
     Ok(port)
 }

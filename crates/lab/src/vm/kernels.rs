@@ -178,6 +178,32 @@ impl KernelStore {
         }
     }
 
+    /// Find a kernel as [`KernelStore::find`] does, of this architecture if there is one: `debian` of
+    /// arm64 is `debian:arm64`.
+    pub fn find_for(
+        &self,
+        name: &str,
+        arch: Option<Arch>,
+    ) -> Result<KernelEntry, KernelStoreError> {
+        let Some(arch) = arch else {
+            return self.find(name);
+        };
+        let of_arch = |found: Result<KernelEntry, _>| found.ok().filter(|k| k.arch == arch);
+        let full = format!("{name}:{}", arch.debian());
+        if let Some(kernel) = of_arch(self.find(name)).or_else(|| of_arch(self.find(&full))) {
+            return Ok(kernel);
+        }
+        let mut kernels = self.list()?;
+        kernels.retain(|kernel| kernel.arch == arch);
+        Err(KernelStoreError::Unknown {
+            name: match arch {
+                Arch::OWN => name.to_owned(),
+                _ => full,
+            },
+            kernels,
+        })
+    }
+
     /// Add a kernel; an existing one is not downloaded or copied again.
     pub fn add(
         &self,

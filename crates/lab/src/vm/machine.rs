@@ -2,25 +2,16 @@
 
 use std::path::PathBuf;
 
+use netplumb_model::arch::Arch;
 use netplumb_model::class::Link;
 use netplumb_model::hosts::HostOf;
 
+use super::board::{self, Board, Fallback};
 use super::device::Device;
 use super::link::{self, icount_shift};
 use super::random;
-use super::rest::{PANIC_PORT, RESTS, requests_item};
+use super::rest::{RESTS, requests_item};
 
-/// The CPU model. `rep` string instructions count once per iteration; without ERMS and FSRM the
-/// kernel's copies use the eight-byte kind.
-pub const CPU: &str = "max,-erms,-fsrm";
-/// The same of two hosts. QEMU before 8.0 leaves any bits in EFLAGS after cmpxchg16b: its helper reads what
-/// the flags depend on before the translator has stored that (target/i386/tcg/translate.c, case 0x1c7).
-/// The kernel allocates memory by that instruction. An interrupt right after it, of which a host under
-/// load has thousands, makes them last, and with the direction flag the next `rep stos` clears other memory.
-pub const HOSTS_CPU: &str = "max,-erms,-fsrm,-cx16";
-/// How `rep` counts, in words for a report.
-pub const REP_NOTE: &str =
-    "each iteration of a rep string instruction counts as one (erms and fsrm off)";
 /// Set in the environment of init in our guests, and nowhere else.
 pub const GUEST_VARIABLE: &str = "PLUMB_GUEST";
 /// Enough for the largest distribution kernel and our workloads.
@@ -29,9 +20,11 @@ pub const MEMORY_MIB: u32 = 256;
 /// The configuration of a guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
+    /// Its architecture.
+    pub arch: Arch,
     /// The program.
     pub qemu: PathBuf,
-    /// An ELF image with a PVH entry, or a bzImage.
+    /// What `-kernel` takes: on x86-64 an ELF image with a PVH entry, or a bzImage.
     pub kernel: PathBuf,
     /// Whether it is an ELF image with a PVH entry.
     pub pvh: bool,
@@ -84,7 +77,26 @@ pub enum Memory {
     Private(i32),
 }
 
+/// How instructions count on an architecture, in words for a report.
+pub fn counting_note(arch: Arch) -> &'static str {
+    board::of(arch).note
+}
+
+/// The CPU of guests of an architecture.
+pub fn cpu(arch: Arch) -> &'static str {
+    board::of(arch).cpu
+}
+
+/// The CPU of two hosts of an architecture.
+pub fn hosts_cpu(arch: Arch) -> &'static str {
+    board::of(arch).hosts_cpu
+}
+
 impl Machine {
+    fn board(&self) -> &'static Board {
+        board::of(self.arch)
+    }
+
     /// The devices of the link.
     fn link_devices(&self) -> Vec<Device> {
         match self.host {
@@ -130,18 +142,16 @@ impl Machine {
 
     /// The kernel's command line.
     pub fn kernel_cmdline(&self) -> String {
-        // nokaslr: addresses are the same in every boot. nolapic_timer: the HPET ticks; to
-        // calibrate the local APIC's timer the kernel spins for 100 ms on `pause`, each of which
-        // leaves QEMU's execution loop: half of the boot time. tsc=reliable, no_timer_check: skip
-        // other measurements of the boot; likewise hpet_late_init (/dev/hpet, not the tick) and
-        // i8042_init (a keyboard). retain_initrd: unused memory is not poisoned before it is freed.
-        let mut line = String::from(
-            "console=ttyS0 loglevel=4 panic=-1 nokaslr nolapic_timer tsc=reliable \
-             no_timer_check random.trust_cpu=on audit=0 cryptomgr.notests retain_initrd \
-             initcall_blacklist=hpet_late_init,i8042_init",
+        // nokaslr: addresses are the same in every boot. retain_initrd: unused memory is not poisoned
+        // before it is freed.
+        let board = self.board();
+        let mut line = format!(
+            "console={} loglevel=4 panic=-1 nokaslr {}",
+            board.console, board.cmdline
         );
         if !self.mitigations {
-            line.push_str(" mitigations=off");
+            line.push(' ');
+            line.push_str(board.unmitigated);
         }
         if !self.cmdline.trim().is_empty() {
             line.push(' ');
@@ -160,13 +170,20 @@ impl Machine {
     /// The CPU that QEMU emulates.
     fn cpu(&self) -> &'static str {
         match self.host {
-            Some(_) => HOSTS_CPU,
-            None => CPU,
+            Some(_) => self.board().hosts_cpu,
+            None => self.board().cpu,
         }
     }
 
     /// QEMU's command line.
     pub fn qemu_args(&self, fds: Inherited, more: &[String]) -> Vec<String> {
+        let board = self.board();
+        let machine = match fds.memory {
+            Memory::Own => board.machine.to_owned(),
+            Memory::Shared(_) | Memory::Private(_) => {
+                format!("{},memory-backend=ram", board.machine)
+            }
+        };
         let mut args: Vec<String> = [
             "-name",
             "netplumb",
@@ -176,10 +193,7 @@ impl Machine {
             "none",
             "-no-reboot",
             "-machine",
-            match fds.memory {
-                Memory::Own => "pc",
-                Memory::Shared(_) | Memory::Private(_) => "pc,memory-backend=ram",
-            },
+            &machine,
             "-accel",
             "tcg,thread=single",
             "-cpu",
@@ -202,12 +216,11 @@ impl Machine {
         args.extend(memory_args(fds.memory));
         args.extend(match fds.incoming {
             // The only device that depends on the kernel is the ROM that booted it.
-            true => vec![
-                "-option-rom".into(),
-                self.boot_rom().into(),
-                "-incoming".into(),
-                "defer".into(),
-            ],
+            true => {
+                let rom = board.boots_by_rom.then(|| ["-option-rom", self.boot_rom()]);
+                let words = rom.into_iter().flatten().chain(["-incoming", "defer"]);
+                words.map(String::from).collect()
+            }
             false => vec![
                 "-kernel".into(),
                 self.kernel.display().to_string(),
@@ -220,7 +233,7 @@ impl Machine {
         args.extend(
             [
                 "-device",
-                &format!("pvpanic,ioport={PANIC_PORT}"),
+                board.panic,
                 "-action",
                 "panic=pause",
                 "-chardev",
@@ -240,9 +253,15 @@ impl Machine {
                 id: "console",
                 fd: fds.console,
             },
-            Device::Serial {
-                id: "fallback",
-                fd: fds.fallback,
+            match board.fallback {
+                Fallback::Second => Device::Serial {
+                    id: "fallback",
+                    fd: fds.fallback,
+                },
+                Fallback::Pci => Device::PciSerial {
+                    id: "fallback",
+                    fd: fds.fallback,
+                },
             },
             Device::Agent { fd: fds.agent },
         ];
@@ -322,6 +341,7 @@ mod tests {
 
     fn machine() -> Machine {
         Machine {
+            arch: Arch::X86_64,
             qemu: "/q".into(),
             kernel: "/k/vmlinux".into(),
             pvh: true,

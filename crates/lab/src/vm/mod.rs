@@ -1,6 +1,7 @@
 //! A QEMU guest: its configuration, boot, communication and end.
 
 pub mod agent;
+mod board;
 pub mod bulk;
 mod console;
 mod control;
@@ -9,6 +10,7 @@ pub mod disk;
 mod dma;
 mod error;
 pub mod files;
+mod firmware;
 pub mod frames;
 pub mod guest;
 pub mod initramfs;

@@ -17,20 +17,47 @@ const NEIGHBOURS: u8 = u8::MAX;
 const NETWORKS: u8 = 2;
 const MAC: [u8; 6] = [0x02, 0x4e, 0x50, 0, 0, 0xfd];
 
+/// A pair of devices for the time being, and their indices, which later devices don't get.
+const PAIR: [(&str, [u8; 6], u32); 2] = [
+    ("neighbours0", [0x02, 0x4e, 0x50, 0, 0, 0xfb], 1001),
+    ("neighbours1", [0x02, 0x4e, 0x50, 0, 0, 0xfc], 1002),
+];
+
 /// Make both tables grow. To be called when random numbers depend on the seed.
 ///
 /// # Errors
 /// The kernel has no such table.
 pub(super) fn spread() -> io::Result<()> {
-    let device = index_of(c"lo")?;
     let mut netlink = Netlink::open()?;
-    for of in [v4, v6] {
-        for (network, host) in all() {
-            netlink.add_neighbour(device, of(network, host), MAC)?;
+    // On a kernel without IPv6 there is nothing to spread, and the others are to be.
+    let of_v6 = index_of(c"lo").and_then(|lo| fill(&mut netlink, lo, v6));
+    // On lo all IPv4 neighbours are one (`arp_constructor`): another device is needed.
+    let devices = netlink.devices()?;
+    match devices.iter().find(|device| device.name != "lo") {
+        Some(device) => fill(&mut netlink, device.index, v4)?,
+        None => {
+            let [here, there] = PAIR.map(|(name, mac, _)| (name, mac));
+            let numbers = PAIR.map(|(_, _, number)| number);
+            // Without veth there is no link whose neighbours have buckets.
+            if netlink
+                .add_veth(here, there, None, None, Some(numbers))
+                .is_ok()
+            {
+                let filled = fill(&mut netlink, numbers[0], v4);
+                netlink.remove_device(numbers[0])?;
+                filled?;
+            }
         }
-        for (network, host) in all() {
-            netlink.remove_neighbour(device, of(network, host))?;
-        }
+    }
+    of_v6
+}
+
+fn fill(netlink: &mut Netlink, device: u32, of: fn(u8, u8) -> IpAddr) -> io::Result<()> {
+    for (network, host) in all() {
+        netlink.add_neighbour(device, of(network, host), MAC)?;
+    }
+    for (network, host) in all() {
+        netlink.remove_neighbour(device, of(network, host))?;
     }
     Ok(())
 }

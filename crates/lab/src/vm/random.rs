@@ -6,10 +6,14 @@
 //! Here the generator's key is overwritten, by DMA of the firmware device, with one from the host:
 //! random numbers then depend only on how many were drawn since.
 
+mod find;
+
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::fd::AsRawFd;
 use std::sync::Mutex;
+
+use netplumb_model::arch::Arch;
 
 use super::dma::Dma;
 
@@ -17,6 +21,8 @@ use super::dma::Dma;
 const ITEM: &str = "opt/netplumb/random";
 /// Size of a key of ChaCha20.
 const KEY_BYTES: usize = 32;
+/// Size of the number of keys drawn.
+const GENERATION_BYTES: usize = 8;
 /// `_IO('R', 7)` (include/uapi/linux/random.h): draw a new key, for all CPUs.
 const RNDRESEEDCRNG: libc::Ioctl = 0x5207;
 /// `struct base_crng` of drivers/char/random.c, which begins with the key: since Linux 5.18
@@ -37,7 +43,12 @@ pub(super) fn qemu_args(seed: u32) -> [String; 2] {
 /// The generator of this kernel, and the numbers that it must return after its key was set.
 #[derive(Debug)]
 struct Generator {
+    /// Of its key.
     physical: u64,
+    /// Of the number of keys drawn, where it has to be set as well: arm64 draws a number at the end of each
+    /// system call, to move the stack (`choose_random_kstack_offset`), so also of the one that draws the
+    /// key. Then the CPU has a key of its own already, and takes another one only if the number is another.
+    generation: Option<u64>,
     item: u16,
     first: Option<[u8; KEY_BYTES]>,
     /// Both are kept open: in a guest that resumes from a saved state QEMU has to translate all
@@ -71,19 +82,30 @@ pub(super) fn begin() -> io::Result<()> {
     }
     let symbols = BufReader::new(File::open("/proc/kallsyms")?);
     let map = fs::read_to_string("/proc/iomem")?;
-    let physical = generator(symbols, &map)?.ok_or_else(|| {
-        io::Error::other(format!(
-            "the kernel has no {GENERATOR}, or does not tell where"
-        ))
-    })?;
+    let device = File::open(DEVICE)?;
+    let named = generator(symbols, &map)?;
     let mut generator = Generator {
-        physical,
+        physical: named.unwrap_or_default(),
+        generation: None,
         item,
         first: None,
-        device: File::open(DEVICE)?,
+        device,
         dma,
     };
-    generator.set()?;
+    if named.is_none() || generator.set().is_err() {
+        let found = find::by_drawing(&generator.device, &map)?.ok_or_else(|| {
+            io::Error::other(format!(
+                "the kernel has no {GENERATOR}, or does not tell where"
+            ))
+        })?;
+        generator.physical = found.key;
+        generator.first = None;
+        if generator.set().is_err() {
+            generator.generation = Some(found.generation);
+            generator.first = None;
+            generator.set()?;
+        }
+    }
     *lock() = Some(generator);
     Ok(())
 }
@@ -114,9 +136,9 @@ fn lock() -> std::sync::MutexGuard<'static, Option<Generator>> {
 impl Generator {
     /// Set the key, and verify it by the resulting random numbers.
     fn set(&mut self) -> io::Result<()> {
-        self.dma.take_ports()?;
+        self.dma.take()?;
         let set = self.set_by_dma();
-        self.dma.give_ports();
+        self.dma.give();
         set
     }
 
@@ -130,6 +152,10 @@ impl Generator {
             // draws; there is one CPU, and it is here.
             unsafe {
                 self.dma.fetch_to(self.item, KEY_BYTES, self.physical)?;
+                // Any number does that is another one.
+                if let Some(generation) = self.generation {
+                    self.dma.fetch_to(self.item, GENERATION_BYTES, generation)?;
+                }
             }
             let mut drawn = [0; KEY_BYTES];
             self.device.read_exact(&mut drawn)?;
@@ -138,6 +164,15 @@ impl Generator {
             }
         }
         Err(io::Error::other("its key can't be set"))
+    }
+}
+
+/// The symbol where what /proc/iomem calls the kernel's code begins.
+fn first_symbol(arch: Arch) -> &'static str {
+    match arch {
+        Arch::X86_64 => "_text",
+        // Since Linux 5.10 (6cc9203b8ee9).
+        Arch::Arm64 => "_stext",
     }
 }
 
@@ -156,12 +191,12 @@ fn generator(symbols: impl BufRead, map: &str) -> io::Result<Option<u64>> {
         else {
             continue;
         };
-        if words.next().is_some() || !["_text", GENERATOR].contains(&name) {
+        if words.next().is_some() || ![first_symbol(Arch::OWN), GENERATOR].contains(&name) {
             continue;
         }
         let address = u64::from_str_radix(address, 16).ok().filter(|at| *at != 0);
         match (name, address, text, start) {
-            ("_text", address, ..) => text = address,
+            (_, address, ..) if name != GENERATOR => text = address,
             (_, Some(address), Some(text), Some(start)) => {
                 return Ok(address.checked_sub(text).map(|offset| start + offset));
             }

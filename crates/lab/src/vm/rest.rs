@@ -1,6 +1,6 @@
 //! The pause of a guest, at which it is saved, and from which it resumes.
 //!
-//! A guest that is ready writes to the port of QEMU's pvpanic device, and QEMU, configured to pause
+//! A guest that is ready writes to QEMU's pvpanic device, and QEMU, configured to pause
 //! on a panic, stops it right after that instruction, not at a time that depends on the host. When
 //! it resumes, it reads its requests from the firmware configuration device. So nothing in a run
 //! depends on timing of the host, and all runs from a saved state are the same.
@@ -15,8 +15,8 @@
 use std::io;
 use std::time::Duration;
 
-/// Port of pvpanic (docs/specs/pvpanic.rst of QEMU).
-pub(super) const PANIC_PORT: u16 = 0x505;
+use super::firmware::{Firmware, Panic};
+
 /// Number of pauses of a guest.
 pub(super) const RESTS: usize = 2;
 
@@ -25,119 +25,34 @@ pub(super) fn requests_item(rest: usize) -> String {
     format!("opt/netplumb/requests{rest}")
 }
 
-/// Bit of pvpanic: "a panic has happened".
-const PANICKED: u8 = 1;
-/// Ports of fw_cfg (docs/specs/fw_cfg.rst of QEMU): selector, data.
-pub(super) const SELECTOR_PORT: u16 = 0x510;
-const DATA_PORT: u16 = 0x511;
-const SIGNATURE_KEY: u16 = 0;
-pub(super) const DIRECTORY_KEY: u16 = 0x19;
-/// More is a damaged directory.
-pub(super) const MAX_ITEMS: u32 = 4096;
 /// Maximum size of requests.
 const MAX_BYTES: usize = 64 << 20;
 
-/// Access to the ports, given up when dropped: switching to a task with access is more expensive.
+/// What a pause takes.
 #[derive(Debug)]
-pub(super) struct Ports(());
+pub(super) struct Devices {
+    panic: Panic,
+    firmware: Firmware,
+}
 
-impl Ports {
-    /// Get access to the ports, and check for the devices.
+impl Devices {
+    /// Get access to the devices.
     ///
     /// # Errors
-    /// The kernel denies access, or there is no such device.
-    pub(super) fn open() -> io::Result<Ports> {
-        for (first, count) in [(PANIC_PORT, 1), (SELECTOR_PORT, 2)] {
-            // SAFETY: the call takes numbers, and touches no memory of ours.
-            if unsafe { libc::ioperm(first.into(), count, 1) } != 0 {
-                return Err(io::Error::last_os_error());
-            }
-        }
-        let mut ports = Ports(());
-        // A port without a device reads as all ones.
-        let features = ports.read(PANIC_PORT);
-        if features == 0xff || features & PANICKED == 0 {
-            return Err(io::Error::new(io::ErrorKind::NotFound, "no pvpanic device"));
-        }
-        let mut signature = [0; 4];
-        ports.select(SIGNATURE_KEY);
-        ports.fill(&mut signature);
-        if &signature != b"QEMU" {
-            return Err(io::Error::new(io::ErrorKind::NotFound, "no fw_cfg device"));
-        }
-        Ok(ports)
+    /// The kernel denies access, or they are not there.
+    pub(super) fn open() -> io::Result<Devices> {
+        Ok(Devices {
+            panic: Panic::open()?,
+            firmware: Firmware::open()?,
+        })
     }
 
     /// Pause until the host resumes the guest; then read its requests. `rest` counts from 0.
     pub(super) fn rest(mut self, rest: usize) -> io::Result<Vec<u8>> {
         let name = requests_item(rest);
-        self.write(PANIC_PORT, PANICKED);
-        self.select(DIRECTORY_KEY);
-        let mut word = [0; 4];
-        self.fill(&mut word);
-        let count = u32::from_be_bytes(word).min(MAX_ITEMS);
-        let mut found = None;
-        for _ in 0..count {
-            let mut entry = [0; 64];
-            self.fill(&mut entry);
-            found = found.or(item(&entry, &name));
-        }
-        let Some((key, size)) = found else {
-            return Ok(Vec::new());
-        };
-        if size > MAX_BYTES {
-            return Err(io::Error::other("the requests are too large"));
-        }
-        let mut bytes = vec![0; size];
-        self.select(key);
-        self.fill(&mut bytes);
-        Ok(bytes)
-    }
-
-    fn select(&mut self, key: u16) {
-        // SAFETY: we hold the port, and fw_cfg is behind it or nothing is; `out`
-        // touches no memory.
-        unsafe {
-            std::arch::asm!("out dx, ax", in("dx") SELECTOR_PORT, in("ax") key,
-                options(nomem, nostack, preserves_flags));
-        }
-    }
-
-    fn fill(&mut self, bytes: &mut [u8]) {
-        for byte in bytes {
-            *byte = self.read(DATA_PORT);
-        }
-    }
-
-    fn read(&mut self, port: u16) -> u8 {
-        let value: u8;
-        // SAFETY: we hold the port; `in` touches no memory.
-        unsafe {
-            std::arch::asm!("in al, dx", in("dx") port, out("al") value,
-                options(nomem, nostack, preserves_flags));
-        }
-        value
-    }
-
-    fn write(&mut self, port: u16, value: u8) {
-        // QEMU stops a CPU between blocks of code. Without an instruction clock `out` does not end one:
-        // what follows would still be executed, and read the directory of the QEMU that is saved, not of
-        // the one that resumes.
-        // SAFETY: we hold the port. To the guest it is as if nothing happened, however long it is
-        // stopped; memory is as it was.
-        unsafe {
-            std::arch::asm!("out dx, al", "jmp 2f", "2:", in("dx") port, in("al") value,
-                options(nostack, preserves_flags));
-        }
-    }
-}
-
-impl Drop for Ports {
-    fn drop(&mut self) {
-        for (first, count) in [(PANIC_PORT, 1), (SELECTOR_PORT, 2)] {
-            // SAFETY: as in `open`. There is nothing to do about an error.
-            unsafe { libc::ioperm(first.into(), count, 0) };
-        }
+        self.panic.raise();
+        let requests = self.firmware.item(&name, MAX_BYTES)?;
+        Ok(requests.unwrap_or_default())
     }
 }
 
@@ -227,15 +142,6 @@ fn now() -> io::Result<Duration> {
     Ok(Duration::new(now.tv_sec as u64, now.tv_nsec as u32))
 }
 
-/// Key and size of a directory entry, if it has this name.
-pub(super) fn item(entry: &[u8; 64], wanted: &str) -> Option<(u16, usize)> {
-    let name = &entry[8..];
-    let name = &name[..name.iter().position(|b| *b == 0)?];
-    let size = u32::from_be_bytes([entry[0], entry[1], entry[2], entry[3]]);
-    let key = u16::from_be_bytes([entry[4], entry[5]]);
-    (name == wanted.as_bytes()).then_some((key, size as usize))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -253,25 +159,5 @@ mod tests {
         let go_on = |at| Moment(ms(2_200)).to_go_on_after(ms(at)).0.as_millis();
         assert_eq!([go_on(2_200), go_on(2_211)], [2_250; 2]);
         assert_eq!([go_on(2_250), go_on(2_333)], [2_300, 2_350]);
-    }
-
-    /// Check that an item is found by its complete name only.
-    #[test]
-    fn the_requests_are_found() {
-        let entry = |name: &str| {
-            let mut entry = [0; 64];
-            entry[..4].copy_from_slice(&300_u32.to_be_bytes());
-            entry[4..6].copy_from_slice(&0x2a_u16.to_be_bytes());
-            entry[8..8 + name.len()].copy_from_slice(name.as_bytes());
-            entry
-        };
-        let wanted = requests_item(1);
-        assert_eq!(
-            item(&entry("opt/netplumb/requests1"), &wanted),
-            Some((0x2a, 300))
-        );
-        assert_eq!(item(&entry("opt/netplumb/requests"), &wanted), None);
-        assert_eq!(item(&entry("opt/netplumb/requests12"), &wanted), None);
-        assert_eq!(item(&[0xff; 64], &wanted), None);
     }
 }

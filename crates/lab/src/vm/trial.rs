@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use netplumb_model::arch::Arch;
 use netplumb_model::capability::{Availability, Capability, Group};
 use netplumb_sys::threads::{self, Task};
 
@@ -30,8 +31,6 @@ const LIMIT: Duration = Duration::from_secs(3);
 /// The environment variable that names another QEMU.
 pub const QEMU_VARIABLE: &str = "PLUMB_QEMU";
 
-const QEMU: &str = "qemu-system-x86_64";
-
 /// QEMU was not found.
 #[derive(Debug, thiserror::Error)]
 pub enum QemuMissing {
@@ -39,8 +38,18 @@ pub enum QemuMissing {
     #[error("{QEMU_VARIABLE} is set to {0}: no such file")]
     Named(PathBuf),
     /// No directory of PATH has it.
-    #[error("no {QEMU} in any directory of PATH")]
-    NotInPath,
+    #[error("no {} in any directory of PATH", .0.qemu())]
+    NotInPath(Arch),
+}
+
+impl QemuMissing {
+    /// Debian's package with it.
+    pub fn package(&self) -> &'static str {
+        match self {
+            QemuMissing::Named(_) => Arch::OWN.qemu_package(),
+            QemuMissing::NotInPath(arch) => arch.qemu_package(),
+        }
+    }
 }
 
 /// What executes the guest.
@@ -106,13 +115,20 @@ pub enum PluginSupport {
     },
 }
 
-/// Find QEMU: `$PLUMB_QEMU` if it is set, else the first in PATH.
-pub fn find_qemu() -> Result<PathBuf, QemuMissing> {
-    find_in(std::env::var_os(QEMU_VARIABLE), std::env::var_os("PATH"))
+/// Find QEMU for guests of this architecture: `$PLUMB_QEMU` if it is set and not for others, else the
+/// first in PATH.
+pub fn find_qemu(arch: Arch) -> Result<PathBuf, QemuMissing> {
+    let named = std::env::var_os(QEMU_VARIABLE);
+    find_in(arch, named, std::env::var_os("PATH"))
 }
 
-fn find_in(named: Option<OsString>, path: Option<OsString>) -> Result<PathBuf, QemuMissing> {
-    if let Some(named) = named.filter(|n| !n.is_empty()).map(PathBuf::from) {
+fn find_in(
+    arch: Arch,
+    named: Option<OsString>,
+    path: Option<OsString>,
+) -> Result<PathBuf, QemuMissing> {
+    let named = named.filter(|n| !n.is_empty()).map(PathBuf::from);
+    if let Some(named) = named.filter(|named| is_for(named, arch)) {
         return if named.is_file() {
             Ok(named)
         } else {
@@ -120,9 +136,16 @@ fn find_in(named: Option<OsString>, path: Option<OsString>) -> Result<PathBuf, Q
         };
     }
     std::env::split_paths(&path.unwrap_or_default())
-        .map(|folder| folder.join(QEMU))
+        .map(|folder| folder.join(arch.qemu()))
         .find(|file| file.is_file())
-        .ok_or(QemuMissing::NotInPath)
+        .ok_or(QemuMissing::NotInPath(arch))
+}
+
+/// Whether a QEMU may be for guests of an architecture: not if it has the name of another's.
+fn is_for(qemu: &Path, arch: Arch) -> bool {
+    let name = qemu.file_name().unwrap_or_default().to_string_lossy();
+    let others = Arch::ALL.iter().filter(|other| **other != arch);
+    !others.into_iter().any(|other| name.ends_with(other.qemu()))
 }
 
 /// QEMU's version: `7.2.22`.
@@ -274,7 +297,7 @@ fn first(text: &str) -> &str {
 /// Run all tests in parallel, and describe the results; with the plugin that counts, and that of a wire.
 pub fn try_all(plugin: Option<&[u8]>, of_wire: Option<&WirePlugin<'_>>) -> Vec<Capability> {
     let start = Instant::now();
-    let found = find_qemu();
+    let found = find_qemu(Arch::X86_64);
     let qemu_verdict = explain::qemu(&found);
     let qemu = found.ok().filter(|_| qemu_verdict.works());
     let first = capability("qemu", "QEMU for x86-64 guests", qemu_verdict, start);
@@ -309,7 +332,7 @@ pub fn try_all(plugin: Option<&[u8]>, of_wire: Option<&WirePlugin<'_>>) -> Vec<C
             one(timed(
                 "qemu-wire",
                 "two trial guests and a wire between them",
-                &|qemu| explain::wire(of_wire.map(|plugin| probe_wire(qemu, plugin))),
+                &|qemu| explain::wire(of_wire.map(|plugin| probe_wire(Arch::X86_64, qemu, plugin))),
             ))
         }),
     ]);

@@ -56,13 +56,14 @@ const OF_WEB: [&str; 6] = [
 ];
 
 /// Settings that two hosts have as well.
-const ALSO_OF_HOSTS: [&str; 29] = [
+const ALSO_OF_HOSTS: [&str; 30] = [
     "proto",
     "family",
     "link",
     "size_bytes",
     "mtu_bytes",
     "kernel",
+    "arch",
     "mitigations",
     "cmdline",
     "sysctl",

@@ -2,7 +2,7 @@ use super::*;
 
 /// QEMU, or none and a message.
 fn qemu() -> Option<PathBuf> {
-    let found = find_qemu().ok();
+    let found = find_qemu(Arch::OWN).ok();
     if found.is_none() {
         netplumb_testkit::skip("no QEMU");
     }
@@ -143,11 +143,17 @@ fn refusals_are_told_apart() {
 #[test]
 fn the_variable_wins() {
     let path = Some(OsString::from("/nonexistent"));
-    let named = find_in(Some("/bin/true".into()), path.clone());
+    let named = find_in(Arch::X86_64, Some("/bin/true".into()), path.clone());
     assert_eq!(named.unwrap(), Path::new("/bin/true"));
     assert!(matches!(
-        find_in(Some("/no/qemu".into()), None),
+        find_in(Arch::X86_64, Some("/no/qemu".into()), None),
         Err(QemuMissing::Named(_))
     ));
-    assert!(matches!(find_in(None, path), Err(QemuMissing::NotInPath)));
+    assert!(matches!(
+        find_in(Arch::Arm64, None, path.clone()),
+        Err(QemuMissing::NotInPath(Arch::Arm64))
+    ));
+    // One that is named for an architecture is not taken for guests of another.
+    let named = find_in(Arch::Arm64, Some("/bin/qemu-system-x86_64".into()), path);
+    assert!(matches!(named, Err(QemuMissing::NotInPath(_))));
 }

@@ -6,6 +6,7 @@ use super::{
     ALL, BETWEEN, Default, Flag, Knob, LINKS, LINKS_AND_FRAMES, LINKS_AND_WORK, PACKETS,
     PACKETS_AND_HOSTS, PROTOCOLS, Recorded, STRING, SWITCH, Said, VM, within,
 };
+use crate::arch::Arch;
 use crate::class::{Family, Link};
 
 pub(super) const KNOBS: &[Knob] = &[
@@ -117,6 +118,20 @@ pub(super) const KNOBS: &[Knob] = &[
         recorded: Recorded::Always,
         turn: 0,
         help: "kernel that the guest boots, as listed by `plumb kernel list`",
+    },
+    Knob {
+        key: "arch",
+        flag: Flag::List("arch"),
+        takes: Takes::Word {
+            what: "architecture",
+            words: Arch::WORDS,
+        },
+        default: Default::Told("that of the kernel"),
+        labs: VM,
+        said: Said::As("arch"),
+        turn: 56,
+        help: "architecture of the guest: `kernel` as it is built for it (`debian` is `debian:arm64` on arm64)",
+        ..SWITCH
     },
     Knob {
         key: "mitigations",

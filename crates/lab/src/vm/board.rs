@@ -1,0 +1,112 @@
+//! What QEMU's machine is for each architecture, and what differs with it.
+
+use netplumb_model::arch::Arch;
+
+/// A machine.
+#[derive(Debug)]
+pub(super) struct Board {
+    /// QEMU's machine, with options.
+    pub(super) machine: &'static str,
+    /// The CPU model.
+    pub(super) cpu: &'static str,
+    /// That of two hosts.
+    pub(super) hosts_cpu: &'static str,
+    /// What is to be known of how instructions count there.
+    pub(super) note: &'static str,
+    /// The device that pauses the guest.
+    pub(super) panic: &'static str,
+    /// What the kernel is told of this machine: see `cmdline`.
+    pub(super) console: &'static str,
+    /// More of the kernel's command line.
+    pub(super) cmdline: &'static str,
+    /// The same without mitigations.
+    pub(super) unmitigated: &'static str,
+    /// Serial ports besides the console: as arguments for a chardev.
+    pub(super) fallback: Fallback,
+    /// Whether a guest that starts from a saved state needs the ROM that booted its kernel.
+    pub(super) boots_by_rom: bool,
+}
+
+/// The serial port that the agent uses without a virtio port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fallback {
+    /// The machine's second one.
+    Second,
+    /// One on the PCI bus.
+    Pci,
+}
+
+impl Fallback {
+    /// Its name in the guest.
+    pub(super) fn path(self) -> &'static str {
+        match self {
+            Fallback::Second => "/dev/ttyS1",
+            Fallback::Pci => "/dev/ttyS0",
+        }
+    }
+}
+
+/// The machine of an architecture.
+pub(super) fn of(arch: Arch) -> &'static Board {
+    match arch {
+        Arch::X86_64 => &PC,
+        Arch::Arm64 => &VIRT,
+    }
+}
+
+/// `rep` string instructions count once per iteration; without ERMS and FSRM the kernel's copies use
+/// the eight-byte kind.
+///
+/// Two hosts have no cmpxchg16b. QEMU before 8.0 leaves any bits in EFLAGS after it: its helper reads what
+/// the flags depend on before the translator has stored that (target/i386/tcg/translate.c, case 0x1c7).
+/// The kernel allocates memory by that instruction. An interrupt right after it, of which a host under
+/// load has thousands, makes them last, and with the direction flag the next `rep stos` clears other memory.
+///
+/// nolapic_timer: the HPET ticks; to calibrate the local APIC's timer the kernel spins for 100 ms on
+/// `pause`, each of which leaves QEMU's execution loop: half of the boot time. tsc=reliable,
+/// no_timer_check: skip other measurements of the boot; likewise hpet_late_init (/dev/hpet, not the tick)
+/// and i8042_init (a keyboard).
+static PC: Board = Board {
+    machine: "pc",
+    cpu: "max,-erms,-fsrm",
+    hosts_cpu: "max,-erms,-fsrm,-cx16",
+    note: "each iteration of a rep string instruction counts as one (erms and fsrm off)",
+    panic: "pvpanic,ioport=1285",
+    console: "ttyS0",
+    cmdline: "nolapic_timer tsc=reliable no_timer_check random.trust_cpu=on audit=0 \
+              cryptomgr.notests retain_initrd initcall_blacklist=hpet_late_init,i8042_init",
+    unmitigated: "mitigations=off",
+    fallback: Fallback::Second,
+    boots_by_rom: true,
+};
+
+/// The CPU of a Raspberry Pi 4: without LSE atomics and pointer authentication, which the kernel then
+/// leaves out.
+///
+/// randomize_kstack_offset: where the stack begins in a system call depends on all random numbers since the
+/// boot, and how many instructions `memset` takes for what lies there on its alignment.
+static VIRT: Board = Board {
+    machine: "virt,gic-version=2",
+    cpu: "cortex-a72",
+    hosts_cpu: "cortex-a72",
+    note: "every instruction counts as one",
+    panic: "pvpanic-pci",
+    console: "ttyAMA0",
+    cmdline: "random.trust_cpu=on audit=0 cryptomgr.notests retain_initrd",
+    unmitigated: "mitigations=off randomize_kstack_offset=off",
+    fallback: Fallback::Pci,
+    boots_by_rom: false,
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that each architecture has a machine of its own, with a way to pause it.
+    #[test]
+    fn machines() {
+        assert!(of(Arch::X86_64).panic.starts_with("pvpanic,ioport="));
+        assert_eq!(of(Arch::Arm64).panic, "pvpanic-pci");
+        assert_ne!(of(Arch::X86_64).console, of(Arch::Arm64).console);
+    }
+}
