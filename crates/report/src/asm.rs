@@ -1,16 +1,15 @@
 //! The instructions of a function that were executed, with how often, and its jumps drawn.
 
+mod arm64;
 mod jumps;
 pub(crate) mod page;
+mod x86;
 
 use std::collections::BTreeMap;
 
-use iced_x86::{
-    Decoder, DecoderOptions, FlowControl, Formatter, GasFormatter, Instruction as Decoded,
-    SymbolResolver, SymbolResult,
-};
+use netplumb_model::arch::Arch;
 use netplumb_model::code::{FunctionCode, Instruction};
-use netplumb_model::recording::{FunctionId, Recording, SourceLine};
+use netplumb_model::recording::{Function, FunctionId, Recording, SourceLine};
 
 use crate::analysis::ClassView;
 use crate::beside::LineTimes;
@@ -68,7 +67,7 @@ pub fn render(
             printable(arm, 60),
             code.address,
             thousands(code.insns.iter().map(|i| i.code().len() as u64).sum()),
-            thousands(of.size_bytes),
+            thousands(size_bytes(recording, code)),
             per_packet(all, class.packets),
             class.per.word(),
         ));
@@ -187,20 +186,16 @@ pub(crate) fn text_of(recording: &Recording, line: SourceLine) -> Option<String>
 }
 
 fn decoded<'a>(recording: &Recording, code: &'a FunctionCode) -> Vec<Row<'a>> {
-    let mut formatter =
-        GasFormatter::with_options(Some(Box::new(Names::of(recording, code))), None);
-    let options = formatter.options_mut();
-    options.set_space_after_operand_separator(true);
-    options.set_first_operand_char_index(8);
-    options.set_uppercase_hex(false);
-    let size = recording.functions[code.function as usize].size_bytes;
+    let names = Names::of(recording, code);
+    let mut disassemble: Box<dyn Disassemble> = match recording.arch(code.arm as usize) {
+        Arch::X86_64 => Box::new(x86::Disassembler::new(names)),
+        Arch::Arm64 => Box::new(arm64::Disassembler::new(names)),
+    };
+    let size = size_bytes(recording, code);
     let row = |insn: &'a Instruction| {
-        let ip = code.address.wrapping_add(u64::from(insn.offset));
-        let mut decoder = Decoder::with_ip(64, insn.code(), ip, DecoderOptions::NONE);
-        let decoded = decoder.decode();
-        let mut text = String::new();
-        formatter.format(&decoded, &mut text);
-        let offset = jump(&decoded).map(|to| to.wrapping_sub(code.address));
+        let at = code.address.wrapping_add(u64::from(insn.offset));
+        let (text, jump) = disassemble.one(insn.code(), at);
+        let offset = jump.map(|to| to.wrapping_sub(code.address));
         Row {
             insn,
             text: printable(&text, 120),
@@ -210,14 +205,24 @@ fn decoded<'a>(recording: &Recording, code: &'a FunctionCode) -> Vec<Row<'a>> {
     code.insns.iter().map(row).collect()
 }
 
-/// Where an instruction jumps to, if it says so itself.
-fn jump(insn: &Decoded) -> Option<u64> {
-    match insn.flow_control() {
-        FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch => {
-            Some(insn.near_branch_target())
-        }
-        _ => None,
+/// Whether the functions of a recording have their addresses and sizes in an arm: those of arms of another
+/// architecture than the first one's have their own, of which the code says as much as was executed.
+fn has_addresses(recording: &Recording, arm: u32) -> bool {
+    recording.arch(arm as usize) == recording.arch(0)
+}
+
+/// The size of a function, or of what is known of it.
+fn size_bytes(recording: &Recording, code: &FunctionCode) -> u64 {
+    match has_addresses(recording, code.arm) {
+        true => recording.functions[code.function as usize].size_bytes,
+        false => code.insns.last().map_or(0, Instruction::end),
     }
+}
+
+/// A disassembler of an architecture.
+trait Disassemble {
+    /// An instruction at this address: its text, and where it jumps to, if it says so itself.
+    fn one(&mut self, code: &[u8], at: u64) -> (String, Option<u64>);
 }
 
 /// Names of what calls and jumps go to.
@@ -234,46 +239,43 @@ impl Names {
         let own = &recording.functions[code.function as usize];
         // Programs' files have addresses of their own; the kernel and its modules share theirs.
         let is_kernel = |address: u64| address >> 63 == 1;
-        let near = recording.functions.iter().filter(|f| {
-            f.size_bytes > 0
-                && match is_kernel(code.address) {
-                    true => is_kernel(f.address),
-                    false => !is_kernel(f.address) && f.module == own.module,
-                }
-        });
+        let is_near = |address: u64, f: &Function| match is_kernel(code.address) {
+            true => is_kernel(address),
+            false => !is_kernel(address) && f.module == own.module,
+        };
+        let of = |address: u64, size: u64, f: &Function| {
+            (size > 0 && is_near(address, f)).then(|| (address, (size, f.name.clone())))
+        };
+        let functions = match has_addresses(recording, code.arm) {
+            true => (recording.functions.iter())
+                .filter_map(|f| of(f.address, f.size_bytes, f))
+                .collect(),
+            false => (recording.code.iter())
+                .filter(|other| other.arm == code.arm)
+                .filter_map(|other| {
+                    let function = &recording.functions[other.function as usize];
+                    of(other.address, size_bytes(recording, other), function)
+                })
+                .collect(),
+        };
         Names {
             begin: code.address,
-            size_bytes: own.size_bytes,
-            functions: near
-                .map(|f| (f.address, (f.size_bytes, f.name.clone())))
-                .collect(),
+            size_bytes: size_bytes(recording, code),
+            functions,
         }
     }
-}
 
-impl SymbolResolver for Names {
-    fn symbol(
-        &mut self,
-        insn: &Decoded,
-        _operand: u32,
-        _insn_operand: Option<u32>,
-        address: u64,
-        _size: u32,
-    ) -> Option<SymbolResult<'_>> {
-        let branches = !matches!(insn.flow_control(), FlowControl::Next)
-            && insn.near_branch_target() == address;
-        if !branches && !insn.is_ip_rel_memory_operand() {
-            return None;
-        }
+    /// What an address is called that an instruction names; `branches` if it goes there.
+    fn name(&self, address: u64, branches: bool) -> Option<String> {
         let offset = address.wrapping_sub(self.begin);
         if branches && offset < self.size_bytes {
-            return Some(SymbolResult::with_string(address, format!("+{offset:#x}")));
+            return Some(format!("+{offset:#x}"));
         }
         let (begin, (size, name)) = self.functions.range(..=address).next_back()?;
         let offset = address - begin;
         (offset < *size).then(|| match offset {
-            0 => SymbolResult::with_str(address, name),
-            _ => SymbolResult::with_string(address, format!("{name}+{offset:#x}")),
+            0 => name.clone(),
+            _ => format!("{name}+{offset:#x}"),
         })
     }
 }

@@ -3,9 +3,10 @@
 
 use std::collections::BTreeSet;
 
+use netplumb_model::arch::Arch;
 use netplumb_model::class::Link;
 use netplumb_model::recording::{Recording, env};
-use netplumb_model::timing::{DEFERRED, Mechanism, SAMPLED};
+use netplumb_model::timing::{DEFERRED, INSTRUCTIONS, Mechanism, SAMPLED};
 
 use super::arms::{ArmPair, differing};
 use super::{Diff, Judge, Sides};
@@ -40,8 +41,12 @@ impl std::fmt::Display for Difference {
     }
 }
 
+const ARCHITECTURE: &str = "architecture";
+/// The options of a kernel's configuration, in the environment.
+const CONFIG: &str = "config.";
+
 /// Facts of the machine, and what it means if they differ.
-const MACHINE: [(&str, &str, &str); 10] = [
+const MACHINE: [(&str, &str, &str); 11] = [
     (
         env::CLOCK,
         "clock",
@@ -61,6 +66,11 @@ const MACHINE: [(&str, &str, &str); 10] = [
         env::QEMU,
         "QEMU",
         "its CPU model may be another under the same name, and the kernel patches itself for it",
+    ),
+    (
+        env::ARCH,
+        ARCHITECTURE,
+        "the same source is other code: registers, inlining and configuration differ",
     ),
     (
         env::CPU,
@@ -130,7 +140,13 @@ fn told_by_arms(recording: &Recording, knob: &str) -> bool {
 }
 
 /// Facts that only guests have.
-const OF_A_GUEST: [&str; 4] = ["quick mode", "QEMU", "CPU", "string instructions"];
+const OF_A_GUEST: [&str; 5] = [
+    "quick mode",
+    "QEMU",
+    ARCHITECTURE,
+    "CPU",
+    "string instructions",
+];
 
 /// Everything in which the sides differ.
 pub fn differences(sides: Sides<'_>, pairs: &[ArmPair]) -> Vec<Difference> {
@@ -171,6 +187,24 @@ pub fn differences(sides: Sides<'_>, pairs: &[ArmPair]) -> Vec<Difference> {
     all
 }
 
+/// The options of the configuration in which two kernels differ.
+fn options(sides: Sides<'_>) -> Vec<Difference> {
+    let of = |r: &Recording, key: &str| match r.environment.get(key) {
+        Some(value) => value.clone(),
+        None => "not set".into(),
+    };
+    let keys = [sides.before, sides.after].map(|r| r.environment.keys());
+    let keys: BTreeSet<&String> = keys.into_iter().flatten().collect();
+    let options = keys.into_iter().filter(|key| key.starts_with(CONFIG));
+    let each = options.map(|key| Difference {
+        what: format!("CONFIG_{}", &key[CONFIG.len()..]),
+        before: of(sides.before, key),
+        after: of(sides.after, key),
+        means: String::new(),
+    });
+    each.filter(|d| d.before != d.after).collect()
+}
+
 fn of_machines_and_arms(sides: Sides<'_>, pairs: &[ArmPair]) -> Vec<Difference> {
     let mut all = Vec::new();
     let (before, after) = (sides.before, sides.after);
@@ -181,7 +215,12 @@ fn of_machines_and_arms(sides: Sides<'_>, pairs: &[ArmPair]) -> Vec<Difference> 
         if knob.is_some_and(|k| told_by_arms(before, k) || told_by_arms(after, k)) {
             continue;
         }
-        let fact = |r: &Recording| r.environment.get(key).cloned().unwrap_or("unknown".into());
+        let missing = |r: &Recording| match key {
+            // Those of older versions are all of one.
+            env::ARCH if quantity(r).is(&INSTRUCTIONS) => Arch::X86_64.as_str(),
+            _ => "unknown",
+        };
+        let fact = |r: &Recording| r.environment.get(key).cloned().unwrap_or(missing(r).into());
         let (was, is) = (fact(before), fact(after));
         let same_release = key == env::KERNEL && was == is;
         if was != is {
@@ -199,6 +238,9 @@ fn of_machines_and_arms(sides: Sides<'_>, pairs: &[ArmPair]) -> Vec<Difference> 
                 means: String::new(),
             });
         }
+    }
+    if all.iter().any(|d| d.what == ARCHITECTURE) {
+        all.extend(options(sides));
     }
     let told = |what: &str| ["kernel", "mitigations"].contains(&what);
     let mut arms: Vec<Difference> = Vec::new();

@@ -1,0 +1,133 @@
+//! Of AArch64.
+
+use super::{Disassemble, Names};
+
+pub(super) struct Disassembler {
+    names: Names,
+}
+
+impl Disassembler {
+    pub(super) fn new(names: Names) -> Self {
+        Disassembler { names }
+    }
+}
+
+impl Disassemble for Disassembler {
+    fn one(&mut self, code: &[u8], at: u64) -> (String, Option<u64>) {
+        let word = code.try_into().map(u32::from_le_bytes);
+        let decoded = word.ok().and_then(disarm64::decoder::decode);
+        let (Ok(word), Some(decoded)) = (word, decoded) else {
+            return ("(bad)".into(), None);
+        };
+        let text = decoded.to_string();
+        let mut words = text.splitn(2, char::is_whitespace);
+        let mnemonic = words.next().unwrap_or_default();
+        let mut operands = words.next().unwrap_or_default().trim().to_owned();
+        let target = target(word);
+        if let Some((kind, offset)) = target {
+            // The last operand is the target, as its distance.
+            let to = address(kind, at, offset);
+            let name = self.names.name(to, kind != Kind::Address);
+            let before = operands
+                .rsplit_once(", ")
+                .map(|(before, _)| before.to_owned());
+            let to = name.unwrap_or_else(|| format!("{to:#x}"));
+            operands = before.map_or(to.clone(), |before| format!("{before}, {to}"));
+        }
+        let jump = match target {
+            Some((Kind::Jump, offset)) => Some(address(Kind::Jump, at, offset)),
+            _ => None,
+        };
+        let text = format!("{mnemonic:<7} {operands}");
+        (text.trim_end().to_owned(), jump)
+    }
+}
+
+/// What an instruction does with an address that it names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Call,
+    Jump,
+    /// `adr`
+    Address,
+    /// `adrp`
+    Page,
+}
+
+fn address(kind: Kind, at: u64, offset: i64) -> u64 {
+    match kind {
+        Kind::Page => (at & !0xfff).wrapping_add_signed(offset),
+        _ => at.wrapping_add_signed(offset),
+    }
+}
+
+/// The distance that an instruction names (Arm ARM, C4.1): of `bits` from `low` on, in units of
+/// `1 << shift`.
+fn target(word: u32) -> Option<(Kind, i64)> {
+    let field = |low: u32, bits: u32, shift: u32| {
+        let value = i64::from(word >> low) << (64 - bits) >> (64 - bits);
+        value << shift
+    };
+    let pages = || (field(5, 19, 2) | i64::from(word >> 29 & 3)) << 12;
+    Some(match word {
+        _ if word & 0xfc00_0000 == 0x1400_0000 => (Kind::Jump, field(0, 26, 2)),
+        _ if word & 0xfc00_0000 == 0x9400_0000 => (Kind::Call, field(0, 26, 2)),
+        // b.cond and bc.cond; cbz and cbnz
+        _ if word & 0xff00_0000 == 0x5400_0000 => (Kind::Jump, field(5, 19, 2)),
+        _ if word & 0x7e00_0000 == 0x3400_0000 => (Kind::Jump, field(5, 19, 2)),
+        // tbz and tbnz
+        _ if word & 0x7e00_0000 == 0x3600_0000 => (Kind::Jump, field(5, 14, 2)),
+        _ if word & 0x9f00_0000 == 0x1000_0000 => {
+            (Kind::Address, field(5, 19, 2) | i64::from(word >> 29 & 3))
+        }
+        _ if word & 0x9f00_0000 == 0x9000_0000 => (Kind::Page, pages()),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    /// Check that instructions are read, and that what they go to has its name: an offset in the
+    /// function itself, the name of another.
+    #[test]
+    fn names_of_targets() {
+        let mut disassembler = Disassembler::new(Names {
+            begin: 0x1000,
+            size_bytes: 0x40,
+            functions: BTreeMap::from([
+                (0x1000, (0x40, "spin".into())),
+                (0x1100, (0x40, "rest".into())),
+            ]),
+        });
+        let mut told = |word: u32, at| {
+            let (text, jump) = disassembler.one(&word.to_le_bytes(), at);
+            let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            (text, jump)
+        };
+        assert_eq!(told(0xd503_201f, 0x1000), ("nop".into(), None));
+        assert_eq!(told(0xd65f_03c0, 0x1004), ("ret x30".into(), None));
+        // b.ne, cbz and tbz backwards and forwards
+        assert_eq!(
+            told(0x5400_00a1, 0x1000),
+            ("b.ne +0x14".into(), Some(0x1014))
+        );
+        assert_eq!(
+            told(0xb4ff_ffe0, 0x1008),
+            ("cbz x0, +0x4".into(), Some(0x1004))
+        );
+        let tested = told(0x3600_0081, 0x1000);
+        assert_eq!(tested, ("tbz w1, #0, +0x10".into(), Some(0x1010)));
+        // A call of another function, and a jump out of all.
+        assert_eq!(told(0x9400_0040, 0x1000), ("bl rest".into(), None));
+        assert_eq!(
+            told(0x1400_4000, 0x1000),
+            ("b 0x11000".into(), Some(0x11000))
+        );
+        assert_eq!(told(0xffff_ffff, 0x1000).0, "(bad)");
+        assert_eq!(disassembler.one(&[0x90], 0).0, "(bad)");
+    }
+}
