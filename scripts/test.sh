@@ -17,6 +17,13 @@ mkdir -p "$target"
 cargo test "${cargo_flags[@]}" --workspace --no-run \
 	--message-format=json-render-diagnostics >"$built"
 
+# Guests of arm64 need the program built for them.
+if ! command -v aarch64-linux-gnu-gcc >/dev/null || ! command -v qemu-system-aarch64 >/dev/null; then
+	say "no cross compiler or no QEMU for arm64: tests with its guests are skipped (scripts/setup.sh arm64)"
+elif ! scripts/arm64.sh; then
+	failed+=("the program for arm64")
+fi
+
 if [ "$(id -u)" != 0 ]; then
 	say "not root: tests that make network namespaces or load BPF programs are skipped"
 fi

@@ -1,0 +1,393 @@
+//! Guests of arm64: whatever the machine, their kernel is counted to the instruction, and the same
+//! again in every boot.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use common::{Place, prints, skip};
+use netplumb_lab::vm::{agent, trial};
+use netplumb_model::arch::Arch;
+use netplumb_model::class::{Direction, Link, Proto};
+use netplumb_model::recording::{Recording, env};
+use netplumb_report::analysis::classes;
+
+/// Whether guests of arm64 can be booted; prints a note if not.
+fn has_guests(place: &Place) -> bool {
+    let missing = trial::find_qemu(Arch::Arm64).err().map(|e| e.to_string());
+    let program = || beside().then_some(()).ok_or("no plumb-aarch64: make arm64");
+    if let Some(why) = missing.or_else(|| program().err().map(String::from)) {
+        skip(&why);
+        return false;
+    }
+    if !place.run("kernel show debian:arm64").status.success() {
+        let added = place.run("kernel add debian:arm64");
+        if !added.status.success() {
+            skip(&format!("no kernel debian:arm64: {}", added.stderr.trim()));
+            return false;
+        }
+    }
+    true
+}
+
+/// Whether the guests' program is where the program under test looks for it.
+fn beside() -> bool {
+    let program = Path::new(env!("CARGO_BIN_EXE_plumb"));
+    let variable = agent::variable(Arch::Arm64);
+    std::env::var_os(variable).is_some()
+        || program
+            .with_file_name(agent::file_name(Arch::Arm64))
+            .is_file()
+}
+
+/// Check that nothing was lost, and that every instruction is in some function's cost.
+#[track_caller]
+fn check_whole(recording: &Recording) {
+    assert!(recording.complete);
+    assert!(recording.losses.is_empty(), "{:?}", recording.losses);
+    for (id, block) in recording.blocks.iter().enumerate() {
+        let arm = &recording.arms[block.arm as usize].name;
+        assert!(block.ledger.closes(), "{arm}: {:?}", block.ledger);
+        assert_eq!(block.ledger.offered, block.ledger.delivered, "{arm}");
+        let of_block = recording.costs.iter().filter(|c| c.block as usize == id);
+        let insns: u64 = of_block.map(|c| c.own).sum();
+        assert_eq!(insns, block.kernel(), "{arm}");
+    }
+}
+
+/// Check that no call, return or instruction is lost on any link with any protocol of either family,
+/// and that each has its classes.
+#[test]
+fn vm_every_link() {
+    let place = Place::new();
+    if !has_guests(&place) {
+        return;
+    }
+    for link in Link::ALL.iter().filter(|link| **link != Link::Any) {
+        place
+            .run(&format!(
+                "path --arch arm64 --link {link} --proto udp,tcp,raw --family ipv4,ipv6 --packets 50 \
+                 --blocks 2 --output {link}.plumb"
+            ))
+            .code(0);
+        let recording = place.recording(&format!("{link}.plumb"));
+        check_whole(&recording);
+        assert_eq!(recording.arch(0), Arch::Arm64);
+        let views = classes(&recording);
+        let has = |proto, direction| {
+            let of = |v: &&_| {
+                let v: &netplumb_report::analysis::ClassView<'_> = v;
+                v.class.proto == proto && v.class.direction == direction
+            };
+            views.iter().filter(of).count()
+        };
+        for (proto, direction) in [
+            (Proto::Udp, Direction::Tx),
+            (Proto::Udp, Direction::Rx),
+            (Proto::Tcp, Direction::Tx),
+            (Proto::Tcp, Direction::Rx),
+            (Proto::Tcp, Direction::Ack),
+            (Proto::Raw, Direction::Tx),
+            (Proto::Raw, Direction::Rx),
+            (Proto::Raw, Direction::Echo),
+        ] {
+            assert_eq!(has(proto, direction), 2, "{link} {proto} {direction}");
+        }
+    }
+    place
+        .run("path --arch arm64 --forward --family ipv4,ipv6 --packets 50 --blocks 2 --output f.plumb")
+        .code(0);
+    let recording = place.recording("f.plumb");
+    check_whole(&recording);
+    let views = classes(&recording);
+    let forwarded = views
+        .iter()
+        .filter(|v| v.class.direction == Direction::Forward);
+    assert_eq!(forwarded.count(), 2);
+    place.nothing_runs();
+}
+
+/// What each function cost in each block.
+fn costs(recording: &Recording) -> BTreeMap<(u32, String), u64> {
+    let mut sums = BTreeMap::new();
+    for cost in &recording.costs {
+        let function = recording.nodes[cost.node as usize].function;
+        let name = recording.functions[function as usize].name.clone();
+        *sums.entry((cost.block, name)).or_default() += cost.own;
+    }
+    sums
+}
+
+/// Check that guests that boot, and those that start from their saved states, count the same in every
+/// block, function by function: random numbers come from the seed.
+#[test]
+fn vm_every_boot_is_the_same() {
+    let place = Place::new();
+    if !has_guests(&place) {
+        return;
+    }
+    let mut first = None;
+    for number in 0..6 {
+        let how = if number < 4 { "--cold" } else { "" };
+        place
+            .run(&format!(
+                "path --arch arm64 --link e1000 --packets 100 --blocks 3 {how} --output {number}.plumb"
+            ))
+            .code(0);
+        let recording = place.recording(&format!("{number}.plumb"));
+        check_whole(&recording);
+        let random = recording.environment.get(env::RANDOM).map(String::as_str);
+        assert_eq!(random, Some("seed"));
+        let costs = costs(&recording);
+        match &first {
+            None => first = Some(costs),
+            Some(first) => assert!(*first == costs, "run {number} differs"),
+        }
+    }
+}
+
+/// A QEMU of this architecture with the witness of plugins/qemu/count.c beside the plugin that counts.
+fn with_witness(place: &Place, arch: Arch) -> String {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugins/qemu");
+    let names = ["count.c", "arch.c", "arch_arm64.c", "arch_x86.c"];
+    let built = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()))
+        .args(["-O2", "-fPIC", "-std=gnu11", "-shared", "-o"])
+        .arg(place.path("count.so"))
+        .args(names.map(|name| sources.join(name)))
+        .status()
+        .unwrap();
+    assert!(built.success());
+    let qemu = trial::find_qemu(arch).unwrap();
+    let folder = place.path("bin");
+    fs::create_dir_all(&folder).unwrap();
+    let wrapper = folder.join(arch.qemu());
+    let text = format!(
+        "#!/bin/sh\nexec {} \"$@\" -plugin file={},out={}\n",
+        qemu.display(),
+        place.path("count.so").display(),
+        place.path("counts").display(),
+    );
+    fs::write(&wrapper, text).unwrap();
+    fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).unwrap();
+    wrapper.display().to_string()
+}
+
+/// Check that a witness which counts by address alone agrees with the instrument: in all instructions,
+/// and in each function's own. Static functions of one name are one function, at the address of one of
+/// them: what the witness has outside of all functions is what these have more.
+#[test]
+fn vm_an_independent_count_agrees() {
+    let place = Place::new();
+    if !has_guests(&place) {
+        return;
+    }
+    for (arch, link, proto) in [
+        (Arch::Arm64, "e1000", "udp"),
+        (Arch::Arm64, "lo", "tcp"),
+        (Arch::X86_64, "lo", "udp"),
+    ] {
+        let qemu = with_witness(&place, arch);
+        let words =
+            format!("path --arch {arch} --link {link} --proto {proto} --cold --output w.plumb");
+        let mut command = place.plumb(&words);
+        command.env("PLUMB_QEMU", &qemu);
+        common::Running::start(&mut command).finish().code(0);
+        let recording = place.recording("w.plumb");
+        check_whole(&recording);
+        let mut own: BTreeMap<u64, u64> = BTreeMap::new();
+        for cost in &recording.costs {
+            let function = recording.nodes[cost.node as usize].function;
+            let address = recording.functions[function as usize].address;
+            *own.entry(address).or_default() += cost.own;
+        }
+        let sizes: BTreeMap<u64, u64> = (recording.functions.iter())
+            .map(|function| (function.address, function.size_bytes))
+            .collect();
+        let mut counted: BTreeMap<u64, u64> = BTreeMap::new();
+        let (mut all, mut outside) = (0, 0);
+        for line in fs::read_to_string(place.path("counts")).unwrap().lines() {
+            let (address, times) = line.split_once(' ').unwrap();
+            let address = u64::from_str_radix(address, 16).unwrap();
+            let times: u64 = times.parse().unwrap();
+            all += times;
+            let of = sizes.range(..=address).next_back();
+            match of.filter(|(start, size)| address < **start + **size) {
+                Some((start, _)) => *counted.entry(*start).or_default() += times,
+                None => outside += times,
+            }
+        }
+        assert_eq!(all, own.values().sum::<u64>(), "{arch} {link} {proto}");
+        let mut more = 0;
+        let mut differ = 0;
+        for (address, own) in &own {
+            let counted = counted.get(address).copied().unwrap_or(0);
+            assert!(*own >= counted, "{arch} {address:x}: {own} {counted}");
+            differ += usize::from(*own != counted);
+            more += own - counted;
+        }
+        assert_eq!(more, outside, "{arch} {link} {proto}");
+        assert!(
+            own.len() > 100 && differ * 20 < own.len(),
+            "{differ} of {}",
+            own.len()
+        );
+    }
+}
+
+/// Check that one experiment measures both architectures, and that their difference is told by function,
+/// with what differs besides.
+#[test]
+fn vm_both_architectures() {
+    let place = Place::new();
+    if !has_guests(&place) || !common::has_guests() {
+        return;
+    }
+    let ran = place.run("path --arch x86-64,arm64 --output both.plumb");
+    prints(ran.code(0), &["arch=x86-64", "arch=arm64", "udp_sendmsg"]);
+    let recording = place.recording("both.plumb");
+    check_whole(&recording);
+    assert_eq!(
+        [recording.arch(0), recording.arch(1)],
+        [Arch::X86_64, Arch::Arm64]
+    );
+    let ran = place.run("report both.plumb --lines ip_output --asm");
+    // A call of each.
+    prints(ran.code(0), &["call ", "bl "]);
+    for (arch, kernel) in [("x86-64", "debian"), ("arm64", "debian:arm64")] {
+        let words = format!("path --kernel {kernel} --output {arch}.plumb");
+        place.run(&words).code(0);
+    }
+    let ran = place.run("diff x86-64.plumb arm64.plumb");
+    let told = [
+        "architecture: x86-64 → arm64",
+        "entry_SYSCALL_64",
+        "el0t_64_sync",
+    ];
+    prints(ran.code(0), &told);
+}
+
+/// Check that two hosts of arm64 have one wire: the time of every frame is the same in two runs, and in
+/// one that counts instructions as well, which loses nothing.
+#[test]
+fn vm_two_hosts() {
+    let place = Place::new();
+    if !has_guests(&place) {
+        return;
+    }
+    let mut hashes = Vec::new();
+    for (name, exact) in [("a", ""), ("b", ""), ("c", "--exact")] {
+        place
+            .run(&format!(
+                "bench stream --arch arm64 --bytes 1M --output {name}.plumb {exact}"
+            ))
+            .code(0);
+        let recording = place.recording(&format!("{name}.plumb"));
+        assert!(recording.losses.is_empty(), "{:?}", recording.losses);
+        let facts = recording.notes.values().map(|notes| &notes.facts);
+        let hash = |facts: &BTreeMap<String, String>| facts.get("wire.frames").cloned();
+        hashes.extend(facts.filter_map(hash));
+        assert_eq!(recording.costs.is_empty(), exact.is_empty());
+    }
+    assert_eq!(hashes.len(), 3);
+    assert!(hashes.iter().all(|hash| *hash == hashes[0]), "{hashes:?}");
+}
+
+/// Check that a program of arm64 is counted function by function, in two runs alike: calls of a function
+/// that has no frame, of one that calls itself, and of the C library.
+#[test]
+fn vm_a_program() {
+    let place = Place::new();
+    if !has_guests(&place) {
+        return;
+    }
+    place.write(
+        "work.c",
+        "#include <string.h>\n#include <unistd.h>\n\
+         __attribute__((noinline)) int leaf(int n) { return n * 3 + 1; }\n\
+         __attribute__((noinline)) int deep(int n) { return n ? deep(n - 1) + leaf(n) : 0; }\n\
+         int main(void) { char text[64]; int sum = 0;\n\
+         for (int i = 0; i < 50; i++) { memset(text, i, sizeof(text)); sum += deep(9) + text[3]; }\n\
+         return write(1, text, sum & 1) < 0; }\n",
+    );
+    let built = place
+        .command("aarch64-linux-gnu-gcc")
+        .args([
+            "-O1",
+            "-g",
+            "-static",
+            "-fno-optimize-sibling-calls",
+            "work.c",
+            "-o",
+            "work",
+        ])
+        .status();
+    if !built.is_ok_and(|status| status.success()) {
+        skip("no aarch64-linux-gnu-gcc: scripts/setup.sh arm64");
+        return;
+    }
+    let mut first = None;
+    for number in 0..2 {
+        let words = format!("path --arch arm64 --output {number}.plumb -- ./work");
+        place.run(&words).code(0);
+        let recording = place.recording(&format!("{number}.plumb"));
+        assert!(recording.losses.is_empty(), "{:?}", recording.losses);
+        let calls = |name: &str| -> u64 {
+            let of = recording.costs.iter().filter(|cost| {
+                let function = recording.nodes[cost.node as usize].function;
+                recording.functions[function as usize].name == name
+            });
+            of.map(|cost| cost.calls).sum()
+        };
+        assert_eq!(calls("main"), 1);
+        assert_eq!(calls("deep"), 50 * 10);
+        assert_eq!(calls("leaf"), 50 * 9);
+        let costs = costs(&recording);
+        let of = |name: &str| costs.get(&(0, name.into())).copied();
+        let ours = ["main", "deep", "leaf"].map(of);
+        match &first {
+            None => first = Some(ours),
+            Some(first) => assert_eq!(*first, ours),
+        }
+    }
+    let ran = place.run("report 0.plumb --lines deep --asm --source");
+    prints(ran.code(0), &["bl      leaf", "deep(n - 1) + leaf(n)"]);
+}
+
+/// Check that what an arm64 guest can't do is said in a line, with the remedy.
+#[test]
+fn vm_refusals() {
+    let place = Place::new();
+    if !has_guests(&place) {
+        return;
+    }
+    let mut command = place.plumb("path --arch arm64");
+    command.env(agent::variable(Arch::Arm64), "/nonexistent/plumb");
+    let ran = common::Running::start(&mut command).finish();
+    ran.code(3).says(&["/nonexistent/plumb", "make arm64"]);
+    let mut command = place.plumb("path --arch arm64");
+    command.env(agent::variable(Arch::Arm64), "/bin/true");
+    let ran = common::Running::start(&mut command).finish();
+    ran.code(3).says(&["/bin/true", "make arm64"]);
+    place
+        .run("path --arch arm64 --qdisc fq_codel")
+        .code(3)
+        .says(&[
+            "guests of arm64 can't run this machine's tc",
+            "--arch x86-64",
+        ]);
+    place
+        .run("path --arch arm64 -- /bin/true")
+        .code(3)
+        .says(&["/bin/true is for x86-64", "this guest is arm64"]);
+    place
+        .run("path --arch armhf")
+        .code(2)
+        .says(&["unknown architecture `armhf`", "x86-64, arm64"]);
+    place.nothing_runs();
+}
