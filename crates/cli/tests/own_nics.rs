@@ -116,7 +116,7 @@ fn as_root_while_a_command_runs() {
     machine.place.write(
         "show",
         format!(
-            "#!/bin/sh\n(ethtool -c t0 | grep rx-frames:; ethtool -k v0 | grep ^tcp-segmentation; \
+            "#!/bin/sh\n(ethtool -c t0 | grep rx-frames:; ethtool -k v0 | grep tx-tcp-segmentation; \
              ethtool -l v0 | grep RX:; sysctl net.ipv4.tcp_rmem) >> {}\nexit $1\n",
             shown.display()
         ),
@@ -140,7 +140,7 @@ fn as_root_while_a_command_runs() {
         assert_eq!(machine.state(), before);
         let text = std::fs::read_to_string(&shown).unwrap();
         for part in [
-            "tcp-segmentation-offload: off",
+            "tx-tcp-segmentation: off",
             "RX:\t\t2\nRX:\t\t2",
             "65536\t65536",
         ] {
