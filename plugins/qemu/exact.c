@@ -48,7 +48,7 @@ struct block {
 	enum exact_kind kind; /* of its last instruction */
 	bool masks;	      /* it may change whether interrupts come */
 	uint64_t vaddr;
-	uint64_t end;			    /* the address behind it */
+	uint64_t end;	      /* the address behind it */
 	int32_t stack_change; /* what it adds to sp, or STACK_UNKNOWN */
 	const struct values_traced *traced; /* a function that begins here */
 	bool may_begin;			    /* a function may begin here */
