@@ -176,8 +176,8 @@ fn as_root_between_namespaces() {
     assert!(found["ratio"]["high"].as_f64().unwrap() < 1.0, "{found:#}");
 }
 
-/// A machine of our own: v0 is joined to v1 in another namespace, where iperf3 listens. The sockets of its own have
-/// buffers of a packet or two, so that any other limit is plainly better.
+/// A machine of our own: v0 is joined to v1 in another namespace, where iperf3 listens. Its own sockets
+/// receive into buffers of a few packets, so that any other limit is plainly better.
 struct Machine {
     namespace: Namespace,
     _peer: Namespace,
@@ -186,7 +186,7 @@ struct Machine {
     journal: TempDir,
 }
 
-const LOAD: &str = "iperf3 -c 192.0.2.2 -n 64M";
+const LOAD: &str = "iperf3 -c 192.0.2.2 -R -n 32M";
 
 impl Machine {
     fn new() -> Option<Machine> {
@@ -216,7 +216,7 @@ impl Machine {
         ] {
             own::sh(namespace, line);
         }
-        set(&namespace, "net.ipv4.tcp_wmem=4096 4608 4608");
+        set(&namespace, "net.ipv4.tcp_rmem=4096 4096 4096");
         let mut server = Command::new("iperf3");
         server
             .args(["-s", "-B", "192.0.2.2"])

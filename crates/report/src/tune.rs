@@ -46,21 +46,21 @@ fn columns<'r>(at: &Tried) -> Vec<Column<'r, Row<'r>>> {
             format!("{mark}{}", name_of(&row.choice.settings))
         })
         .people(0)
-        .key("settings")
-        .hint("Settings that were tried; `* ` before the best, `  ` before the others"),
+        .json("settings")
+        .hint("settings that were tried; `* ` before the best, `  ` before the others"),
         figure("Mbit/s", 1, |m| Value::Number(m.throughput_bps / 1e6))
-            .key("mbit_per_second")
+            .json("mbit_per_second")
             .unit("Mbit/s")
-            .hint("Throughput of a stream; of an interface, what the command moved over it in both directions"),
+            .hint("throughput of a stream; of an interface, what the command moved over it in both directions"),
         figure("latency", 2, |m| Value::Ns(m.latency_ns))
-            .key("latency_ns")
+            .json("latency_ns")
             .unit("ns")
-            .hint("Median time of a request of 64 bytes, or of an echo while the command runs; or how long that runs"),
+            .hint("median time of a request of 64 bytes, or of an echo while the command runs; or how long that runs"),
         Column::figure("CPU/KiB", |row: &Row<'r>| {
             Value::Ns(row.choice.measured.cost(Goal::Cpu))
         })
         .people(3)
-        .key("cpu_ns_per_kib")
+        .json("cpu_ns_per_kib")
         .unit("ns")
         .hint("CPU time of both hosts, or of this machine, for a KiB"),
         Column::figure("±", |row: &Row<'r>| {
@@ -68,19 +68,19 @@ fn columns<'r>(at: &Tried) -> Vec<Column<'r, Row<'r>>> {
             within.map_or(Value::Missing, Value::Share)
         })
         .people(4)
-        .key("within")
-        .hint("Half of the 95% interval of what the goal is about, as a share of its mean; nothing where runs don't differ"),
+        .json("within")
+        .hint("half of the 95% interval of what the goal is about, as a share of its mean; nothing where runs don't differ"),
         figure(first, 5, |m| Value::Share(m.busy[0]))
             .from(WIDE)
-            .key("tx_busy")
-            .hint("How busy the sender's CPU was, or all of this machine's"),
+            .json("tx_busy")
+            .hint("how busy the sender's CPU was, or all of this machine's"),
     ];
     if has_rx {
         all.push(
             figure("rx busy", 6, |m| Value::Share(m.busy[1]))
                 .from(WIDE)
-                .key("rx_busy")
-                .hint("How busy the receiver's CPU was"),
+                .json("rx_busy")
+                .hint("how busy the receiver's CPU was"),
         );
     }
     all.push(
@@ -88,10 +88,11 @@ fn columns<'r>(at: &Tried) -> Vec<Column<'r, Row<'r>>> {
             if row.holds { "yes" } else { "no" }.to_string()
         })
         .people(7)
-        .key("holds")
-        .hint("Whether all that --hold says is so: `yes` or `no`"),
+        .json("holds")
+        .hint("whether all that --hold says is so: `yes` or `no`"),
     );
-    all
+    // It is printed, or JSON.
+    all.into_iter().map(Column::not_in_markdown).collect()
 }
 
 /// All columns, for the reference.
@@ -329,8 +330,7 @@ struct Shown {
 struct Ratio {
     value: f64,
     low: f64,
-    /// Null if it has no upper end.
-    high: Option<f64>,
+    high: f64,
     blocks: usize,
     is_better: bool,
 }
@@ -361,7 +361,7 @@ pub fn json(tuned: &Tuned) -> String {
         ratio: tuned.confirmed.map(|confirmed| Ratio {
             value: confirmed.ratio[0],
             low: confirmed.ratio[1],
-            high: Some(confirmed.ratio[2]).filter(|high| high.is_finite()),
+            high: confirmed.ratio[2],
             blocks: confirmed.blocks,
             is_better: confirmed.is_better,
         }),

@@ -8,7 +8,8 @@ use netplumb_model::tune::{
     Choice, Confirmed, Dimension, Goal, Hold, Measured, Setting, Tried, Tuned, chosen,
 };
 use netplumb_stats::halving::{Found, Halving, Point, front};
-use netplumb_stats::judge::{Pair, judge};
+use netplumb_stats::judge::MIN_BLOCKS;
+use netplumb_stats::welch::Mean;
 
 use super::TuneArgs;
 
@@ -130,23 +131,24 @@ fn order(hold: &[Hold], goal: Goal, a: &Measured, b: &Measured) -> Ordering {
     missed(a).total_cmp(&missed(b)).then_with(by_goal)
 }
 
-/// Whether the best differs from the default by more than chance.
+/// Whether the best differs from the default by more than chance: by the ratios of the runs of each turn, which
+/// share what else the machine did, and of which it is the logarithm that varies alike in both directions.
 fn confirm(goal: Goal, default: &Measured, best: &Measured) -> Option<Confirmed> {
-    let pair = Pair {
-        before: default.values(goal),
-        after: best.values(goal),
-        ..Pair::default()
-    };
-    let judged = judge(std::slice::from_ref(&pair)).pop()?;
-    let ratio = judged.ratio?;
+    let (before, after) = (default.values(goal), best.values(goal));
+    let logarithms: Vec<f64> = (before.iter().zip(&after))
+        .filter(|(before, after)| **before > 0.0 && **after > 0.0)
+        .map(|(before, after)| (after / before).ln())
+        .collect();
+    let mean = Mean::of(&logarithms)?;
+    let (low, high) = (mean.low?, mean.high?);
     let is_better = match goal {
-        Goal::Throughput => ratio.value > 1.0,
-        Goal::Latency | Goal::Cpu => ratio.value < 1.0,
+        Goal::Throughput => low > 0.0,
+        Goal::Latency | Goal::Cpu => high < 0.0,
     };
     Some(Confirmed {
-        ratio: [ratio.value, ratio.low, ratio.high],
-        is_better: is_better && judged.verdict.differs(),
-        blocks: pair.after.len(),
+        ratio: [mean.value, low, high].map(f64::exp),
+        is_better: is_better && logarithms.len() >= MIN_BLOCKS,
+        blocks: logarithms.len(),
     })
 }
 
@@ -171,6 +173,14 @@ mod tests {
     #[test]
     fn gains() {
         let default = measured(&[100.0, 104.0, 97.0, 101.0, 99.0]);
+        // A machine that is slow now and then is so for both.
+        let of = [100.0, 20.0, 97.0, 30.0, 99.0];
+        let uneven = confirm(
+            Goal::Throughput,
+            &measured(&of),
+            &measured(&of.map(|bps| bps * 1.5 + bps % 7.0)),
+        );
+        assert!(uneven.unwrap().is_better, "{uneven:?}");
         for (best, is_better) in [
             (measured(&[103.0, 98.0, 101.0, 99.0, 102.0]), false),
             (measured(&[150.0, 148.0, 153.0, 149.0, 151.0]), true),
