@@ -198,8 +198,8 @@ mod tests {
     /// Check that what holds comes first, whatever the goal.
     #[test]
     fn what_holds_comes_first() {
-        let hold = ["throughput>120".parse().unwrap()];
-        let (less, more) = (measured(&[100.0]), measured(&[150.0]));
+        let hold = ["throughput>900M".parse().unwrap()];
+        let (less, more) = (measured(&[800e6]), measured(&[950e6]));
         assert_eq!(order(&hold, Goal::Latency, &more, &less), Ordering::Less);
         assert_eq!(order(&[], Goal::Latency, &more, &less), Ordering::Equal);
     }
