@@ -48,7 +48,7 @@ demo: ## from nothing to the IP layer's cost: set up, build, fetch a kernel, mea
 	@$(PLUMB) run experiments/ip-layer.toml
 
 test: ## set up, lint, and run every test that can run here
-	@scripts/setup.sh --try build run test
+	@scripts/setup.sh --try build run test arm64
 	@scripts/test.sh
 
 soak: ## the tests that repeat what they do, for most of an hour: same against same, kills

@@ -246,7 +246,8 @@ for group; do
 	build) ensure_rust ;;
 	arm64)
 		ensure_rust
-		ensure_rust_for_arm64
+		# In a shell of its own, which it may end.
+		(ensure_rust_for_arm64) || $optional || exit 1
 		;;
 	esac
 done

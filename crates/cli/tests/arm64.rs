@@ -11,7 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use common::{Place, prints, skip};
+use common::{Place, check_whole, prints, skip};
 use netplumb_lab::vm::{agent, trial};
 use netplumb_model::arch::Arch;
 use netplumb_model::class::{Direction, Link, Proto};
@@ -44,21 +44,6 @@ fn beside() -> bool {
         || program
             .with_file_name(agent::file_name(Arch::Arm64))
             .is_file()
-}
-
-/// Check that nothing was lost, and that every instruction is in some function's cost.
-#[track_caller]
-fn check_whole(recording: &Recording) {
-    assert!(recording.complete);
-    assert!(recording.losses.is_empty(), "{:?}", recording.losses);
-    for (id, block) in recording.blocks.iter().enumerate() {
-        let arm = &recording.arms[block.arm as usize].name;
-        assert!(block.ledger.closes(), "{arm}: {:?}", block.ledger);
-        assert_eq!(block.ledger.offered, block.ledger.delivered, "{arm}");
-        let of_block = recording.costs.iter().filter(|c| c.block as usize == id);
-        let insns: u64 = of_block.map(|c| c.own).sum();
-        assert_eq!(insns, block.kernel(), "{arm}");
-    }
 }
 
 /// Check that no call, return or instruction is lost on any link with any protocol of either family,
@@ -240,8 +225,8 @@ fn vm_an_independent_count_agrees() {
     }
 }
 
-/// Check that one experiment measures both architectures, and that their difference is told by function,
-/// with what differs besides.
+/// Check that one experiment measures both architectures, and that `plumb diff` compares them function by
+/// function, and lists what else is different.
 #[test]
 fn vm_both_architectures() {
     let place = Place::new();

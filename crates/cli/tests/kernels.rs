@@ -7,9 +7,8 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::{Place, own_cache, skip, tell};
+use common::{Place, check_whole, own_cache, skip, tell};
 use netplumb_model::class::{Context, Direction, Proto, Softirq};
-use netplumb_model::recording::Recording;
 use netplumb_report::analysis::{ClassView, classes};
 
 const NET_RX: Context = Context::Softirq(Softirq::NetRx);
@@ -36,21 +35,6 @@ fn add(place: &Place, kernels: &[&str]) -> bool {
         }
     }
     true
-}
-
-/// Check that nothing was lost, and that every instruction is in some function's cost.
-#[track_caller]
-fn check_whole(recording: &Recording) {
-    assert!(recording.complete);
-    assert!(recording.losses.is_empty(), "{:?}", recording.losses);
-    for (id, block) in recording.blocks.iter().enumerate() {
-        let arm = &recording.arms[block.arm as usize].name;
-        assert!(block.ledger.closes(), "{arm}: {:?}", block.ledger);
-        assert_eq!(block.ledger.offered, block.ledger.delivered, "{arm}");
-        let of_block = recording.costs.iter().filter(|c| c.block as usize == id);
-        let insns: u64 = of_block.map(|c| c.own).sum();
-        assert_eq!(insns, block.kernel(), "{arm}");
-    }
 }
 
 /// Instructions per packet of a class.

@@ -291,7 +291,7 @@ impl OneArm<'_> {
         let store = KernelStore::new(&options.cache);
         let kernel = guest.kernel_in(&store)?;
         origin::check(options, kernel.arch)?;
-        note_arch(keeper.recording, kernel.arch);
+        note_arch(&mut keeper.recording.environment, kernel.arch);
         keeper.keep()?;
         let (tree, _) = extras::module_tree(&kernel, guest)?;
         let disk = DiskPlan::of(&self.command().arm);

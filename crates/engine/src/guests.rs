@@ -162,8 +162,14 @@ pub fn run_in_guests(
         origin::check(options, kernel.arch)?;
         note_clock(recording, guest.link, options);
     }
-    if let Some(kernel) = kernels.first() {
-        note_arch(recording, kernel.arch);
+    for (guest, kernel) in guests.iter().zip(&kernels) {
+        if kernel.arch == kernels[0].arch {
+            note_arch(&mut recording.environment, kernel.arch);
+            continue;
+        }
+        for arm in &guest.arms {
+            note_arch(&mut recording.notes_of(*arm).facts, kernel.arch);
+        }
     }
     let other_kernel = |k: &KernelEntry| {
         let before = recording.environment.get(env::KERNEL_HASH);

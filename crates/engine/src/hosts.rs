@@ -77,7 +77,7 @@ pub fn run_hosts(
     for guest in run.plan.guests() {
         let kernel = guest.kernel_in(&store)?;
         extras::check(&kernel, &guest)?;
-        note_arch(recording, kernel.arch);
+        note_arch(&mut recording.environment, kernel.arch);
         let cpu = machine::hosts_cpu(kernel.arch).into();
         recording.environment.insert(env::CPU.into(), cpu);
         qemus.insert(kernel.arch, origin::check(options, kernel.arch)?);

@@ -1,5 +1,6 @@
 //! Options of runs, and their progress.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -75,9 +76,8 @@ pub(crate) fn note_machine(recording: &mut Recording, options: &Options) {
     fact("vm.memory_mib", machine::MEMORY_MIB.to_string());
 }
 
-/// Add facts of the machine that guests of an architecture have.
-pub(crate) fn note_arch(recording: &mut Recording, arch: Arch) {
-    let facts = &mut recording.environment;
+/// Add facts of the machine that guests of an architecture have: to those of the recording, or of an arm.
+pub(crate) fn note_arch(facts: &mut BTreeMap<String, String>, arch: Arch) {
     facts.insert(env::ARCH.into(), arch.as_str().into());
     facts.insert(env::CPU.into(), machine::cpu(arch).into());
     facts.insert(env::REP.into(), machine::counting_note(arch).into());

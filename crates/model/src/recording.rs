@@ -328,7 +328,8 @@ pub struct Ledger {
 impl Recording {
     /// The architecture of the code of an arm.
     pub fn arch(&self, arm: usize) -> Arch {
-        let of_arm = self.arms.get(arm).and_then(|arm| arm.knobs.get("arch"));
+        let notes = self.notes.get(&(arm as u32));
+        let of_arm = notes.and_then(|notes| notes.facts.get(env::ARCH));
         let named = of_arm.or_else(|| self.environment.get(env::ARCH));
         // Those of older versions are all of one.
         named

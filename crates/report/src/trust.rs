@@ -17,7 +17,7 @@ use netplumb_model::quantity::{Declared, Scalar};
 use netplumb_model::recording::{Recording, env};
 use netplumb_model::timing::{DEFERRED, FREQUENCY, SAMPLED};
 
-use common::{CUT_SHORT, below, blocks_of, ledger, levels, lost};
+use common::{CUT_SHORT, below, blocks_of, facts_of_arms, ledger, levels, lost};
 
 use disks::disks;
 
@@ -75,8 +75,8 @@ fn of_costs(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<Note> {
     let machine = format!(
         "QEMU {} TCG, -cpu {}, one vCPU; {}",
         fact(env::QEMU),
-        fact(env::CPU),
-        fact(env::REP)
+        facts_of_arms(recording, env::CPU),
+        facts_of_arms(recording, env::REP)
     );
     let clock = format!("{whose}{exact}; not time: no caches, no branch prediction, no contention");
     let arms = || classes.iter().map(|class| class.arm);

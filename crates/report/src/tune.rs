@@ -481,7 +481,7 @@ mod tests {
         assert!(!text.contains("ethtool"), "{text}");
     }
 
-    /// Check that a gain is told with its interval, and that one that may be chance is not recommended.
+    /// Check that a gain is shown with its interval, and that one that may be chance is not recommended.
     #[test]
     fn gains_with_intervals() {
         let better = terminal(&in_turns([1.2, 1.1, 1.3], true), 120);

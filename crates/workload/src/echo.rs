@@ -80,7 +80,7 @@ impl Echoes {
         Ok(None)
     }
 
-    /// The times of echoes, one every so often, until it is told to end.
+    /// Send an echo at each interval until `end` is set; returns their round-trip times.
     ///
     /// # Errors
     /// As [`Echoes::one`].

@@ -219,6 +219,21 @@ impl Ran {
     }
 }
 
+/// Check that nothing was lost, and that every instruction is in some function's cost.
+#[track_caller]
+pub(crate) fn check_whole(recording: &Recording) {
+    assert!(recording.complete);
+    assert!(recording.losses.is_empty(), "{:?}", recording.losses);
+    for (id, block) in recording.blocks.iter().enumerate() {
+        let arm = &recording.arms[block.arm as usize].name;
+        assert!(block.ledger.closes(), "{arm}: {:?}", block.ledger);
+        assert_eq!(block.ledger.offered, block.ledger.delivered, "{arm}");
+        let of_block = recording.costs.iter().filter(|c| c.block as usize == id);
+        let insns: u64 = of_block.map(|c| c.own).sum();
+        assert_eq!(insns, block.kernel(), "{arm}");
+    }
+}
+
 /// Check that the output holds all of these.
 #[track_caller]
 pub(crate) fn prints(ran: &Ran, words: &[&str]) {

@@ -116,7 +116,7 @@ pub fn keep(changes: &[Change]) -> Result<(), EngineError> {
             Ok(before) => made.push((change, before)),
             Err(error) => {
                 for (change, before) in made.iter().rev() {
-                    // The error that is told is the first.
+                    // The first error is the one to report.
                     let _ = change.setting.write(&own, before);
                 }
                 return Err(error.into());

@@ -15,13 +15,13 @@ pub(super) struct Board {
     pub(super) note: &'static str,
     /// The device that pauses the guest.
     pub(super) panic: &'static str,
-    /// What the kernel is told of this machine: see `cmdline`.
+    /// The kernel's console.
     pub(super) console: &'static str,
-    /// More of the kernel's command line.
+    /// Further kernel parameters.
     pub(super) cmdline: &'static str,
-    /// The same without mitigations.
+    /// Those that turn mitigations off.
     pub(super) unmitigated: &'static str,
-    /// Serial ports besides the console: as arguments for a chardev.
+    /// The agent's serial port, where there is no virtio port.
     pub(super) fallback: Fallback,
     /// Whether a guest that starts from a saved state needs the ROM that booted its kernel.
     pub(super) boots_by_rom: bool,

@@ -1,5 +1,5 @@
 //! The devices of QEMU that a guest's agent reaches without a driver: the one by which it pauses, and
-//! the firmware configuration device, by which it is told things.
+//! the firmware configuration device, from which it reads its requests and its random key.
 //!
 //! Both are I/O ports on x86-64; elsewhere they are memory, which /dev/mem and sysfs give access to.
 

@@ -68,6 +68,21 @@ pub(crate) fn levels(recording: &Recording, knob: &str) -> Option<String> {
     (levels.len() > 1).then(|| format!("{}, by arm", printable(&levels.join(" and "), 120)))
 }
 
+/// The values of a fact in all arms.
+pub(super) fn facts_of_arms(recording: &Recording, key: &str) -> String {
+    let mut values: Vec<&str> = Vec::new();
+    let arms = recording.notes.values().map(|notes| &notes.facts);
+    for facts in std::iter::once(&recording.environment).chain(arms) {
+        let value = facts.get(key).map(String::as_str);
+        values.extend(value.filter(|value| !values.contains(value)));
+    }
+    match values.as_slice() {
+        [] => "?".into(),
+        [one] => printable(one, 120),
+        several => format!("{}, by arm", printable(&several.join(" and "), 240)),
+    }
+}
+
 /// The kernel and the lab.
 pub(crate) fn kernel(recording: &Recording) -> Note {
     let fact = |key: &str| recording.environment.get(key).map(|v| printable(v, 120));

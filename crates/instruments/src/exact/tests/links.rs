@@ -95,9 +95,9 @@ fn interrupts() {
         &[
             "tx task, vectors:el0t_64_sync, 1, 4",
             "tx task, vectors:el0t_64_sync ~ el0t_64_sync, 1, 5",
-            "other hardirq, vectors:el1h_64_irq, 1, 6",
-            "other hardirq, vectors:el1h_64_irq ~ el1h_64_irq, 1, 4",
-            "other hardirq, vectors:el1h_64_irq ~ el1h_64_irq > helper, 1, 7",
+            "rx hardirq, vectors:el1h_64_irq, 1, 6",
+            "rx hardirq, vectors:el1h_64_irq ~ el1h_64_irq, 1, 4",
+            "rx hardirq, vectors:el1h_64_irq ~ el1h_64_irq > helper, 1, 7",
         ],
     );
     assert_eq!(machine.losses(), Losses::default());

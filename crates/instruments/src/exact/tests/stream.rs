@@ -79,6 +79,8 @@ fn everything() -> (Vec<u32>, Vec<Record>) {
         Record::Returned(-2_i64 as u64),
         Record::NoRegisters,
     ]);
+    words.extend([0x8e00_0001, 0x8e00_0000]);
+    records.extend([Record::Masked(true), Record::Masked(false)]);
     words.push(0x8600_0000);
     records.push(Record::User);
     let marks = [
@@ -208,6 +210,24 @@ fn wrong_version() {
     assert_eq!(damage(&[0x8100_0001]), "its version is 1, not 5");
 }
 
+/// Check that bytes which are `cli` on x86-64 change nothing on arm64, and that an unknown architecture
+/// is refused.
+#[test]
+fn architectures() {
+    let changes = |hello: u32| {
+        // `cli` thrice, or nothing.
+        let block = [0x8200_0006, 0, 0x1000, 0xffff_0000, 3, 0xfa01_0101, 0xfafa];
+        let records = read(&bytes(&[&[hello][..], &block].concat())).unwrap();
+        match &records[..] {
+            [Record::Block { changes, .. }] => changes.len(),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(changes(HELLO), 3);
+    assert_eq!(changes(HELLO | 1 << 16), 0);
+    assert_eq!(damage(&[HELLO | 2 << 16]), "architecture 2");
+}
+
 /// Check that what does not greet is not ours, whatever it begins with: a record,
 /// or text, whose words look like blocks.
 #[test]
@@ -221,7 +241,7 @@ fn no_greeting() {
 /// later workload passed over.
 #[test]
 fn unknown_types() {
-    for kind in [0, 14, 0x7f] {
+    for kind in [0, 15, 0x7f] {
         let told = damage(&[HELLO, 0x8000_0000 | kind << 24]);
         assert_eq!(told, format!("a record of type {kind}"));
     }

@@ -4,7 +4,7 @@ use std::io;
 
 use super::PANICKED;
 
-/// Port of pvpanic, as QEMU is told (`board.rs`).
+/// Port of pvpanic, as in QEMU's arguments (`board.rs`).
 const PANIC_PORT: u16 = 0x505;
 /// Ports of fw_cfg (docs/specs/fw_cfg.rst of QEMU): selector, data, and the address of a request of DMA.
 const SELECTOR_PORT: u16 = 0x510;
@@ -210,7 +210,7 @@ mod tests {
     use super::super::super::board;
     use super::PANIC_PORT;
 
-    /// Check that the port which QEMU is told is the one that the agent writes to.
+    /// Check that the agent writes to the port that QEMU's arguments name.
     #[test]
     fn one_port() {
         let port = board::of(Arch::X86_64)

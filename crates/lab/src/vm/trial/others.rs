@@ -1,12 +1,12 @@
 //! What guests of other architectures than this machine's need: QEMU for them, and this program.
 
-use std::ffi::OsStr;
+use std::path::PathBuf;
 use std::time::Instant;
 
 use netplumb_model::arch::Arch;
 use netplumb_model::capability::{Availability, Capability};
 
-use super::{capability, version};
+use super::{QemuMissing, capability, find_qemu, version};
 use crate::vm::agent;
 
 /// Whether guests of the other architectures can be had; nothing is booted.
@@ -16,11 +16,11 @@ pub(super) fn capabilities() -> Vec<Capability> {
 }
 
 fn of(arch: Arch) -> [Capability; 2] {
-    let (start, path) = (Instant::now(), std::env::var_os("PATH"));
+    let start = Instant::now();
     let qemu = capability(
         &format!("qemu-{}", arch.uname()),
         &format!("QEMU for {arch} guests"),
-        qemu(arch, path.as_deref()),
+        qemu(arch, find_qemu(arch)),
         start,
     );
     let start = Instant::now();
@@ -36,15 +36,11 @@ fn of(arch: Arch) -> [Capability; 2] {
     [qemu, agent]
 }
 
-fn qemu(arch: Arch, path: Option<&OsStr>) -> Availability {
+fn qemu(arch: Arch, found: Result<PathBuf, QemuMissing>) -> Availability {
     let remedy = || format!("sudo apt-get install {}", arch.qemu_package());
-    let mut files = path
-        .into_iter()
-        .flat_map(std::env::split_paths)
-        .map(|folder| folder.join(arch.qemu()));
-    let Some(file) = files.find(|file| file.is_file()) else {
-        let reason = format!("no {} in any directory of PATH", arch.qemu());
-        return Availability::no(reason, remedy());
+    let file = match found {
+        Ok(file) => file,
+        Err(missing) => return Availability::no(missing.to_string(), remedy()),
     };
     match version(&file) {
         Ok(version) => Availability::yes(format!("{version}, {}", file.display())),
@@ -65,7 +61,7 @@ mod tests {
     fn missing() {
         let all = capabilities();
         assert_eq!(all.len(), 2 * (Arch::ALL.len() - 1));
-        let verdict = qemu(Arch::Arm64, Some(OsStr::new("/nonexistent")));
+        let verdict = qemu(Arch::Arm64, Err(QemuMissing::NotInPath(Arch::Arm64)));
         let Availability::No { reason, remedy } = verdict else {
             panic!("{verdict:?}");
         };

@@ -313,6 +313,7 @@ fn evidence_beats_the_table() {
 #[test]
 fn every_knob_is_judged() {
     let path_itself = [
+        "arch",
         "bridge",
         "cmdline",
         "coalesce_in",

@@ -129,7 +129,7 @@ pub(super) const KNOBS: &[Knob] = &[
         default: Default::Told("that of the kernel"),
         labs: VM,
         said: Said::As("arch"),
-        turn: 56,
+        turn: 99,
         help: "architecture of the guest: `kernel` as it is built for it (`debian` is `debian:arm64` on arm64)",
         ..SWITCH
     },
