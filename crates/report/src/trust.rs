@@ -68,7 +68,7 @@ fn of_costs(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<Note> {
     };
     let kernel = format!(
         "{} ({}), mitigations {}",
-        levels(recording, "kernel").unwrap_or_else(|| fact(env::KERNEL)),
+        levels(recording, "kernel").unwrap_or_else(|| facts_of_arms(recording, env::KERNEL)),
         printable(&fact(env::KERNEL_HASH), 12),
         levels(recording, "mitigations").unwrap_or_else(|| fact(env::MITIGATIONS))
     );
