@@ -39,7 +39,7 @@ pub(super) fn name_in(stem: &str) -> &str {
 /// kernel puts the archive and its files decide which ones come after, and with them the buckets of
 /// hash tables that are keyed by address: without padding, counts changed by some instructions per
 /// packet with each build of the program.
-const PROGRAM_BYTES: usize = 34 << 20;
+const PROGRAM_BYTES: usize = 38 << 20;
 
 /// Size to which a module without a signature is padded, or to a multiple of it: one with a change
 /// is loaded from as many pages as one without. A signature is looked for at the end of a file.
