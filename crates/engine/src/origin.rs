@@ -24,6 +24,7 @@ use netplumb_model::class::Proto;
 use netplumb_model::message::{Reply, Request, RunPlan};
 use netplumb_model::recording::env;
 use netplumb_sys::memory::memfd;
+use netplumb_sys::threads::{self, Task};
 
 use crate::error::EngineError;
 use crate::extras;
@@ -233,14 +234,13 @@ impl Boot<'_> {
         let content = |path: &Path, what| Content::of(path).map_err(EngineError::host(what));
         // These are tens of megabytes each, and nothing else can be done yet.
         let program = self.init()?;
-        let (init, qemu) = std::thread::scope(|scope| {
-            let init = scope.spawn(|| content(&program, "read the guest's program"));
-            let qemu = content(&machine.qemu, "read QEMU");
-            (init.join(), qemu)
-        });
-        let init = init.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        key.add_content("init", &init?);
-        key.add_content("qemu", &qemu?);
+        let both = threads::each(vec![
+            Box::new(|| content(&program, "read the guest's program")) as Task<'_, _>,
+            Box::new(|| content(&machine.qemu, "read QEMU")),
+        ]);
+        for (name, content) in ["init", "qemu"].into_iter().zip(both) {
+            key.add_content(name, &content?);
+        }
         key.add("kernel", self.kernel.hash.as_bytes());
         for module in machine.modules() {
             key.add("module", module.as_bytes());

@@ -1,4 +1,4 @@
-//! Tests whether QEMU works, by booting a guest of 64 KiB.
+//! Tests whether QEMU works, by booting a guest of 64 KiB for each architecture.
 //!
 //! A version number proves little: /dev/kvm may exist and hang every guest, plugins may be disabled
 //! in the build. So a tiny guest is booted with each accelerator, and with the plugin. It takes
@@ -162,13 +162,13 @@ pub fn version(qemu: &Path) -> Result<String, String> {
         .ok_or_else(|| format!("it does not print its version: {}", first(&said)))
 }
 
-/// Boot the guest.
-pub fn boot(qemu: &Path, accelerator: Accelerator) -> Boot {
-    boot_with(qemu, accelerator, None)
+/// Boot the guest of an architecture.
+pub fn boot(qemu: &Path, arch: Arch, accelerator: Accelerator) -> Boot {
+    boot_with(qemu, arch, accelerator, None)
 }
 
-fn boot_with(qemu: &Path, accelerator: Accelerator, plugin: Option<&OwnedFd>) -> Boot {
-    let firmware = match memory_file(c"plumb-rom", &rom::bytes()) {
+fn boot_with(qemu: &Path, arch: Arch, accelerator: Accelerator, plugin: Option<&OwnedFd>) -> Boot {
+    let firmware = match memory_file(c"plumb-rom", &rom::bytes(arch)) {
         Ok(file) => file,
         Err(e) => {
             return Boot::NotStarted {
@@ -178,7 +178,7 @@ fn boot_with(qemu: &Path, accelerator: Accelerator, plugin: Option<&OwnedFd>) ->
     };
     let mut command = Command::new(qemu);
     command.args(["-nodefaults", "-no-user-config", "-display", "none"]);
-    command.args(["-machine", "pc", "-m", "16", "-smp", "1"]);
+    rom::add_machine(&mut command, arch, accelerator);
     command.args(match accelerator {
         Accelerator::Tcg => [
             "-accel",
@@ -191,7 +191,6 @@ fn boot_with(qemu: &Path, accelerator: Accelerator, plugin: Option<&OwnedFd>) ->
         .as_slice(),
         Accelerator::Kvm => ["-accel", "kvm", "-cpu", "host"].as_slice(),
     });
-    command.args(["-device", "isa-debug-exit,iobase=0xf4,iosize=4"]);
     command.arg("-bios").arg(path_of(&firmware));
     if let Some(plugin) = plugin {
         command.arg("-plugin").arg(path_of(plugin));
@@ -206,12 +205,11 @@ fn boot_with(qemu: &Path, accelerator: Accelerator, plugin: Option<&OwnedFd>) ->
             limit: LIMIT,
             said: output,
         },
-        Ok(Ended::Exited {
-            code: Some(rom::REACHED),
-            ..
-        }) => Boot::Ran {
-            took: start.elapsed(),
-        },
+        Ok(Ended::Exited { code, output, .. }) if rom::has_finished(arch, code, &output) => {
+            Boot::Ran {
+                took: start.elapsed(),
+            }
+        }
         Ok(Ended::Exited { status, output, .. }) => Boot::Died {
             status,
             said: output,
@@ -220,7 +218,7 @@ fn boot_with(qemu: &Path, accelerator: Accelerator, plugin: Option<&OwnedFd>) ->
 }
 
 /// Test whether QEMU supports plugins; with the bytes of a plugin, load it and boot the guest.
-pub fn probe_plugin(qemu: &Path, plugin: Option<&[u8]>) -> PluginSupport {
+pub fn probe_plugin(qemu: &Path, arch: Arch, plugin: Option<&[u8]>) -> PluginSupport {
     let Some(bytes) = plugin else {
         // A file that does not exist: QEMU's message shows whether it supports the option.
         let mut command = Command::new(qemu);
@@ -246,7 +244,7 @@ pub fn probe_plugin(qemu: &Path, plugin: Option<&[u8]>) -> PluginSupport {
             };
         }
     };
-    match boot_with(qemu, Accelerator::Tcg, Some(&file)) {
+    match boot_with(qemu, arch, Accelerator::Tcg, Some(&file)) {
         Boot::Ran { .. } => PluginSupport::Loaded,
         Boot::NotStarted { error } => PluginSupport::Refused { said: error },
         Boot::Hung { said, .. } => PluginSupport::Refused {
@@ -297,10 +295,15 @@ fn first(text: &str) -> &str {
 /// Run all tests in parallel, and describe the results; with the plugin that counts, and that of a wire.
 pub fn try_all(plugin: Option<&[u8]>, of_wire: Option<&WirePlugin<'_>>) -> Vec<Capability> {
     let start = Instant::now();
-    let found = find_qemu(Arch::X86_64);
+    let found = find_qemu(Arch::OWN);
     let qemu_verdict = explain::qemu(&found);
     let qemu = found.ok().filter(|_| qemu_verdict.works());
-    let first = capability("qemu", "QEMU for x86-64 guests", qemu_verdict, start);
+    let first = capability(
+        "qemu",
+        &format!("QEMU for {} guests", Arch::OWN),
+        qemu_verdict,
+        start,
+    );
     let timed = |id: &str, what: &str, attempt: &dyn Fn(&Path) -> Availability| {
         let start = Instant::now();
         let verdict = qemu.as_deref().map_or_else(explain::no_qemu, attempt);
@@ -308,33 +311,28 @@ pub fn try_all(plugin: Option<&[u8]>, of_wire: Option<&WirePlugin<'_>>) -> Vec<C
     };
     let one = |verdict: Capability| vec![verdict];
     let rest = threads::each(vec![
-        Box::new(others::capabilities) as Task<'_, Vec<Capability>>,
+        Box::new(|| others::capabilities(plugin)) as Task<'_, Vec<Capability>>,
         Box::new(|| {
             one(timed(
                 "qemu-tcg",
                 "a trial guest under TCG, counting instructions",
-                &|qemu| explain::tcg(&boot(qemu, Accelerator::Tcg)),
+                &|qemu| explain::tcg(Arch::OWN, &boot(qemu, Arch::OWN, Accelerator::Tcg)),
             ))
         }),
         Box::new(|| {
             one(timed("qemu-kvm", "a trial guest under KVM", &|qemu| {
-                explain::no_kvm().unwrap_or_else(|| explain::kvm(&boot(qemu, Accelerator::Kvm)))
+                explain::no_kvm()
+                    .unwrap_or_else(|| explain::kvm(&boot(qemu, Arch::OWN, Accelerator::Kvm)))
             }))
         }),
         Box::new(|| {
             one(timed(
                 "qemu-plugin",
                 "the counting plugin in QEMU",
-                &|qemu| explain::plugin(&probe_plugin(qemu, plugin)),
+                &|qemu| explain::plugin(&probe_plugin(qemu, Arch::OWN, plugin)),
             ))
         }),
-        Box::new(|| {
-            one(timed(
-                "qemu-wire",
-                "two trial guests and a wire between them",
-                &|qemu| explain::wire(of_wire.map(|plugin| probe_wire(Arch::X86_64, qemu, plugin))),
-            ))
-        }),
+        Box::new(|| one(wire::capability(of_wire))),
     ]);
     // Those of other architectures last: most runs need none.
     let mut rest = rest.into_iter();

@@ -4,11 +4,16 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
+use netplumb_model::arch::Arch;
 use netplumb_model::capability::Availability;
 
 use super::{Boot, PluginSupport, QEMU_VARIABLE, QemuMissing, first, version};
 
-const INSTALL: &str = "sudo apt-get install qemu-system-x86, or name another with PLUMB_QEMU";
+/// How to get QEMU for guests of an architecture.
+pub(super) fn install(arch: Arch) -> String {
+    let package = arch.qemu_package();
+    format!("sudo apt-get install {package}, or name another with {QEMU_VARIABLE}")
+}
 
 const WITHOUT_KVM: &str =
     "guests run under TCG instead, which exact counting uses anyway; times need KVM";
@@ -16,7 +21,7 @@ const WITHOUT_KVM: &str =
 /// Whether QEMU was found, and starts.
 pub(super) fn qemu(found: &Result<PathBuf, QemuMissing>) -> Availability {
     match found {
-        Err(missing) => Availability::no(missing.to_string(), INSTALL),
+        Err(missing) => Availability::no(missing.to_string(), install(Arch::OWN)),
         Ok(path) => match version(path) {
             Ok(version) => Availability::yes(format!("{version}, {}", path.display())),
             Err(error) => Availability::no(
@@ -29,7 +34,7 @@ pub(super) fn qemu(found: &Result<PathBuf, QemuMissing>) -> Availability {
 
 /// The result of all other trials without QEMU.
 pub(super) fn no_qemu() -> Availability {
-    Availability::no("no working QEMU", INSTALL)
+    Availability::no("no working QEMU", install(Arch::OWN))
 }
 
 /// Why KVM is not tried, if so.
@@ -71,24 +76,26 @@ fn open_to_us(device: &str) -> &'static str {
 }
 
 /// Describe a boot with TCG.
-pub(super) fn tcg(boot: &Boot) -> Availability {
+pub(super) fn tcg(arch: Arch, boot: &Boot) -> Availability {
     match boot {
         Boot::Ran { took } => {
             Availability::yes(format!("ran to its end in {} ms", took.as_millis()))
         }
         failed => Availability::no(
             how_it_failed(failed),
-            "try another QEMU (7.2 or newer, with TCG): install qemu-system-x86, or set PLUMB_QEMU",
+            format!(
+                "try another QEMU (7.2 or newer, with TCG): install {}, or set {QEMU_VARIABLE}",
+                arch.qemu_package()
+            ),
         ),
     }
 }
 
-/// Describe a trial of a wire; none if there was no plugin to try.
-pub(super) fn wire(tried: Option<Result<(), String>>) -> Availability {
+/// Describe a trial of a wire.
+pub(super) fn wire(tried: Result<(), String>) -> Availability {
     match tried {
-        None => Availability::yes("not tried"),
-        Some(Ok(())) => Availability::yes("every frame came at its time"),
-        Some(Err(why)) => Availability::no(
+        Ok(()) => Availability::yes("every frame came at its time"),
+        Err(why) => Availability::no(
             why,
             "for two hosts install Debian 12's qemu-system-x86 (7.2), or name it with PLUMB_QEMU",
         ),

@@ -6,21 +6,33 @@ use std::time::Instant;
 use netplumb_model::arch::Arch;
 use netplumb_model::capability::{Availability, Capability};
 
-use super::{QemuMissing, capability, find_qemu, version};
+use super::{QemuMissing, capability, explain, find_qemu, probe_plugin, version};
 use crate::vm::agent;
 
-/// Whether guests of the other architectures can be had; nothing is booted.
-pub(super) fn capabilities() -> Vec<Capability> {
+/// Whether guests of the other architectures can be had, with the plugin that counts.
+pub(super) fn capabilities(plugin: Option<&[u8]>) -> Vec<Capability> {
     let others = Arch::ALL.iter().filter(|arch| **arch != Arch::OWN);
-    others.flat_map(|arch| of(*arch)).collect()
+    others.flat_map(|arch| of(*arch, plugin)).collect()
 }
 
-fn of(arch: Arch) -> [Capability; 2] {
+fn of(arch: Arch, plugin: Option<&[u8]>) -> [Capability; 3] {
     let start = Instant::now();
+    let found = find_qemu(arch);
+    let file = found.as_ref().ok().cloned();
     let qemu = capability(
         &format!("qemu-{}", arch.uname()),
         &format!("QEMU for {arch} guests"),
-        qemu(arch, find_qemu(arch)),
+        qemu(arch, found),
+        start,
+    );
+    let start = Instant::now();
+    let counted = capability(
+        &format!("qemu-plugin-{}", arch.uname()),
+        &format!("a trial {arch} guest with the counting plugin"),
+        match file.filter(|_| qemu.verdict.works()) {
+            Some(file) => explain::plugin(&probe_plugin(&file, arch, plugin)),
+            None => Availability::no("no working QEMU", explain::install(arch)),
+        },
         start,
     );
     let start = Instant::now();
@@ -33,7 +45,7 @@ fn of(arch: Arch) -> [Capability; 2] {
         },
         start,
     );
-    [qemu, agent]
+    [qemu, counted, agent]
 }
 
 fn qemu(arch: Arch, found: Result<PathBuf, QemuMissing>) -> Availability {
@@ -55,12 +67,12 @@ fn qemu(arch: Arch, found: Result<PathBuf, QemuMissing>) -> Availability {
 mod tests {
     use super::*;
 
-    /// Check that there are two answers for each other architecture, and that a missing QEMU is one with
+    /// Check that there are three answers for each other architecture, and that a missing QEMU is one with
     /// its package.
     #[test]
     fn missing() {
-        let all = capabilities();
-        assert_eq!(all.len(), 2 * (Arch::ALL.len() - 1));
+        let all = capabilities(None);
+        assert_eq!(all.len(), 3 * (Arch::ALL.len() - 1));
         let verdict = qemu(Arch::Arm64, Err(QemuMissing::NotInPath(Arch::Arm64)));
         let Availability::No { reason, remedy } = verdict else {
             panic!("{verdict:?}");

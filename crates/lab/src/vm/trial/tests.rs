@@ -1,28 +1,41 @@
 use super::*;
 
 /// QEMU, or none and a message.
-fn qemu() -> Option<PathBuf> {
-    let found = find_qemu(Arch::OWN).ok();
+fn qemu(arch: Arch) -> Option<PathBuf> {
+    let found = find_qemu(arch).ok();
     if found.is_none() {
-        netplumb_testkit::skip("no QEMU");
+        netplumb_testkit::skip(&format!("no {}", arch.qemu()));
     }
     found
 }
 
-/// Check that the guest finishes with TCG, in far less time than the timeout.
+/// Check that the guest of each architecture finishes with TCG, in far less time than the timeout.
 #[test]
 fn a_guest_runs_under_tcg() {
-    let Some(qemu) = qemu() else { return };
-    let boot = boot(&qemu, Accelerator::Tcg);
-    assert!(matches!(boot, Boot::Ran { .. }), "{boot:?}");
+    for arch in Arch::ALL {
+        let Some(qemu) = qemu(*arch) else { continue };
+        let boot = boot(&qemu, *arch, Accelerator::Tcg);
+        assert!(matches!(boot, Boot::Ran { .. }), "{arch}: {boot:?}");
+    }
+}
+
+/// Check that a guest which does not report success has not finished, whatever QEMU returns.
+#[test]
+fn only_a_report_is_one() {
+    use rom::has_finished;
+    assert!(has_finished(Arch::X86_64, Some(rom::REACHED), ""));
+    assert!(!has_finished(Arch::X86_64, Some(0), "reached"));
+    assert!(has_finished(Arch::Arm64, Some(0), "warning\nreached"));
+    assert!(!has_finished(Arch::Arm64, Some(0), ""));
+    assert!(!has_finished(Arch::Arm64, None, "reached"));
 }
 
 /// Check that a guest with KVM is waited for and described, whether it works or not.
 #[test]
 fn a_guest_under_kvm_is_judged() {
-    let Some(qemu) = qemu() else { return };
+    let Some(qemu) = qemu(Arch::OWN) else { return };
     let start = Instant::now();
-    let boot = boot(&qemu, Accelerator::Kvm);
+    let boot = boot(&qemu, Arch::OWN, Accelerator::Kvm);
     assert!(start.elapsed() < LIMIT + Duration::from_secs(2));
     // If the device exists, the guest may hang or die; otherwise it is not started.
     let kvm = std::fs::File::options()
@@ -43,14 +56,14 @@ fn a_guest_under_kvm_is_judged() {
 /// Check that another program is not taken for QEMU.
 #[test]
 fn another_program_is_not_qemu() {
-    let boot = boot(Path::new("/bin/true"), Accelerator::Tcg);
+    let boot = boot(Path::new("/bin/true"), Arch::OWN, Accelerator::Tcg);
     assert!(matches!(boot, Boot::Died { .. }), "{boot:?}");
     let error = version(Path::new("/bin/true")).unwrap_err();
     assert!(
         error.starts_with("it does not print its version"),
         "{error}"
     );
-    let gone = super::boot(Path::new("/nonexistent"), Accelerator::Tcg);
+    let gone = super::boot(Path::new("/nonexistent"), Arch::OWN, Accelerator::Tcg);
     assert!(matches!(gone, Boot::NotStarted { .. }), "{gone:?}");
 }
 
@@ -84,14 +97,14 @@ fn a_child_is_given_its_files_and_nothing_else() {
 /// Check that support for plugins is detected, and that invalid plugins are refused as such.
 #[test]
 fn plugin_support_is_asked_for() {
-    let Some(qemu) = qemu() else { return };
-    let asked = probe_plugin(&qemu, None);
+    let Some(qemu) = qemu(Arch::OWN) else { return };
+    let asked = probe_plugin(&qemu, Arch::OWN, None);
     assert!(
         matches!(asked, PluginSupport::Untried | PluginSupport::NotCompiledIn),
         "{asked:?}"
     );
     if asked == PluginSupport::Untried {
-        let garbage = probe_plugin(&qemu, Some(b"this is no shared object"));
+        let garbage = probe_plugin(&qemu, Arch::OWN, Some(b"this is no shared object"));
         assert!(
             matches!(garbage, PluginSupport::Refused { .. }),
             "{garbage:?}"

@@ -12,14 +12,16 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::AtomicU64;
-use std::thread;
+use std::thread::{self, Builder};
+use std::time::Instant;
 
 use netplumb_model::arch::Arch;
+use netplumb_model::capability::{Availability, Capability};
 use netplumb_model::hosts::{Side, Wire};
 
 use super::rom::{REACHED, rom_of};
 use super::run::{self, Ended, memory_file, path_of};
-use super::{LIMIT, first};
+use super::{LIMIT, explain, find_qemu, first};
 use crate::vm::frames;
 
 /// The port of the NIC in QEMU.
@@ -158,18 +160,19 @@ pub fn probe_wire(arch: Arch, qemu: &Path, plugin: &WirePlugin<'_>) -> Result<()
     }
     let sockets = UnixStream::pair().map_err(|e| format!("make a socket pair: {e}"))?;
     let sockets: [OwnedFd; 2] = [sockets.0.into(), sockets.1.into()];
+    // Each waits for the other: both need a thread.
     let ended = thread::scope(|scope| {
-        let both: Vec<_> = (Side::ALL.iter().zip(sockets))
-            .map(|(side, socket)| scope.spawn(move || guest(qemu, plugin, *side, socket)))
-            .collect();
-        let both: Vec<_> = (both.into_iter())
-            .map(|thread| {
-                thread
-                    .join()
-                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            })
-            .collect();
-        both
+        let begun = (Side::ALL.iter().zip(sockets)).map(|(side, socket)| {
+            Builder::new().spawn_scoped(scope, move || guest(qemu, plugin, *side, socket))
+        });
+        let begun: Vec<_> = begun.collect();
+        let both = begun.into_iter().map(|thread| match thread {
+            Ok(thread) => thread
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            Err(e) => Err(format!("start a thread: {e}")),
+        });
+        both.collect::<Vec<_>>()
     });
     // One that ended because the other did says nothing of why.
     let is_consequence = |why: &&String| why.contains(crate::vm::pair::OTHER_HAS_ENDED);
@@ -179,6 +182,19 @@ pub fn probe_wire(arch: Arch, qemu: &Path, plugin: &WirePlugin<'_>) -> Result<()
         Some(why) => Err(why.to_string()),
         None => Ok(()),
     }
+}
+
+/// Whether a wire works, if there is a plugin of it to try.
+pub(super) fn capability(plugin: Option<&WirePlugin<'_>>) -> Capability {
+    let start = Instant::now();
+    let verdict = match (plugin, find_qemu(Arch::X86_64)) {
+        (None, _) => Availability::yes("not tried"),
+        (Some(plugin), Ok(qemu)) => explain::wire(probe_wire(Arch::X86_64, &qemu, plugin)),
+        (Some(_), Err(_)) if Arch::OWN == Arch::X86_64 => explain::no_qemu(),
+        (Some(_), Err(_)) => Availability::yes("not tried: the trial's guests are of x86-64"),
+    };
+    let what = "two trial guests and a wire between them";
+    super::capability("qemu-wire", what, verdict, start)
 }
 
 /// Run one of the guests, and check the frames that it sent.
