@@ -11,7 +11,9 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 CARGO_HOME ?= $(HOME)/.cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-PLUMB := $(TARGET)/x86_64-unknown-linux-gnu/release/plumb
+# Of this machine, whatever .cargo/config.toml names.
+export CARGO_BUILD_TARGET ?= $(shell uname -m)-unknown-linux-gnu
+PLUMB := $(TARGET)/$(CARGO_BUILD_TARGET)/release/plumb
 
 # Where the shells look, below /usr and /usr/local alike.
 BASH_COMPLETIONS = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
@@ -20,10 +22,10 @@ FISH_COMPLETIONS = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 
 export PATH := $(CARGO_HOME)/bin:$(PATH)
 
-.PHONY: help setup build arm64 page demo test soak lint deny bench bench-paper install uninstall clean
+.PHONY: help setup build arm64 x86-64 page demo test soak lint deny bench bench-paper install uninstall clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9 -]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 setup: ## install the Debian packages and the Rust toolchain that are missing
 	@scripts/setup.sh build run test
@@ -33,8 +35,8 @@ build: ## compile plumb
 	@cargo build --release --locked
 	@echo "built: $(PLUMB)"
 
-arm64: ## compile plumb for guests of arm64 as well, beside plumb
-	@scripts/arm64.sh
+arm64 x86-64: ## compile plumb for guests of that architecture as well, beside plumb
+	@scripts/guest.sh $@
 
 page: ## build the HTML page without data, and what its tests need, in target/web
 	@scripts/setup.sh build
@@ -86,9 +88,9 @@ bench-paper: ## draw the figures of the XDP paper again, as root
 install: ## install plumb below PREFIX (/usr/local)
 	@test -x $(PLUMB) || { echo "there is nothing to install yet: make build" >&2; exit 1; }
 	install -D -m 755 $(PLUMB) $(DESTDIR)$(PREFIX)/bin/plumb
-	if [ -x $(PLUMB)-aarch64 ]; then \
-		install -D -m 755 $(PLUMB)-aarch64 $(DESTDIR)$(PREFIX)/lib/netplumb/plumb-aarch64; \
-	fi
+	for other in $(wildcard $(PLUMB)-aarch64 $(PLUMB)-x86_64); do \
+		install -D -m 755 -t $(DESTDIR)$(PREFIX)/lib/netplumb $$other; \
+	done
 	$(PLUMB) man $(DESTDIR)$(PREFIX)/share/man/man1
 	install -d $(BASH_COMPLETIONS) $(ZSH_COMPLETIONS) $(FISH_COMPLETIONS)
 	$(PLUMB) completions bash >$(BASH_COMPLETIONS)/plumb

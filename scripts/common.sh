@@ -3,8 +3,10 @@
 
 export PATH="${CARGO_HOME:-${HOME:=/root}/.cargo}/bin:$PATH"
 
+# Of this machine, whatever .cargo/config.toml names.
+export CARGO_BUILD_TARGET=${CARGO_BUILD_TARGET:-$(uname -m)-unknown-linux-gnu}
 target=${CARGO_TARGET_DIR:-target}
-plumb=$target/x86_64-unknown-linux-gnu/release/plumb
+plumb=$target/$CARGO_BUILD_TARGET/release/plumb
 
 # Everything is compiled in the release profile, so that it is compiled once:
 # the C libraries alone take minutes.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Sees to it that what the build, the lab and the tests need is there.
 #
-#   scripts/setup.sh [--try] GROUP...     groups: build, run, test, arm64
+#   scripts/setup.sh [--try] GROUP...     groups: build, run, test, arm64, x86-64
 #
 # Looks first: where nothing is missing it changes nothing, fetches nothing and
 # needs no rights. What is missing it installs with apt-get, as root or through
@@ -39,17 +39,10 @@ needs() {
 		fi
 		;;
 	run)
-		echo qemu-system-x86_64 qemu-system-x86
+		of_guests "$(uname -m)"
 		;;
-	arm64)
-		# To build the program of arm64 guests, and to run them.
-		cat <<-LIST
-			aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu
-			/usr/aarch64-linux-gnu/lib/libc.a libc6-dev-arm64-cross
-			/usr/aarch64-linux-gnu/include/linux/bpf.h linux-libc-dev-arm64-cross
-			qemu-system-aarch64 qemu-system-arm
-		LIST
-		;;
+	arm64) of_guests aarch64 ;;
+	x86-64) of_guests x86_64 ;;
 	test)
 		cat <<-LIST
 			clang-format clang-format
@@ -136,6 +129,22 @@ ensure_packages() {
 	return 1
 }
 
+# QEMU for guests of an architecture (as uname has it). Where that is not this machine's, also what
+# builds the program and modules for it and, last, what runs the compiler that its kernels were
+# built with.
+of_guests() {
+	local gnu=$1-linux-gnu debian=amd64 qemu=qemu-system-x86
+	[ "$1" = x86_64 ] || debian=arm64 qemu=qemu-system-arm
+	echo "qemu-system-$1 $qemu"
+	[ "$1" != "$(uname -m)" ] || return 0
+	cat <<-LIST
+		$gnu-gcc gcc-${gnu//_/-}
+		/usr/$gnu/lib/libc.a libc6-dev-$debian-cross
+		/usr/$gnu/include/linux/bpf.h linux-libc-dev-$debian-cross
+		qemu-$1 qemu-user
+	LIST
+}
+
 # Whether there is a Node.js that builds the HTML page: Debian 12's does.
 have_node() {
 	local major
@@ -163,32 +172,33 @@ have_rust() {
 	[ "$(printf '%s\n' "$(channel)" "$version" | sort -V | head -n 1)" = "$(channel)" ]
 }
 
-ARM64_TARGET=aarch64-unknown-linux-gnu
-
-# Whether Rust has the standard library of arm64.
-have_rust_for_arm64() {
+# Whether Rust has the standard library of a target.
+have_rust_for() {
 	local folder
-	folder=$(rustc --print target-libdir --target "$ARM64_TARGET" 2>/dev/null) || return 1
+	folder=$(rustc --print target-libdir --target "$1" 2>/dev/null) || return 1
 	compgen -G "$folder/libstd-*" >/dev/null
 }
 
-ensure_rust_for_arm64() {
-	have_rust_for_arm64 && return 0
+ensure_rust_for() {
+	have_rust_for "$1" && return 0
 	command -v rustup >/dev/null ||
-		die "Rust has no standard library for $ARM64_TARGET: install it as you did Rust"
-	say "adding $ARM64_TARGET to the Rust toolchain"
-	rustup target add --toolchain "$(channel)" "$ARM64_TARGET" >&2 ||
-		die "run it where there is a network: rustup target add $ARM64_TARGET"
+		die "Rust has no standard library for $1: install it as you did Rust"
+	say "adding $1 to the Rust toolchain"
+	rustup target add --toolchain "$(channel)" "$1" >&2 ||
+		die "run it where there is a network: rustup target add $1"
 }
 
 # rustup's own installer, of a version and content known here.
 RUSTUP_VERSION=1.28.2
-RUSTUP_SHA256=20a06e644b0d9bd2fbdbfd52d42540bdde820ea7df86e92e533c073da0cdd43c
+declare -A RUSTUP_SHA256=(
+	[x86_64]=20a06e644b0d9bd2fbdbfd52d42540bdde820ea7df86e92e533c073da0cdd43c
+	[aarch64]=e3853c5a252fca15252d07cb23a1bdd9377a8c6f3efa01531109281ae47f841c
+)
 
 install_rustup() {
 	local from folder
 	from=${RUSTUP_UPDATE_ROOT:-https://static.rust-lang.org/rustup}
-	from=$from/archive/$RUSTUP_VERSION/x86_64-unknown-linux-gnu/rustup-init
+	from=$from/archive/$RUSTUP_VERSION/$(uname -m)-unknown-linux-gnu/rustup-init
 	folder=$(mktemp -d)
 	# shellcheck disable=SC2064 # The folder of now.
 	trap "rm -rf '$folder'" EXIT
@@ -198,7 +208,7 @@ install_rustup() {
 	else
 		wget -q -O "$folder/rustup-init" "$from"
 	fi || return 1
-	echo "$RUSTUP_SHA256  $folder/rustup-init" | sha256sum --check --quiet >&2 || return 1
+	echo "${RUSTUP_SHA256[$(uname -m)]}  $folder/rustup-init" | sha256sum --check --quiet >&2 || return 1
 	chmod +x "$folder/rustup-init"
 	RUSTUP_INIT_SKIP_PATH_CHECK=yes "$folder/rustup-init" -y -q --no-modify-path \
 		--profile minimal --default-toolchain none >&2 || return 1
@@ -222,14 +232,17 @@ if [ "${1-}" = --try ]; then
 	optional=true
 	shift
 fi
-[ $# -gt 0 ] || die "say which group: build, run, test, arm64"
+[ $# -gt 0 ] || die "say which group: build, run, test, arm64, x86-64"
 for group; do
 	case $group in
-	build | run | test | arm64) ;;
-	*) die "no group \`$group\`: build, run, test, arm64" ;;
+	build | run | test | arm64 | x86-64) ;;
+	*) die "no group \`$group\`: build, run, test, arm64, x86-64" ;;
 	esac
 done
-[ "$(uname -sm)" = "Linux x86_64" ] || die "Netplumb is built and run on x86-64 Linux only"
+case $(uname -sm) in
+"Linux x86_64" | "Linux aarch64") ;;
+*) die "Netplumb is built and run on Linux, of x86-64 and arm64" ;;
+esac
 export PATH="${CARGO_HOME:-${HOME:=/root}/.cargo}/bin:$PATH"
 
 # All at once: one run of apt-get, and one list of what is missing.
@@ -244,10 +257,12 @@ fi
 for group; do
 	case $group in
 	build) ensure_rust ;;
-	arm64)
+	arm64 | x86-64)
+		machine=aarch64
+		[ "$group" = arm64 ] || machine=x86_64
 		ensure_rust
 		# In a shell of its own, which it may end.
-		(ensure_rust_for_arm64) || $optional || exit 1
+		(ensure_rust_for "$machine-unknown-linux-gnu") || $optional || exit 1
 		;;
 	esac
 done

@@ -18,17 +18,19 @@ cargo test "${cargo_flags[@]}" --workspace --no-run \
 	--message-format=json-render-diagnostics >"$built"
 
 # Guests of arm64 need the program built for them.
-if ! command -v aarch64-linux-gnu-gcc >/dev/null || ! command -v qemu-system-aarch64 >/dev/null; then
+if [ "$(uname -m)" = aarch64 ]; then
+	:
+elif ! command -v aarch64-linux-gnu-gcc >/dev/null || ! command -v qemu-system-aarch64 >/dev/null; then
 	say "no cross compiler or no QEMU for arm64: tests with its guests are skipped (scripts/setup.sh arm64)"
-elif ! scripts/arm64.sh; then
+elif ! scripts/guest.sh arm64; then
 	failed+=("the program for arm64")
 fi
 
 if [ "$(id -u)" != 0 ]; then
 	say "not root: tests that make network namespaces or load BPF programs are skipped"
 fi
-if ! command -v "${PLUMB_QEMU:-qemu-system-x86_64}" >/dev/null; then
-	say "no QEMU: tests that boot a guest are skipped (apt-get install qemu-system-x86)"
+if ! command -v "${PLUMB_QEMU:-qemu-system-$(uname -m)}" >/dev/null; then
+	say "no QEMU: tests that boot a guest are skipped (scripts/setup.sh run)"
 elif ! scripts/kernel.sh; then
 	say "no kernel: tests that boot a guest are skipped (plumb kernel add debian)"
 fi
