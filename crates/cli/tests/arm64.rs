@@ -11,7 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use common::{Place, check_whole, prints, skip};
+use common::{Place, Running, check_whole, prints, skip};
 use netplumb_lab::vm::{agent, trial};
 use netplumb_model::arch::Arch;
 use netplumb_model::class::{Direction, Link, Proto};
@@ -375,4 +375,63 @@ fn vm_refusals() {
         .code(2)
         .says(&["unknown architecture `armhf`", "x86-64, arm64"]);
     place.nothing_runs();
+}
+/// Check that the program for arm64 makes the same report and the same page of a recording as this one: it
+/// runs on a machine of arm64, of which QEMU's user mode stands in for the CPU.
+#[test]
+fn vm_the_program_itself() {
+    const QEMU: &str = "qemu-aarch64";
+    let place = Place::new();
+    if !has_guests(&place) {
+        return;
+    }
+    if Command::new(QEMU).arg("--version").output().is_err() {
+        return skip("no qemu-aarch64: apt-get install qemu-user");
+    }
+    place
+        .run("path --arch arm64 --packets 20 --blocks 1 -o x.plumb -q")
+        .code(0);
+    let program = Path::new(env!("CARGO_BIN_EXE_plumb"));
+    let of_arm64 = program.with_file_name(agent::file_name(Arch::Arm64));
+    for words in [
+        "report x.plumb --top 40",
+        "report x.plumb --json",
+        "report x.plumb --csv",
+        "diff x.plumb x.plumb",
+        "--help",
+    ] {
+        let here = place.run(words).stdout;
+        let mut command = place.command(QEMU);
+        command.arg(&of_arm64).args(words.split(' '));
+        let there = Running::start(&mut command).finish();
+        there.code(0);
+        assert!(here.len() > 100, "{words}: {here}");
+        assert_eq!(there.stdout, here, "{words}");
+    }
+}
+
+/// Check that the program measures on a machine of arm64, which is a guest here: it makes namespaces there,
+/// attaches its BPF programs, and counts every packet in all stages.
+#[test]
+fn vm_on_a_machine_of_arm64() {
+    let place = Place::new();
+    if !has_guests(&place) {
+        return;
+    }
+    let program = Path::new(env!("CARGO_BIN_EXE_plumb"));
+    let of_arm64 = program.with_file_name(agent::file_name(Arch::Arm64));
+    fs::copy(of_arm64, place.path("plumb")).unwrap();
+    let ran = place.run(
+        "path -q --arch arm64 --timeout 300 -o outer.plumb -- \
+         ./plumb path --lab netns --clock stages --packets 200 --blocks 2",
+    );
+    ran.code(0);
+    for words in [
+        "udp tx  a packet's way takes",
+        "udp rx  a packet's way takes",
+        "packets   400 offered, 400 delivered",
+        "-arm64; lab netns",
+    ] {
+        assert!(ran.stdout.contains(words), "no `{words}`: {}", ran.stdout);
+    }
 }

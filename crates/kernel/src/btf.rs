@@ -125,6 +125,11 @@ impl Btf {
         Ok(btf)
     }
 
+    /// The section that they were in.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     fn index(&mut self) -> Option<()> {
         let word = |at| number(&self.bytes, at);
         if word(0)? & 0xffff != u32::from(MAGIC) {

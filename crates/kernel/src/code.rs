@@ -4,17 +4,16 @@
 //! to compared by name: a function that only moved, since one before it changed its size, is
 //! the same.
 
+mod branches;
+
 use std::collections::{BTreeMap, HashMap};
 
-use iced_x86::{Decoder, DecoderOptions, OpKind};
+use netplumb_model::arch::Arch;
 use object::read::elf::ElfFile64;
 use object::{
     Endianness, Object, ObjectSection, ObjectSymbol, Relocation, RelocationKind, RelocationTarget,
     SectionIndex, SectionKind, SymbolIndex, SymbolKind, elf,
 };
-
-/// The instructions of modules are those of x86-64.
-const BITS: u32 = 64;
 
 /// What two builds of a module differ by.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -64,14 +63,16 @@ struct Body {
 /// The code in a module's ELF file.
 ///
 /// # Errors
-/// It is not a whole ELF file for x86-64; the text says what is wrong.
+/// It is not a whole ELF file of an architecture that is known; the text says what is wrong.
 pub fn code(module: &[u8]) -> Result<Code, String> {
     let file = ElfFile64::<Endianness>::parse(module)
         .map_err(|e| format!("not a whole ELF file ({e})"))?;
-    if file.elf_header().e_machine.get(file.endian()) != elf::EM_X86_64 {
-        return Err("not for x86-64".into());
-    }
-    let places = Places::new(&file);
+    let arch = match file.elf_header().e_machine.get(file.endian()) {
+        elf::EM_X86_64 => Arch::X86_64,
+        elf::EM_AARCH64 if file.is_little_endian() => Arch::Arm64,
+        _ => return Err("neither for x86-64 nor for arm64".into()),
+    };
+    let places = Places::new(&file, arch);
     let mut code = Code {
         versions: versions(&file),
         ..Code::default()
@@ -152,13 +153,14 @@ struct Named {
 
 /// What is where in a module.
 struct Places<'a> {
+    arch: Arch,
     functions: Vec<Function>,
     sections: HashMap<SectionIndex, (String, &'a [u8])>,
     symbols: HashMap<SymbolIndex, Named>,
 }
 
 impl<'a> Places<'a> {
-    fn new(file: &ElfFile64<'a, Endianness>) -> Self {
+    fn new(file: &ElfFile64<'a, Endianness>, arch: Arch) -> Self {
         let mut functions = Vec::new();
         let mut symbols = HashMap::new();
         for symbol in file.symbols() {
@@ -191,6 +193,7 @@ impl<'a> Places<'a> {
             (section.index(), (name, section.data().unwrap_or_default()))
         });
         Places {
+            arch,
             functions,
             sections: sections.collect(),
             symbols,
@@ -243,28 +246,24 @@ fn body(
     let end = function.begin + function.size;
     for (offset, relocation) in relocations.range(function.begin..end) {
         let at = offset - function.begin;
-        let size = u64::from(relocation.size().max(32)) / 8;
-        let to = (at + size).min(function.size);
-        out[at as usize..to as usize].fill(0);
+        // On arm64 a relocation is of some bits of an instruction, which are 0 until it is done.
+        if places.arch == Arch::X86_64 {
+            let size = u64::from(relocation.size().max(32)) / 8;
+            let to = (at + size).min(function.size);
+            out[at as usize..to as usize].fill(0);
+        }
         references.insert(at, target(relocation, places));
     }
-    // Jumps and calls within a section have no relocation.
-    let mut decoder = Decoder::with_ip(BITS, bytes, function.begin, DecoderOptions::NONE);
-    while decoder.can_decode() {
-        let instruction = decoder.decode();
-        let target = instruction.near_branch_target();
-        let constants = decoder.get_constant_offsets(&instruction);
-        let at = instruction.ip() - function.begin + constants.immediate_offset() as u64;
-        let leaves = instruction.op0_kind() == OpKind::NearBranch64
-            && !(function.begin..end).contains(&target);
-        if !leaves || !constants.has_immediate() || references.contains_key(&at) {
+    for branch in branches::of(places.arch, bytes, function.begin) {
+        let at = branch.at as u64;
+        if (function.begin..end).contains(&branch.target) || references.contains_key(&at) {
             continue;
         }
-        let to = at as usize + constants.immediate_size();
-        if let Some(field) = out.get_mut(at as usize..to) {
-            field.fill(0);
-            references.insert(at, places.describe(function.section, target));
+        let field = out.iter_mut().skip(branch.at).take(branch.bytes);
+        for (byte, kept) in field.zip(branch.other_bits.to_le_bytes()) {
+            *byte &= kept;
         }
+        references.insert(at, places.describe(function.section, branch.target));
     }
     Body {
         bytes: out,
@@ -278,13 +277,13 @@ fn target(relocation: &Relocation, places: &Places<'_>) -> String {
         return format!("{:?}{addend:+}", relocation.target());
     };
     match places.symbols.get(&index) {
-        // The addend of one relative to the next instruction has the field's size in it.
         Some(Named {
             place: Some((section, address)),
             ..
         }) => {
             // Relative to the next instruction: the addend has the field's size in it.
             let relative = match relocation.kind() {
+                _ if places.arch != Arch::X86_64 => 0,
                 RelocationKind::Relative | RelocationKind::PltRelative => {
                     i64::from(relocation.size()) / 8
                 }

@@ -16,6 +16,7 @@
 //! differs between that build and one with changes is due to the changes.
 
 mod change;
+mod compiler;
 mod error;
 mod headers;
 mod kept;
@@ -24,6 +25,7 @@ mod needs;
 mod place;
 mod program;
 mod source;
+mod toolchain;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Permissions};
@@ -41,7 +43,9 @@ pub use kept::KeptModule;
 
 use crate::vm::kernels::{KernelEntry, Progress};
 use make::Maker;
+use place::Place;
 use source::Source;
+use toolchain::Toolchain;
 
 /// The largest file that is read to see whether it is a module.
 const MODULE_MAX_BYTES: u64 = 1 << 30;
@@ -78,6 +82,8 @@ pub struct BuiltModule {
     pub compiler: String,
     /// The one that the kernel was built by, if its configuration says.
     pub compiler_of_kernel: Option<String>,
+    /// What to do for that one to be used, if it could be.
+    pub remedy: Option<&'static str>,
     /// Whether it has type information (BTF), without which `functions` can't time it.
     pub has_btf: bool,
 }
@@ -122,20 +128,33 @@ impl ModuleBuilder {
         request: &ModuleRequest,
         progress: &mut dyn FnMut(BuildProgress),
     ) -> Result<BuiltModule, ModuleBuildError> {
-        let tree = kernel.module_tree()?;
-        let name = request.name.trim_end_matches(".ko");
-        if tree.is_builtin(name) {
-            return Err(ModuleBuildError::BuiltIn {
-                name: name.to_owned(),
-                release: kernel.release.clone(),
-            });
-        }
-        let own = tree.require(name)?;
-        let place = place::place_of(&own.path, tree.root())?;
-        let own = code_of(&own.read()?, "the kernel's own module")?;
-        change::check(&request.changes)?;
+        // Before anything is fetched.
+        own_module(kernel, &request.name)?;
         make::check_path(&self.folder)?;
-        let compiler = make::check_programs(&request.changes, kernel)?;
+        let toolchain = self.toolchain(kernel, progress)?;
+        self.build_by(&toolchain, kernel, request, progress)
+    }
+
+    fn toolchain(
+        &self,
+        kernel: &KernelEntry,
+        progress: &mut dyn FnMut(BuildProgress),
+    ) -> Result<Toolchain, ModuleBuildError> {
+        Toolchain::find(kernel, &self.folder, &self.cancel, &mut |at| {
+            progress(BuildProgress::Source(at));
+        })
+    }
+
+    fn build_by(
+        &self,
+        toolchain: &Toolchain,
+        kernel: &KernelEntry,
+        request: &ModuleRequest,
+        progress: &mut dyn FnMut(BuildProgress),
+    ) -> Result<BuiltModule, ModuleBuildError> {
+        let (place, own) = own_module(kernel, &request.name)?;
+        change::check(&request.changes)?;
+        toolchain::check_changes(&request.changes)?;
 
         let mut source = Source::prepare(&self.folder, kernel, &self.cancel, &mut |at| {
             progress(BuildProgress::Source(at));
@@ -143,7 +162,7 @@ impl ModuleBuilder {
         let folder = source.folder(&place, &self.cancel, &mut |at| {
             progress(BuildProgress::Source(at));
         })?;
-        let maker = Maker::new(&source, &place, &folder, kernel, &compiler, &self.cancel)?;
+        let maker = Maker::new(&source, &place, &folder, kernel, toolchain, &self.cancel);
         progress(BuildProgress::Building { changed: false });
         let plain = maker.make(&[])?;
         let plain_code = code_of(&plain.elf, "the unmodified build")?;
@@ -165,8 +184,9 @@ impl ModuleBuilder {
             changed,
             files: built.files,
             source: folder.join(&place.folder),
-            compiler: maker.compiler().to_owned(),
-            compiler_of_kernel: make::compiler_of(kernel),
+            compiler: toolchain.compiler.clone(),
+            compiler_of_kernel: toolchain::compiler_of(kernel),
+            remedy: toolchain.remedy,
             has_btf: built.has_btf,
         })
     }
@@ -207,6 +227,22 @@ impl ModuleBuilder {
     pub fn forget(&self, hash: &str) -> Result<u64, ModuleBuildError> {
         source::forget(&self.folder.join(hash))
     }
+}
+
+/// Where a module of a kernel is, and the code of the kernel's own.
+fn own_module(kernel: &KernelEntry, name: &str) -> Result<(Place, Code), ModuleBuildError> {
+    let tree = kernel.module_tree()?;
+    let name = name.trim_end_matches(".ko");
+    if tree.is_builtin(name) {
+        return Err(ModuleBuildError::BuiltIn {
+            name: name.to_owned(),
+            release: kernel.release.clone(),
+        });
+    }
+    let own = tree.require(name)?;
+    let place = place::place_of(&own.path, tree.root())?;
+    let code = code_of(&own.read()?, "the kernel's own module")?;
+    Ok((place, code))
 }
 
 fn code_of(elf: &[u8], what: &str) -> Result<Code, ModuleBuildError> {

@@ -30,6 +30,22 @@ impl Arch {
         }
     }
 
+    /// As GNU tools for it are called, before their own names.
+    pub fn gnu(self) -> &'static str {
+        match self {
+            Arch::X86_64 => "x86_64-linux-gnu",
+            Arch::Arm64 => "aarch64-linux-gnu",
+        }
+    }
+
+    /// As the kernel's build has it (`ARCH`).
+    pub fn kbuild(self) -> &'static str {
+        match self {
+            Arch::X86_64 => "x86_64",
+            Arch::Arm64 => "arm64",
+        }
+    }
+
     /// As Debian's packages have it.
     pub fn debian(self) -> &'static str {
         match self {

@@ -35,6 +35,7 @@ use std::collections::HashSet;
 use serde::{Deserialize, Serialize};
 
 pub use acting::{Idle, Load};
+pub use arms::ArmKernel;
 pub use build::Build;
 pub use claim::{Bound, Claim, OnlyIf, Published, Relation};
 pub use device::{FromDevice, RxFault, Sender};

@@ -101,6 +101,9 @@ fn describe(built: &BuiltModule, release: &str, out: &mut dyn Write) -> anyhow::
         && *of_kernel != built.compiler
     {
         writeln!(out, "kernel's    {}", printable(of_kernel, 120))?;
+        if let Some(remedy) = built.remedy {
+            writeln!(out, "            {remedy}")?;
+        }
     }
     let source = built.source.display().to_string();
     writeln!(out, "source      {}", printable_lines(&source))?;

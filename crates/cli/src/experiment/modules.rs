@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use netplumb_lab::modules::ModuleBuilder;
 use netplumb_lab::vm::kernels::KernelStore;
-use netplumb_model::experiment::{Experiment, Module, files as files_of, of_files};
+use netplumb_model::experiment::{ArmKernel, Experiment, Module, files as files_of, of_files};
 use netplumb_report::printable;
 
 use crate::exit::WrongKey;
@@ -43,14 +43,11 @@ pub(crate) fn prepare(
     names: Names<'_>,
     cache: &Path,
 ) -> anyhow::Result<()> {
-    let arms = experiment.arms();
-    let kernels = arms.iter().filter_map(|arm| arm.knobs.get("kernel"));
-    let kernels: BTreeSet<String> = kernels.cloned().collect();
-    let builder = Builder {
-        kernels: &kernels,
-        cache,
-    };
-    for modules in experiment.modules_mut() {
+    for (kernels, modules) in experiment.modules_mut() {
+        let builder = Builder {
+            kernels: &kernels,
+            cache,
+        };
         let mut files = Vec::new();
         for module in files_of(modules) {
             let file = match Module::of(module) {
@@ -99,18 +96,18 @@ fn existing_patch(names: Names<'_>, patch: &str) -> anyhow::Result<PathBuf> {
 }
 
 struct Builder<'a> {
-    kernels: &'a BTreeSet<String>,
+    kernels: &'a BTreeSet<ArmKernel>,
     cache: &'a Path,
 }
 
 impl Builder<'_> {
     fn build(&self, names: Names<'_>, name: &str, patches: &[&str]) -> anyhow::Result<PathBuf> {
         let [kernel] = &self.kernels.iter().collect::<Vec<_>>()[..] else {
-            let why = "modules can be built for one kernel in an experiment; write an experiment \
-                       for each kernel, or build their files with `plumb module build`";
+            let why = "a module is built for one kernel; write an [[arm]] for each kernel with its own \
+                       `module`, or build the files with `plumb module build`";
             return Err(WrongKey::usage("module", why).into());
         };
-        let kernel = KernelStore::new(self.cache).find(kernel)?;
+        let kernel = KernelStore::new(self.cache).find_for(&kernel.name, kernel.arch)?;
         let patches: Vec<PathBuf> = (patches.iter())
             .map(|patch| existing_patch(names, patch))
             .collect::<anyhow::Result<_>>()?;
@@ -126,7 +123,9 @@ impl Builder<'_> {
         if !kept.unmodified_is_the_same {
             eprintln!(
                 "plumb: {name}: the unmodified build is not the same code as the kernel's own module; \
-                 compare with module = \"{name}\", not with \"\""
+                 compare with module = \"{name}\", not with \"\"{}",
+                kept.remedy
+                    .map_or(String::new(), |remedy| format!("; or {remedy}"))
             );
         }
         Ok(kept.path)

@@ -24,6 +24,8 @@ pub struct KeptModule {
     pub path: PathBuf,
     /// Whether the unmodified build is the same code as the kernel's own module.
     pub unmodified_is_the_same: bool,
+    /// What to do for the kernel's own compiler to be used, if it could be.
+    pub remedy: Option<&'static str>,
 }
 
 /// What a build depends on, apart from the kernel.
@@ -60,7 +62,9 @@ impl ModuleBuilder {
             let name = patch.file_name().unwrap_or_default();
             title = format!("{title}+{}", name.to_string_lossy());
         }
-        let tools = make::tools(kernel, &self.cancel)?;
+        make::check_path(&self.folder)?;
+        let toolchain = self.toolchain(kernel, progress)?;
+        let tools = toolchain.versions(&self.cancel)?;
         let folder = self.folder.join(&kernel.hash).join("built");
         let folder = folder.join(key(name, &texts, &tools));
         let path = folder.join(title + ".ko");
@@ -71,7 +75,7 @@ impl ModuleBuilder {
                 name: name.to_owned(),
                 changes: patches.map(Change::Patch).collect(),
             };
-            let built = self.build(kernel, &request, progress)?;
+            let built = self.build_by(&toolchain, kernel, &request, progress)?;
             fs::create_dir_all(&folder).map_err(write_failed(&folder))?;
             if !built.unmodified.is_empty() {
                 fs::write(&differs, b"").map_err(write_failed(&differs))?;
@@ -82,6 +86,7 @@ impl ModuleBuilder {
         check_target(&path)?;
         Ok(KeptModule {
             unmodified_is_the_same: !differs.exists(),
+            remedy: toolchain.remedy,
             path,
         })
     }

@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
-use netplumb_kernel::config::{ConfigValue, KernelConfig};
+use netplumb_kernel::btf::Btf;
+use netplumb_kernel::image::BootForm;
 
 use super::change::{self, Change, Work};
 use super::error::{ModuleBuildError, read_failed, write_failed};
@@ -15,22 +16,17 @@ use super::needs;
 use super::place::Place;
 use super::program::{run, run_well};
 use super::source::{self, Source};
+use super::toolchain::{BTF_PROGRAM, Toolchain, is_installed};
 use crate::child;
 use crate::vm::kernels::KernelEntry;
 use crate::vm::kernels::stage::Stage;
 
-/// The compiler that a kernel was built with.
-const COMPILER: &str = "CC_VERSION_TEXT";
-/// The compiler of LLVM.
-const CLANG: &str = "clang";
 /// Variables of the environment that builds see.
 const ENVIRONMENT: [&str; 3] = ["PATH", "HOME", "TMPDIR"];
 /// What make takes for its own in paths.
 const NOT_IN_PATHS: [char; 7] = [' ', ':', '\t', '\n', '$', '#', '%'];
 /// Lines of a compiler's output that an error shows.
 const LINES_MAX: usize = 6;
-/// What gives modules their type information.
-const BTF_PROGRAM: &str = "pahole";
 
 /// Check that make can work below a folder.
 pub(super) fn check_path(store: &Path) -> Result<(), ModuleBuildError> {
@@ -40,86 +36,6 @@ pub(super) fn check_path(store: &Path) -> Result<(), ModuleBuildError> {
         true => Err(ModuleBuildError::PathForMake { path }),
         false => Ok(()),
     }
-}
-
-/// Check that the programs are there that a build needs; the compiler is returned.
-pub(super) fn check_programs(
-    changes: &[Change],
-    kernel: &KernelEntry,
-) -> Result<String, ModuleBuildError> {
-    let of_changes = changes.iter().map(|change| match change {
-        Change::Patch(_) => ("patch", "patch"),
-        Change::Cocci(_) => ("spatch", "coccinelle"),
-    });
-    let compiler = program_of(&compiler_of(kernel).unwrap_or_default());
-    for (program, package) in [("make", "make"), ("strip", "binutils")]
-        .into_iter()
-        .chain([(compiler.as_str(), compiler.as_str())])
-        .chain(of_changes)
-    {
-        need(program, package)?;
-    }
-    Ok(compiler)
-}
-
-/// The compiler that a kernel was built with, as its configuration has it.
-pub(super) fn compiler_of(kernel: &KernelEntry) -> Option<String> {
-    let text = fs::read_to_string(kernel.config()?).ok()?;
-    match KernelConfig::parse(&text).ok()?.get(COMPILER)? {
-        ConfigValue::Value(text) => Some(text.clone()),
-        _ => None,
-    }
-}
-
-/// The program of a compiler that calls itself so: `gcc-12 (Debian 12.2.0-14) 12.2.0`,
-/// `x86_64-linux-gnu-gcc-12 ...`, `Debian clang version 16.0.6`.
-fn program_of(compiler: &str) -> String {
-    if compiler.contains(CLANG) {
-        return CLANG.to_owned();
-    }
-    let program = compiler.split_whitespace().next().unwrap_or("gcc");
-    let program = program
-        .rsplit_once("-gnu-")
-        .map_or(program, |(_, name)| name);
-    program.to_owned()
-}
-
-/// What a build's code depends on besides its source: the compiler, and what makes BTF, as they name
-/// themselves.
-pub(super) fn tools(
-    kernel: &KernelEntry,
-    cancel: &AtomicBool,
-) -> Result<[String; 2], ModuleBuildError> {
-    let compiler = program_of(&compiler_of(kernel).unwrap_or_default());
-    let named = |program: &str| match is_installed(program) {
-        true => version(program, cancel),
-        false => Ok(String::new()),
-    };
-    Ok([named(&compiler)?, named(BTF_PROGRAM)?])
-}
-
-/// How a program names itself and its version.
-fn version(program: &str, cancel: &AtomicBool) -> Result<String, ModuleBuildError> {
-    let mut command = child::command(program);
-    command.arg("--version");
-    let finished = run(program, command, cancel)?;
-    let first = finished.output.lines().next();
-    Ok(first.unwrap_or_default().to_owned())
-}
-
-fn need(program: &str, package: &str) -> Result<(), ModuleBuildError> {
-    match is_installed(program) {
-        true => Ok(()),
-        false => Err(ModuleBuildError::NoProgram {
-            program: program.to_owned(),
-            package: package.to_owned(),
-        }),
-    }
-}
-
-fn is_installed(program: &str) -> bool {
-    let path = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
 /// What a build came to.
@@ -139,8 +55,8 @@ pub(super) struct Maker<'a> {
     /// What holds the module's folder.
     folder: &'a Path,
     kernel: &'a KernelEntry,
+    toolchain: &'a Toolchain,
     cancel: &'a AtomicBool,
-    compiler: String,
 }
 
 impl<'a> Maker<'a> {
@@ -149,22 +65,17 @@ impl<'a> Maker<'a> {
         place: &'a Place,
         folder: &'a Path,
         kernel: &'a KernelEntry,
-        program: &str,
+        toolchain: &'a Toolchain,
         cancel: &'a AtomicBool,
-    ) -> Result<Self, ModuleBuildError> {
-        let compiler = version(program, cancel)?;
-        Ok(Maker {
+    ) -> Self {
+        Maker {
             source,
             place,
             folder,
             kernel,
+            toolchain,
             cancel,
-            compiler,
-        })
-    }
-
-    pub(super) fn compiler(&self) -> &str {
-        &self.compiler
+        }
     }
 
     /// Build it with these changes.
@@ -203,12 +114,11 @@ impl<'a> Maker<'a> {
             ))
             .arg(format!("M={}", made.display()))
             .arg(format!(
-                "KCFLAGS=-fmacro-prefix-map={prefix} -fdebug-prefix-map={prefix}{flags}"
+                "KCFLAGS=-fmacro-prefix-map={prefix} -fdebug-prefix-map={prefix}{flags}{}",
+                self.toolchain.flags()
             ))
             .arg(&target);
-        if self.compiler.contains(CLANG) {
-            command.arg("LLVM=1");
-        }
+        self.toolchain.apply(&mut command);
         // Of the environment, kbuild takes ARCH, CROSS_COMPILE, KBUILD_OUTPUT and others.
         command.env_clear().env("LC_ALL", "C");
         for name in ENVIRONMENT {
@@ -223,10 +133,11 @@ impl<'a> Maker<'a> {
                 output: what_failed(&finished.output, &work),
             });
         }
-        self.add_btf(&module)?;
-        let mut command = child::command("strip");
+        self.add_btf(&module, &top)?;
+        let strip = self.toolchain.tool("strip");
+        let mut command = child::command(&strip);
         command.arg("--strip-debug").arg(&module);
-        run_well("strip", command, self.cancel)?;
+        run_well(&strip, command, self.cancel)?;
         let elf = fs::read(&module).map_err(read_failed(&module))?;
         Ok(Made {
             has_btf: elf.windows(5).any(|name| name == b".BTF\0"),
@@ -258,16 +169,26 @@ impl Maker<'_> {
     /// Give a module type information (BTF), from its debugging information, if the program for
     /// it is there. The kernel's own build does it as well, with programs that packages of
     /// headers lack.
-    fn add_btf(&self, module: &Path) -> Result<(), ModuleBuildError> {
+    fn add_btf(&self, module: &Path, work: &Path) -> Result<(), ModuleBuildError> {
         if !is_installed(BTF_PROGRAM) {
             return Ok(());
+        }
+        let mut base = self.kernel.unpacked();
+        if self.kernel.boot() == BootForm::Raw {
+            // A raw image has no section of that name.
+            let image = fs::read(&base).map_err(read_failed(&base))?;
+            let Ok(types) = Btf::find(&image) else {
+                return Ok(());
+            };
+            base = work.join("vmlinux.btf");
+            fs::write(&base, types.bytes()).map_err(write_failed(&base))?;
         }
         let mut command = child::command(BTF_PROGRAM);
         command
             .args(["-J", "--btf_gen_floats", "--btf_base"])
-            .arg(self.kernel.unpacked())
+            .arg(base)
             .arg(module)
-            .env("LLVM_OBJCOPY", "objcopy");
+            .env("LLVM_OBJCOPY", self.toolchain.tool("objcopy"));
         // A module without it is as good otherwise, and it is said which has none.
         run(BTF_PROGRAM, command, self.cancel).map(drop)
     }
@@ -295,22 +216,6 @@ fn what_failed(output: &str, work: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Check that compilers are known by what they call themselves.
-    #[test]
-    fn compilers() {
-        for (text, program) in [
-            ("gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0", "gcc-12"),
-            (
-                "x86_64-linux-gnu-gcc-12 (Debian 12.2.0-14) 12.2.0",
-                "gcc-12",
-            ),
-            ("Debian clang version 16.0.6 (15~deb12u1)", "clang"),
-            ("", "gcc"),
-        ] {
-            assert_eq!(program_of(text), program, "{text}");
-        }
-    }
 
     /// Check that of a build's output its errors are shown, as seen from the source.
     #[test]

@@ -7,6 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use netplumb_kernel::deb::{self, SparseTar};
+use netplumb_model::arch::Arch;
 
 use super::error::{ModuleBuildError, read_failed, write_failed};
 use super::needs;
@@ -17,6 +18,8 @@ use crate::vm::kernels::{KernelEntry, Progress};
 
 /// Where packages of headers have theirs.
 const HEADERS: &str = "usr/src";
+/// The package of kbuild's programs, before its version.
+const KBUILD: &str = "linux-kbuild-";
 /// The kernel's source, as the package has it.
 const ARCHIVE: &str = "source.tar.xz";
 /// Where each file is in it.
@@ -292,7 +295,7 @@ fn is_source(path: &Path) -> bool {
 }
 
 /// Give a folder its name, unless another run was quicker.
-fn keep(from: &Path, kept: &Path) -> Result<(), ModuleBuildError> {
+pub(super) fn keep(from: &Path, kept: &Path) -> Result<(), ModuleBuildError> {
     match fs::rename(from, kept) {
         Err(_) if kept.is_dir() => Ok(()),
         done => done.map_err(write_failed(kept)),
@@ -326,30 +329,37 @@ fn fetch(
 ) -> Result<(), ModuleBuildError> {
     let stage = Stage::new(store)?;
     let fetched = stage.fetch()?;
-    let apt = Apt::of(kernel.arch, store.parent().unwrap_or(store));
+    let cache = store.parent().unwrap_or(store);
+    let apt = Apt::of(kernel.arch, cache);
     apt.refresh(cancel, progress)?;
+    // kbuild's programs run here.
+    let here = Apt::of(Arch::OWN, cache);
+    let apt_of = |package: &str| match package.starts_with(KBUILD) {
+        true => &here,
+        false => &apt,
+    };
     let headers = format!("linux-headers-{}", kernel.release);
     let mut packages = vec![headers.clone()];
     packages.extend(
         apt.depends(&headers, version)?
             .into_iter()
-            .filter(|name| name.starts_with("linux-headers-") || name.starts_with("linux-kbuild-")),
+            .filter(|name| name.starts_with("linux-headers-") || name.starts_with(KBUILD)),
     );
     packages.push(source_package(version));
     // All of them, before the first is fetched.
     let mut offers = Vec::new();
     for package in packages {
-        let offer =
-            apt.offer_of(&package, version)?
-                .ok_or_else(|| ModuleBuildError::NoVersion {
-                    package: package.clone(),
-                    version: version.to_owned(),
-                })?;
+        let offer = apt_of(&package)
+            .offer_of(&package, version)?
+            .ok_or_else(|| ModuleBuildError::NoVersion {
+                package: package.clone(),
+                version: version.to_owned(),
+            })?;
         offers.push((package, offer));
     }
     let mut debs = Vec::new();
     for (package, offer) in &offers {
-        debs.push(apt.download(package, offer, &fetched, cancel, progress)?);
+        debs.push(apt_of(package).download(package, offer, &fetched, cancel, progress)?);
     }
     progress(Progress::Unpacking);
     let cancelled = || cancel.load(Ordering::Relaxed);

@@ -1,8 +1,33 @@
 //! What an experiment compares: the arms of its file and of its figures.
 
+use std::collections::BTreeSet;
+
 use super::{Experiment, Figure, Kind, Knobs, MAX_ARMS, Nft, Vary};
+use crate::arch::Arch;
 use crate::bench::BenchArm;
 use crate::recording::Arm;
+
+const MODULE: &str = "module";
+
+/// What an arm says of its guest's kernel.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ArmKernel {
+    /// Its name in the catalogue.
+    pub name: String,
+    /// Its architecture; none if that is the kernel's own affair.
+    pub arch: Option<Arch>,
+}
+
+impl ArmKernel {
+    /// That of an arm.
+    pub fn of(arm: &Arm) -> Self {
+        let knob = |key: &str| arm.knobs.get(key).map_or("", String::as_str);
+        ArmKernel {
+            name: knob("kernel").to_owned(),
+            arch: Arch::named(knob("arch")),
+        }
+    }
+}
 
 impl Experiment {
     /// All settings that are written out.
@@ -24,11 +49,27 @@ impl Experiment {
         fixed.chain(vary.into_iter().flat_map(Vary::rules_mut))
     }
 
-    /// Every place that may name a module's file.
-    pub fn modules_mut(&mut self) -> impl Iterator<Item = &mut String> {
-        let (knobs, vary) = self.all_knobs_mut();
-        let fixed = knobs.into_iter().filter_map(|k| k.text_mut("module"));
-        fixed.chain(vary.into_iter().flat_map(|v| v.texts_mut("module")))
+    /// Every place that may name a module's file, with the kernels of the arms that it may be for.
+    pub fn modules_mut(&mut self) -> Vec<(BTreeSet<ArmKernel>, &mut String)> {
+        let all: BTreeSet<ArmKernel> = self.arms().iter().map(ArmKernel::of).collect();
+        let of_named: Vec<ArmKernel> = (self.arms.iter())
+            .map(|named| ArmKernel::of(&self.arm_of(named.knobs.over(&self.knobs), String::new())))
+            .collect();
+        let mut places = Vec::new();
+        places.extend(self.knobs.text_mut(MODULE).map(|text| (all.clone(), text)));
+        for (named, kernel) in self.arms.iter_mut().zip(of_named) {
+            let text = named.knobs.text_mut(MODULE);
+            places.extend(text.map(|text| (BTreeSet::from([kernel]), text)));
+        }
+        let mut vary = vec![&mut self.vary];
+        for figure in &mut self.figures {
+            let text = figure.knobs.text_mut(MODULE);
+            places.extend(text.map(|text| (all.clone(), text)));
+            vary.push(&mut figure.vary);
+        }
+        let varied = vary.into_iter().flat_map(|vary| vary.texts_mut(MODULE));
+        places.extend(varied.map(|text| (all.clone(), text)));
+        places
     }
 
     /// Whether there are arms beside those of figures: where a figure shows them, or there

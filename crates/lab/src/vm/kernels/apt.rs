@@ -173,7 +173,7 @@ impl Apt {
     }
 
     /// The current package of this name in the archive.
-    pub(super) fn offer(&self, package: &str) -> Result<Offer, KernelStoreError> {
+    pub(crate) fn offer(&self, package: &str) -> Result<Offer, KernelStoreError> {
         match self.offer_as(package, package)? {
             Some(offer) => Ok(offer),
             None => Err(KernelStoreError::NoPackage {

@@ -1,0 +1,139 @@
+//! The compiler that a kernel of another architecture was built with.
+//!
+//! Debian's kernels are built on machines of their own architecture, by its gcc; the compilers for
+//! other architectures are packages of their own, which fixes of gcc may not reach: those of Debian 12
+//! (12.2.0-14) lack what 12.2.0-14+deb12u1 changed in the frames of AArch64 (CVE-2023-4039), so that
+//! functions with a stack protector differ. So the compiler proper (`cc1`) is taken out of the kernel's
+//! own package and run by QEMU's user mode; the rest of gcc, and the assembler, are this machine's.
+//!
+//! ```text
+//! sources/compilers/gcc-12_12.2.0-14+deb12u1_arm64/cc1    runs the program below by QEMU
+//!                                                  root/  the packages of it and of its libraries
+//! ```
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use netplumb_kernel::deb;
+use netplumb_model::arch::Arch;
+
+use super::error::{ModuleBuildError, write_failed};
+use super::source::keep;
+use super::toolchain::is_installed;
+use crate::vm::kernels::Progress;
+use crate::vm::kernels::apt::Apt;
+use crate::vm::kernels::stage::Stage;
+
+const FOLDER: &str = "compilers";
+
+/// The version of the package in how a compiler of Debian's names itself: 12.2.0-14 of
+/// `gcc-12 (Debian 12.2.0-14) 12.2.0`.
+pub(super) fn debian_version(compiler: &str) -> Option<&str> {
+    let (_, rest) = compiler.split_once("(Debian ")?;
+    let (version, _) = rest.split_once(')')?;
+    let good = |byte: u8| byte.is_ascii_alphanumeric() || b".+~-".contains(&byte);
+    version.bytes().all(good).then_some(version)
+}
+
+/// The program of QEMU that runs those of an architecture, if it is installed.
+fn emulator(arch: Arch) -> Option<String> {
+    let names = ["", "-static"].map(|end| format!("qemu-{}{end}", arch.uname()));
+    names.into_iter().find(|name| is_installed(name))
+}
+
+/// What to do for a kernel's own compiler to be used.
+pub(super) fn remedy(arch: Arch) -> Option<&'static str> {
+    let remedy = "run `sudo apt-get install qemu-user` for the kernel's own compiler to be used";
+    emulator(arch).is_none().then_some(remedy)
+}
+
+/// Fetch the compiler that names itself so, unless it is there. Returns the folder for gcc's option
+/// `-B`; none if there is no emulator to run it, it is no gcc of Debian's, or the archive does not have
+/// it any more.
+pub(super) fn fetch(
+    store: &Path,
+    arch: Arch,
+    compiler: &str,
+    cancel: &AtomicBool,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Option<PathBuf>, ModuleBuildError> {
+    let release = compiler
+        .split_whitespace()
+        .next()
+        .and_then(|name| name.strip_prefix("gcc-"));
+    let (Some(release), Some(version)) = (release, debian_version(compiler)) else {
+        return Ok(None);
+    };
+    let is_number = !release.is_empty() && release.bytes().all(|byte| byte.is_ascii_digit());
+    let Some(emulator) = emulator(arch).filter(|_| is_number) else {
+        return Ok(None);
+    };
+    let folder = store
+        .join(FOLDER)
+        .join(format!("gcc-{release}_{version}_{}", arch.debian()));
+    if folder.is_dir() {
+        return Ok(Some(folder));
+    }
+    let stage = Stage::new(store)?;
+    let fetched = stage.fetch()?;
+    let apt = Apt::of(arch, store.parent().unwrap_or(store));
+    apt.refresh(cancel, progress)?;
+    let package = format!("cpp-{release}");
+    let Some(offer) = apt.offer_of(&package, version)? else {
+        return Ok(None);
+    };
+    let mut offers = Vec::new();
+    for library in apt.depends(&package, version)? {
+        offers.push((library.clone(), apt.offer(&library)?));
+    }
+    offers.push((package, offer));
+    let entry = stage.entry();
+    let cancelled = || cancel.load(Ordering::Relaxed);
+    for (package, offer) in &offers {
+        let deb = apt.download(package, offer, &fetched, cancel, progress)?;
+        let wanted = |name: &Path| !name.starts_with("usr/share");
+        deb::files(&deb, &entry.join("root"), &wanted, &cancelled)?;
+    }
+    let program = format!("usr/lib/gcc/{}/{release}/cc1", arch.gnu());
+    if !entry.join("root").join(&program).is_file() {
+        return Ok(None);
+    }
+    let wrapper = entry.join("cc1");
+    let text = format!(
+        "#!/bin/sh\nroot=${{0%/*}}/root\nexec {emulator} -L \"$root\" \"$root/{program}\" \"$@\"\n"
+    );
+    fs::write(&wrapper, text).map_err(write_failed(&wrapper))?;
+    let mode = Permissions::from_mode(0o755);
+    fs::set_permissions(&wrapper, mode).map_err(write_failed(&wrapper))?;
+    let above = store.join(FOLDER);
+    fs::create_dir_all(&above).map_err(write_failed(&above))?;
+    keep(&entry, &folder)?;
+    Ok(Some(folder))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check which part of a compiler's name is the version of a package of Debian's.
+    #[test]
+    fn versions() {
+        for (text, version) in [
+            (
+                "gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0",
+                Some("12.2.0-14+deb12u1"),
+            ),
+            (
+                "aarch64-linux-gnu-gcc-12 (Debian 12.2.0-14) 12.2.0",
+                Some("12.2.0-14"),
+            ),
+            ("gcc-12 (Debian ../../x) 12.2.0", None),
+            ("aarch64-linux-gnu-gcc (Ubuntu 13.2.0-4) 13.2.0", None),
+            ("", None),
+        ] {
+            assert_eq!(debian_version(text), version, "{text}");
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! The programs that build a kernel's modules: this machine's, or those for another architecture.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+
+use netplumb_kernel::config::{ConfigValue, KernelConfig};
+use netplumb_model::arch::Arch;
+
+use super::change::Change;
+use super::compiler;
+use super::error::ModuleBuildError;
+use super::program::run;
+use crate::child;
+use crate::vm::kernels::{KernelEntry, Progress};
+
+/// The compiler that a kernel was built with, as its configuration names it.
+const COMPILER: &str = "CC_VERSION_TEXT";
+/// The compiler of LLVM, which is one program for all architectures.
+const CLANG: &str = "clang";
+/// What gives modules their type information.
+pub(super) const BTF_PROGRAM: &str = "pahole";
+
+/// What builds the modules of a kernel.
+#[derive(Debug)]
+pub(super) struct Toolchain {
+    arch: Arch,
+    /// How the compiler names itself and its version.
+    pub(super) compiler: String,
+    /// The compiler that the kernel was built with, run by QEMU.
+    of_kernel: Option<PathBuf>,
+    /// What to do for that to be used, if it could be.
+    pub(super) remedy: Option<&'static str>,
+}
+
+impl Toolchain {
+    /// Check that what it takes is there. For another architecture, the compiler that the kernel was
+    /// built with is fetched, where this machine's for it has another version.
+    pub(super) fn find(
+        kernel: &KernelEntry,
+        store: &Path,
+        cancel: &AtomicBool,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Self, ModuleBuildError> {
+        let arch = kernel.arch;
+        let of_kernel = compiler_of(kernel).unwrap_or_default();
+        let name = program_of(&of_kernel);
+        let compiler = named_for(arch, &name);
+        need("make", "make")?;
+        let (strip, binutils) = match arch == Arch::OWN {
+            true => ("strip".to_owned(), "binutils".to_owned()),
+            false => (named_for(arch, "strip"), for_arch("binutils", arch)),
+        };
+        need(&strip, &binutils)?;
+        let package = match arch == Arch::OWN || name == CLANG {
+            true => name.clone(),
+            false => for_arch(&name, arch),
+        };
+        need(&compiler, &package)?;
+        let here = version(&compiler, cancel)?;
+        let is_other = compiler::debian_version(&of_kernel) != compiler::debian_version(&here);
+        let (found, remedy) = match arch != Arch::OWN && is_other {
+            true => (
+                compiler::fetch(store, arch, &of_kernel, cancel, progress)?,
+                compiler::remedy(arch),
+            ),
+            false => (None, None),
+        };
+        Ok(Toolchain {
+            arch,
+            remedy,
+            compiler: match found {
+                Some(_) => of_kernel,
+                None => here,
+            },
+            of_kernel: found,
+        })
+    }
+
+    fn is_clang(&self) -> bool {
+        self.compiler.contains(CLANG)
+    }
+
+    /// Tell kbuild.
+    pub(super) fn apply(&self, make: &mut Command) {
+        if self.is_clang() {
+            make.arg("LLVM=1");
+        }
+        if self.arch != Arch::OWN {
+            make.arg(format!("ARCH={}", self.arch.kbuild()));
+            make.arg(format!("CROSS_COMPILE={}-", self.arch.gnu()));
+        }
+    }
+
+    /// What the compiler is told besides.
+    pub(super) fn flags(&self) -> String {
+        match &self.of_kernel {
+            Some(folder) => format!(" -B{}", folder.display()),
+            None => String::new(),
+        }
+    }
+
+    /// A program of binutils.
+    pub(super) fn tool(&self, name: &str) -> String {
+        match self.arch == Arch::OWN {
+            true => name.to_owned(),
+            false => named_for(self.arch, name),
+        }
+    }
+
+    /// What a build's code depends on besides its source: the compiler, and what makes BTF, as they name
+    /// themselves.
+    pub(super) fn versions(&self, cancel: &AtomicBool) -> Result<[String; 2], ModuleBuildError> {
+        let btf = match is_installed(BTF_PROGRAM) {
+            true => version(BTF_PROGRAM, cancel)?,
+            false => String::new(),
+        };
+        Ok([self.compiler.clone(), btf])
+    }
+}
+
+/// Check that the programs are there which changes need.
+pub(super) fn check_changes(changes: &[Change]) -> Result<(), ModuleBuildError> {
+    changes.iter().try_for_each(|change| match change {
+        Change::Patch(_) => need("patch", "patch"),
+        Change::Cocci(_) => need("spatch", "coccinelle"),
+    })
+}
+
+/// The compiler that a kernel was built with, as its configuration has it.
+pub(super) fn compiler_of(kernel: &KernelEntry) -> Option<String> {
+    let text = fs::read_to_string(kernel.config()?).ok()?;
+    match KernelConfig::parse(&text).ok()?.get(COMPILER)? {
+        ConfigValue::Value(text) => Some(text.clone()),
+        _ => None,
+    }
+}
+
+/// The program of a compiler that calls itself so: `gcc-12 (Debian 12.2.0-14) 12.2.0`,
+/// `x86_64-linux-gnu-gcc-12 ...`, `Debian clang version 16.0.6`.
+fn program_of(compiler: &str) -> String {
+    if compiler.contains(CLANG) {
+        return CLANG.to_owned();
+    }
+    let program = compiler.split_whitespace().next().unwrap_or("gcc");
+    let program = program
+        .rsplit_once("-gnu-")
+        .map_or(program, |(_, name)| name);
+    program.to_owned()
+}
+
+/// A program as it is called here for an architecture: `aarch64-linux-gnu-gcc-12`.
+fn named_for(arch: Arch, name: &str) -> String {
+    match arch == Arch::OWN || name == CLANG {
+        true => name.to_owned(),
+        false => format!("{}-{name}", arch.gnu()),
+    }
+}
+
+/// Debian's package of such a program: `gcc-12-aarch64-linux-gnu`.
+fn for_arch(name: &str, arch: Arch) -> String {
+    format!("{name}-{}", arch.gnu().replace('_', "-"))
+}
+
+/// How a program names itself and its version.
+fn version(program: &str, cancel: &AtomicBool) -> Result<String, ModuleBuildError> {
+    let mut command = child::command(program);
+    command.arg("--version");
+    let finished = run(program, command, cancel)?;
+    let first = finished.output.lines().next();
+    Ok(first.unwrap_or_default().to_owned())
+}
+
+fn need(program: &str, package: &str) -> Result<(), ModuleBuildError> {
+    match is_installed(program) {
+        true => Ok(()),
+        false => Err(ModuleBuildError::NoProgram {
+            program: program.to_owned(),
+            package: package.to_owned(),
+        }),
+    }
+}
+
+pub(super) fn is_installed(program: &str) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that compilers are known by what they call themselves.
+    #[test]
+    fn compilers() {
+        for (text, program) in [
+            ("gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0", "gcc-12"),
+            (
+                "x86_64-linux-gnu-gcc-12 (Debian 12.2.0-14) 12.2.0",
+                "gcc-12",
+            ),
+            ("Debian clang version 16.0.6 (15~deb12u1)", "clang"),
+            ("", "gcc"),
+        ] {
+            assert_eq!(program_of(text), program, "{text}");
+        }
+    }
+
+    /// Check what programs and packages for another architecture are called.
+    #[test]
+    fn names() {
+        let other = Arch::ALL.iter().copied().find(|arch| *arch != Arch::OWN);
+        let (arch, gnu) = match other.unwrap() {
+            Arch::Arm64 => (Arch::Arm64, "aarch64-linux-gnu"),
+            Arch::X86_64 => (Arch::X86_64, "x86_64-linux-gnu"),
+        };
+        assert_eq!(named_for(arch, "gcc-12"), format!("{gnu}-gcc-12"));
+        assert_eq!(named_for(Arch::OWN, "gcc-12"), "gcc-12");
+        assert_eq!(named_for(arch, "clang"), "clang");
+        assert_eq!(for_arch("gcc-12", Arch::X86_64), "gcc-12-x86-64-linux-gnu");
+    }
+}
