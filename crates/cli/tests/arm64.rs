@@ -376,7 +376,7 @@ fn vm_refusals() {
         .says(&["unknown architecture `armhf`", "x86-64, arm64"]);
     place.nothing_runs();
 }
-/// Check that the program for arm64 makes the same report and the same page of a recording as this one: it
+/// Check that the program for arm64 makes the same reports and comparisons of recordings as this one: it
 /// runs on a machine of arm64, of which QEMU's user mode stands in for the CPU.
 #[test]
 fn vm_the_program_itself() {
@@ -388,25 +388,31 @@ fn vm_the_program_itself() {
     if Command::new(QEMU).arg("--version").output().is_err() {
         return skip("no qemu-aarch64: apt-get install qemu-user");
     }
-    place
-        .run("path --arch arm64 --packets 20 --blocks 1 -o x.plumb -q")
-        .code(0);
+    for (size, file) in [("10", "x.plumb"), ("500", "y.plumb")] {
+        place
+            .run(&format!(
+                "path --arch arm64 --size {size} --packets 20 --blocks 1 -o {file} -q"
+            ))
+            .code(0);
+    }
     let program = Path::new(env!("CARGO_BIN_EXE_plumb"));
     let of_arm64 = program.with_file_name(agent::file_name(Arch::Arm64));
     for words in [
         "report x.plumb --top 40",
         "report x.plumb --json",
         "report x.plumb --csv",
-        "diff x.plumb x.plumb",
-        "--help",
+        "report x.plumb --folded",
+        "diff x.plumb y.plumb",
     ] {
-        let here = place.run(words).stdout;
+        let ran = place.run(words);
+        ran.code(0);
+        let here = &ran.stdout;
         let mut command = place.command(QEMU);
         command.arg(&of_arm64).args(words.split(' '));
         let there = Running::start(&mut command).finish();
         there.code(0);
         assert!(here.len() > 100, "{words}: {here}");
-        assert_eq!(there.stdout, here, "{words}");
+        assert_eq!(there.stdout, *here, "{words}");
     }
 }
 

@@ -15,10 +15,12 @@ use serde_json::Value::Null;
 use serde_json::json;
 
 /// A program whose functions execute known numbers of instructions: `spin` four per iteration and a
-/// return, `spin_thread` three, in two threads.
+/// return, `spin_thread` three, in two threads. They begin soon, before the scheduler has a reason to let
+/// one of them run first: then the first thread waits for each, in every boot.
 const LOOPS: &str = r#"
 #include <pthread.h>
 #include <stdio.h>
+#include <unistd.h>
 __attribute__((noinline)) void spin(long n)
 { __asm__ volatile("1: dec %0; nop; nop; jnz 1b" : "+r"(n)); }
 __attribute__((noinline)) void spin_thread(long n)
@@ -26,9 +28,10 @@ __attribute__((noinline)) void spin_thread(long n)
 static void *body(void *arg) { spin_thread((long)arg); return 0; }
 int main(void) {
 	pthread_t t[2];
-	spin(100000);
+	usleep(20000);
 	for (long i = 0; i < 2; i++) pthread_create(&t[i], 0, body, (void *)(10000 * (i + 1)));
 	for (int i = 0; i < 2; i++) pthread_join(t[i], 0);
+	spin(100000);
 	puts("done");
 	return 0;
 }

@@ -146,7 +146,7 @@ fn where_frames_of_a_device_go() {
 
 /// Check what the patch of experiments/usbnet-review saves, to the instruction and by function:
 /// nothing of a frame that is passed on, nothing by building the unmodified source, the same in
-/// three runs, of x86-64 and of arm64.
+/// two runs, of x86-64 and of arm64.
 #[test]
 fn a_patch_to_usbnet() {
     let kernel = match common::kernel() {
@@ -176,15 +176,11 @@ fn a_patch_to_usbnet() {
         return skip(first.stderr.trim());
     }
     first.code(0);
-    for n in 2..=3 {
-        place.run(&format!("run -q x.toml -o {n}.plumb")).code(0);
-    }
-    let recordings = [1, 2, 3].map(|n| place.recording(&format!("{n}.plumb")));
+    place.run("run -q x.toml -o 2.plumb").code(0);
+    let recordings = [1, 2].map(|n| place.recording(&format!("{n}.plumb")));
     let of = |arm, direction| {
-        let [one, rest @ ..] = (recordings.each_ref()).map(|r| below_usbnet_bh(r, arm, direction));
-        for other in rest {
-            assert_eq!(one, other, "{arm}");
-        }
+        let [one, other] = (recordings.each_ref()).map(|r| below_usbnet_bh(r, arm, direction));
+        assert_eq!(one, other, "{arm}");
         one
     };
     for recording in &recordings {
