@@ -88,7 +88,10 @@ fn programs(source: &Path, out: &Path) {
     tell(&format!("rerun-if-env-changed={CLANG}"));
     let folder = source.parent().unwrap_or(Path::new("."));
     let shared = variable("CARGO_MANIFEST_DIR").join(SHARED);
-    for folder in [folder, &shared, &shared.join("kernel")] {
+    // What was made is no reason to make it again, and all that depends on it.
+    let out_folder = variable("OUT_DIR");
+    let read = [folder, &shared, &shared.join("kernel")];
+    for folder in read.into_iter().filter(|folder| *folder != out_folder) {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             tell(&format!("rerun-if-changed={}", entry.path().display()));
         }
