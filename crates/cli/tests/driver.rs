@@ -176,6 +176,8 @@ fn a_patch_to_usbnet() {
         return skip(first.stderr.trim());
     }
     first.code(0);
+    let differs = first.stderr.contains("not the same code");
+    assert!(!differs, "{}", first.stderr);
     place.run("run -q x.toml -o 2.plumb").code(0);
     let recordings = [1, 2].map(|n| place.recording(&format!("{n}.plumb")));
     let of = |arm, direction| {

@@ -8,7 +8,7 @@ use netplumb_lab::vm::kernels::{KernelEntry, KernelStore, KernelStoreError};
 use netplumb_model::arch::Arch;
 use netplumb_model::class::Link;
 use netplumb_model::experiment::{
-    Experiment, FromDevice, NicSettings, Qdisc, Ruleset, Scan, files, module_options,
+    ArmKernel, Experiment, FromDevice, NicSettings, Qdisc, Ruleset, Scan, files, module_options,
 };
 use netplumb_model::hosts::{HostOf, Side};
 use netplumb_model::message::RunPlan;
@@ -140,9 +140,10 @@ impl Plan {
         for (index, arm) in self.arms.iter().enumerate() {
             let knob = |key: &str| arm.knobs.get(key).cloned().unwrap_or_default();
             let qdisc = Qdisc::of(arm);
+            let kernel = ArmKernel::of(arm);
             let new = GuestPlan {
-                kernel: knob("kernel"),
-                arch: Arch::named(&knob("arch")),
+                kernel: kernel.name,
+                arch: kernel.arch,
                 mitigations: arm.is_on("mitigations"),
                 cmdline: knob("cmdline"),
                 nft_modules: Ruleset::of(arm).map_or_else(Vec::new, |r| r.modules()),

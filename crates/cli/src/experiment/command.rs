@@ -12,7 +12,7 @@ use netplumb_lab::bundle::{Bundle, Host, companions};
 use netplumb_lab::vm::kernels::KernelStore;
 use netplumb_model::arch::Arch;
 use netplumb_model::events::Asked;
-use netplumb_model::experiment::{Experiment, Trace};
+use netplumb_model::experiment::{ArmKernel, Experiment, Trace};
 use netplumb_model::message::{CommandEnd, Exit, Output, SetupPlan};
 use netplumb_model::recording::Arm;
 use netplumb_model::timing::TimingSpec;
@@ -110,9 +110,9 @@ fn arch_of(machine: &Machine, cache: &Path) -> anyhow::Result<Arch> {
     let store = KernelStore::new(cache);
     let mut all = BTreeSet::new();
     for Words { arm, .. } in &machine.arms {
-        let knob = |key: &str| arm.knobs.get(key).map_or("", String::as_str);
+        let kernel = ArmKernel::of(arm);
         // A kernel that isn't there is an error later on, with what to do.
-        let kernel = store.find_for(knob("kernel"), Arch::named(knob("arch")));
+        let kernel = store.find_for(&kernel.name, kernel.arch);
         all.insert(kernel.map_or(Arch::OWN, |kernel| kernel.arch));
     }
     let first = all.pop_first().unwrap_or(Arch::OWN);

@@ -151,3 +151,73 @@ fn damaged() {
         assert!(code(&whole[..end]).is_err(), "{end}");
     }
 }
+
+/// A module of arm64 with these functions one after the other; the first instruction of `calls` refers to
+/// `name` with an addend.
+fn module_of_arm64(functions: &[(&str, &[u32])], name: &str, addend: i64) -> Vec<u8> {
+    let little = object::Endianness::Little;
+    let mut file = Elf::new(BinaryFormat::Elf, Architecture::Aarch64, little);
+    let text = file.add_section(Vec::new(), b".text".to_vec(), SectionKind::Text);
+    let symbol = |name: &str, value, size, section| Symbol {
+        name: name.as_bytes().to_vec(),
+        value,
+        size,
+        kind: SymbolKind::Text,
+        scope: SymbolScope::Compilation,
+        weak: false,
+        section,
+        flags: SymbolFlags::None,
+    };
+    let other = file.add_symbol(symbol(name, 0, 0, SymbolSection::Undefined));
+    for (name, words) in functions {
+        let code: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let value = file.append_section_data(text, &code, 4);
+        let section = SymbolSection::Section(text);
+        file.add_symbol(symbol(name, value, code.len() as u64, section));
+        if *name == "calls" {
+            let reference = Reference {
+                offset: value,
+                symbol: other,
+                addend,
+                flags: RelocationFlags::Elf {
+                    r_type: elf::R_AARCH64_CALL26,
+                },
+            };
+            file.add_relocation(text, reference).unwrap();
+        }
+    }
+    file.write().unwrap()
+}
+
+/// Check that functions of arm64 are compared by their instructions and by what these refer to, wherever
+/// they are: with relocations and without, and that a register, an addend or a callee is a difference.
+#[test]
+fn of_arm64() {
+    const BL: u32 = 0x9400_0000;
+    const RET: u32 = 0xd65f_03c0;
+    const NOP: u32 = 0xd503_201f;
+    // `cbz` of a register, so many instructions back.
+    let back = |words: u32, register: u32| 0xb400_0000 | ((1 << 19) - words) << 5 | register;
+    let plain = |first: &[u32], middle: u32, register: u32| {
+        let jumps = [middle, back(1 + first.len() as u32, register), RET];
+        let functions = [("first", first), ("jumps", &jumps), ("calls", &[BL, RET])];
+        module_of_arm64(&functions, "printk", 0)
+    };
+    let before = of(&plain(&[RET], NOP, 3));
+    assert_eq!(before.text_bytes, 24);
+    let names = |other: &[u8]| -> Vec<String> {
+        let found = compare(&before, &of(other)).functions;
+        found.into_iter().map(|function| function.name).collect()
+    };
+    assert!(names(&plain(&[RET], NOP, 3)).is_empty());
+    // All behind it has moved.
+    assert_eq!(names(&plain(&[NOP, RET], NOP, 3)), ["first"]);
+    assert_eq!(names(&plain(&[RET], RET, 3)), ["jumps"]);
+    assert_eq!(names(&plain(&[RET], NOP, 4)), ["jumps"]);
+    let jumps = [NOP, back(2, 3), RET];
+    let functions: [(&str, &[u32]); 3] =
+        [("first", &[RET]), ("jumps", &jumps), ("calls", &[BL, RET])];
+    assert_eq!(names(&module_of_arm64(&functions, "kfree", 0)), ["calls"]);
+    assert_eq!(names(&module_of_arm64(&functions, "printk", 8)), ["calls"]);
+    assert!(names(&module_of_arm64(&functions, "printk", 0)).is_empty());
+}

@@ -49,68 +49,79 @@ pub(super) fn remedy(arch: Arch) -> Option<&'static str> {
     emulator(arch).is_none().then_some(remedy)
 }
 
-/// Fetch the compiler that names itself so, unless it is there. Returns the folder for gcc's option
-/// `-B`; none if there is no emulator to run it, it is no gcc of Debian's, or the archive does not have
-/// it any more.
-pub(super) fn fetch(
-    store: &Path,
-    arch: Arch,
-    compiler: &str,
-    cancel: &AtomicBool,
-    progress: &mut dyn FnMut(Progress),
-) -> Result<Option<PathBuf>, ModuleBuildError> {
-    let release = compiler
-        .split_whitespace()
-        .next()
-        .and_then(|name| name.strip_prefix("gcc-"));
-    let (Some(release), Some(version)) = (release, debian_version(compiler)) else {
-        return Ok(None);
-    };
-    let is_number = !release.is_empty() && release.bytes().all(|byte| byte.is_ascii_digit());
-    let Some(emulator) = emulator(arch).filter(|_| is_number) else {
-        return Ok(None);
-    };
-    let folder = store
-        .join(FOLDER)
-        .join(format!("gcc-{release}_{version}_{}", arch.debian()));
-    if folder.is_dir() {
-        return Ok(Some(folder));
+/// A gcc of Debian's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Wanted<'a> {
+    /// `12` of `gcc-12`.
+    release: &'a str,
+    /// The version of its package.
+    pub(super) version: &'a str,
+}
+
+impl<'a> Wanted<'a> {
+    /// The one that names itself so, if it is one.
+    pub(super) fn of(compiler: &'a str) -> Option<Self> {
+        let release = compiler.split_whitespace().next()?.strip_prefix("gcc-")?;
+        let is_number = !release.is_empty() && release.bytes().all(|byte| byte.is_ascii_digit());
+        let version = debian_version(compiler).filter(|_| is_number)?;
+        Some(Wanted { release, version })
     }
-    let stage = Stage::new(store)?;
-    let fetched = stage.fetch()?;
-    let apt = Apt::of(arch, store.parent().unwrap_or(store));
-    apt.refresh(cancel, progress)?;
-    let package = format!("cpp-{release}");
-    let Some(offer) = apt.offer_of(&package, version)? else {
-        return Ok(None);
-    };
-    let mut offers = Vec::new();
-    for library in apt.depends(&package, version)? {
-        offers.push((library.clone(), apt.offer(&library)?));
+
+    /// Fetch it for an architecture, unless it is there. Returns the folder for gcc's option `-B`; none if
+    /// there is no emulator to run it, or the archive does not have it any more.
+    pub(super) fn fetch(
+        self,
+        store: &Path,
+        arch: Arch,
+        cancel: &AtomicBool,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Option<PathBuf>, ModuleBuildError> {
+        let Wanted { release, version } = self;
+        let Some(emulator) = emulator(arch) else {
+            return Ok(None);
+        };
+        let folder = store
+            .join(FOLDER)
+            .join(format!("gcc-{release}_{version}_{}", arch.debian()));
+        if folder.is_dir() {
+            return Ok(Some(folder));
+        }
+        let stage = Stage::new(store)?;
+        let fetched = stage.fetch()?;
+        let apt = Apt::of(arch, store.parent().unwrap_or(store));
+        apt.refresh(cancel, progress)?;
+        let package = format!("cpp-{release}");
+        let Some(offer) = apt.offer_of(&package, version)? else {
+            return Ok(None);
+        };
+        let mut offers = Vec::new();
+        for library in apt.depends(&package, version)? {
+            offers.push((library.clone(), apt.offer(&library)?));
+        }
+        offers.push((package, offer));
+        let entry = stage.entry();
+        let cancelled = || cancel.load(Ordering::Relaxed);
+        for (package, offer) in &offers {
+            let deb = apt.download(package, offer, &fetched, cancel, progress)?;
+            let wanted = |name: &Path| !name.starts_with("usr/share");
+            deb::files(&deb, &entry.join("root"), &wanted, &cancelled)?;
+        }
+        let program = format!("usr/lib/gcc/{}/{release}/cc1", arch.gnu());
+        if !entry.join("root").join(&program).is_file() {
+            return Ok(None);
+        }
+        let wrapper = entry.join("cc1");
+        let text = format!(
+            "#!/bin/sh\nroot=${{0%/*}}/root\nexec {emulator} -L \"$root\" \"$root/{program}\" \"$@\"\n"
+        );
+        fs::write(&wrapper, text).map_err(write_failed(&wrapper))?;
+        let mode = Permissions::from_mode(0o755);
+        fs::set_permissions(&wrapper, mode).map_err(write_failed(&wrapper))?;
+        let above = store.join(FOLDER);
+        fs::create_dir_all(&above).map_err(write_failed(&above))?;
+        keep(&entry, &folder)?;
+        Ok(Some(folder))
     }
-    offers.push((package, offer));
-    let entry = stage.entry();
-    let cancelled = || cancel.load(Ordering::Relaxed);
-    for (package, offer) in &offers {
-        let deb = apt.download(package, offer, &fetched, cancel, progress)?;
-        let wanted = |name: &Path| !name.starts_with("usr/share");
-        deb::files(&deb, &entry.join("root"), &wanted, &cancelled)?;
-    }
-    let program = format!("usr/lib/gcc/{}/{release}/cc1", arch.gnu());
-    if !entry.join("root").join(&program).is_file() {
-        return Ok(None);
-    }
-    let wrapper = entry.join("cc1");
-    let text = format!(
-        "#!/bin/sh\nroot=${{0%/*}}/root\nexec {emulator} -L \"$root\" \"$root/{program}\" \"$@\"\n"
-    );
-    fs::write(&wrapper, text).map_err(write_failed(&wrapper))?;
-    let mode = Permissions::from_mode(0o755);
-    fs::set_permissions(&wrapper, mode).map_err(write_failed(&wrapper))?;
-    let above = store.join(FOLDER);
-    fs::create_dir_all(&above).map_err(write_failed(&above))?;
-    keep(&entry, &folder)?;
-    Ok(Some(folder))
 }
 
 #[cfg(test)]
@@ -134,6 +145,23 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(debian_version(text), version, "{text}");
+        }
+    }
+
+    /// Check which compilers can be had from Debian's archive: no other distribution's, and no path.
+    #[test]
+    fn wanted() {
+        let found = Wanted::of("gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0");
+        let (release, version) = ("12", "12.2.0-14+deb12u1");
+        assert_eq!(found, Some(Wanted { release, version }));
+        for other in [
+            "gcc-13 (Ubuntu 13.2.0-4) 13.2.0",
+            "gcc-../x (Debian 12.2.0-14) 12.2.0",
+            "gcc- (Debian 12.2.0-14) 12.2.0",
+            "Debian clang version 16.0.6 (15~deb12u1)",
+            "",
+        ] {
+            assert_eq!(Wanted::of(other), None, "{other}");
         }
     }
 }

@@ -47,35 +47,32 @@ impl Toolchain {
         let arch = kernel.arch;
         let of_kernel = compiler_of(kernel).unwrap_or_default();
         let name = program_of(&of_kernel);
-        let compiler = named_for(arch, &name);
         need("make", "make")?;
-        let (strip, binutils) = match arch == Arch::OWN {
-            true => ("strip".to_owned(), "binutils".to_owned()),
-            false => (named_for(arch, "strip"), for_arch("binutils", arch)),
-        };
-        need(&strip, &binutils)?;
-        let package = match arch == Arch::OWN || name == CLANG {
-            true => name.clone(),
-            false => for_arch(&name, arch),
-        };
-        need(&compiler, &package)?;
+        need(&program_for(arch, "strip"), &package_for(arch, "binutils"))?;
+        let compiler = program_for(arch, &name);
+        need(&compiler, &package_for(arch, &name))?;
         let here = version(&compiler, cancel)?;
-        let is_other = compiler::debian_version(&of_kernel) != compiler::debian_version(&here);
-        let (found, remedy) = match arch != Arch::OWN && is_other {
-            true => (
-                compiler::fetch(store, arch, &of_kernel, cancel, progress)?,
-                compiler::remedy(arch),
-            ),
-            false => (None, None),
+        let wanted = compiler::Wanted::of(&of_kernel).filter(|_| arch != Arch::OWN);
+        let wanted =
+            wanted.filter(|wanted| compiler::debian_version(&here) != Some(wanted.version));
+        let Some(wanted) = wanted else {
+            return Ok(Toolchain {
+                arch,
+                compiler: here,
+                of_kernel: None,
+                remedy: None,
+            });
         };
+        let found = wanted.fetch(store, arch, cancel, progress)?;
         Ok(Toolchain {
             arch,
-            remedy,
-            compiler: match found {
-                Some(_) => of_kernel,
-                None => here,
+            compiler: if found.is_some() {
+                of_kernel.clone()
+            } else {
+                here
             },
             of_kernel: found,
+            remedy: compiler::remedy(arch),
         })
     }
 
@@ -94,7 +91,7 @@ impl Toolchain {
         }
     }
 
-    /// What the compiler is told besides.
+    /// Extra flags for the compiler.
     pub(super) fn flags(&self) -> String {
         match &self.of_kernel {
             Some(folder) => format!(" -B{}", folder.display()),
@@ -102,12 +99,9 @@ impl Toolchain {
         }
     }
 
-    /// A program of binutils.
+    /// The program of binutils with that name.
     pub(super) fn tool(&self, name: &str) -> String {
-        match self.arch == Arch::OWN {
-            true => name.to_owned(),
-            false => named_for(self.arch, name),
-        }
+        program_for(self.arch, name)
     }
 
     /// What a build's code depends on besides its source: the compiler, and what makes BTF, as they name
@@ -152,16 +146,19 @@ fn program_of(compiler: &str) -> String {
 }
 
 /// A program as it is called here for an architecture: `aarch64-linux-gnu-gcc-12`.
-fn named_for(arch: Arch, name: &str) -> String {
+fn program_for(arch: Arch, name: &str) -> String {
     match arch == Arch::OWN || name == CLANG {
         true => name.to_owned(),
         false => format!("{}-{name}", arch.gnu()),
     }
 }
 
-/// Debian's package of such a program: `gcc-12-aarch64-linux-gnu`.
-fn for_arch(name: &str, arch: Arch) -> String {
-    format!("{name}-{}", arch.gnu().replace('_', "-"))
+/// Debian's package with it: `gcc-12-aarch64-linux-gnu`.
+fn package_for(arch: Arch, name: &str) -> String {
+    match arch == Arch::OWN || name == CLANG {
+        true => name.to_owned(),
+        false => format!("{name}-{}", arch.gnu().replace('_', "-")),
+    }
 }
 
 /// How a program names itself and its version.
@@ -208,17 +205,20 @@ mod tests {
         }
     }
 
-    /// Check what programs and packages for another architecture are called.
+    /// Check what programs and packages for this and another architecture are called.
     #[test]
     fn names() {
-        let other = Arch::ALL.iter().copied().find(|arch| *arch != Arch::OWN);
-        let (arch, gnu) = match other.unwrap() {
-            Arch::Arm64 => (Arch::Arm64, "aarch64-linux-gnu"),
-            Arch::X86_64 => (Arch::X86_64, "x86_64-linux-gnu"),
-        };
-        assert_eq!(named_for(arch, "gcc-12"), format!("{gnu}-gcc-12"));
-        assert_eq!(named_for(Arch::OWN, "gcc-12"), "gcc-12");
-        assert_eq!(named_for(arch, "clang"), "clang");
-        assert_eq!(for_arch("gcc-12", Arch::X86_64), "gcc-12-x86-64-linux-gnu");
+        for arch in Arch::ALL.iter().copied().filter(|arch| *arch != Arch::OWN) {
+            let (program, package) = match arch {
+                Arch::Arm64 => ("aarch64-linux-gnu-gcc-12", "gcc-12-aarch64-linux-gnu"),
+                Arch::X86_64 => ("x86_64-linux-gnu-gcc-12", "gcc-12-x86-64-linux-gnu"),
+            };
+            assert_eq!(program_for(arch, "gcc-12"), program);
+            assert_eq!(package_for(arch, "gcc-12"), package);
+            assert_eq!(program_for(arch, "clang"), "clang");
+            assert_eq!(package_for(arch, "clang"), "clang");
+        }
+        assert_eq!(program_for(Arch::OWN, "strip"), "strip");
+        assert_eq!(package_for(Arch::OWN, "binutils"), "binutils");
     }
 }

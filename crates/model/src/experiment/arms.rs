@@ -251,3 +251,39 @@ fn bench_arms((fixed, vary): &(Knobs, Vary)) -> Result<Vec<BenchArm>, (&'static 
         .map(|made| made.over(fixed).bench_arm())
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that a module is for the kernel of its own arm, and one that is set for all arms for those of
+    /// all.
+    #[test]
+    fn kernels_of_modules() {
+        let of = |text: &str| {
+            let text = format!("name = \"x\"\n{text}");
+            let mut experiment = Experiment::parse(&text).unwrap();
+            let places = experiment.modules_mut();
+            let arches = |kernels: BTreeSet<ArmKernel>| -> Vec<Option<Arch>> {
+                assert!(kernels.iter().all(|kernel| kernel.name == "debian"));
+                kernels.into_iter().map(|kernel| kernel.arch).collect()
+            };
+            let all = places.into_iter();
+            all.map(|(kernels, text)| (arches(kernels), text.clone()))
+                .collect::<Vec<_>>()
+        };
+        let both = "[[arm]]\nname = \"a\"\nknobs = { module = \"usbnet\" }\n\
+                    [[arm]]\nname = \"b\"\nknobs = { arch = \"arm64\", module = \"usbnet+a.patch\" }\n";
+        let (own, arm64) = (vec![None], vec![Some(Arch::Arm64)]);
+        let expected = [
+            (own.clone(), "usbnet".to_owned()),
+            (arm64.clone(), "usbnet+a.patch".to_owned()),
+        ];
+        assert_eq!(of(both), expected);
+        // The arm's own settings go before those of all.
+        let inherited = format!("[knobs]\narch = \"arm64\"\n{both}");
+        assert_eq!(of(&inherited)[0].0, arm64);
+        let set = "[knobs]\nmodule = \"usbnet\"\n[vary]\narch = [\"x86-64\", \"arm64\"]\n";
+        assert_eq!(of(set)[0].0, [Some(Arch::X86_64), Some(Arch::Arm64)]);
+    }
+}
