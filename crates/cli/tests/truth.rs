@@ -24,6 +24,7 @@ use netplumb_model::class::{Context, Softirq};
 use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::{NodeId, Recording};
 use netplumb_model::timing::{Filter, Mechanism, Step, TimingSpec};
+use netplumb_sys::clock::ARM64_COUNTER;
 
 /// How far a function may be off, instructions per call on average...
 const BOUND_INSNS: f64 = 10.0;
@@ -36,8 +37,6 @@ const BOUND_KPROBES: f64 = 0.1;
 /// What a reading of arm64's counter may be off by: it ticks at 62.5 MHz in QEMU 7.2, once in as many
 /// instructions, and always at the same place of calls that are the same.
 const TICK_INSNS: f64 = 16.0;
-/// Its name in the kernel.
-const ARM64_COUNTER: &str = "arch_sys_counter";
 /// Fewer functions in agreement prove too little, over both protocols.
 const MIN_FUNCTIONS: usize = 50;
 

@@ -6,6 +6,7 @@ use std::fs;
 use netplumb_kernel::config::{ConfigValue, KernelConfig};
 use netplumb_lab::netns::{Topology, facts as facts_of};
 use netplumb_model::hosts::Side;
+use netplumb_sys::clock;
 
 /// Facts of a topology's namespaces.
 pub(crate) fn topology(prefix: &str, topology: &Topology) -> BTreeMap<String, String> {
@@ -38,10 +39,10 @@ pub(crate) fn machine() -> BTreeMap<String, String> {
     fact("kernel.release", "/proc/sys/kernel/osrelease");
     fact("kernel.version", "/proc/version");
     fact("kernel.cmdline", "/proc/cmdline");
-    fact(
-        "guest.clocksource",
-        "/sys/devices/system/clocksource/clocksource0/current_clocksource",
-    );
+    let source = clock::source();
+    if !source.is_empty() {
+        facts.insert("guest.clocksource".into(), source);
+    }
     let mut loaded: Vec<String> = fs::read_to_string("/proc/modules")
         .unwrap_or_default()
         .lines()

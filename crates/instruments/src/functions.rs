@@ -170,6 +170,7 @@ impl Functions {
             types: &types,
             first: chosen.functions.len() as u32 + 1,
             beside: &[],
+            tick_ns: netplumb_sys::clock::tick_ns(),
         };
         let attaching = Instant::now();
         let mut climb = Climb {

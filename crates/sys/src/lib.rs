@@ -2,6 +2,7 @@
 
 pub mod addresses;
 pub mod bpf;
+pub mod clock;
 pub mod cpus;
 pub mod errno;
 pub mod ethnl;

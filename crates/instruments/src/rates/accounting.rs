@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fs;
 
+use netplumb_sys::clock;
+
 use crate::capability::Config;
 
 /// The method by which this kernel accounts CPU time, by dotted keys (`cpu.accounting`); `unknown`
@@ -10,8 +12,7 @@ use crate::capability::Config;
 pub fn facts() -> BTreeMap<String, String> {
     let line = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let mut facts = of(&Config::running(), &line("/proc/cmdline"));
-    let clock = line("/sys/devices/system/clocksource/clocksource0/current_clocksource");
-    facts.insert("cpu.clocksource".into(), known(clock.trim()));
+    facts.insert("cpu.clocksource".into(), known(&clock::source()));
     facts
 }
 
