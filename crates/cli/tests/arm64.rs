@@ -98,13 +98,19 @@ fn vm_every_link() {
     place.nothing_runs();
 }
 
-/// What each function cost in each block.
+/// The idle loop, which gcc 12 makes three instructions for two turns: which of them a window
+/// begins with depends on how often the guest was idle before.
+const IDLE_LOOP: &str = "cpu_startup_entry";
+
+/// What each function cost in each block, but for the idle loop.
 fn costs(recording: &Recording) -> BTreeMap<(u32, String), u64> {
     let mut sums = BTreeMap::new();
     for cost in &recording.costs {
         let function = recording.nodes[cost.node as usize].function;
         let name = recording.functions[function as usize].name.clone();
-        *sums.entry((cost.block, name)).or_default() += cost.own;
+        if name != IDLE_LOOP {
+            *sums.entry((cost.block, name)).or_default() += cost.own;
+        }
     }
     sums
 }
@@ -132,7 +138,17 @@ fn vm_every_boot_is_the_same() {
         let costs = costs(&recording);
         match &first {
             None => first = Some(costs),
-            Some(first) => assert!(*first == costs, "run {number} differs"),
+            Some(first) => {
+                let differ: Vec<_> = costs
+                    .iter()
+                    .filter(|(of, own)| first.get(of) != Some(own))
+                    .map(|(of, own)| (of, own, first.get(of)))
+                    .collect();
+                assert!(
+                    differ.is_empty() && costs.len() == first.len(),
+                    "run {number} differs: {differ:?}"
+                );
+            }
         }
     }
 }
