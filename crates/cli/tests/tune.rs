@@ -161,8 +161,8 @@ fn as_root_between_namespaces() {
     let ratio = |key: &str| found["ratio"][key].as_f64().unwrap();
     assert!(ratio("low") <= ratio("value"), "{found:#}");
     assert_eq!(found["ratio"]["blocks"], 10);
-    // What is kept is a run of those in the front, and nothing of the namespaces.
-    assert_eq!(place.recording("n.plumb").arms.len(), front.len());
+    // What is kept is a run of those that were measured again, and nothing of the namespaces.
+    assert!(place.recording("n.plumb").arms.len() >= front.len());
     place.nothing_runs();
 
     let ran = place.run(&format!(

@@ -113,7 +113,13 @@ impl Search<'_> {
             default: default.measured,
             best,
             confirmed,
-            front: (0..last.len()).map(choice).collect(),
+            front: (0..last.len())
+                .filter(|at| {
+                    let named = [0, found.best].contains(&last[*at]);
+                    named || !again.is_some_and(|again| is_beaten(&again[*at], again))
+                })
+                .map(choice)
+                .collect(),
             tried: found.tried.len(),
             possible: levels.product(),
             ended_early: found.ended_early,
@@ -149,6 +155,18 @@ fn confirm(goal: Goal, default: &Measured, best: &Measured) -> Option<Confirmed>
         ratio: [mean.value, low, high].map(f64::exp),
         is_better: is_better && logarithms.len() >= MIN_BLOCKS,
         blocks: logarithms.len(),
+    })
+}
+
+/// Whether one of them is better in some respect by more than chance, and worse in none.
+fn is_beaten(this: &Measured, others: &[Measured]) -> bool {
+    let better = |goal: Goal, this: &Measured, other: &Measured| {
+        confirm(goal, this, other).is_some_and(|confirmed| confirmed.is_better)
+    };
+    others.iter().any(|other| {
+        let goals = || Goal::ALL.iter().copied();
+        goals().any(|goal| better(goal, this, other))
+            && !goals().any(|goal| better(goal, other, this))
     })
 }
 
@@ -193,6 +211,27 @@ mod tests {
                     && confirmed.ratio[0] <= confirmed.ratio[2]
             );
         }
+    }
+
+    /// Check that what is plainly worse is beaten, though it was ahead by chance in another respect, and
+    /// that equals are not.
+    #[test]
+    fn beaten_by_more_than_chance() {
+        let latency = |mut measured: Measured, ns: [f64; 5]| {
+            for (block, ns) in measured.blocks.iter_mut().zip(ns) {
+                block.latency_ns = ns;
+            }
+            measured
+        };
+        let fast = measured(&[100.0, 104.0, 97.0, 101.0, 99.0]);
+        let fast = latency(fast, [20.1, 19.9, 20.0, 20.2, 19.8]);
+        let slow = measured(&[25.0, 26.0, 24.0, 25.5, 24.5]);
+        let by_chance = latency(slow.clone(), [19.9, 20.0, 19.8, 20.1, 19.9]);
+        let sooner = latency(slow, [10.0, 10.1, 9.9, 10.2, 9.8]);
+        let all = [fast.clone(), by_chance.clone()];
+        assert!(is_beaten(&by_chance, &all) && !is_beaten(&fast, &all));
+        assert!(!is_beaten(&sooner, &[fast.clone(), sooner.clone()]));
+        assert!(!is_beaten(&fast, &[fast.clone(), fast.clone()]));
     }
 
     /// Check that what holds comes first, whatever the goal.
