@@ -117,6 +117,7 @@ fn shipped_files() {
             "veth-times",
             "web-offload",
             "who-should-work",
+            "who-should-work-latency",
             "xdp-paper"
         ]
     );

@@ -205,6 +205,28 @@ const STUDIES: &[Study] = &[
         ],
     ),
     (
+        "who-should-work-latency",
+        12,
+        &[
+            (
+                "tx-checksum=on tx_shift=2",
+                "tx-checksum=off tx_shift=2",
+                TURN,
+                Some("mean"),
+                0.6,
+                0.9,
+            ),
+            (
+                "tx-checksum=on tx_shift=0",
+                "tx-checksum=off tx_shift=0",
+                TURN,
+                Some("mean"),
+                0.98,
+                1.02,
+            ),
+        ],
+    ),
+    (
         "web-offload",
         8,
         &[

@@ -267,8 +267,12 @@ claims! {
         against: String,
         /// The quantity that decides, of the arms with `against` ("CPU use of sender").
         by: String,
-        /// The smallest ratio that is a gain.
-        at_least: f64,
+        /// The smallest ratio that is a gain, where more is better...
+        #[serde(default)]
+        at_least: Option<f64>,
+        /// ... or the largest, where less is: one of the two.
+        #[serde(default)]
+        at_most: Option<f64>,
     }
     /// Show the arms in order of cost, the cheapest first.
     Ranking {

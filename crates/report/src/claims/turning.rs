@@ -16,6 +16,8 @@ struct Pair {
     by: f64,
     /// The least and the largest ratio that it may have.
     ratio: (f64, f64),
+    /// What the quantity has more with the setting.
+    more: f64,
     /// Whether the setting pays; `NotShown` if that can't be said.
     pays: Answer,
 }
@@ -30,7 +32,6 @@ pub(super) fn point(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) 
         level,
         against,
         by,
-        at_least,
         ..
     } = claim
     else {
@@ -41,10 +42,7 @@ pub(super) fn point(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) 
         quantity: Some(by),
         ..what
     };
-    let bound = Bound {
-        least: *at_least,
-        most: f64::INFINITY,
-    };
+    let bound = (claim.bound()).ok_or("it does not say which ratio is a gain")?;
     let has = |arm: &Arm, level: &String| arm.told(knob).as_ref() == Some(level);
     let mut pairs = Vec::new();
     for (one, arm) in samples.arms().filter(|(_, arm)| has(arm, level)) {
@@ -52,7 +50,13 @@ pub(super) fn point(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) 
         if let Some(other) = partner(arm, others, knob)? {
             let (ratio, pays) = compared(samples, [other, one], &what, bound)?;
             let by = mean(&samples.values(other, &deciding)?);
-            pairs.push(Pair { by, ratio, pays });
+            let [with, without] = [one, other].map(|arm| samples.values(arm, &what));
+            pairs.push(Pair {
+                by,
+                ratio,
+                more: mean(&with?) - mean(&without?),
+                pays,
+            });
         }
     }
     if pairs.len() < 2 {
@@ -61,13 +65,55 @@ pub(super) fn point(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) 
         ));
     }
     pairs.sort_by(|a, b| a.by.total_cmp(&b.by));
-    let told = |value: f64| samples.told(value, &deciding);
-    let (answer, because) = verdict(&pairs, *at_least, told);
+    let told = Told {
+        gain: bound,
+        by: &|value| samples.told(value, &deciding),
+        value: &|value| samples.told(value, &what),
+    };
+    let (answer, because) = verdict(&pairs, &told);
     Ok((answer, format!("{}: {because}", printable(by, 60))))
 }
 
+/// How figures are told.
+struct Told<'a> {
+    /// What a gain is.
+    gain: Bound,
+    /// The quantity that decides.
+    by: &'a dyn Fn(f64) -> String,
+    /// The one that is compared.
+    value: &'a dyn Fn(f64) -> String,
+}
+
+impl Told<'_> {
+    /// How much more or less it is with the setting: the least and the most of some pairs.
+    fn difference(&self, pairs: &[Pair]) -> String {
+        let all: Vec<f64> = pairs.iter().map(|pair| pair.more).collect();
+        let (least, most) = ends(&all);
+        let value = |more: f64| (self.value)(more.abs());
+        let word = |more: f64| if more < 0.0 { "less" } else { "more" };
+        let (near, far) = match most <= 0.0 {
+            true => (most, least),
+            false => (least, most),
+        };
+        if word(near) != word(far) {
+            return format!(
+                "{} {} to {} {}",
+                value(near),
+                word(near),
+                value(far),
+                word(far)
+            );
+        }
+        match value(near) == value(far) {
+            true => format!("{} {}", value(near), word(near)),
+            false => format!("{} to {} {}", value(near), value(far), word(near)),
+        }
+    }
+}
+
 /// Where pairs in order begin to have a gain, if none has one before that.
-fn verdict(pairs: &[Pair], at_least: f64, told: impl Fn(f64) -> String) -> (Answer, String) {
+fn verdict(pairs: &[Pair], told: &Told<'_>) -> (Answer, String) {
+    let Told { gain, by, .. } = told;
     let gains = pairs.iter().filter(|pair| pair.pays == Answer::Holds);
     let gains = gains.count();
     let (first, last) = (&pairs[0], &pairs[pairs.len() - 1]);
@@ -86,8 +132,8 @@ fn verdict(pairs: &[Pair], at_least: f64, told: impl Fn(f64) -> String) -> (Answ
     let whole = || {
         format!(
             "between {} and {} {}",
-            told(first.by),
-            told(last.by),
+            by(first.by),
+            by(last.by),
             range(pairs)
         )
     };
@@ -96,17 +142,18 @@ fn verdict(pairs: &[Pair], at_least: f64, told: impl Fn(f64) -> String) -> (Answ
         false => holds(sorted && !below.is_empty() && !above.is_empty()),
     };
     let because = match (below, above) {
-        (_, []) => format!("nowhere {at_least} times, {}", whole()),
-        ([], _) if sorted => format!("everywhere {at_least} times or more, {}", whole()),
+        (_, []) => format!("nowhere {gain}, {}", whole()),
+        ([], _) if sorted => format!("everywhere {gain}, {}", whole()),
         ([.., before], [after, ..]) if sorted => format!(
-            "up to {}, {}; from {} on, {}",
-            told(before.by),
+            "up to {}, {}; from {} on, {}, {}",
+            by(before.by),
             range(below),
-            told(after.by),
-            range(above)
+            by(after.by),
+            range(above),
+            told.difference(above)
         ),
         _ => format!(
-            "{gains} of {} pairs have {at_least} times or more, with others between them, {}",
+            "{gains} of {} pairs have {gain}, with others between them, {}",
             pairs.len(),
             whole()
         ),
@@ -195,14 +242,25 @@ fn alike(one: &Arm, other: &Arm, knob: &str, differs: &dyn Fn(&str) -> bool) -> 
 mod tests {
     use super::*;
 
+    const GAIN: Bound = Bound {
+        least: 1.01,
+        most: f64::INFINITY,
+    };
+
     fn told(ratios: &[f64]) -> (Answer, String) {
         let pair = |(n, ratio): (usize, &f64)| Pair {
             by: n as f64,
             ratio: (*ratio, *ratio),
-            pays: holds(*ratio >= 1.01),
+            more: (ratio - 1.0) * 500.0,
+            pays: holds(GAIN.has(*ratio)),
         };
         let pairs: Vec<Pair> = ratios.iter().enumerate().map(pair).collect();
-        verdict(&pairs, 1.01, |by| format!("{by} CPUs"))
+        let told = Told {
+            gain: GAIN,
+            by: &|by| format!("{by} CPUs"),
+            value: &|value| format!("{value:.0} us"),
+        };
+        verdict(&pairs, &told)
     }
 
     /// Check that a turning point holds only where nothing gains before it and everything after it, and
@@ -213,25 +271,50 @@ mod tests {
             (
                 [0.99, 1.0, 1.2],
                 Answer::Holds,
-                "up to 1 CPUs, 0.990 to 1.000 times; from 2 CPUs on, 1.200 times",
+                "up to 1 CPUs, 0.990 to 1.000 times; from 2 CPUs on, 1.200 times, 100 us more",
             ),
             (
                 [1.0, 1.2, 1.005],
                 Answer::DoesNotHold,
-                "1 of 3 pairs have 1.01 times or more, with others between them, between 0 CPUs and 2 CPUs 1.000 to 1.200 times",
+                "1 of 3 pairs have at least 1.01 times, with others between them, between 0 CPUs and 2 CPUs 1.000 to 1.200 times",
             ),
             (
                 [0.9, 0.95, 1.0],
                 Answer::DoesNotHold,
-                "nowhere 1.01 times, between 0 CPUs and 2 CPUs 0.900 to 1.000 times",
+                "nowhere at least 1.01 times, between 0 CPUs and 2 CPUs 0.900 to 1.000 times",
             ),
             (
                 [1.1, 1.2, 1.3],
                 Answer::DoesNotHold,
-                "everywhere 1.01 times or more, between 0 CPUs and 2 CPUs 1.100 to 1.300 times",
+                "everywhere at least 1.01 times, between 0 CPUs and 2 CPUs 1.100 to 1.300 times",
             ),
         ] {
             assert_eq!(told(&ratios), (answer, because.to_string()));
+        }
+    }
+
+    /// Check that differences are told by their size, from the smallest on.
+    #[test]
+    fn differences() {
+        let told = Told {
+            gain: GAIN,
+            by: &|by| by.to_string(),
+            value: &|value| format!("{value} us"),
+        };
+        for (all, expected) in [
+            (&[-5.0, -2.0][..], "2 us to 5 us less"),
+            (&[2.0, 5.0], "2 us to 5 us more"),
+            (&[-2.0], "2 us less"),
+            (&[-1.0, 3.0], "1 us less to 3 us more"),
+        ] {
+            let pair = |more: &f64| Pair {
+                by: 0.0,
+                ratio: (1.0, 1.0),
+                more: *more,
+                pays: Answer::Holds,
+            };
+            let pairs: Vec<Pair> = all.iter().map(pair).collect();
+            assert_eq!(told.difference(&pairs), expected);
         }
     }
 

@@ -39,6 +39,9 @@ impl Claim {
                 ..
             } => (*at_least, *at_most, *within_percent),
             Claim::Unchanged { within_percent, .. } => (None, None, *within_percent),
+            Claim::TurningPoint {
+                at_least, at_most, ..
+            } => (*at_least, *at_most, None),
             _ => (None, None, None),
         };
         if let Some(percent) = percent {

@@ -13,14 +13,29 @@ impl Claim {
             level,
             against,
             at_least,
+            at_most,
             ..
         } = self
         else {
             return Ok(());
         };
-        if !(at_least.is_finite() && *at_least > 1.0) {
-            let why = format!("invalid at_least `{at_least}`; expected a ratio above 1, like 1.01");
-            return Err(("at_least", why).into());
+        match (at_least, at_most) {
+            (Some(ratio), None) if ratio.is_finite() && *ratio > 1.0 => {}
+            (Some(ratio), None) => {
+                let why =
+                    format!("invalid at_least `{ratio}`; expected a ratio above 1, like 1.01");
+                return Err(("at_least", why).into());
+            }
+            (None, Some(ratio)) if *ratio > 0.0 && *ratio < 1.0 => {}
+            (None, Some(ratio)) => {
+                let why = format!("invalid at_most `{ratio}`; expected a ratio below 1, like 0.99");
+                return Err(("at_most", why).into());
+            }
+            (Some(_), Some(_)) | (None, None) => {
+                let why = "what a gain is takes one of at_least, where more is better, and at_most, \
+                           where less is";
+                return Err(("at_least", why.to_string()).into());
+            }
         }
         if level == against {
             let why = format!("`{against}` is compared with itself");
@@ -68,16 +83,28 @@ mod tests {
     fn turning_points() {
         let of = |knob: &str, level: &str, against: &str, least: &str| {
             claim(&format!(
-                "knob = \"{knob}\"\nlevel = \"{level}\"\nagainst = \"{against}\"\nat_least = {least}"
+                "knob = \"{knob}\"\nlevel = \"{level}\"\nagainst = \"{against}\"\n{least}"
             ))
         };
-        of("offload.tso", "on", "off", "1.02").unwrap();
+        of("offload.tso", "on", "off", "at_least = 1.02").unwrap();
+        of("offload.tso", "on", "off", "at_most = 0.98").unwrap();
+        let at_least = "at_least = 1.02";
         for (knob, level, against, least, why) in [
-            ("offload.gro", "on", "off", "1.02", "no arm has a level"),
-            ("offload.tso", "no", "off", "1.02", "unknown level `no`"),
-            ("offload.tso", "on", "of", "1.02", "unknown level `of`"),
-            ("offload.tso", "on", "on", "1.02", "with itself"),
-            ("offload.tso", "on", "off", "1", "above 1"),
+            ("offload.gro", "on", "off", at_least, "no arm has a level"),
+            ("offload.tso", "no", "off", at_least, "unknown level `no`"),
+            ("offload.tso", "on", "of", at_least, "unknown level `of`"),
+            ("offload.tso", "on", "on", at_least, "with itself"),
+            ("offload.tso", "on", "off", "at_least = 1", "above 1"),
+            ("offload.tso", "on", "off", "at_most = 1", "below 1"),
+            ("offload.tso", "on", "off", "at_most = nan", "below 1"),
+            ("offload.tso", "on", "off", "", "one of at_least"),
+            (
+                "offload.tso",
+                "on",
+                "off",
+                "at_least = 1.1\nat_most = 0.9",
+                "one of at_least",
+            ),
         ] {
             let told = of(knob, level, against, least).unwrap_err();
             assert!(told.contains(why), "{told}");
