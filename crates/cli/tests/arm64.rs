@@ -11,12 +11,16 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use common::{Place, Running, check_whole, prints, skip};
+use common::{Place, Running, check_whole, has_kernels, prints, skip};
 use netplumb_lab::vm::{agent, trial};
 use netplumb_model::arch::Arch;
 use netplumb_model::class::{Direction, Link, Proto};
 use netplumb_model::recording::{Recording, env};
 use netplumb_report::analysis::classes;
+
+/// Builds programs for guests of arm64.
+const COMPILER: &str = "aarch64-linux-gnu-gcc";
+const NO_COMPILER: &str = "no aarch64-linux-gnu-gcc: scripts/setup.sh arm64";
 
 /// Whether guests of arm64 can be booted; prints a note if not.
 fn has_guests(place: &Place) -> bool {
@@ -26,14 +30,7 @@ fn has_guests(place: &Place) -> bool {
         skip(&why);
         return false;
     }
-    if !place.run("kernel show debian:arm64").status.success() {
-        let added = place.run("kernel add debian:arm64");
-        if !added.status.success() {
-            skip(&format!("no kernel debian:arm64: {}", added.stderr.trim()));
-            return false;
-        }
-    }
-    true
+    has_kernels(place, &["debian:arm64"])
 }
 
 /// Whether the guests' program is where the program under test looks for it.
@@ -317,7 +314,7 @@ fn vm_a_program() {
          return write(1, text, sum & 1) < 0; }\n",
     );
     let built = place
-        .command("aarch64-linux-gnu-gcc")
+        .command(COMPILER)
         .args([
             "-O1",
             "-g",
@@ -329,8 +326,7 @@ fn vm_a_program() {
         ])
         .status();
     if !built.is_ok_and(|status| status.success()) {
-        skip("no aarch64-linux-gnu-gcc: scripts/setup.sh arm64");
-        return;
+        return skip(NO_COMPILER);
     }
     let mut first = None;
     for number in 0..2 {
@@ -358,6 +354,52 @@ fn vm_a_program() {
     }
     let ran = place.run("report 0.plumb --lines deep --asm --source");
     prints(ran.code(0), &["bl      leaf", "deep(n - 1) + leaf(n)"]);
+}
+
+/// Check that the knapsack without its loop makes the calls on arm64 that it makes on x86-64, takes an
+/// eighth of the instructions in the function that had the loop, and the same in the two others.
+#[test]
+fn vm_knapsack() {
+    let place = Place::new();
+    if !has_guests(&place) {
+        return;
+    }
+    if place.command(COMPILER).arg("--version").output().is_err() {
+        return skip(NO_COMPILER);
+    }
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+    fs::create_dir(place.path("knapsack")).unwrap();
+    for file in ["Makefile", "knapsack.h", "pack.c", "before.c", "after.c"] {
+        let file = Path::new("knapsack").join(file);
+        fs::copy(shipped.join(&file), place.path(file.to_str().unwrap())).unwrap();
+    }
+    let file = "knapsack-arm64.toml";
+    fs::copy(shipped.join(file), place.path(file)).unwrap();
+    place.run(&format!("run -q {file}")).code(0);
+    let recording = place.recording("knapsack-arm64.plumb");
+    assert!(recording.losses.is_empty(), "{:?}", recording.losses);
+    let of = |name: &str| {
+        let mut found = [(0, 0); 2];
+        for cost in &recording.costs {
+            let function = recording.nodes[cost.node as usize].function;
+            if recording.functions[function as usize].name == name {
+                let arm = recording.blocks[cost.block as usize].arm as usize;
+                found[arm] = (found[arm].0 + cost.calls, found[arm].1 + cost.own);
+            }
+        }
+        found
+    };
+    for name in ["make_items", "pack_knapsack"] {
+        let [before, after] = of(name);
+        assert!(
+            before.1 > 0 && before == after,
+            "{name}: {before:?}, {after:?}"
+        );
+    }
+    let [before, after] = of("get_cond_maxprice");
+    assert_eq!([before.0, after.0], [4_264_780; 2]);
+    let rest = after.1 as f64 / before.1 as f64;
+    assert!((0.1..0.15).contains(&rest), "{before:?}, {after:?}");
 }
 
 /// Check that what an arm64 guest can't do is said in a line, with the remedy.
@@ -392,6 +434,7 @@ fn vm_refusals() {
         .says(&["unknown architecture `armhf`", "x86-64, arm64"]);
     place.nothing_runs();
 }
+
 /// Check that the program for arm64 makes the same reports and comparisons of recordings as this one: it
 /// runs on a machine of arm64, of which QEMU's user mode stands in for the CPU.
 #[test]

@@ -100,6 +100,7 @@ fn shipped_files() {
             "jumbo",
             "kernels",
             "knapsack",
+            "knapsack-arm64",
             "knapsack-time",
             "links",
             "mitigations",

@@ -7,7 +7,7 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::{Place, check_whole, own_cache, skip, tell};
+use common::{Place, check_whole, own_cache, tell};
 use netplumb_model::class::{Context, Direction, Proto, Softirq};
 use netplumb_report::analysis::{ClassView, classes};
 
@@ -19,22 +19,9 @@ const SERIES: [[&str; 3]; 2] = [
     ["debian:6.12", "debian:6.12-rt", "debian:6.12-cloud"],
 ];
 
-/// Add the kernels that are missing; false, with a skip, if that is not possible.
+/// Whether guests of these kernels can be booted; a note if not.
 fn add(place: &Place, kernels: &[&str]) -> bool {
-    if !common::has_guests() {
-        return false;
-    }
-    for kernel in kernels {
-        if place.run(&format!("kernel show {kernel}")).status.success() {
-            continue;
-        }
-        let added = place.run(&format!("kernel add {kernel}"));
-        if !added.status.success() {
-            skip(&format!("no kernel {kernel}: {}", added.stderr.trim()));
-            return false;
-        }
-    }
-    true
+    common::has_guests() && common::has_kernels(place, kernels)
 }
 
 /// Instructions per packet of a class.

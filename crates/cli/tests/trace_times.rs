@@ -7,7 +7,7 @@ mod common;
 
 use std::process::Command;
 
-use common::{Place, has_guests, prints};
+use common::{Place, has_guests, has_kernels, prints};
 use netplumb_model::recording::Recording;
 use netplumb_model::trace::{Flags, TIMED, Trace};
 
@@ -60,6 +60,10 @@ fn check_sums(trace: &Trace) {
         assert!(cut || step.own + below == step.total, "{step:?}: {below}");
     }
 }
+
+/// Kernels whose tracer has one setting for all, and one for each instance (Linux 6.11).
+const SHARED: &str = "debian";
+const OWN: &str = "debian:6.12";
 
 /// Check that all calls of a command are there, and none of others, in the order in which they were
 /// made; that their parts add up; that a sleep is time that went by, and no time of the call; and
@@ -153,10 +157,20 @@ fn calls_of_packets() {
 /// are an error.
 #[test]
 fn the_tracer_is_restored() {
-    if !has_guests() {
+    check_restored(SHARED);
+}
+
+/// Check the same where the tracer runs in an instance of its own, beside which others may trace events.
+#[test]
+fn the_instance_is_removed() {
+    check_restored(OWN);
+}
+
+fn check_restored(kernel: &str) {
+    let place = place();
+    if !has_guests() || !has_kernels(&place, &[kernel]) {
         return;
     }
-    let place = place();
     let plumb = env!("CARGO_BIN_EXE_plumb");
     let script = format!(
         "T=/sys/kernel/tracing\n\
@@ -176,6 +190,9 @@ fn the_tracer_is_restored() {
          {plumb} trace ksys_write --lab host -q -o d.plumb -- ./p 6 2>&1; echo \"code $?\"\n\
          look used\n\
          echo > $T/set_graph_function\n\
+         echo 1 > $T/events/sched/sched_switch/enable\n\
+         echo \"events: $({plumb} trace ksys_write --lab host -q -o e.plumb -- ./p 7 2>&1)\"\n\
+         echo 0 > $T/events/sched/sched_switch/enable\n\
          {plumb} trace no_such_function --lab host -q -o d.plumb -- ./p 6 2>&1; echo \"code $?\"\n\
          look end\n"
     );
@@ -191,7 +208,7 @@ fn the_tracer_is_restored() {
         .collect();
     let with = there.join(" --with ");
     let ran = place.run(&format!(
-        "between -q sched:sched_process_exec sched:sched_process_exit --lab vm --timeout 300 --with {with} --with {plumb} --with ./p --with look.sh -- sh look.sh"
+        "between -q sched:sched_process_exec sched:sched_process_exit --lab vm --kernel {kernel} --timeout 300 --with {with} --with {plumb} --with ./p --with look.sh -- sh look.sh"
     ));
     let unset = "nop #### all functions enabled #### 0 1 0";
     prints(
@@ -207,6 +224,10 @@ fn the_tracer_is_restored() {
             "the kernel's tracer is in use",
             "code 3",
             "used: nop vfs_read 0 1 0",
+            match kernel {
+                OWN => "events: ./p 7: 7 calls of ksys_write",
+                _ => "events: plumb: the kernel's tracer is in use",
+            },
             "no function `no_such_function`",
             "code 2",
             &format!("end: {unset}"),

@@ -218,6 +218,7 @@ fn agree_on(proto: &str, own: &[&str], mechanism: Option<Mechanism>, kernel: &st
     for c in &opinion.attached.calibration {
         println!("{c:?}");
     }
+    println!("nested: {} ns less", opinion.attached.nested_saving_ns);
     println!(
         "{:?} attached in {} ns",
         opinion.attached.facts, opinion.attached.attach_ns

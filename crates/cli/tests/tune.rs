@@ -186,7 +186,10 @@ struct Machine {
     journal: TempDir,
 }
 
-const LOAD: &str = "iperf3 -c 192.0.2.2 -R -n 32M";
+const LOAD: &str = "sh load.sh";
+/// iperf3's server does not listen for a moment between two clients.
+const SCRIPT: &str = "for try in 1 2 3 4 5 6 7 8 9; do\n\
+                      iperf3 -c 192.0.2.2 -R -n 32M && exit\nsleep 0.05\ndone\nexit 1\n";
 
 impl Machine {
     fn new() -> Option<Machine> {
@@ -230,10 +233,11 @@ impl Machine {
             place: Place::new(),
             journal: TempDir::new().unwrap(),
         };
+        machine.place.write("load.sh", SCRIPT);
         let begun = Instant::now();
         let load = || {
-            let mut load = Command::new("iperf3");
-            load.args(LOAD.split(' ').skip(1));
+            let mut load = Command::new("sh");
+            load.arg(machine.place.path("load.sh"));
             own::inside(&machine.namespace, load)
                 .output()
                 .unwrap()

@@ -18,6 +18,7 @@ use netplumb_instruments::registry::attach;
 use netplumb_lab::bundle::{Bundle, Host, Kind};
 use netplumb_lab::vm::kernels::KernelEntry;
 use netplumb_model::timing::{Filter, Selection, TimingSpec};
+use netplumb_model::trace::CallsSpec;
 
 use super::{Result, line};
 
@@ -44,6 +45,9 @@ const FUNCTIONS: [&str; 17] = [
 /// Attached for the time that attaching takes.
 const MANY: u32 = 100;
 const PACKETS: u32 = 200;
+/// Every call below it is traced, down to a depth of:
+const BELOW: &str = "__x64_sys_sendto";
+const DEPTH: u32 = 100;
 /// Sent before, so that what is done once is done.
 const WARM_UP: u32 = 100;
 /// A guest that has said nothing for so long is stuck.
@@ -51,6 +55,8 @@ const LIMIT: Duration = Duration::from_secs(240);
 /// Begins the lines that are meant for the host.
 const SAYS: &str = "bench-says ";
 const END: &str = "end";
+/// Begins the names of what is compared with `plumb trace`.
+const EACH_CALL: &str = "each call, ";
 /// At most half of the best of the others, says the product of itself.
 const BOUND: f64 = 0.5;
 const TRACING: &str = "/sys/kernel/tracing";
@@ -88,14 +94,18 @@ pub(crate) fn run(qemu: &Path, kernel: &KernelEntry) -> Result<()> {
     let told = told?;
     let figure = |name: &str| told.iter().find(|t| t.0 == name).map(|t| t.1);
     let ours = figure("plumb, functions").ok_or("the guest told nothing of plumb")?;
+    let traced = figure("plumb, trace").unwrap_or(f64::NAN);
     let mut best = f64::INFINITY;
     for (name, figure) in &told {
         if name.starts_with('(') {
             continue;
         }
-        let ratio = figure / ours;
+        let of_each_call = name.starts_with(EACH_CALL);
+        let ratio = figure / if of_each_call { traced } else { ours };
         let note = if name.starts_with("plumb") {
             String::new()
+        } else if of_each_call {
+            format!("{ratio:.2} times plumb's trace")
         } else {
             best = best.min(*figure);
             format!("{ratio:.2} times plumb")
@@ -274,7 +284,8 @@ fn measure() -> Result<()> {
             Err(error) => say(&format!("{name}: not measured, {error}")),
         }
     }
-    match trace_cmd(&traffic, &timed) {
+    let filter: Vec<&str> = timed.iter().flat_map(|f| ["-l", f.as_str()]).collect();
+    match trace_cmd(&traffic, &filter) {
         Ok(ns) => tell("trace-cmd record, function_graph", ns),
         Err(error) => say(&format!("trace-cmd: not measured, {error}")),
     }
@@ -282,6 +293,8 @@ fn measure() -> Result<()> {
     say(&format!(
         "{after:.0} instructions a datagram afterwards, with nothing left attached"
     ));
+
+    each_call(&traffic)?;
 
     say("attach");
     let live = attach(&spec(None), &|_, _| Some("network".into()))?;
@@ -293,6 +306,53 @@ fn measure() -> Result<()> {
         attached.attach_ns as f64 / 1e9
     ));
     say(END);
+    Ok(())
+}
+
+/// What following every call below a function takes, of each of them, by what writes them down one by one.
+fn each_call(traffic: &Traffic) -> Result<()> {
+    let base = traffic.per_packet()?;
+    let spec = TimingSpec {
+        instrument: "calls".into(),
+        calls: Some(CallsSpec {
+            function: BELOW.into(),
+            depth: DEPTH,
+            slowest: PACKETS,
+            steps: 10_000,
+            own: true,
+            ..CallsSpec::default()
+        }),
+        ..spec(Some(&[]))
+    };
+    let mut live = attach(&spec, &|_, _| None)?;
+    traffic.send(WARM_UP)?;
+    live.open()?;
+    let ours = traffic.timed()?;
+    let found = live.close()?.calls.ok_or("no calls were traced")?;
+    drop(live);
+    // Of the first one and the slowest: all of them, if no packet is resent.
+    let calls: usize = found.kept.iter().map(|call| call.steps.len()).sum();
+    let calls = calls as f64 / found.kept.len().max(1) as f64;
+    say(&format!(
+        "every call below {BELOW}, {calls:.1} a datagram, of {} datagrams",
+        found.counts.calls
+    ));
+    let tell = |name: &str, per_packet: f64| {
+        say(&format!("{name} = {}", (per_packet - base) / calls));
+    };
+    tell("plumb, trace", ours);
+
+    std::fs::write(format!("{TRACING}/trace_clock"), "mono")?;
+    std::fs::write(format!("{TRACING}/set_graph_function"), BELOW)?;
+    std::fs::write(format!("{TRACING}/current_tracer"), "function_graph")?;
+    let theirs = traffic.per_packet()?;
+    std::fs::write(format!("{TRACING}/current_tracer"), "nop")?;
+    std::fs::write(format!("{TRACING}/set_graph_function"), "")?;
+    tell(&format!("{EACH_CALL}ftrace, function_graph"), theirs);
+    match trace_cmd(traffic, &["-g", BELOW]) {
+        Ok(ns) => tell(&format!("{EACH_CALL}trace-cmd record, function_graph"), ns),
+        Err(error) => say(&format!("trace-cmd: not measured, {error}")),
+    }
     Ok(())
 }
 
@@ -468,7 +528,7 @@ fn bpftrace(traffic: &Traffic, functions: &[String], entry: &str, exit: &str) ->
     Ok(per_packet)
 }
 
-fn trace_cmd(traffic: &Traffic, functions: &[String]) -> Result<f64> {
+fn trace_cmd(traffic: &Traffic, functions: &[&str]) -> Result<f64> {
     let mut command = Command::new("/usr/bin/trace-cmd");
     command.args([
         "record",
@@ -479,9 +539,7 @@ fn trace_cmd(traffic: &Traffic, functions: &[String]) -> Result<f64> {
         "-p",
         "function_graph",
     ]);
-    for function in functions {
-        command.args(["-l", function]);
-    }
+    command.args(functions);
     let mut tool = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
     let tracer = format!("{TRACING}/current_tracer");
     let begun = Instant::now();

@@ -63,6 +63,22 @@ pub(crate) fn has_guests() -> bool {
     }
 }
 
+/// Whether these kernels are in the user's catalogue, to which those that are missing are added; with a
+/// skip, if that is not possible.
+pub(crate) fn has_kernels(place: &Place, kernels: &[&str]) -> bool {
+    for kernel in kernels {
+        if place.run(&format!("kernel show {kernel}")).status.success() {
+            continue;
+        }
+        let added = place.run(&format!("kernel add {kernel}"));
+        if !added.status.success() {
+            skip(&format!("no kernel {kernel}: {}", added.stderr.trim()));
+            return false;
+        }
+    }
+    true
+}
+
 /// A place to run the program in: an empty working directory, an empty directory for temporary
 /// files, and a mark on every process started from it.
 #[derive(Debug)]

@@ -22,11 +22,12 @@ const OUTER: &str = "bpf_prog_test_run_tracing";
 /// An empty function that is called in an RCU read-side critical section, and one around it.
 const NESTED_INNER: &str = "bpf_get_current_uid_gid";
 const NESTED_OUTER: &str = "bpf_prog_test_run_raw_tp";
-/// Maximum number of test runs of each arrangement.
+/// Test runs of each arrangement are enough when there are so many.
 const RUNS: usize = 200;
+/// The same by a clock that ticks seldom: the mean of so many is known to a sixtieth of a tick.
+const RUNS_BY_TICKS: usize = 1024;
 /// Runs at a time.
-/// So many that each place of a tick of 16 instructions is met once: see [`clock::shift`].
-const RUNS_AT_ONCE: usize = 16;
+const RUNS_AT_ONCE: usize = 20;
 /// The uncertainty that is sufficient.
 const ENOUGH_NS: f64 = 0.25;
 /// Arguments of the functions that trampolines are measured on. Each argument is one
@@ -49,7 +50,7 @@ pub(super) struct Costs {
     pub(super) outside_ns: f64,
 }
 
-/// What is typical of times, and half the width of the 95 % interval of their median.
+/// What is typical of times, and half the width of its 95 % interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Middle {
     ns: f64,
@@ -77,21 +78,25 @@ impl Middle {
         }
     }
 
-    /// The mean of the same without the outliers, of times read from a clock that ticks once in
-    /// `tick_ns`: each is a number of whole ticks, and so would a median be.
+    /// The same by a clock that ticks once in `tick_ns`. Where that is seldom, each time is a number of
+    /// whole ticks, and so would the median be: it is the mean without the outliers.
     fn of_ticks(mut times: Vec<f64>, tick_ns: f64) -> Middle {
-        times.sort_by(f64::total_cmp);
         let middle = Middle::of(times.clone());
-        if times.is_empty() {
+        if times.is_empty() || tick_ns <= 1.0 {
             return middle;
         }
+        times.sort_by(f64::total_cmp);
         let (low, high) = (quantile(&times, 0.25), quantile(&times, 0.75));
         // Tukey 1977, Exploratory Data Analysis: the fences. The median is between them.
         let beyond_ns = 1.5 * (high - low) + tick_ns;
         times.retain(|ns| (low - beyond_ns..=high + beyond_ns).contains(ns));
+        let count = times.len() as f64;
+        let ns = times.iter().sum::<f64>() / count;
+        let squares: f64 = times.iter().map(|time| (time - ns).powi(2)).sum();
         Middle {
-            ns: times.iter().sum::<f64>() / times.len() as f64,
-            ..middle
+            ns,
+            // Of ticks, more than half of which are alike, the notch says nothing.
+            doubt_ns: middle.doubt_ns.max(1.96 * squares.sqrt() / count),
         }
     }
 }
@@ -198,10 +203,9 @@ impl Bench<'_> {
         }
         let mut times = (Vec::new(), Vec::new());
         loop {
-            for run in 0..RUNS_AT_ONCE {
+            for _ in 0..RUNS_AT_ONCE {
                 let before = (self.read(outer), self.read(inner));
-                // Runs of one length may all begin at the same place of a tick.
-                clock::shift(run);
+                clock::shift(times.0.len());
                 program.test().map_err(failed)?;
                 times.0.push((self.read(outer) - before.0) as f64);
                 times.1.push((self.read(inner) - before.1) as f64);
@@ -211,7 +215,11 @@ impl Bench<'_> {
                 Middle::of_ticks(times.1.clone(), self.tick_ns),
             );
             let doubt_ns = found.0.doubt_ns.max(found.1.doubt_ns);
-            if times.0.len() >= RUNS || doubt_ns <= ENOUGH_NS {
+            let most = match self.tick_ns > 1.0 {
+                true => RUNS_BY_TICKS,
+                false => RUNS,
+            };
+            if times.0.len() >= most || doubt_ns <= ENOUGH_NS {
                 return Ok(found);
             }
         }

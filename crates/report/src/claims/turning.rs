@@ -95,7 +95,7 @@ impl Told<'_> {
             true => (most, least),
             false => (least, most),
         };
-        if word(near) != word(far) {
+        if word(near) != word(far) && near != 0.0 {
             return format!(
                 "{} {} to {} {}",
                 value(near),
@@ -106,7 +106,7 @@ impl Told<'_> {
         }
         match value(near) == value(far) {
             true => format!("{} {}", value(near), word(near)),
-            false => format!("{} to {} {}", value(near), value(far), word(near)),
+            false => format!("{} to {} {}", value(near), value(far), word(far)),
         }
     }
 }
@@ -142,8 +142,8 @@ fn verdict(pairs: &[Pair], told: &Told<'_>) -> (Answer, String) {
         false => holds(sorted && !below.is_empty() && !above.is_empty()),
     };
     let because = match (below, above) {
-        (_, []) => format!("nowhere {gain}, {}", whole()),
-        ([], _) if sorted => format!("everywhere {gain}, {}", whole()),
+        (_, []) => format!("no pair has {gain}: {}", whole()),
+        ([], _) if sorted => format!("every pair has {gain}: {}", whole()),
         ([.., before], [after, ..]) if sorted => format!(
             "up to {}, {}; from {} on, {}, {}",
             by(before.by),
@@ -281,12 +281,12 @@ mod tests {
             (
                 [0.9, 0.95, 1.0],
                 Answer::DoesNotHold,
-                "nowhere at least 1.01 times, between 0 CPUs and 2 CPUs 0.900 to 1.000 times",
+                "no pair has at least 1.01 times: between 0 CPUs and 2 CPUs 0.900 to 1.000 times",
             ),
             (
                 [1.1, 1.2, 1.3],
                 Answer::DoesNotHold,
-                "everywhere at least 1.01 times, between 0 CPUs and 2 CPUs 1.100 to 1.300 times",
+                "every pair has at least 1.01 times: between 0 CPUs and 2 CPUs 1.100 to 1.300 times",
             ),
         ] {
             assert_eq!(told(&ratios), (answer, because.to_string()));
@@ -305,6 +305,7 @@ mod tests {
             (&[-5.0, -2.0][..], "2 us to 5 us less"),
             (&[2.0, 5.0], "2 us to 5 us more"),
             (&[-2.0], "2 us less"),
+            (&[-2.0, 0.0], "0 us to 2 us less"),
             (&[-1.0, 3.0], "1 us less to 3 us more"),
         ] {
             let pair = |more: &f64| Pair {

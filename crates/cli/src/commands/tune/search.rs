@@ -116,7 +116,9 @@ impl Search<'_> {
             front: (0..last.len())
                 .filter(|at| {
                     let named = [0, found.best].contains(&last[*at]);
-                    named || !again.is_some_and(|again| is_beaten(&again[*at], again))
+                    named
+                        || !again
+                            .is_some_and(|again| is_beaten(&self.args.hold, &again[*at], again))
                 })
                 .map(choice)
                 .collect(),
@@ -158,14 +160,17 @@ fn confirm(goal: Goal, default: &Measured, best: &Measured) -> Option<Confirmed>
     })
 }
 
-/// Whether one of them is better in some respect by more than chance, and worse in none.
-fn is_beaten(this: &Measured, others: &[Measured]) -> bool {
+/// Whether one of them is better in some respect by more than chance, and worse in none, and holds what this
+/// one holds.
+fn is_beaten(hold: &[Hold], this: &Measured, others: &[Measured]) -> bool {
+    let missed = |m: &Measured| hold.iter().map(|hold| hold.missed(m)).sum::<f64>();
     let better = |goal: Goal, this: &Measured, other: &Measured| {
         confirm(goal, this, other).is_some_and(|confirmed| confirmed.is_better)
     };
     others.iter().any(|other| {
         let goals = || Goal::ALL.iter().copied();
-        goals().any(|goal| better(goal, this, other))
+        missed(other) <= missed(this)
+            && goals().any(|goal| better(goal, this, other))
             && !goals().any(|goal| better(goal, other, this))
     })
 }
@@ -229,9 +234,14 @@ mod tests {
         let by_chance = latency(slow.clone(), [19.9, 20.0, 19.8, 20.1, 19.9]);
         let sooner = latency(slow, [10.0, 10.1, 9.9, 10.2, 9.8]);
         let all = [fast.clone(), by_chance.clone()];
-        assert!(is_beaten(&by_chance, &all) && !is_beaten(&fast, &all));
-        assert!(!is_beaten(&sooner, &[fast.clone(), sooner.clone()]));
-        assert!(!is_beaten(&fast, &[fast.clone(), fast.clone()]));
+        assert!(is_beaten(&[], &by_chance, &all) && !is_beaten(&[], &fast, &all));
+        assert!(!is_beaten(&[], &sooner, &[fast.clone(), sooner.clone()]));
+        assert!(!is_beaten(&[], &fast, &[fast.clone(), fast.clone()]));
+        // What holds is not beaten by what does not.
+        let hold = ["latency<20us".parse().unwrap()];
+        let within = latency(by_chance.clone(), [19.9e3; 5]);
+        let over = latency(fast.clone(), [20.1e3; 5]);
+        assert!(!is_beaten(&hold, &within, &[over]));
     }
 
     /// Check that what holds comes first, whatever the goal.
