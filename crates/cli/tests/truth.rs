@@ -37,6 +37,9 @@ const BOUND_KPROBES: f64 = 0.1;
 /// What a reading of arm64's counter may be off by: it ticks at 62.5 MHz in QEMU 7.2, once in as many
 /// instructions, and always at the same place of calls that are the same.
 const TICK_INSNS: f64 = 16.0;
+/// By that counter a pair of probes is known to half an instruction, of 652; and in an RCU read-side critical
+/// section it takes some four more there, where on x86-64 it takes less, which alone is corrected.
+const TICK_SHARE: f64 = 0.04;
 /// Fewer functions in agreement prove too little, over both protocols.
 const MIN_FUNCTIONS: usize = 50;
 
@@ -229,9 +232,9 @@ fn agree_on(proto: &str, own: &[&str], mechanism: Option<Mechanism>, kernel: &st
     contexts_are_separate(&opinion);
     let rows = compare(&recording, &opinion);
     let by_kprobes = mechanism.is_some();
-    let bound_insns = match opinion.clock_source == ARM64_COUNTER {
-        true => TICK_INSNS,
-        false => BOUND_INSNS,
+    let bounds = match opinion.clock_source == ARM64_COUNTER {
+        true => (TICK_INSNS, TICK_SHARE),
+        false => (BOUND_INSNS, BOUND_SHARE),
     };
     println!(
         "{:<30} {:>6} {:>6} {:>10} {:>10} {:>8} {:>10} {:>8} {:>7}",
@@ -249,22 +252,19 @@ fn agree_on(proto: &str, own: &[&str], mechanism: Option<Mechanism>, kernel: &st
             row.corrected,
             row.corrected - row.exact,
             100.0 * (row.corrected - row.exact) / row.exact,
-            if row.agrees(bound_insns, by_kprobes) {
+            if row.agrees(bounds, by_kprobes) {
                 ""
             } else {
                 "  !"
             },
         );
     }
-    let agreed = rows
-        .iter()
-        .filter(|r| r.agrees(bound_insns, by_kprobes))
-        .count();
+    let agreed = rows.iter().filter(|r| r.agrees(bounds, by_kprobes)).count();
     println!("{agreed} of {} agree", rows.len());
     assert!(agreed >= MIN_FUNCTIONS, "only {agreed} functions agree");
     let apart: Vec<_> = rows
         .iter()
-        .filter(|r| !r.agrees(bound_insns, by_kprobes))
+        .filter(|r| !r.agrees(bounds, by_kprobes))
         .map(|r| r.name)
         .collect();
     assert!(apart.is_empty(), "{apart:?} do not agree");
@@ -401,13 +401,13 @@ struct Row<'a> {
 
 impl Row<'_> {
     /// Whether it does, within a number of instructions or a share.
-    fn agrees(&self, bound_insns: f64, by_kprobes: bool) -> bool {
+    fn agrees(&self, (insns, share): (f64, f64), by_kprobes: bool) -> bool {
         let off_by = (self.corrected - self.exact).abs();
         let share = match by_kprobes {
             true => (self.raw - self.corrected).abs() * BOUND_KPROBES,
-            false => self.exact * BOUND_SHARE,
+            false => self.exact * share,
         };
-        off_by <= bound_insns.max(share)
+        off_by <= insns.max(share)
     }
 }
 
