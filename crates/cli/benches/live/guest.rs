@@ -311,6 +311,8 @@ fn measure() -> Result<()> {
 
 /// What following every call below a function takes, of each of them, by what writes them down one by one.
 fn each_call(traffic: &Traffic) -> Result<()> {
+    // The others set it; ours wants it as the kernel has it at first.
+    std::fs::write(format!("{TRACING}/trace_clock"), "local")?;
     let base = traffic.per_packet()?;
     let spec = TimingSpec {
         instrument: "calls".into(),
