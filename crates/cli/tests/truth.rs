@@ -37,8 +37,8 @@ const BOUND_KPROBES: f64 = 0.1;
 /// What a reading of arm64's counter may be off by: it ticks at 62.5 MHz in QEMU 7.2, once in as many
 /// instructions, and always at the same place of calls that are the same.
 const TICK_INSNS: f64 = 16.0;
-/// By that counter a pair of probes is known to half an instruction, of 652; and in an RCU read-side critical
-/// section it takes some four more there, where on x86-64 it takes less, which alone is corrected.
+/// Pairs of probes below net_rx_action take some four instructions of 652 more than on the empty functions, and
+/// their calibration by that counter is known to half an instruction.
 const TICK_SHARE: f64 = 0.04;
 /// Fewer functions in agreement prove too little, over both protocols.
 const MIN_FUNCTIONS: usize = 50;

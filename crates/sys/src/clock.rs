@@ -62,10 +62,6 @@ pub fn shift(run: usize) {
     std::hint::black_box(steps);
 }
 
-/// Instructions of a step.
-#[cfg(test)]
-const STEP_INSNS: u64 = 3;
-
 /// A sequence that is spread evenly (Knuth, The Art of Computer Programming 6.4: by the golden ratio).
 fn steps(run: usize) -> u64 {
     (run as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60
@@ -75,10 +71,13 @@ fn steps(run: usize) -> u64 {
 mod tests {
     use super::*;
 
+    /// Of QEMU 7.2's counter of arm64.
     const TICK_INSNS: u64 = 16;
+    /// Of the loop in [`shift`].
+    const STEP_INSNS: u64 = 3;
 
-    /// Check that the mean of 1,024 times in whole ticks is within a quarter of an instruction, whatever is timed
-    /// and whatever a run takes besides.
+    /// Check that the mean of 1,024 times in whole ticks is within 0.3 instructions, whatever is timed and
+    /// whatever a run takes besides.
     #[test]
     fn ticks() {
         assert!(tick_ns() >= 1.0);

@@ -74,7 +74,7 @@ pub(super) fn point(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) 
     Ok((answer, format!("{}: {because}", printable(by, 60))))
 }
 
-/// How figures are told.
+/// How the figures of an answer are written.
 struct Told<'a> {
     /// What a gain is.
     gain: Bound,
@@ -293,7 +293,7 @@ mod tests {
         }
     }
 
-    /// Check that differences are told by their size, from the smallest on.
+    /// Check that a range of differences begins with the smaller one, and says more or less.
     #[test]
     fn differences() {
         let told = Told {

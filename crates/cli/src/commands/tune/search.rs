@@ -114,11 +114,11 @@ impl Search<'_> {
             best,
             confirmed,
             front: (0..last.len())
-                .filter(|at| {
-                    let named = [0, found.best].contains(&last[*at]);
-                    named
-                        || !again
-                            .is_some_and(|again| is_beaten(&self.args.hold, &again[*at], again))
+                .filter(|at| match again {
+                    Some(again) if ![0, found.best].contains(&last[*at]) => {
+                        !is_beaten(&self.args.hold, &again[*at], again)
+                    }
+                    _ => true,
                 })
                 .map(choice)
                 .collect(),
@@ -134,9 +134,15 @@ impl Search<'_> {
 
 /// What holds comes before what does not, then by goal.
 fn order(hold: &[Hold], goal: Goal, a: &Measured, b: &Measured) -> Ordering {
-    let missed = |m: &Measured| hold.iter().map(|hold| hold.missed(m)).sum::<f64>();
     let by_goal = || a.cost(goal).total_cmp(&b.cost(goal));
-    missed(a).total_cmp(&missed(b)).then_with(by_goal)
+    missed(hold, a)
+        .total_cmp(&missed(hold, b))
+        .then_with(by_goal)
+}
+
+/// By how much it misses what has to hold; 0 if it holds all.
+fn missed(hold: &[Hold], measured: &Measured) -> f64 {
+    hold.iter().map(|hold| hold.missed(measured)).sum()
 }
 
 /// Whether the best differs from the default by more than chance: by the ratios of the runs of each turn, which
@@ -163,13 +169,12 @@ fn confirm(goal: Goal, default: &Measured, best: &Measured) -> Option<Confirmed>
 /// Whether one of them is better in some respect by more than chance, and worse in none, and holds what this
 /// one holds.
 fn is_beaten(hold: &[Hold], this: &Measured, others: &[Measured]) -> bool {
-    let missed = |m: &Measured| hold.iter().map(|hold| hold.missed(m)).sum::<f64>();
     let better = |goal: Goal, this: &Measured, other: &Measured| {
         confirm(goal, this, other).is_some_and(|confirmed| confirmed.is_better)
     };
     others.iter().any(|other| {
         let goals = || Goal::ALL.iter().copied();
-        missed(other) <= missed(this)
+        missed(hold, other) <= missed(hold, this)
             && goals().any(|goal| better(goal, this, other))
             && !goals().any(|goal| better(goal, other, this))
     })
