@@ -3,6 +3,7 @@
 pub(crate) mod below;
 pub(crate) mod command;
 pub(crate) mod formats;
+pub(crate) mod guard;
 pub(crate) mod knobs;
 pub(crate) mod live;
 pub(crate) mod page;

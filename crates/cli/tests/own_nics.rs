@@ -104,6 +104,37 @@ fn words(line: &str) -> impl Iterator<Item = String> + '_ {
     words.map(|word| word.replace('\u{a0}', " "))
 }
 
+/// Check that the interface of the default route is not set without the option for it, by any of the commands.
+#[test]
+fn as_root_the_default_route() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    own::sh(
+        &machine.namespace,
+        "ip route add default via 192.0.2.9 dev v0",
+    );
+    let before = machine.state();
+    for words in [
+        "tune --goal cpu",
+        "stat -q cs --offload tso=off",
+        "profile -q --offload tso=off",
+    ] {
+        let ran = machine.run(&format!("{words} --nic v0 -- true"));
+        ran.code(2).says(&[
+            "refusing to change v0: it carries the default route",
+            "--even-default-route",
+        ]);
+        assert_eq!(machine.state(), before, "{words}");
+    }
+    let words = "stat -q cs --nic v0 --offload tso=off --even-default-route -- true";
+    machine.run(words).code(0);
+    machine
+        .run("stat -q cs --nic t0 --coalesce rx-frames=8 -- true")
+        .code(0);
+    assert_eq!(machine.state(), before);
+}
+
 /// Check that coalescing, rings' and queues' settings, offloads and sysctls are there while a command runs, of
 /// each arm its own, and restored after success and after a command that failed.
 #[test]

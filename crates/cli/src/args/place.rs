@@ -6,6 +6,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use netplumb_model::experiment::{Blocks, Experiment, Kind, Knobs, Lab, Vary, Workload};
 
 use super::command::CommandArgs;
+use super::guard::GuardArgs;
 use super::knobs::{KnobArgs, OfPlaces, levels};
 use crate::exit::Usage;
 
@@ -18,6 +19,8 @@ pub(crate) struct PlaceArgs {
     pub(crate) lab: Lab,
     #[command(flatten)]
     knobs: KnobArgs<OfPlaces>,
+    #[command(flatten)]
+    guard: GuardArgs,
     /// Packets per block, of packets that plumb sends [default: 200; in the netns lab blocks have a
     /// duration instead]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -69,6 +72,11 @@ impl PlaceArgs {
     /// The disks and interfaces of this machine whose settings are given, which allows to change them.
     pub(crate) fn of_machine(&self) -> Vec<String> {
         self.knobs.of_machine()
+    }
+
+    /// Whether that includes an interface of the default route.
+    pub(crate) fn even_default_route(&self) -> bool {
+        self.guard.even_default_route
     }
 
     /// Whether a knob was given.

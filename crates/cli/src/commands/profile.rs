@@ -9,6 +9,7 @@ use netplumb_model::class::Direction;
 use netplumb_model::experiment::{Blocks, Experiment, Filter, Kind, Lab, Samples, Time, Workload};
 use netplumb_model::timing::{SampleEvent, UserStacks};
 
+use crate::args::guard::GuardArgs;
 use crate::args::knobs::{KnobArgs, OfMachine, levels};
 use crate::args::live::SAMPLES;
 use crate::args::page::PageArgs;
@@ -66,6 +67,8 @@ pub(crate) struct ProfileArgs {
     duration: Option<Time>,
     #[command(flatten)]
     knobs: KnobArgs<OfMachine>,
+    #[command(flatten)]
+    guard: GuardArgs,
     /// Run COMMAND this often with each setting that is compared, each run being a block [default: 1]
     #[arg(long, value_name = "N", requires = "command", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     blocks: Option<u32>,
@@ -172,7 +175,7 @@ pub(crate) fn run(args: ProfileArgs, cache: &Path) -> anyhow::Result<ExitCode> {
         watch: args.watch,
         stdin: false,
         yes_change: &changed,
-        even_default_route: false,
+        even_default_route: args.guard.even_default_route,
     };
     experiment::run(&experiment, how, cache)
 }

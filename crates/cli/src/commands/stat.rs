@@ -170,7 +170,7 @@ pub(crate) fn run(args: StatArgs, cache: &Path) -> anyhow::Result<ExitCode> {
         options: args.options,
         watch: args.watch,
         yes_change: &args.place.of_machine(),
-        even_default_route: false,
+        even_default_route: args.place.even_default_route(),
     };
     experiment::run(&experiment, how, cache)
 }

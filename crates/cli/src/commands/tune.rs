@@ -15,6 +15,7 @@ use netplumb_model::experiment::{Lab, Time};
 use netplumb_model::tune::{Goal, Hold, Tuned};
 use netplumb_report::tune as report;
 
+use crate::args::guard::GuardArgs;
 use crate::args::knobs::{KnobArgs, OfHosts};
 use crate::args::run::RunOptions;
 use crate::exit::{Usage, WORSE};
@@ -66,6 +67,8 @@ pub(crate) struct TuneArgs {
     json: bool,
     #[command(flatten)]
     knobs: KnobArgs<OfHosts>,
+    #[command(flatten)]
+    guard: GuardArgs,
     #[command(flatten)]
     options: RunOptions,
     /// The command that makes the load of --nic, like iperf3 -c ADDRESS -n 1G

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use anyhow::Context;
 use netplumb_engine::live::{Change, RunsArm, WorkPlan};
 use netplumb_knobs::{BlockDisk, Nic, Setting};
 use netplumb_model::class::{Link, Proto};
@@ -66,6 +67,8 @@ pub(super) fn arms(
     let objects = (disks.iter().map(|(given, disk)| (given, &disk.name)))
         .chain(nics.iter().map(|(given, nic)| (given, &nic.name)));
     agreed(&arms, objects, how)?;
+    let changed: Vec<&Nic> = nics.values().collect();
+    guard(&changed, how.even_default_route)?;
     Ok(arms)
 }
 
@@ -111,6 +114,23 @@ fn state_of(name: &str) -> anyhow::Result<DeviceState> {
         );
         WrongKey::usage("nic", why).into()
     })
+}
+
+/// Check that none of these interfaces carries the default route or this session, unless it may.
+///
+/// # Errors
+/// One does, or the routes can't be read.
+pub(crate) fn guard(nics: &[&Nic], may: bool) -> anyhow::Result<()> {
+    if may || nics.is_empty() {
+        return Ok(());
+    }
+    let namespace = Namespace::current()?;
+    let indices: Vec<u32> = nics.iter().map(|nic| nic.index).collect();
+    let refusal = netplumb_knobs::refusal(&namespace, &namespace.device_states()?, &indices);
+    match refusal.context("can't look up the default route")? {
+        Some(why) => Err(Usage(why).into()),
+        None => Ok(()),
+    }
 }
 
 /// What an arm sets on an interface, and of sysctls: in the order in which it is set.

@@ -1,8 +1,6 @@
 //! Benches on interfaces of this machine: whether they may be changed, what is changed, and the
 //! journal of changes.
 
-mod guard;
-
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -228,20 +226,11 @@ impl Own {
                 all.insert(threaded(&nic).planned("on"));
             }
         }
-        let guarded = guard::guarded(&namespace, &states, &guard::sessions());
-        let guarded = guarded.map_err(host("look up the default route"))?;
-        let guarded = found
-            .iter()
-            .find_map(|s| guarded.iter().find(|(index, _)| *index == s.index))
-            .filter(|_| !nics.even_default_route);
+        let indices: Vec<u32> = found.iter().map(|state| state.index).collect();
+        let refusal = netplumb_knobs::refusal(&namespace, &states, &indices);
+        let refusal = refusal.map_err(host("look up the default route"))?;
         let agreed = nics.agreed(&all);
-        if let Some((index, why)) = guarded {
-            let name = found.iter().find(|s| s.index == *index);
-            let name = name.map_or("", |s| s.name.as_str());
-            let mut text = format!(
-                "refusing to change {name}: {why}. Use another interface, or add \
-                 --even-default-route if losing connectivity during the run is acceptable"
-            );
+        if let Some(mut text) = refusal.filter(|_| !nics.even_default_route) {
             if let Err(what) = agreed {
                 text += &format!("\n{what}");
             }

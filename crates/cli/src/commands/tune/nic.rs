@@ -22,7 +22,7 @@ use netplumb_sys::netns::Namespace;
 use super::TuneArgs;
 use super::search::{Place, Search};
 use crate::exit::{CannotHere, Usage};
-use crate::experiment::machine::{find_nic, of_system};
+use crate::experiment::machine::{find_nic, guard, of_system};
 use crate::rights;
 use crate::signals;
 
@@ -58,6 +58,7 @@ pub(super) fn run(args: &TuneArgs, name: &str) -> anyhow::Result<Tuned> {
     let cancel = signals::watch()?;
     clean_up(&mut tell);
     let nic = find_nic(name)?;
+    guard(&[&nic], args.guard.even_default_route)?;
     let has = abilities(name)?;
     let (dimensions, left_out) = accepted(name, of_nic(&has))?;
     if dimensions.is_empty() {

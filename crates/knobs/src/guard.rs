@@ -14,8 +14,31 @@ const PARENTS: usize = 64;
 /// The variable in the environment of a session's processes: the peer's address and port, and ours.
 const SESSION: &str = "SSH_CONNECTION=";
 
+/// Why these interfaces should not be changed, if one of them carries the default route or a session that
+/// this process descends from: a sentence, with what to do about it.
+///
+/// # Errors
+/// The routes can't be read.
+pub fn refusal(
+    namespace: &Namespace,
+    states: &[DeviceState],
+    indices: &[u32],
+) -> io::Result<Option<String>> {
+    let guarded = guarded(namespace, states, &sessions())?;
+    let mut asked = indices.iter();
+    let found = asked.find_map(|asked| guarded.iter().find(|(index, _)| index == asked));
+    Ok(found.map(|(index, why)| {
+        let state = states.iter().find(|state| state.index == *index);
+        let name = state.map_or("", |state| state.name.as_str());
+        format!(
+            "refusing to change {name}: {why}. Use another interface, or add --even-default-route if losing \
+             connectivity during the run is acceptable"
+        )
+    }))
+}
+
 /// The protected interfaces, with the reason.
-pub(super) fn guarded(
+fn guarded(
     namespace: &Namespace,
     states: &[DeviceState],
     sessions: &[(IpAddr, IpAddr)],
@@ -55,7 +78,7 @@ fn with_those_below(mut found: Vec<(u32, String)>, states: &[DeviceState]) -> Ve
 
 /// The addresses, peer's and ours, of the sessions that this process descends from: `sudo` removes
 /// the variable from its own environment, but not from that of its parents.
-pub(super) fn sessions() -> Vec<(IpAddr, IpAddr)> {
+fn sessions() -> Vec<(IpAddr, IpAddr)> {
     let mut found = Vec::new();
     let mut pid = "self".to_string();
     for _ in 0..PARENTS {
