@@ -1,5 +1,8 @@
 //! Of AArch64.
 
+use yaxpeax_arch::{Decoder, U8Reader};
+use yaxpeax_arm::armv8::a64::InstDecoder;
+
 use super::{Disassemble, Names};
 
 pub(super) struct Disassembler {
@@ -14,12 +17,11 @@ impl Disassembler {
 
 impl Disassemble for Disassembler {
     fn one(&mut self, code: &[u8], at: u64) -> (String, Option<u64>) {
-        let word = code.try_into().map(u32::from_le_bytes);
-        let decoded = word.ok().and_then(disarm64::decoder::decode);
-        let (Ok(word), Some(decoded)) = (word, decoded) else {
+        let word = code.try_into().map(u32::from_le_bytes).ok();
+        let text = word.and_then(|word| Some((word, text(word)?)));
+        let Some((word, text)) = text else {
             return ("(bad)".into(), None);
         };
-        let text = decoded.to_string();
         let mut words = text.splitn(2, char::is_whitespace);
         let mnemonic = words.next().unwrap_or_default();
         let mut operands = words.next().unwrap_or_default().trim().to_owned();
@@ -41,6 +43,18 @@ impl Disassemble for Disassembler {
         let text = format!("{mnemonic:<7} {operands}");
         (text.trim_end().to_owned(), jump)
     }
+}
+
+/// An instruction in the form that assemblers prefer. Of two libraries: this one knows the aliases (`cmp` for
+/// `subs wzr`), the other one the registers, hints and barriers of the system.
+fn text(word: u32) -> Option<String> {
+    const SYSTEM: (u32, u32) = (0xffc0_0000, 0xd500_0000);
+    if word & SYSTEM.0 == SYSTEM.1 {
+        return disarm64::decoder::decode(word).map(|decoded| decoded.to_string());
+    }
+    let bytes = word.to_le_bytes();
+    let decoded = InstDecoder::default().decode(&mut U8Reader::new(&bytes));
+    decoded.ok().map(|decoded| decoded.to_string())
 }
 
 /// What an instruction does with an address that it names.
@@ -109,7 +123,7 @@ mod tests {
             (text, jump)
         };
         assert_eq!(told(0xd503_201f, 0x1000), ("nop".into(), None));
-        assert_eq!(told(0xd65f_03c0, 0x1004), ("ret x30".into(), None));
+        assert_eq!(told(0xd65f_03c0, 0x1004), ("ret".into(), None));
         // b.ne, cbz and tbz backwards and forwards
         assert_eq!(
             told(0x5400_00a1, 0x1000),
@@ -120,7 +134,21 @@ mod tests {
             ("cbz x0, +0x4".into(), Some(0x1004))
         );
         let tested = told(0x3600_0081, 0x1000);
-        assert_eq!(tested, ("tbz w1, #0, +0x10".into(), Some(0x1010)));
+        assert_eq!(tested, ("tbz w1, #0x0, +0x10".into(), Some(0x1010)));
+        // In the form that objdump has.
+        for (word, form) in [
+            (0x2a00_03f4, "mov w20, w0"),
+            (0x9100_03fd, "mov x29, sp"),
+            (0x7100_041f, "cmp w0, #0x1"),
+            (0x5280_0015, "mov w21, #0x0"),
+            (0x1ac0_2021, "lsl w1, w1, w0"),
+            (0xd503_233f, "paciasp"),
+            (0xd503_245f, "bti c"),
+            (0xd538_4100, "mrs x0, sp_el0"),
+            (0xd503_3bbf, "dmb ish"),
+        ] {
+            assert_eq!(told(word, 0x1000).0, form);
+        }
         // A call of another function, and a jump out of all.
         assert_eq!(told(0x9400_0040, 0x1000), ("bl rest".into(), None));
         assert_eq!(
