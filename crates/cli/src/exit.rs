@@ -60,9 +60,9 @@ impl Failure {
         }
         if let Some(error) = error.downcast_ref::<BundleError>() {
             return match error {
-                BundleError::WrongArchitecture { .. } | BundleError::TooLarge { .. } => {
-                    Failure::CannotHere
-                }
+                BundleError::WrongArchitecture { .. }
+                | BundleError::TooLarge { .. }
+                | BundleError::MissingLoader { .. } => Failure::CannotHere,
                 BundleError::MissingLibrary { .. }
                 | BundleError::MissingInterpreter { .. }
                 | BundleError::Damaged { .. } => Failure::Failed,

@@ -356,6 +356,54 @@ fn vm_a_program() {
     prints(ran.code(0), &["bl      leaf", "deep(n - 1) + leaf(n)"]);
 }
 
+/// Check that a program with shared libraries, its own and those of the cross compiler's packages, runs in a guest
+/// of arm64 and is counted, with pointer authentication and branch targets in it; and that libraries brought by
+/// hand, to where the loader looks, take precedence.
+#[test]
+fn vm_shared_libraries() {
+    let place = Place::new();
+    if !has_guests(&place) {
+        return;
+    }
+    place.write(
+        "leaf.c",
+        "__attribute__((noinline)) int leaf(int n) { return n * 3 + 1; }\n",
+    );
+    place.write(
+        "work.c",
+        "#include <stdlib.h>\nint leaf(int);\n\
+         int main(void) { int sum = abs(-1); for (int i = 0; i < 70; i++) sum += leaf(i); return sum != 7316; }\n",
+    );
+    for line in [
+        "-O1 -g -shared -fPIC leaf.c -o libleaf.so",
+        "-O1 -g -mbranch-protection=standard work.c -L. -lleaf -Wl,-rpath,$ORIGIN -o work",
+    ] {
+        let built = place.command(COMPILER).args(line.split(' ')).status();
+        if !built.is_ok_and(|status| status.success()) {
+            return skip(NO_COMPILER);
+        }
+    }
+    let libraries = "/usr/aarch64-linux-gnu/lib";
+    let loader = "ld-linux-aarch64.so.1";
+    let brought = format!(
+        "--with {libraries}/{loader}:/lib/{loader} --with {libraries}/libc.so.6:/lib/libc.so.6"
+    );
+    for with in ["", &brought] {
+        place
+            .run(&format!(
+                "path --arch arm64 {with} --output lib.plumb -- ./work"
+            ))
+            .code(0);
+        let recording = place.recording("lib.plumb");
+        assert!(recording.losses.is_empty(), "{:?}", recording.losses);
+        let of = recording.costs.iter().filter(|cost| {
+            let function = recording.nodes[cost.node as usize].function;
+            recording.functions[function as usize].name == "leaf"
+        });
+        assert_eq!(of.map(|cost| cost.calls).sum::<u64>(), 70);
+    }
+}
+
 /// Check that the knapsack without its loop makes the calls on arm64 that it makes on x86-64, takes an
 /// eighth of the instructions in the function that had the loop, and the same in the two others.
 #[test]

@@ -189,8 +189,27 @@ impl Bundle {
     /// What is missing, unreadable or not a program, and what to try.
     pub fn add_program(&mut self, name: &str) -> Result<PathBuf, BundleError> {
         let path = self.find(name)?;
-        self.add_executable(&path, 0)?;
+        self.add_executable(&path)?;
         Ok(path)
+    }
+
+    /// The path of a program by its name, which is `preferred` if both are the same file.
+    ///
+    /// # Errors
+    /// There is no such program.
+    pub(crate) fn find_as(&self, name: &str, preferred: &Path) -> Result<PathBuf, BundleError> {
+        let found = self.find(name)?;
+        let place = |path: &Path| self.host.metadata(path).ok().map(|(place, _)| place);
+        let same = place(&found) == place(preferred);
+        Ok(if same { preferred.to_path_buf() } else { found })
+    }
+
+    /// Add the program at a path, and everything that it needs to be loaded.
+    ///
+    /// # Errors
+    /// What is missing, unreadable or not a program, and what to try.
+    pub(crate) fn add_executable(&mut self, path: &Path) -> Result<(), BundleError> {
+        self.add_executable_of(path, 0)
     }
 
     /// Add a file or a directory, at `guest` or at the same path as on the host, with what the
@@ -250,9 +269,9 @@ impl Bundle {
     /// It can't be read, or a library that it needs is missing.
     pub fn add_library(&mut self, name: &str) -> Result<bool, BundleError> {
         let found = self.find_library(name, &Chain::default(), Loader::Glibc)?;
-        for path in &found {
-            self.add_way_to_file(path)?;
-            self.add_libraries_of(path, &Chain::default(), Libraries::Needed)?;
+        for library in &found {
+            self.add_found(library)?;
+            self.add_libraries_of(&library.from, &Chain::default(), Libraries::Needed)?;
         }
         Ok(!found.is_empty())
     }
@@ -334,7 +353,7 @@ impl Bundle {
     }
 
     /// Add what `execve` loads for a path.
-    fn add_executable(&mut self, path: &Path, scripts: usize) -> Result<(), BundleError> {
+    fn add_executable_of(&mut self, path: &Path, scripts: usize) -> Result<(), BundleError> {
         let (place, found) = self.metadata(path)?;
         if !found.is_file() {
             return Err(BundleError::NotAFile(path.to_path_buf()));
@@ -378,12 +397,12 @@ impl Bundle {
         if !self.host_has(&path) {
             return Err(missing(interpreter));
         }
-        self.add_executable(&path, scripts + 1)?;
+        self.add_executable_of(&path, scripts + 1)?;
         if path.file_name() == Some("env".as_ref()) {
             let named = words.find(|w| !w.starts_with('-') && !w.contains('='));
             if let Some(name) = named {
                 let program = self.find(name).map_err(|_| missing(name))?;
-                self.add_executable(&program, scripts + 1)?;
+                self.add_executable_of(&program, scripts + 1)?;
             }
         }
         Ok(())

@@ -54,14 +54,27 @@ pub enum BundleError {
     },
     /// A library is missing.
     #[error(
-        "`{library}`, which {} needs, is not on this machine: install it, or copy it with --with FILE:/usr/lib/x86_64-linux-gnu/{library}",
-        .needed_by.display()
+        "`{library}`, which {} needs, is not on this machine{}: install it, or copy it with --with FILE:/usr/lib/{}/{library}",
+        .needed_by.display(), built_for(*.arch), .arch.gnu()
     )]
     MissingLibrary {
         /// Its name.
         library: String,
         /// The file that needs it.
         needed_by: PathBuf,
+        /// The architecture of the guest.
+        arch: Arch,
+    },
+    /// The dynamic loader of its architecture is missing.
+    #[error("`{loader}`, which loads {}, is not on this machine: {}; a program that is linked statically needs none",
+        .needed_by.display(), loader_remedy(*.arch))]
+    MissingLoader {
+        /// Its path.
+        loader: String,
+        /// The program.
+        needed_by: PathBuf,
+        /// The architecture of the guest.
+        arch: Arch,
     },
     /// Its interpreter is missing.
     #[error("`{interpreter}`, which runs {}, is not on this machine: install it",
@@ -106,6 +119,24 @@ pub enum BundleError {
     /// Too many files.
     #[error("more than {MAX_FILES} files to copy into the guest: use a smaller directory")]
     TooMany,
+}
+
+fn built_for(arch: Arch) -> String {
+    match arch == Arch::OWN {
+        true => String::new(),
+        false => format!(", built for {arch}"),
+    }
+}
+
+/// What has the dynamic loader.
+fn loader_remedy(arch: Arch) -> String {
+    match arch == Arch::OWN {
+        true => "install it".into(),
+        false => format!(
+            "install Debian's libc6-{}-cross, which has glibc's",
+            arch.debian()
+        ),
+    }
 }
 
 fn in_mib(bytes: u64) -> String {

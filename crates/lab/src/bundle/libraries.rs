@@ -17,6 +17,24 @@ pub(super) enum Libraries {
     Noted,
 }
 
+/// A library, or the loader itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Found {
+    /// Where the guest's loader finds it.
+    at: PathBuf,
+    /// Where this machine has it: elsewhere, if it is of a cross compiler's packages.
+    pub(super) from: PathBuf,
+}
+
+impl Found {
+    fn at(path: PathBuf) -> Found {
+        Found {
+            at: path.clone(),
+            from: path,
+        }
+    }
+}
+
 /// The search directories that dependent files add: each file's DT_RPATH, nearest first.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Chain {
@@ -59,13 +77,21 @@ impl Bundle {
         if let Some(interpreter) = &needs.interpreter {
             loader = Loader::of(interpreter);
             let at = clean(&self.host.absolute(Path::new(interpreter)));
-            if !self.host_has(&at) {
-                return Err(BundleError::MissingInterpreter {
-                    interpreter: interpreter.clone(),
-                    needed_by: path.to_path_buf(),
-                });
+            let found = match self.host_has(&at) {
+                true => Some(Found::at(at)),
+                false if self.is_brought(&at) => None,
+                false => {
+                    let found = self.of_cross_packages(&at);
+                    Some(found.ok_or_else(|| BundleError::MissingLoader {
+                        loader: interpreter.clone(),
+                        needed_by: path.to_path_buf(),
+                        arch: self.arch,
+                    })?)
+                }
+            };
+            if let Some(found) = found {
+                self.add_found(&found)?;
             }
-            self.add_way_to_file(&at)?;
             let config = match loader {
                 Loader::Glibc => loader::CACHE.into(),
                 Loader::Musl => loader::musl_folders(self.arch),
@@ -97,6 +123,7 @@ impl Bundle {
                         return Err(BundleError::MissingLibrary {
                             library: name.clone(),
                             needed_by: path.to_path_buf(),
+                            arch: self.arch,
                         });
                     }
                     Libraries::Noted => {
@@ -118,32 +145,62 @@ impl Bundle {
                 runpaths: Vec::new(),
             };
             for library in &found {
-                if self.is_brought(library) {
+                if self.is_brought(&library.at) {
                     continue; // With what it needs.
                 }
-                self.add_way_to_file(library)?;
-                self.add_libraries_of(library, &below, libraries)?;
+                self.add_found(library)?;
+                self.add_libraries_of(&library.from, &below, libraries)?;
             }
         }
         Ok(())
     }
 
-    /// The paths where the loader may find a library: none, one, or several for CPUs with more
-    /// features, since the guest's are not known here.
+    /// Add a library, with the links on the way to it.
+    pub(super) fn add_found(&mut self, found: &Found) -> Result<(), BundleError> {
+        if found.from == found.at {
+            return self.add_way_to_file(&found.at);
+        }
+        let (place, file) = self.metadata(&found.from)?;
+        let to = self.add_place(&found.at)?;
+        self.add_plain(&place, &file, &to)
+    }
+
+    /// A path of a guest of another architecture, as a cross compiler's packages have it.
+    fn of_cross_packages(&self, at: &Path) -> Option<Found> {
+        let root = loader::cross_root(self.arch)?;
+        let from = root.join(at.strip_prefix("/").unwrap_or(at));
+        self.fits(&from).then(|| Found {
+            at: at.to_path_buf(),
+            from,
+        })
+    }
+
+    /// The library where the loader finds it: none, one, or several for CPUs with more features, since
+    /// the guest's are not known here.
     pub(super) fn find_library(
         &mut self,
         name: &str,
         chain: &Chain,
         loader: Loader,
-    ) -> Result<Vec<PathBuf>, BundleError> {
+    ) -> Result<Vec<Found>, BundleError> {
+        let found = self.on_this_machine(name, chain, loader);
+        if !found.is_empty() || name.contains('/') {
+            return Ok(found.into_iter().map(Found::at).collect());
+        }
+        let folders = loader.folders(self.arch, None).into_iter();
+        let mut crossed = folders.filter_map(|folder| self.of_cross_packages(&folder.join(name)));
+        Ok(crossed.next().into_iter().collect())
+    }
+
+    fn on_this_machine(&mut self, name: &str, chain: &Chain, loader: Loader) -> Vec<PathBuf> {
         if name.contains('/') {
             let path = clean(&self.host.absolute(Path::new(name)));
-            return Ok(self.fits(&path).then_some(path).into_iter().collect());
+            return self.fits(&path).then_some(path).into_iter().collect();
         }
         for folder in chain.rpaths.iter().chain(&chain.runpaths) {
             let path = folder.join(name);
             if self.fits(&path) {
-                return Ok(vec![path]);
+                return vec![path];
             }
         }
         if loader == Loader::Glibc {
@@ -155,7 +212,7 @@ impl Bundle {
                 .collect();
             let paths: Vec<PathBuf> = paths.into_iter().filter(|p| self.fits(p)).collect();
             if !paths.is_empty() {
-                return Ok(paths);
+                return paths;
             }
         }
         let list = match loader {
@@ -168,10 +225,10 @@ impl Bundle {
         for folder in loader.folders(self.arch, list.as_deref()) {
             let path = folder.join(name);
             if self.fits(&path) {
-                return Ok(vec![path]);
+                return vec![path];
             }
         }
-        Ok(Vec::new())
+        Vec::new()
     }
 
     fn cache(&mut self) -> &[(String, PathBuf)] {

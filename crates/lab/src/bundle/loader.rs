@@ -28,11 +28,6 @@ pub(super) fn musl_folders(arch: Arch) -> String {
     format!("/etc/ld-musl-{}.path", arch.uname())
 }
 
-/// Debian's folder of libraries of an architecture, below /lib and /usr/lib.
-fn triplet(arch: Arch) -> String {
-    format!("{}-linux-gnu", arch.uname())
-}
-
 /// The kind of a loader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Loader {
@@ -53,7 +48,7 @@ impl Loader {
     pub(super) fn folders(self, arch: Arch, musl_path_file: Option<&str>) -> Vec<PathBuf> {
         match self {
             Loader::Glibc => {
-                let debian = ["/lib", "/usr/lib"].map(|lib| Path::new(lib).join(triplet(arch)));
+                let debian = ["/lib", "/usr/lib"].map(|lib| Path::new(lib).join(arch.gnu()));
                 let others = GLIBC_FOLDERS.iter().map(PathBuf::from);
                 debian.into_iter().chain(others).collect()
             }
@@ -65,6 +60,12 @@ impl Loader {
                 .collect(),
         }
     }
+}
+
+/// Where a cross compiler's packages have what a guest of another architecture has below `/`: libc6-arm64-cross
+/// has `/lib/ld-linux-aarch64.so.1` below `/usr/aarch64-linux-gnu`.
+pub(super) fn cross_root(arch: Arch) -> Option<PathBuf> {
+    (arch != Arch::OWN).then(|| Path::new("/usr").join(arch.gnu()))
 }
 
 /// All (name, path) entries of the cache for programs of an architecture, in order: a name may occur several
@@ -108,7 +109,7 @@ pub(super) fn cache_entries(bytes: &[u8], arch: Arch) -> Vec<(String, PathBuf)> 
 /// A directory of DT_RPATH or DT_RUNPATH, for a file in directory `origin`.
 pub(super) fn expand(folder: &str, origin: &Path, arch: Arch) -> PathBuf {
     let origin = origin.to_string_lossy();
-    let lib = format!("lib/{}", triplet(arch));
+    let lib = format!("lib/{}", arch.gnu());
     let expanded = folder
         .replace("${ORIGIN}", &origin)
         .replace("$ORIGIN", &origin)

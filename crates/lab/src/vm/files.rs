@@ -103,10 +103,12 @@ impl Program {
             return Ok(Vec::new());
         };
         let mut bundle = Bundle::new(host);
-        let found = match bundle.add_program(name) {
+        // By one name whichever directory of $PATH has it, where these are links to one another.
+        let found = match bundle.find_as(name, &path) {
             Err(BundleError::NotFound(_)) => return Err(FilesError::Missing(self.missing())),
             other => other?,
         };
+        bundle.add_executable(&found)?;
         if found != path {
             bundle.add_with(&found, Some(&path))?;
         }
