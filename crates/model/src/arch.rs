@@ -70,11 +70,26 @@ impl Arch {
         }
     }
 
-    /// By any of its names.
+    /// By any of its names, in letters of either case.
     pub fn named(name: &str) -> Option<Arch> {
+        let is = |other: &str| name.eq_ignore_ascii_case(other);
         let names = |arch: Arch| [arch.as_str(), arch.uname(), arch.debian()];
         let mut all = Arch::ALL.iter().copied();
-        all.find(|arch| names(*arch).contains(&name))
+        all.find(|arch| names(*arch).into_iter().any(is))
+    }
+
+    /// The name that a knob's level has, from any.
+    ///
+    /// # Errors
+    /// No architecture has that name.
+    pub fn level(text: &str) -> Result<String, String> {
+        match Arch::named(text) {
+            Some(arch) => Ok(arch.as_str().to_string()),
+            None => text
+                .parse::<Arch>()
+                .map(|arch| arch.to_string())
+                .map_err(|error| error.to_string()),
+        }
     }
 }
 
@@ -91,9 +106,13 @@ mod tests {
             ("amd64", Arch::X86_64),
             ("arm64", Arch::Arm64),
             ("aarch64", Arch::Arm64),
+            ("ARM64", Arch::Arm64),
         ] {
             assert_eq!(Arch::named(name), Some(arch), "{name}");
         }
         assert_eq!(Arch::named("armhf"), None);
+        assert_eq!(Arch::level("AMD64").unwrap(), "x86-64");
+        let error = Arch::level("armhf").unwrap_err();
+        assert!(error.contains("x86-64, arm64"), "{error}");
     }
 }

@@ -1,13 +1,23 @@
 //! The program that is PID 1 of a guest: this very program, built for the guest's architecture.
 
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use memchr::memmem;
 use netplumb_model::arch::Arch;
-use object::elf;
+use object::read::elf::FileHeader as _;
+use object::{LittleEndian, elf};
 
+/// What is in every build of this version, this very text: a program without it is another one.
+const MARK: &str = concat!(
+    "this is plumb ",
+    env!("CARGO_PKG_VERSION"),
+    " of Netplumb, for its own guests"
+);
+/// Several times its size.
+const MAX_BYTES: u64 = 256 << 20;
 /// This program, if guests are of its architecture.
 const OWN: &str = "/proc/self/exe";
 
@@ -48,7 +58,7 @@ impl AgentError {
             ),
             ErrorKind::Other { path, found } => {
                 format!(
-                    "{} is no program for guests of {arch}, but {found}",
+                    "{} is no program for guests of {arch}: it is {found}",
                     path.display()
                 )
             }
@@ -87,8 +97,8 @@ pub fn program(arch: Arch) -> Result<PathBuf, AgentError> {
 
 fn find(arch: Arch, named: Option<OsString>, own: Option<&Path>) -> Result<PathBuf, AgentError> {
     if let Some(path) = named.filter(|named| !named.is_empty()).map(PathBuf::from) {
-        return match machine(&path) {
-            Ok(found) => check(arch, path, found),
+        return match read(&path) {
+            Ok(bytes) => check(arch, path, &bytes),
             Err(source) => Err(AgentError {
                 arch,
                 kind: ErrorKind::Named { path, source },
@@ -107,8 +117,8 @@ fn find(arch: Arch, named: Option<OsString>, own: Option<&Path>) -> Result<PathB
         })
         .collect();
     for path in &looked {
-        if let Ok(found) = machine(path) {
-            return check(arch, path.clone(), found);
+        if let Ok(bytes) = read(path) {
+            return check(arch, path.clone(), &bytes);
         }
     }
     Err(AgentError {
@@ -117,30 +127,50 @@ fn find(arch: Arch, named: Option<OsString>, own: Option<&Path>) -> Result<PathB
     })
 }
 
-/// The machine that an ELF file of 64 bits is for, with its byte order; none of other files.
-fn machine(path: &Path) -> io::Result<Option<elf::Machine>> {
-    let mut head = Vec::new();
-    File::open(path)?.take(20).read_to_end(&mut head)?;
-    let is_elf = head.starts_with(&elf::ELFMAG)
-        && head.get(4) == Some(&elf::ELFCLASS64.0)
-        && head.get(5) == Some(&elf::ELFDATA2LSB.0);
-    let machine = head.get(18..20).and_then(|two| two.first_chunk());
-    let machine = machine.map(|two| elf::Machine(u16::from_le_bytes(*two)));
-    Ok(machine.filter(|_| is_elf))
+/// A file, or as much of it as a program may have: a device has no end.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    fs::File::open(path)?
+        .take(MAX_BYTES)
+        .read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
-fn check(arch: Arch, path: PathBuf, found: Option<elf::Machine>) -> Result<PathBuf, AgentError> {
+/// The machine that an ELF file of 64 bits is for; none of other files.
+fn machine(bytes: &[u8]) -> Option<elf::Machine> {
+    let is_elf = bytes.starts_with(&elf::ELFMAG)
+        && bytes.get(4) == Some(&elf::ELFCLASS64.0)
+        && bytes.get(5) == Some(&elf::ELFDATA2LSB.0);
+    let two = bytes.get(18..20)?.first_chunk()?;
+    is_elf.then(|| elf::Machine(u16::from_le_bytes(*two)))
+}
+
+/// Whether an ELF file of 64 bits ends before its table of sections, which linkers write last.
+fn is_cut(bytes: &[u8]) -> bool {
+    let header = elf::FileHeader64::<LittleEndian>::parse(bytes);
+    header.map_or(true, |header| {
+        header.section_headers(LittleEndian, bytes).is_err()
+    })
+}
+
+fn check(arch: Arch, path: PathBuf, bytes: &[u8]) -> Result<PathBuf, AgentError> {
     let of = |arch| match arch {
         Arch::X86_64 => elf::EM_X86_64,
         Arch::Arm64 => elf::EM_AARCH64,
     };
-    if found == Some(of(arch)) {
-        return Ok(path);
-    }
-    let known = Arch::ALL.iter().find(|arch| found == Some(of(**arch)));
-    let found = match (known, found) {
-        (Some(known), _) => format!("one for {known}"),
-        (None, Some(other)) => format!("one for machine {} of ELF", other.0),
+    let machine = machine(bytes);
+    let known = Arch::ALL.iter().find(|arch| machine == Some(of(**arch)));
+    let found = match (known, machine) {
+        (Some(known), _) if *known != arch => format!("for {known}"),
+        (Some(_), _) if is_cut(bytes) => "cut off".to_owned(),
+        (Some(_), _) if memmem::find(bytes, MARK.as_bytes()).is_none() => {
+            format!(
+                "not plumb {}, as this program is",
+                env!("CARGO_PKG_VERSION")
+            )
+        }
+        (Some(_), _) => return Ok(path),
+        (None, Some(other)) => format!("for machine {} of ELF", other.0),
         (None, None) => "no ELF file of 64 bits".to_owned(),
     };
     Err(AgentError {
@@ -153,13 +183,18 @@ fn check(arch: Arch, path: PathBuf, found: Option<elf::Machine>) -> Result<PathB
 mod tests {
     use super::*;
 
-    use std::fs;
+    /// A header without sections, and some text behind it.
+    fn elf_file(machine: elf::Machine, text: &str) -> Vec<u8> {
+        let mut bytes = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x03\0".to_vec();
+        bytes.extend(machine.0.to_le_bytes());
+        bytes.resize(size_of::<elf::FileHeader64<LittleEndian>>(), 0);
+        bytes.extend(text.as_bytes());
+        bytes
+    }
 
     fn write(path: &Path, machine: elf::Machine) {
-        let mut head = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x03\0".to_vec();
-        head.extend(machine.0.to_le_bytes());
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, head).unwrap();
+        fs::write(path, elf_file(machine, MARK)).unwrap();
     }
 
     /// Check where the program is looked for, and in which order.
@@ -200,8 +235,17 @@ mod tests {
         write(&at("riscv"), elf::EM_RISCV);
         fs::write(at("text"), "#!/bin/sh").unwrap();
         fs::write(at("cut"), "\x7fELF\x02").unwrap();
+        fs::write(at("hello"), elf_file(elf::EM_AARCH64, "hello")).unwrap();
+        let mut half = elf_file(elf::EM_AARCH64, MARK);
+        // A table of sections behind its end.
+        half[0x28..0x30].copy_from_slice(&0x1_0000_u64.to_le_bytes());
+        half[0x3a] = size_of::<elf::SectionHeader64<LittleEndian>>() as u8;
+        half[0x3c] = 9;
+        fs::write(at("half"), half).unwrap();
         for (name, part) in [
-            ("x86", "one for x86-64"),
+            ("hello", "not plumb"),
+            ("half", "cut off"),
+            ("x86", "for x86-64"),
             ("riscv", "machine 243"),
             ("text", "no ELF file"),
             ("cut", "no ELF file"),

@@ -193,6 +193,13 @@ impl KernelStore {
         if let Some(kernel) = of_arch(self.find(name)).or_else(|| of_arch(self.find(&full))) {
             return Ok(kernel);
         }
+        if let Some(found) = apt::arch_in(name).filter(|found| *found != arch) {
+            return Err(KernelStoreError::OtherArch {
+                name: name.to_owned(),
+                found,
+                asked: arch,
+            });
+        }
         let mut kernels = self.list()?;
         kernels.retain(|kernel| kernel.arch == arch);
         Err(KernelStoreError::Unknown {

@@ -34,6 +34,9 @@ pub(crate) struct Offer {
 /// Flavours with a metapackage for their current kernel.
 const FLAVOURS: [&str; 2] = ["rt", "cloud"];
 
+/// How Debian's kernels of arm64 with larger pages end, and the size of these in KiB.
+const LARGE_PAGES: [(&str, &str); 2] = [("-16k", "16"), ("-64k", "64")];
+
 /// What is asked for by `debian:...`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Asked {
@@ -53,12 +56,36 @@ impl Asked {
         let bare = text.strip_prefix(PREFIX).unwrap_or(text);
         let (bare, named) = match bare.rsplit_once(':') {
             Some(("", _)) => return Err(bad()),
-            Some((bare, arch)) => (bare, Some(Arch::named(arch).ok_or_else(bad)?)),
+            Some((bare, word)) => match Arch::named(word) {
+                Some(arch) => (bare, Some(arch)),
+                None => {
+                    return Err(KernelStoreError::UnknownArch {
+                        word: word.to_owned(),
+                        text: text.to_owned(),
+                    });
+                }
+            },
             None => match Arch::named(bare) {
                 Some(arch) => ("", Some(arch)),
                 None => (bare, None),
             },
         };
+        if let Some((bare, kib)) = LARGE_PAGES
+            .iter()
+            .find_map(|(ending, kib)| Some((bare.strip_suffix(ending)?, kib)))
+        {
+            let bare = bare.strip_suffix("arm64").unwrap_or(bare);
+            let same = Self {
+                arch: Arch::Arm64,
+                version: Some(bare.trim_end_matches('-').to_owned())
+                    .filter(|bare| !bare.is_empty()),
+            };
+            return Err(KernelStoreError::LargePages {
+                text: text.to_owned(),
+                kib,
+                instead: same.source(),
+            });
+        }
         let ending = bare
             .rsplit_once('-')
             .map(|(bare, end)| (bare, arch_of(end)));
@@ -114,6 +141,16 @@ impl Asked {
         let arch = (self.arch != Arch::OWN).then(|| self.arch.debian());
         let words = std::iter::once("debian").chain(version).chain(arch);
         words.collect::<Vec<_>>().join(":")
+    }
+}
+
+/// The architecture that the name of a kernel ends with: of a source, `debian:6.12:arm64`, or of a release,
+/// `6.1.0-56-amd64`.
+pub(super) fn arch_in(name: &str) -> Option<Arch> {
+    let word = name.rsplit([':', '-']).next()?;
+    match name.contains(':') {
+        true => Arch::named(word),
+        false => arch_of(word),
     }
 }
 
@@ -438,11 +475,8 @@ mod tests {
             "6.1 x",
             "six",
             "6/../x",
-            "6.1:armhf",
-            "6.1:",
             ":arm64",
             "6.1-amd64:arm64",
-            "rt:",
             "6.1:x86:arm64",
             "a:arm64",
         ] {
@@ -450,6 +484,17 @@ mod tests {
                 matches!(Asked::parse(bad), Err(KernelStoreError::BadVersion { .. })),
                 "{bad}"
             );
+        }
+        for (bad, says) in [
+            ("6.1:armhf", "unknown architecture \"armhf\""),
+            ("6.1:", "unknown architecture"),
+            ("rt:", "unknown architecture"),
+            ("arm64-16k", "pages of 16 KiB, and guests have those of 4 KiB: use \"debian:arm64\""),
+            ("6.12.117+deb12-arm64-16k", "use \"debian:6.12.117+deb12:arm64\""),
+            ("6.12-16k:arm64", "use \"debian:6.12:arm64\""),
+        ] {
+            let error = Asked::parse(bad).unwrap_err().to_string();
+            assert!(error.contains(says), "{bad}: {error}");
         }
     }
 

@@ -60,7 +60,7 @@ pub(super) fn from_deb(
     // Whatever failed.
     go_on(cancel)?;
     let unpacked = unpacked?;
-    let mut collected = unpack_image(&unpacked.vmlinuz, into)?;
+    let mut collected = unpack_image(&unpacked.vmlinuz, path, into)?;
     if collected.boot != BootForm::BzImage {
         fs::remove_file(&unpacked.vmlinuz).map_err(write_failed(&unpacked.vmlinuz))?;
     }
@@ -220,17 +220,17 @@ pub(super) fn files_under(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(),
 /// Create the directories of an entry and add the image, if needed also as a bzImage.
 fn take_image(image: &Path, into: &Path) -> Result<Collected, KernelStoreError> {
     make_folder(&into.join("modules"))?;
-    let collected = unpack_image(image, into)?;
+    let collected = unpack_image(image, image, into)?;
     if collected.boot == BootForm::BzImage {
         copy(image, &into.join("vmlinuz"))?;
     }
     Ok(collected)
 }
 
-/// Write what is unpacked of an image.
-fn unpack_image(image: &Path, into: &Path) -> Result<Collected, KernelStoreError> {
+/// Write what is unpacked of an image, which is `named` in errors: it may be in a package.
+fn unpack_image(image: &Path, named: &Path, into: &Path) -> Result<Collected, KernelStoreError> {
     let kernel = KernelImage::open(image).map_err(|source| KernelStoreError::Image {
-        path: image.to_owned(),
+        path: named.to_owned(),
         source,
     })?;
     let target = into.join(unpacked_name(kernel.boot));

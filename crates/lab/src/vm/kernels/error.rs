@@ -107,6 +107,36 @@ pub enum KernelStoreError {
         /// What was given.
         version: String,
     },
+    /// It is for an architecture that guests can't have.
+    #[error("unknown architecture {word:?} in {text:?}; expected one of {}", Arch::WORDS.join(", "))]
+    UnknownArch {
+        /// What was given for it.
+        word: String,
+        /// What was given.
+        text: String,
+    },
+    /// Its pages are larger than those of guests.
+    #[error(
+        "{text:?} is a kernel with pages of {kib} KiB, and guests have those of 4 KiB: use {instead:?}"
+    )]
+    LargePages {
+        /// What was given.
+        text: String,
+        /// The size of its pages.
+        kib: &'static str,
+        /// The same with pages of 4 KiB.
+        instead: String,
+    },
+    /// The name of a kernel and the architecture that was asked for contradict each other.
+    #[error("kernel {name:?} is of {}, and {} was asked for: leave out one of them, or name another", .found.as_str(), .asked.as_str())]
+    OtherArch {
+        /// The name.
+        name: String,
+        /// The architecture that is in it.
+        found: Arch,
+        /// The one that was asked for.
+        asked: Arch,
+    },
     /// apt is not installed.
     #[error(
         "{program} is not installed, so Debian's packages can't be downloaded: add a .deb or a \
@@ -253,9 +283,12 @@ impl KernelStoreError {
             Self::NoSuchSource { .. }
             | Self::ModulesNotWanted { .. }
             | Self::BadVersion { .. }
+            | Self::UnknownArch { .. }
+            | Self::OtherArch { .. }
             | Self::Ambiguous { .. }
             | Self::Unknown { .. } => ErrorKind::Usage,
             Self::NoApt { .. }
+            | Self::LargePages { .. }
             | Self::NoRunningImage { .. }
             | Self::RunningImageUnreadable { .. } => ErrorKind::CannotHere,
             Self::Interrupted => ErrorKind::Interrupted,
@@ -350,6 +383,10 @@ fn paths_text(paths: &[PathBuf]) -> String {
 
 /// The command that adds a kernel of this name, if the name tells its source.
 fn how_to_add(name: &str) -> String {
+    if let Some(error) = (name.strip_prefix("debian:")).and_then(|asked| Asked::parse(asked).err())
+    {
+        return error.to_string();
+    }
     let is_source = KernelSource::parse(name, None).is_ok();
     let of_debian = Arch::ALL
         .iter()

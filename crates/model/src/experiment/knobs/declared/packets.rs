@@ -122,15 +122,15 @@ pub(super) const KNOBS: &[Knob] = &[
     Knob {
         key: "arch",
         flag: Flag::List("arch"),
-        takes: Takes::Word {
+        takes: Takes::Text {
             what: "architecture",
-            words: Arch::WORDS,
+            parse: Arch::level,
         },
         default: Default::Told("that of the kernel"),
         labs: VM,
         said: Said::As("arch"),
         turn: 99,
-        help: "architecture of the guest: `kernel` as it is built for it (`debian` is `debian:arm64` on arm64)",
+        help: "architecture of the guest, `x86-64` or `arm64`: `kernel` as it is built for it (`debian` is `debian:arm64` on arm64)",
         ..SWITCH
     },
     Knob {
