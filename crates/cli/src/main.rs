@@ -5,10 +5,11 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 /// As in the standard library, without control characters: messages quote file names,
-/// experiments and guests, none of which may move the terminal's cursor or set its title.
+/// experiments and guests, none of which may move the terminal's cursor or set its title. A closed
+/// pipe is no error: nobody reads what it would say.
 macro_rules! eprintln {
     ($($text:tt)*) => {
-        ::std::eprintln!("{}", ::netplumb_report::printable_lines(&::std::format!($($text)*)))
+        $crate::output::print::tell(&::std::format!($($text)*))
     };
 }
 

@@ -34,7 +34,7 @@ pub enum EngineError {
     Files(#[from] netplumb_lab::vm::files::FilesError),
     /// A guest of another architecture can't run a program of this machine.
     #[error(
-        "guests of {arch} can't run this machine's {}: leave out the knob that needs it, or use --arch {}",
+        "guests of {arch} can't run this machine's {}: leave out what needs it, or use --arch {}",
         key.trim_start_matches("files."), Arch::OWN
     )]
     ForeignProgram {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use netplumb_kernel::config::{ConfigValue, KernelConfig};
 use netplumb_kernel::modules::{ModuleError, ModuleTree};
 use netplumb_kernel::signature;
-use netplumb_lab::vm::files::{FilesError, Program};
+use netplumb_lab::vm::files::Program;
 use netplumb_lab::vm::initramfs::Module;
 use netplumb_lab::vm::kernels::KernelEntry;
 use netplumb_lab::vm::process::VmError;
@@ -103,16 +103,8 @@ pub(crate) fn modules<'g>(
 pub(crate) fn check(kernel: &KernelEntry, guest: &GuestPlan) -> Result<(), EngineError> {
     let (tree, _) = module_tree(kernel, guest)?;
     check_options(guest, &tree)?;
-    if kernel.arch != Arch::OWN
-        && let Some(program) = programs(guest).next()
-    {
-        return Err(EngineError::ForeignProgram {
-            key: program.key(),
-            arch: kernel.arch,
-        });
-    }
     // A program that is missing is an error at once.
-    archives(guest)?;
+    archives(kernel, guest)?;
     if guest.qdisc {
         qdiscs(guest, kernel, &tree)?;
     }
@@ -212,7 +204,21 @@ pub(crate) fn insists_on_signatures(kernel: &KernelEntry, cmdline: &str) -> bool
 
 /// Initramfs archives of programs, appended to that of init and modules, each under the key of its
 /// hash in a recording.
-pub(crate) fn archives(guest: &GuestPlan) -> Result<Vec<(&'static str, Vec<u8>)>, FilesError> {
+///
+/// # Errors
+/// This machine lacks one, or the guest can't run it.
+pub(crate) fn archives(
+    kernel: &KernelEntry,
+    guest: &GuestPlan,
+) -> Result<Vec<(&'static str, Vec<u8>)>, EngineError> {
+    if kernel.arch != Arch::OWN
+        && let Some(program) = programs(guest).next()
+    {
+        return Err(EngineError::ForeignProgram {
+            key: program.key(),
+            arch: kernel.arch,
+        });
+    }
     programs(guest)
         .map(|program| Ok((program.key(), program.archive()?)))
         .collect()

@@ -222,7 +222,7 @@ impl Boot<'_> {
         extras::check_loaded(self.guest, &modules)?;
         let mut archive =
             initramfs::build(&init, &modules).map_err(EngineError::host("build the initramfs"))?;
-        for (_, more) in extras::archives(self.guest)? {
+        for (_, more) in extras::archives(self.kernel, self.guest)? {
             archive.extend(more);
         }
         Ok(archive)
@@ -259,7 +259,7 @@ impl Boot<'_> {
         for module in &self.guest.qdisc_modules {
             key.add("module", module.as_bytes());
         }
-        for (_, archive) in extras::archives(self.guest)? {
+        for (_, archive) in extras::archives(self.kernel, self.guest)? {
             key.add("files", &archive);
         }
         for module in &self.guest.own_modules {
@@ -475,7 +475,7 @@ impl Boot<'_> {
     /// Facts about the guest that the host knows.
     fn host_facts(&self) -> Result<BTreeMap<String, String>, EngineError> {
         let mut facts = BTreeMap::new();
-        for (key, archive) in extras::archives(self.guest)? {
+        for (key, archive) in extras::archives(self.kernel, self.guest)? {
             let mut hash = Key::default();
             hash.add(key, &archive);
             facts.insert(key.into(), hash.finish());

@@ -336,10 +336,8 @@ impl Functions {
 
 /// Why one function is not timed.
 fn explain(error: &std::io::Error) -> String {
-    /// ENOTSUPP, which the C library has no name for.
-    const NOT_SUPPORTED: i32 = 524;
     match error.raw_os_error() {
-        Some(NOT_SUPPORTED) => {
+        Some(netplumb_sys::errno::ENOTSUPP) => {
             "more arguments than the kernel can pass to a probe (six on most kernels)".into()
         }
         Some(libc::EPERM) => "probes on functions are not permitted (lockdown?)".into(),

@@ -22,6 +22,11 @@ pub(crate) fn print(text: &str) -> anyhow::Result<ExitCode> {
     }
 }
 
+/// Print a line to standard error, without control characters, if anybody reads it.
+pub(crate) fn tell(text: &str) {
+    let _ = writeln!(io::stderr(), "{}", netplumb_report::printable_lines(text));
+}
+
 /// The width of the terminal, or a default.
 pub(crate) fn columns() -> usize {
     const WITHOUT_TERMINAL: usize = 110;

@@ -9,6 +9,7 @@ use netplumb_model::timing::Mechanism;
 
 use super::layout::{COOKIE_ABOUT_SHIFT, COOKIE_ARGUMENT_SHIFT, HINT_SHIFT, magic};
 use netplumb_sys::bpf::raw::Kind;
+use netplumb_sys::errno;
 
 use super::object::{Program, Template, Templates};
 use super::runtime::Shape;
@@ -350,7 +351,7 @@ impl Boundaries {
             }
             other => {
                 if let Err(why) = other {
-                    all.refused.insert("irq_enter_rcu".into(), why.to_string());
+                    all.refused.insert("irq_enter_rcu".into(), explain(&why));
                 }
                 let hooks = points(
                     ("irq_handler_entry", "handler_begin"),
@@ -376,6 +377,19 @@ impl Boundaries {
 }
 
 /// The error if the hooks can't be attached.
+/// Why a function that bounds interruptions has no programs.
+fn explain(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(errno::ENOTSUPP) => {
+            "this kernel attaches no programs to functions (ftrace has no direct calls \
+                                  here; on arm64 from Linux 6.4 on)"
+                .into()
+        }
+        Some(number) => errno::words(number),
+        None => error.to_string(),
+    }
+}
+
 fn refused(error: io::Error) -> LiveError {
     LiveError::System {
         doing: "watch softirqs, interrupts and task switches".into(),
