@@ -7,7 +7,7 @@ mod common;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 
 use common::Place;
 use netplumb_model::quantity::Declared;
@@ -242,6 +242,74 @@ fn as_root_planted_sleep() {
         .stages()
         .find(|(_, stage)| stage.kind == StageKind::Wait);
     assert!(wait.is_some());
+}
+
+/// A process that runs until it is dropped.
+struct Running(Child);
+
+impl Running {
+    fn new(place: &Place, program: &str, words: &[&str]) -> Running {
+        let mut command = Command::new(place.path(program));
+        Running(command.args(words).stdout(Stdio::null()).spawn().unwrap())
+    }
+
+    fn pid(&self) -> String {
+        self.0.id().to_string()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Check that a run that ends while its events go on counts all of them until the same moment: of one thread
+/// at most one round is under way then, whether its events are probes or tracepoints that perf attaches.
+#[test]
+fn as_root_ends_at_one_moment() {
+    if !as_root() {
+        return;
+    }
+    let steps = compiled("steps", STEPS);
+    let event = |f: &str| format!("uprobe:./steps:{f}");
+    let probes = ["begin", "middle", "end"].map(event);
+    let sleeps = compiled("sleeps", SLEEPS);
+    let calls = [
+        "syscalls:sys_enter_clock_nanosleep",
+        "syscalls:sys_exit_clock_nanosleep",
+    ];
+    for (place, running, events, key) in [
+        (
+            &steps,
+            Running::new(&steps, "steps", &["100000000", "0"]),
+            &probes.each_ref().map(String::as_str)[..],
+            "arg0",
+        ),
+        (
+            &sleeps,
+            Running::new(&sleeps, "sleeps", &["100000000", "1000000"]),
+            &calls[..],
+            "task",
+        ),
+    ] {
+        let pid = running.pid();
+        let options = ["--key", key, "--pid", &pid, "--duration", "1s"];
+        let recording = measured(place, &[events, &options].concat());
+        assert_ledger(&recording);
+        assert!(sum(&recording, &ENDED, None) > 100, "{events:?}");
+        let open = sum(&recording, &OPEN, None);
+        assert!(open <= 1, "{open} open of {events:?}");
+        assert_eq!(sum(&recording, &UNMATCHED, None), 0, "{events:?}");
+        // Tracepoints are seen of all processes.
+        if key == "arg0" {
+            let seen = events.iter().map(|of| sum(&recording, &SEEN, Some(of)));
+            let seen: Vec<u64> = seen.collect();
+            let (least, most) = (seen.iter().min(), seen.iter().max());
+            assert!(most.unwrap() - least.unwrap() <= 1, "{seen:?}");
+        }
+    }
 }
 
 /// Where tracefs can be used, in an instance of its own; removed when dropped.

@@ -58,6 +58,7 @@ pub(super) struct Attached {
     counts: MapHandle,
     turn: MapHandle,
     half: u64,
+    open: bool,
     slow_ns: u64,
     rows: usize,
     by: u32,
@@ -178,6 +179,7 @@ impl Attached {
             counts: map(&object, "counts").map_err(failed())?,
             turn: map(&object, ".data").map_err(failed())?,
             half: 0,
+            open: false,
             slow_ns: u64::MAX,
             rows: rows(count),
             by: plan.by,
@@ -186,12 +188,11 @@ impl Attached {
         })
     }
 
-    /// Attach the programs: the last event's first, so that what begins is seen to end.
+    /// Attach the programs, and count all events from one moment on.
     ///
     /// # Errors
     /// An event can't be attached to.
     pub(super) fn begin(&mut self, plan: &Plan) -> Result<(), LiveError> {
-        self.tell()?;
         for program in self.object.progs_mut() {
             if self.scope.needs(&program.name().to_string_lossy()) {
                 let link = program.attach();
@@ -199,7 +200,7 @@ impl Attached {
                     .push(link.map_err(LiveError::system("attach to the scheduler"))?);
             }
         }
-        for (n, event) in plan.events.iter().enumerate().rev() {
+        for (n, event) in plan.events.iter().enumerate() {
             let name = program(&event.how, n);
             if let How::Raw(tracepoint) = &event.how {
                 let link = self.find(&name)?.attach_raw_tracepoint(tracepoint);
@@ -236,7 +237,8 @@ impl Attached {
             })?;
             self.probes.push(probe);
         }
-        Ok(())
+        self.open = true;
+        self.tell()
     }
 
     fn find(&mut self, name: &str) -> Result<libbpf_rs::ProgramMut<'_>, LiveError> {
@@ -245,10 +247,16 @@ impl Attached {
         found.ok_or_else(|| LiveError::Asked(format!("the compiled programs have no `{name}`")))
     }
 
-    /// Detach them.
-    pub(super) fn stop(&mut self) {
+    /// Count no event from now on, whichever it is, and detach the programs.
+    ///
+    /// # Errors
+    /// The programs can't be told; they are detached all the same.
+    pub(super) fn stop(&mut self) -> Result<(), LiveError> {
+        self.open = false;
+        let told = self.tell();
         self.links.clear();
         self.probes.clear();
+        told
     }
 
     /// Whether they are attached.
@@ -258,12 +266,13 @@ impl Attached {
 
     fn tell(&self) -> Result<(), LiveError> {
         let turn = Turn {
+            open: u64::from(self.open),
             half: self.half,
             slow_ns: self.slow_ns,
         };
         let zero = 0_u32.to_ne_bytes();
         let told = self.turn.update(&zero, turn.bytes(), MapFlags::ANY);
-        told.map_err(LiveError::system("switch the maps of spans"))
+        told.map_err(LiveError::system("switch the programs of spans"))
     }
 
     /// From when on one is slow.

@@ -333,10 +333,14 @@ static __always_inline void end(__u64 key, __u64 now, struct spans_counts *c)
 static __always_inline int reach(void *ctx, __u32 event, _Bool has_key,
 				 __u64 key)
 {
-	__u64 now = bpf_ktime_get_ns();
+	struct spans_counts *c;
 	__u32 first = 0;
-	struct spans_counts *c = bpf_map_lookup_elem(&counts, &first);
+	__u64 now;
 
+	if (!turn.open)
+		return 0;
+	now = bpf_ktime_get_ns();
+	c = bpf_map_lookup_elem(&counts, &first);
 	if (!c || event >= SPANS_EVENTS)
 		return 0;
 	c->seen[event]++;

@@ -115,6 +115,12 @@ struct spans_counts {
 
 /* What this process sets while the programs run. */
 struct spans_turn {
+	/*
+	 * Whether events count. Programs are attached and detached one after the
+	 * other, which takes tens of milliseconds where probes are: in between,
+	 * what begins would have no end.
+	 */
+	__u64 open;
 	__u64 half;    /* Which of two halves is written to. */
 	__u64 slow_ns; /* What takes longer is slow. */
 };

@@ -50,6 +50,8 @@ pub(super) struct Between {
     all: Times,
     begun: Option<Instant>,
     opened: Instant,
+    /// When events were counted no more, of a window that is not closed yet.
+    stopped: Option<Instant>,
     polled: Instant,
     sliced: Instant,
     counts: Counts,
@@ -120,6 +122,7 @@ impl Between {
             all: Times::default(),
             begun: None,
             opened: begun,
+            stopped: None,
             polled: begun,
             sliced: begun,
             reader_ns,
@@ -135,9 +138,8 @@ impl Between {
         Ok(())
     }
 
-    /// Take what has ended since this was done last: a slice of the picture.
-    fn slice(&mut self) -> Result<(), LiveError> {
-        let now = Instant::now();
+    /// Take what has ended since this was done last: a slice of the picture, until then.
+    fn slice(&mut self, until: Instant) -> Result<(), LiveError> {
         let taken = self.attached.take()?;
         let whole = rows(self.plan.events.len()) - 1;
         let begin_ns = self.since_begun(self.sliced);
@@ -146,11 +148,11 @@ impl Between {
             self.slices.push(Slice {
                 block: 0,
                 begin_ns,
-                duration_ns: (now - self.sliced).as_nanos() as u64,
+                duration_ns: until.saturating_duration_since(self.sliced).as_nanos() as u64,
                 buckets: coarse(&times.buckets),
             });
         }
-        self.sliced = now;
+        self.sliced = until;
         for (row, times) in &taken.times {
             self.times.entry(*row).or_default().add(times);
         }
@@ -238,13 +240,14 @@ impl Between {
     /// The window until now.
     fn window(&mut self, last: bool) -> Result<Window, LiveError> {
         self.take()?;
-        self.slice()?;
+        let stopped = self.stopped.take();
+        self.slice(stopped.unwrap_or_else(Instant::now))?;
         if last {
             // What programs wrote to the other half as it was taken.
-            self.slice()?;
+            self.slice(Instant::now())?;
         }
         self.take()?;
-        let now = Instant::now();
+        let now = stopped.unwrap_or_else(Instant::now);
         let counts = self.attached.counts()?;
         let misses = self.attached.misses();
         // Counted apart from what began, so that the ledger tells if they differ.
@@ -262,7 +265,7 @@ impl Between {
         let by = self.by.unwrap_or(By::Stack);
         let groups = std::mem::take(&mut self.groups).into_iter();
         let window = Window {
-            duration_ns: (now - self.opened).as_nanos() as u64,
+            duration_ns: now.saturating_duration_since(self.opened).as_nanos() as u64,
             stages,
             own_cpu_ns,
             figures,
@@ -407,14 +410,14 @@ impl Live for Between {
     }
 
     fn open(&mut self) -> Result<(), LiveError> {
+        // Also after a window was closed: the next block is another one.
+        if !self.attached.is_attached() {
+            self.attached.begin(&self.plan)?;
+        }
         self.opened = Instant::now();
         self.sliced = self.opened;
         self.begun.get_or_insert(self.opened);
-        // Also after a window was closed: the next block is another one.
-        match self.attached.is_attached() {
-            true => Ok(()),
-            false => self.attached.begin(&self.plan),
-        }
+        Ok(())
     }
 
     fn poll(&mut self) -> Result<(), LiveError> {
@@ -423,7 +426,7 @@ impl Live for Between {
         }
         let elapsed = self.begun.map_or(Duration::ZERO, |begun| begun.elapsed());
         match self.sliced.elapsed() >= SHORTEST.max(elapsed / PART) {
-            true => self.slice(),
+            true => self.slice(Instant::now()),
             false => Ok(()),
         }
     }
@@ -437,7 +440,11 @@ impl Live for Between {
     }
 
     fn stop(&mut self) {
-        self.attached.stop();
+        if self.attached.is_attached() {
+            self.stopped = Some(Instant::now());
+            // Programs that can't be told are detached: no event is counted either way.
+            let _ = self.attached.stop();
+        }
     }
 
     fn close(&mut self) -> Result<Window, LiveError> {
