@@ -268,6 +268,15 @@ fn as_root_by_cpu() {
             assert_eq!(sum, MANY);
             assert_eq!(document["ratios"][0]["value"], 1234.0);
         }
+        // Software counts all the time, whichever CPU a task is on.
+        let names = format!("page-faults,context-switches,{event}");
+        let done = stat(&place, &[&[&names, "--by", "cpu"], rest].concat());
+        let told = String::from_utf8_lossy(&done.stdout).into_owned();
+        assert!(
+            done.status.success() && told.contains("page-faults"),
+            "{told}"
+        );
+        assert!(!told.contains("part of the time"), "{told}");
     }
 }
 

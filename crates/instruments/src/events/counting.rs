@@ -364,7 +364,11 @@ impl Counting {
                 figures.extend(parts(of, name, event.what.is_time, &mut threads));
             }
             figures.push(figure(of, all.value).of(whole()));
-            if event.what.is_hardware || all.running_ns < all.enabled_ns {
+            // Others always count (`group_can_go_on()` in kernel/events/core.c).
+            if event.what.is_hardware {
+                if self.by == Some(By::Cpu) && self.scope.is_of_threads() {
+                    all.enabled_ns = once(by_cpu.values());
+                }
                 figures.push(figure(&ENABLED, all.enabled_ns).of(whole()));
                 figures.push(figure(&RUNNING, all.running_ns).of(whole()));
             }
@@ -506,6 +510,13 @@ fn add(sum: &mut Count, more: Count) {
     sum.running_ns = sum.running_ns.saturating_add(more.running_ns);
 }
 
+/// How long threads were to be counted, by counters of the same threads on each CPU: all of these are
+/// enabled while a thread runs, wherever that is, but only the one of the CPU where it is counts
+/// (`event_filter_match()` in kernel/events/core.c).
+fn once<'a>(cpus: impl Iterator<Item = &'a Count>) -> u64 {
+    cpus.map(|cpu| cpu.enabled_ns).max().unwrap_or_default()
+}
+
 /// Open an event for its scope; as one of programs alone where a user may not count the kernel.
 fn open(what: &mut Resolved, scope: &Scope, cpus: &[u32], by: Option<By>) -> io::Result<Vec<Part>> {
     let everywhere = what.is_probe();
@@ -612,5 +623,27 @@ impl Live for Counting {
         self.stop();
         self.used = true;
         self.turn()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that what was enabled on two CPUs, and counted half of the time on each, was counted all the
+    /// time.
+    #[test]
+    fn enabled_once() {
+        let part = |running_ns| Count {
+            value: 1,
+            enabled_ns: 100,
+            running_ns,
+        };
+        let cpus = [part(60), part(40)];
+        let mut all = Count::default();
+        cpus.iter().for_each(|cpu| add(&mut all, *cpu));
+        assert_eq!(all.enabled_ns, 200);
+        assert_eq!((once(cpus.iter()), all.running_ns), (100, 100));
+        assert_eq!(once([].iter()), 0);
     }
 }
