@@ -105,9 +105,7 @@ enum Command {
 
 fn main() -> ExitCode {
     // In a guest this binary is init.
-    if std::process::id() == 1
-        && std::env::var_os(netplumb_lab::vm::machine::GUEST_VARIABLE).is_some()
-    {
+    if netplumb_sys::guest::is_init() {
         netplumb_engine::guest::be_init();
         return ExitCode::FAILURE;
     }

@@ -7,6 +7,7 @@ pub mod cpus;
 pub mod errno;
 pub mod ethnl;
 pub mod ethtool;
+pub mod guest;
 pub mod interrupts;
 pub mod links;
 pub mod memory;

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_model::events::{Asked, Source, nearest};
+use netplumb_sys::guest;
 
 use crate::capability::lockdown;
 
@@ -69,9 +70,16 @@ fn no_counter(source: Source) -> String {
     match (has_cpu, source) {
         (true, Source::Cache(_)) => "this CPU has no counter of it".into(),
         (true, _) => "this CPU does not count it".into(),
-        (false, _) => {
+        (false, _) => no_pmu(guest::is_init()).into(),
+    }
+}
+
+/// That there are no counters, here or in a guest of ours, whose CPU nobody can give any.
+fn no_pmu(own_guest: bool) -> &'static str {
+    match own_guest {
+        true => "guests have no counters (PMU); their instructions are counted by `exact`",
+        false => {
             "no counters (PMU); a virtual machine needs a virtual one (QEMU: -cpu host,pmu=on)"
-                .into()
         }
     }
 }
@@ -123,6 +131,9 @@ mod tests {
         assert!(of(&counter("page-faults"), libc::EMFILE).contains("ulimit -n"));
         let text = of(&counter("cycles"), libc::ENOENT);
         assert!(text.contains("PMU") || text.contains("CPU"), "{text}");
+        // What a user can do about it is not the same in a guest of ours.
+        assert!(no_pmu(false).contains("pmu=on"));
+        assert!(no_pmu(true).contains("`exact`") && !no_pmu(true).contains("pmu=on"));
         let kernel = Asked::Kernel {
             function: "tcp_sendmsgg".into(),
             returns: false,

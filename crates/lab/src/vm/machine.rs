@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use netplumb_model::arch::Arch;
 use netplumb_model::class::Link;
 use netplumb_model::hosts::HostOf;
+use netplumb_sys::guest;
 
 use super::board::{self, Board, Fallback};
 use super::device::Device;
@@ -12,8 +13,6 @@ use super::link::{self, icount_shift};
 use super::random;
 use super::rest::{RESTS, requests_item};
 
-/// Set in the environment of init in our guests, and nowhere else.
-pub const GUEST_VARIABLE: &str = "PLUMB_GUEST";
 /// Enough for the largest distribution kernel and our workloads.
 pub const MEMORY_MIB: u32 = 256;
 
@@ -162,8 +161,8 @@ impl Machine {
         if self.seed != 1 {
             line.push_str(&format!(" netplumb.seed={}", self.seed));
         }
-        // Passed to init as an environment variable: PID 1 elsewhere is no guest.
-        line.push_str(&format!(" {GUEST_VARIABLE}=1"));
+        // Passed to init as an environment variable.
+        line.push_str(&format!(" {}=1", guest::VARIABLE));
         line
     }
 
