@@ -185,8 +185,13 @@ fn calls_in_a_program() {
     assert!(calls > 4, "{calls}");
     assert_eq!((calls, insns), cost(&faults, "handle_mm_fault"));
     assert_eq!(faults.traces.len(), 0);
-    let (_, waits) = trace("p:main --depth 1");
-    assert_eq!(told(&waits).0, 1);
+    let absolute = place.path("p").display().to_string();
+    let folder = place.path("").canonicalize().unwrap();
+    let around = format!("../{}/p", folder.file_name().unwrap().display());
+    for file in ["p", "./p", &absolute, &around] {
+        let (_, called) = trace(&format!("{file}:main --depth 1"));
+        assert_eq!(told(&called).0, 1, "{file}");
+    }
 }
 
 /// A program that reads what it can and what it can't, and calls `work` with values of all kinds.

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use netplumb_kernel::image::KernelImage;
 use netplumb_kernel::kallsyms::{self, SymbolTable};
 use netplumb_kernel::modules::ModuleTree;
 use netplumb_kernel::prototype::Prototype;
-use netplumb_lab::bundle::Bundle;
+use netplumb_lab::bundle::{Bundle, Kind};
 use netplumb_lab::vm::kernels::KernelEntry;
 use netplumb_model::symbol::base_name;
 
@@ -97,7 +97,7 @@ impl<'a> Known<'a> {
         let mut found = BTreeSet::new();
         if let Some((bundle, paths)) = &self.files {
             for path in paths {
-                let is = |file| path.ends_with(file) || path.to_str() == Some(file);
+                let is = |file| is_file(bundle, path, file);
                 let entry = bundle.entries().get(path).filter(|_| file.is_none_or(is));
                 let bytes = entry.and_then(debug_info::with_debug);
                 found.extend(bytes.iter().flat_map(|bytes| of(bytes)));
@@ -120,6 +120,14 @@ impl<'a> Known<'a> {
         found
     }
 
+    /// Whether an image of the command's files is the one that is meant.
+    pub(crate) fn is_file(&self, number: u32, file: &str) -> bool {
+        self.files.as_ref().is_some_and(|(bundle, paths)| {
+            let path = paths.get(number as usize);
+            path.is_some_and(|path| is_file(bundle, path, file))
+        })
+    }
+
     fn module(&self, name: &str) -> Option<Arc<Btf>> {
         let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
         let found = modules.entry(name.to_string()).or_insert_with(|| {
@@ -128,6 +136,20 @@ impl<'a> Known<'a> {
         });
         found.clone()
     }
+}
+
+/// Whether a file of the guest is meant: by its name or the end of its path there, or by its path on this
+/// machine, however that is written.
+fn is_file(bundle: &Bundle, path: &Path, file: &str) -> bool {
+    let end = file.trim_start_matches("./");
+    let host = match bundle.entries().get(path).map(|entry| &entry.kind) {
+        Some(Kind::File { host, .. }) => Some(host),
+        _ => None,
+    };
+    let real = |path: &Path| path.canonicalize().ok();
+    let is_host =
+        || host.is_some_and(|host| real(host).is_some() && real(host) == real(Path::new(file)));
+    (!end.is_empty() && path.ends_with(end)) || (file.contains('/') && is_host())
 }
 
 impl Prototypes for Known<'_> {
@@ -204,4 +226,33 @@ pub(crate) fn of_calls<'w>(
         found.extend(in_files.get(&of).map(|symbol| (*symbol, prototype)));
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use netplumb_lab::bundle::Host;
+
+    use super::*;
+
+    /// Check that a file of the command is meant by its name, and by its path, however that is written.
+    #[test]
+    fn files_by_name() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().canonicalize().unwrap();
+        let path = folder.join("program");
+        fs::create_dir(folder.join("sub")).unwrap();
+        fs::write(&path, "no program").unwrap();
+        symlink("program", folder.join("link")).unwrap();
+        let mut bundle = Bundle::new(Host::here().unwrap());
+        bundle.add_with(&path, None).unwrap();
+        let is = |file: &str| is_file(&bundle, &path, file);
+        let of_folder = |rest: &str| folder.join(rest).display().to_string();
+        assert!(is("program") && is("./program"));
+        assert!(is(&of_folder("program")) && is(&of_folder("sub/../program")));
+        assert!(is(&of_folder("link")));
+        assert!(!is("gram") && !is("other/program") && !is("") && !is("./"));
+        assert!(!is(&of_folder("sub/program")) && !is(&of_folder("sub")));
+    }
 }

@@ -19,8 +19,6 @@ use crate::collect::Executed;
 use crate::error::EngineError;
 use crate::measure::Beside;
 
-/// Functions that an error names.
-const MOST_NAMES: usize = 8;
 /// Calls of which a recording has no traces, since it has as many steps as it holds.
 pub(crate) const FULL: &str = "traces beyond the limit of a recording";
 /// What to do about it.
@@ -49,7 +47,13 @@ impl Traced<'_> {
         let Some(spec) = self.beside.trace else {
             return Ok(None);
         };
-        let tracing = Tracing::find(spec, symbols, images)
+        let is_file = |number: u32| {
+            let (known, file) = (self.beside.known, spec.place().0);
+            known
+                .zip(file)
+                .is_some_and(|(known, file)| known.is_file(number, file))
+        };
+        let tracing = Tracing::find(spec, symbols, images, &is_file)
             .map_err(|missing| self.no_function(spec, &missing))?;
         let Some(known) = self.beside.known.filter(|_| spec.has_args()) else {
             return Ok(Some(tracing));
@@ -99,6 +103,11 @@ impl Traced<'_> {
                     "the command has no file `{file}`; expected the name or path of its program or of one of its libraries"
                 ));
             }
+            (Some(file), _) if missing.stripped.is_some() => {
+                return EngineError::NoFunction(format!(
+                    "{file} has no symbols: use a file that is not stripped"
+                ));
+            }
             (Some(file), _) => format!("{file} has no function `{name}`"),
             (None, true) => {
                 format!("neither kernel {kernel} nor the command's files have a function `{name}`")
@@ -108,24 +117,18 @@ impl Traced<'_> {
         let inlined =
             (self.beside.known).map_or_else(BTreeSet::new, |known| known.inlined_into(file, name));
         if !inlined.is_empty() {
-            let mut into: Vec<&str> = inlined
-                .iter()
-                .take(MOST_NAMES)
-                .map(String::as_str)
-                .collect();
-            let more = format!("{} more", inlined.len() - into.len());
-            if inlined.len() > into.len() {
-                into.push(&more);
-            }
             return EngineError::NoFunction(format!(
                 "{place}: it was inlined into {}; trace one of these",
-                into.join(", ")
+                exact::listed(&inlined)
             ));
         }
         let near = match &missing.near[..] {
             [] => "no name is similar".to_string(),
             names => format!("similar names are {}", names.join(", ")),
         };
+        let stripped = missing.stripped.as_ref().map_or_else(String::new, |file| {
+            format!("; {file} has no symbols: use a file that is not stripped")
+        });
         let known = self.beside.known.filter(|_| file.is_none());
         EngineError::NoFunction(match known.is_some_and(|known| known.has_function(name)) {
             true => format!(
@@ -134,7 +137,7 @@ impl Traced<'_> {
             ),
             false => format!(
                 "{place}; {near}. A function that the compiler put into its callers (inlined) can't \
-                 be traced: trace one of those"
+                 be traced: trace one of those{stripped}"
             ),
         })
     }

@@ -22,7 +22,7 @@ mod window;
 
 pub use crate::image::{
     Image, ImageError, ImageFunction, Images, Line, Lines, LinesError, build_id, debug_file,
-    debug_link, debug_link_checksum, has_lines, inlined_into, lines, loss_of, page_hash,
+    debug_link, debug_link_checksum, has_lines, inlined_into, lines, listed, loss_of, page_hash,
     prototypes, readable,
 };
 pub use account::{Accountant, Losses, RanInsn};

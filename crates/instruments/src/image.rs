@@ -16,7 +16,8 @@ mod relocated;
 pub use debug::debug_file;
 pub use elf::{ImageError, build_id};
 pub use find::{Finder, Found};
-pub use functions::{inlined_into, prototypes};
+pub(crate) use functions::inlined_in_words;
+pub use functions::{inlined_into, listed, prototypes};
 pub use lines::{
     Line, Lines, LinesError, debug_link, debug_link_checksum, has_lines, lines, loss_of,
 };
@@ -83,6 +84,12 @@ impl Image {
         address_of(&self.segments, offset)
     }
 
+    /// Whether functions have names: not only those that were found without symbols.
+    pub fn has_symbols(&self) -> bool {
+        let found = |name: &str| is_at_address(name) || name.ends_with("@plt");
+        self.functions.iter().any(|function| !found(&function.name))
+    }
+
     /// The function at an address of the file.
     pub fn function(&self, address: u64) -> Option<usize> {
         let after = self.functions.partition_point(|f| f.start <= address);
@@ -98,6 +105,19 @@ fn address_of(segments: &[Segment], offset: u64) -> Option<u64> {
     };
     let segment = segments.iter().find(within)?;
     Some((offset - segment.offset).wrapping_add(segment.address))
+}
+
+/// Whether code is at an offset of an ELF file.
+pub(crate) fn code_at(file: &[u8], offset: u64) -> bool {
+    let Ok(elf) = elf::Elf::parse(file) else {
+        return false;
+    };
+    // Segments that are executed may have headers as well, which only sections tell from code.
+    let sections = elf::code(&elf);
+    let address = address_of(&elf::segments(&elf), offset);
+    address.is_some_and(|address| {
+        sections.is_empty() || sections.iter().any(|(a, b)| (*a..*b).contains(&address))
+    })
 }
 
 /// Where a block of code is.

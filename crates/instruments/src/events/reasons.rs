@@ -112,7 +112,9 @@ fn no_function(function: &str) -> String {
     }
     match nearest(function, names()) {
         Some(meant) => format!("the kernel has no such function; did you mean `{meant}`?"),
-        None => "the kernel has no such function: it may be inlined into its callers".into(),
+        None => "the kernel has no such function: it may be inlined into its callers, which `plumb trace` \
+                 names in a guest whose kernel was added with `plumb kernel add --debug`"
+            .into(),
     }
 }
 
@@ -141,6 +143,13 @@ mod tests {
         };
         let text = of(&kernel, libc::ENOENT);
         assert!(text.contains("no such function"), "{text}");
+        let kernel = Asked::Kernel {
+            function: "no_function_has_a_name_like_this".into(),
+            returns: false,
+            trampoline: false,
+        };
+        let text = of(&kernel, libc::ENOENT);
+        assert!(text.contains("plumb kernel add --debug"), "{text}");
         let error = io::Error::from_raw_os_error(libc::ENODEV);
         assert!(no_tracefs(&error).contains("mount -t tracefs"));
     }

@@ -2,18 +2,33 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use netplumb_model::events::nearest;
 use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
 
+use crate::image::{code_at, inlined_in_words};
+
 /// Larger files are not read: few programs have more.
 const MAX_FILE_BYTES: u64 = 1 << 30;
+/// Maximum time to read the debug information of a file.
+const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The file offset of a function, for a probe.
-///
-/// # Errors
-/// The file can't be read, or has no such function.
-pub(super) fn offset(file: &Path, function: &str) -> Result<u64, String> {
+/// Whether a file has a function of this name.
+pub fn has_function(file: &Path, function: &str) -> bool {
+    let Ok(bytes) = read(file) else { return false };
+    let elf = object::File::parse(&*bytes);
+    elf.is_ok_and(|elf| functions(&elf).any(|symbol| symbol.name() == Ok(function)))
+}
+
+/// The functions that a file has.
+fn functions<'f>(elf: &'f object::File<'f>) -> impl Iterator<Item = object::Symbol<'f, 'f>> {
+    let symbols = elf.symbols().chain(elf.dynamic_symbols());
+    symbols.filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.is_definition())
+}
+
+/// The content of a file.
+fn read(file: &Path) -> Result<Vec<u8>, String> {
     let shown = file.display();
     let unread = |error| format!("can't read {shown}: {error}");
     let found = fs::metadata(file).map_err(unread)?;
@@ -26,32 +41,27 @@ pub(super) fn offset(file: &Path, function: &str) -> Result<u64, String> {
             MAX_FILE_BYTES >> 20
         ));
     }
-    let bytes = fs::read(file).map_err(unread)?;
-    if let Some(offset) = function.strip_prefix("0x") {
-        return u64::from_str_radix(offset, 16)
-            .ok()
-            .filter(|offset| *offset < bytes.len() as u64)
-            .ok_or_else(|| format!("{shown} has no offset {function}"));
-    }
+    fs::read(file).map_err(unread)
+}
+
+/// The file offset of a function, for a probe.
+///
+/// # Errors
+/// The file can't be read, or has no such function.
+pub(super) fn offset(file: &Path, function: &str) -> Result<u64, String> {
+    let shown = file.display();
+    let bytes = read(file)?;
     let elf = object::File::parse(&*bytes).map_err(|_| format!("{shown} is no ELF file"))?;
-    let is_function = |kind| kind == SymbolKind::Text;
-    let all = || {
-        let symbols = elf.symbols().chain(elf.dynamic_symbols());
-        symbols.filter(|s| is_function(s.kind()) && s.is_definition())
-    };
-    let found = all().find(|symbol| symbol.name() == Ok(function));
-    let Some(symbol) = found else {
-        let meant = nearest(function, all().filter_map(|symbol| symbol.name().ok()));
-        return Err(match (meant, all().next()) {
-            (Some(meant), _) => {
-                format!("{shown} has no function `{function}`; did you mean `{meant}`?")
-            }
-            (None, Some(_)) => format!(
-                "{shown} has no function `{function}`: it may be inlined into its callers, or be in a \
-                 library"
-            ),
-            (None, None) => format!("{shown} has no symbols: use a file that is not stripped"),
-        });
+    if let Some(digits) = function.strip_prefix("0x") {
+        let offset = u64::from_str_radix(digits, 16).ok();
+        // The kernel takes a probe anywhere, and never comes to one where no code is.
+        return match offset.filter(|offset| code_at(&bytes, *offset)) {
+            Some(offset) => Ok(offset),
+            None => Err(format!("{shown} has no code at offset {function}")),
+        };
+    }
+    let Some(symbol) = functions(&elf).find(|symbol| symbol.name() == Ok(function)) else {
+        return Err(missing(file, &bytes, &elf, function));
     };
     let address = symbol.address();
     let within = elf.segments().find_map(|segment| {
@@ -62,12 +72,36 @@ pub(super) fn offset(file: &Path, function: &str) -> Result<u64, String> {
     within.ok_or_else(|| format!("{shown}: function `{function}` is in no segment"))
 }
 
+/// Why a file has no such function.
+fn missing(file: &Path, bytes: &[u8], elf: &object::File<'_>, function: &str) -> String {
+    let shown = file.display();
+    if functions(elf).next().is_none() {
+        return format!("{shown} has no symbols: use a file that is not stripped");
+    }
+    let until = Instant::now() + PATIENCE;
+    let inlined = inlined_in_words(Some(file), bytes, function, &|| Instant::now() < until);
+    if let Some(into) = inlined {
+        return format!("{shown} has no function `{function}`: it was inlined into {into}");
+    }
+    match nearest(function, functions(elf).filter_map(|of| of.name().ok())) {
+        Some(meant) => format!("{shown} has no function `{function}`; did you mean `{meant}`?"),
+        None => format!(
+            "{shown} has no function `{function}`: it may be inlined into its callers, or be in a library"
+        ),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::Write;
     use std::process::{Command, Stdio};
 
     use super::*;
+
+    const SOURCE: &str = "
+        static inline __attribute__((always_inline)) int inlined_away(int n)
+        { __asm__ volatile(\"\" : \"+r\"(n)); return n * 3; }
+        int main(int argc, char **argv) { return inlined_away(argc); }";
 
     /// Check that functions of a program are found, and that others offer the nearest, or say why there
     /// is none.
@@ -77,13 +111,13 @@ mod tests {
         let own = place.path().join("program");
         let built = |more: &str| {
             let mut compiler = Command::new("cc")
-                .args(["-x", "c", "-", more, "-o"])
+                .args(["-x", "c", "-", "-g", more, "-o"])
                 .arg(&own)
                 .stdin(Stdio::piped())
                 .spawn()
                 .unwrap();
             let mut source = compiler.stdin.take().unwrap();
-            source.write_all(b"int main(void) { return 0; }").unwrap();
+            source.write_all(SOURCE.as_bytes()).unwrap();
             drop(source);
             assert!(compiler.wait().unwrap().success());
         };
@@ -93,7 +127,14 @@ mod tests {
         assert!(error.contains("did you mean `main`?"), "{error}");
         let error = offset(&own, "nothing_that_is_called_like_this").unwrap_err();
         assert!(error.contains("inlined"), "{error}");
-        assert_eq!(offset(&own, "0x10"), Ok(16));
+        let error = offset(&own, "inlined_away").unwrap_err();
+        assert!(error.contains("it was inlined into main"), "{error}");
+        // What is not executed is never come to: the file's header.
+        let of_main = offset(&own, "main").unwrap();
+        assert_eq!(offset(&own, &format!("{of_main:#x}")), Ok(of_main));
+        let error = offset(&own, "0x1").unwrap_err();
+        assert!(error.contains("no code at offset 0x1"), "{error}");
+        assert!(has_function(&own, "main") && !has_function(&own, "inlined_away"));
         assert!(offset(&own, "0xffffffffffff").is_err());
         let error = offset(Path::new("/proc/self/status"), "main").unwrap_err();
         assert!(error.contains("no ELF file"), "{error}");
@@ -107,6 +148,7 @@ mod tests {
         let error = offset(&large, "main").unwrap_err();
         assert!(error.contains("more than 1024 MiB"), "{error}");
         built("-s");
+        assert!(!has_function(&own, "main"));
         let error = offset(&own, "main").unwrap_err();
         assert!(error.contains("no symbols"), "{error}");
     }

@@ -95,6 +95,9 @@ pub struct NoFunction {
     pub near: Vec<String>,
     /// The file that was named is not there.
     pub no_file: bool,
+    /// A file that may have the function, and has no symbols that would say so: the one that was named, or
+    /// a program.
+    pub stripped: Option<String>,
 }
 
 /// What is traced: a function of these symbols and files.
@@ -111,7 +114,8 @@ pub struct Tracing {
 }
 
 impl Tracing {
-    /// Look a function up: in the kernel, and else in the program's files.
+    /// Look a function up: in the kernel, and else in the program's files; if a file is named, only in
+    /// those that `is_file` says are meant, by the number of their image.
     ///
     /// # Errors
     /// There is none, or no such file.
@@ -119,6 +123,7 @@ impl Tracing {
         spec: &Spec,
         symbols: &SymbolTable,
         images: &Images,
+        is_file: &dyn Fn(u32) -> bool,
     ) -> Result<Tracing, NoFunction> {
         let (file, name) = spec.place();
         let mut kernel = vec![false; symbols.len()];
@@ -141,7 +146,7 @@ impl Tracing {
             }
         }
         let files: Vec<_> = ((0..).zip(images.images()))
-            .filter(|(_, image)| file.is_none_or(|file| is_file(&image.name, file)))
+            .filter(|(number, _)| file.is_none() || is_file(*number))
             .collect();
         let mut programs = Vec::new();
         for (number, image) in &files {
@@ -163,6 +168,9 @@ impl Tracing {
         Err(NoFunction {
             near: near(name, &all),
             no_file: file.is_some() && files.is_empty(),
+            stripped: (files.iter())
+                .find(|(_, image)| (file.is_some() || image.program) && !image.has_symbols())
+                .map(|(_, image)| image.name.clone()),
         })
     }
 
@@ -267,11 +275,6 @@ fn is_named(readable: &str, name: &str) -> bool {
         || readable
             .split_once('(')
             .is_some_and(|(whole, _)| whole == name)
-}
-
-/// Whether a file is meant: by its path, or by its name alone.
-fn is_file(path: &str, file: &str) -> bool {
-    path == file || path.rsplit('/').next() == Some(file)
 }
 
 /// Most names suggested for an unknown one.

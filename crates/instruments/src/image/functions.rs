@@ -1,19 +1,22 @@
 //! Functions by the debug information (DWARF) of an ELF file: prototypes, and where one was inlined.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use gimli::{AttributeValue, EndianSlice, LittleEndian, Unit, UnitOffset};
 use netplumb_kernel::prototype::{Parameter, Place, Prototype, Shape, Type};
 
 use object::read::elf::ElfFile64;
 
-use super::lines::{Entry, LinesError, Patience, Slice, sections};
-use super::readable;
+use super::lines::{Entry, LinesError, Patience, Slice, has_lines, sections};
+use super::{debug_file, readable};
 
 /// References and types that stand for each other, at most.
 const MAX_STEPS: usize = 16;
 /// Numbers of the registers of arguments, in DWARF: rdi, rsi, rdx, rcx, r8, r9.
 const DWARF_REGISTERS: [u8; 6] = [5, 4, 1, 2, 8, 9];
+/// Functions that an error names.
+const MOST_LISTED: usize = 8;
 /// Structures within each other, at most.
 const MAX_WITHIN: usize = 4;
 
@@ -93,6 +96,32 @@ pub fn inlined_into(
     // Of a function that was inlined into others that were, only those have code.
     found.remove(name);
     Ok(found)
+}
+
+/// The functions that one of a file was inlined into, in words; `path` is where the file is. Nothing, if it
+/// was not or nobody knows.
+pub(crate) fn inlined_in_words(
+    path: Option<&Path>,
+    file: &[u8],
+    name: &str,
+    go_on: &dyn Fn() -> bool,
+) -> Option<String> {
+    let debug = match has_lines(file) {
+        true => None,
+        false => debug_file(path, file),
+    };
+    let found = inlined_into(debug.as_deref().unwrap_or(file), name, go_on).ok()?;
+    (!found.is_empty()).then(|| listed(&found))
+}
+
+/// Names in an error, and how many more there are.
+pub fn listed(names: &BTreeSet<String>) -> String {
+    let mut some: Vec<&str> = names.iter().take(MOST_LISTED).map(String::as_str).collect();
+    let more = format!("{} more", names.len() - some.len());
+    if names.len() > some.len() {
+        some.push(&more);
+    }
+    some.join(", ")
 }
 
 type Dwarf<'a> = gimli::Dwarf<Slice<'a>>;

@@ -1,6 +1,7 @@
 //! A machine without code: what it executes is what a test says.
 
 use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 use std::sync::LazyLock;
 
 use netplumb_kernel::kallsyms::SymbolTable;
@@ -9,8 +10,8 @@ use netplumb_model::experiment::Trace;
 
 use super::super::stream::Kind;
 use super::super::{
-    Accountant, Change, FIRST_USER_SYMBOL, Image, ImageFunction, Images, Losses, Mark, Prototypes,
-    Record, Sampling, Tracing, UNKNOWN, Window,
+    Accountant, Change, FIRST_USER_SYMBOL, Image, ImageFunction, Images, Losses, Mark, NoFunction,
+    Prototypes, Record, Sampling, Tracing, UNKNOWN, Window,
 };
 
 /// Every instruction is so long.
@@ -118,6 +119,20 @@ pub(super) struct Machine<'a> {
     last: u32,
 }
 
+/// Look a function up; files are meant by the end of their path.
+pub(super) fn find(
+    spec: &Trace,
+    symbols: &SymbolTable,
+    images: &Images,
+) -> Result<Tracing, NoFunction> {
+    let is_file = |number: u32| {
+        let file = spec.place().0.unwrap_or_default();
+        let image = &images.images()[number as usize];
+        Path::new(&image.name).ends_with(file)
+    };
+    Tracing::find(spec, symbols, images, &is_file)
+}
+
 impl<'a> Machine<'a> {
     pub(super) fn new(symbols: &'a SymbolTable) -> Self {
         Machine {
@@ -172,7 +187,7 @@ impl<'a> Machine<'a> {
 
     /// The same, with calls traced.
     pub(super) fn tracing(self, spec: &Trace) -> Self {
-        let tracing = Tracing::find(spec, self.symbols, &self.images).unwrap();
+        let tracing = find(spec, self.symbols, &self.images).unwrap();
         Machine {
             accountant: self.accountant.tracing(Some(tracing)),
             ..self
@@ -181,7 +196,7 @@ impl<'a> Machine<'a> {
 
     /// The same, with arguments by these prototypes.
     pub(super) fn tracing_with(self, spec: &Trace, prototypes: &dyn Prototypes) -> Self {
-        let tracing = Tracing::find(spec, self.symbols, &self.images).unwrap();
+        let tracing = find(spec, self.symbols, &self.images).unwrap();
         let tracing = tracing.with_prototypes(self.symbols, prototypes).unwrap();
         Machine {
             accountant: self.accountant.tracing(Some(tracing)),

@@ -8,10 +8,8 @@ use netplumb_model::experiment::Trace;
 use netplumb_model::trace::Flags;
 
 use super::super::stream::Kind;
-use super::super::{
-    Images, InFile, Mark, Prototypes, Record, TracedCall, TracedCalls, TracedStep, Tracing,
-};
-use super::machine::{Machine, symbols};
+use super::super::{Images, InFile, Mark, Prototypes, Record, TracedCall, TracedCalls, TracedStep};
+use super::machine::{Machine, find, symbols};
 use super::random::generate;
 use super::{IDLE, OWN, switch};
 
@@ -343,7 +341,7 @@ fn functions_of_programs() {
         },
         &[],
     );
-    let find = |function: &str| Tracing::find(&spec(function), &symbols, &files);
+    let find = |function: &str| find(&spec(function), &symbols, &files);
     assert!(find("udp_sendmsg").is_ok());
     let missing = find("udp_sendmgs").unwrap_err();
     assert_eq!(
@@ -568,7 +566,7 @@ fn unknown_arguments() {
             only: Some(only.parse().unwrap()),
             ..spec(function)
         };
-        let tracing = Tracing::find(&spec, &symbols, &Images::default()).unwrap();
+        let tracing = find(&spec, &symbols, &Images::default()).unwrap();
         tracing.with_prototypes(&symbols, &Made).unwrap_err()
     };
     let missing = refused("udp_sendmsg", "length > 3");
@@ -598,7 +596,7 @@ fn options_of_the_plugin() {
         &[(0x1000, 7), (0x2000, 0xabc)],
     );
     let of = |function: &str| {
-        let tracing = Tracing::find(&spec(function), &symbols, &files).unwrap();
+        let tracing = find(&spec(function), &symbols, &files).unwrap();
         tracing.options(&symbols, &files)
     };
     let address = symbols.by_name("udp_sendmsg")[0].addr;

@@ -55,7 +55,11 @@ fn what_a_compiler_makes() {
     assert_eq!(find(&bare, "open_to_all").end, open.end);
     let nameless = find(&bare, &at_address(hidden.start));
     assert_eq!(nameless.end, hidden.end);
-    find(&bare, "rand@plt");
+    let without = Image {
+        functions: vec![nameless, find(&bare, "rand@plt")],
+        ..Image::default()
+    };
+    assert!(image.has_symbols() && !without.has_symbols());
     // Its symbols from elsewhere.
     let again = super::image("stripped.so", &stripped, Some(&whole)).unwrap();
     assert_eq!(find(&again, "hidden"), hidden);
