@@ -235,6 +235,42 @@ fn check_restored(kernel: &str) {
     );
 }
 
+/// Check that a function of the program is said to be one, that a name that is near none is a whole sentence,
+/// and that a function that is never called is a failure, with what to do.
+#[test]
+fn nothing_to_time() {
+    if !has_guests() {
+        return;
+    }
+    let place = place();
+    for (words, code, says) in [
+        (
+            "main --time",
+            2,
+            "./p has one, but functions of programs can't be timed",
+        ),
+        (
+            "no_such_function_anywhere --time",
+            2,
+            "that can be traced. It may have been inlined",
+        ),
+        (
+            "ksys_sync --time",
+            1,
+            "`ksys_sync` was not called: what was run does not call it",
+        ),
+        (
+            "ksys_sync",
+            1,
+            "`ksys_sync` was not called: what was run does not call it",
+        ),
+    ] {
+        let ran = place.run(&format!("trace {words} -q -- ./p 1"));
+        ran.code(code);
+        assert!(ran.stderr.contains(says), "{words}: {}", ran.stderr);
+    }
+}
+
 /// Check that what can't be had of times is refused before anything runs, with a remedy.
 #[test]
 fn refused() {

@@ -29,6 +29,7 @@ use crate::capability::Tried;
 use crate::instrument::{Instrument, Layers};
 use crate::live::{Live, LiveError};
 pub use map::{Extent, Found, map};
+pub use uprobe::has_function;
 
 /// The instrument.
 pub const INSTRUMENT: &dyn Instrument = &Declaration;

@@ -160,6 +160,8 @@ pub struct Step {
 pub struct CallsSpec {
     /// The function of the kernel.
     pub function: String,
+    /// The command's program, if it has a function of that name, which can't be timed.
+    pub program: Option<String>,
     /// How deep: 1 is the function alone.
     pub depth: u32,
     /// How many calls are kept in each window, those that took most; besides the first one.

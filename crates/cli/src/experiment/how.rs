@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use netplumb_model::class::Direction;
 use netplumb_model::text::counted;
 
+use super::unseen::never_called;
 use crate::args::page::PageArgs;
 use crate::args::run::RunOptions;
 use crate::args::show::{RatesFormat, ShowArgs};
@@ -119,6 +120,12 @@ pub(super) fn finish(outcome: Outcome, how: &How<'_>) -> anyhow::Result<ExitCode
             }
             Ok(ExitCode::from(Failure::of(&error).code()))
         }
-        None => shown,
+        None => {
+            let code = shown?;
+            match never_called(&outcome.recording)? {
+                Some(why) => Err(anyhow::Error::msg(why)),
+                None => Ok(code),
+            }
+        }
     }
 }

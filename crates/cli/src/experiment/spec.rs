@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use netplumb_instruments::events::has_function;
 use netplumb_model::class::Proto;
 use netplumb_model::events::{self, EventsSpec, Whose};
 use netplumb_model::experiment::{Experiment, Key, Kind, Lab};
@@ -145,6 +146,7 @@ pub(super) fn spec(experiment: &Experiment, instrument: &str) -> anyhow::Result<
             (true, Some(trace)) => Some(CallsSpec {
                 children: experiment.runs_command(),
                 own: workload.kind.sends(),
+                program: program_with(experiment, trace.place().1),
                 ..CallsSpec::of(trace)
             }),
             _ => None,
@@ -160,6 +162,19 @@ fn named(experiment: &Experiment, names: Vec<String>) -> anyhow::Result<Vec<Stri
     let folder = std::env::current_dir().context("can't read the current directory")?;
     let each = names.into_iter();
     Ok(each.map(|name| events::within(&name, &folder)).collect())
+}
+
+/// The program of the command, if it has a function of its own of this name.
+fn program_with(experiment: &Experiment, function: &str) -> Option<String> {
+    let name = experiment.workload.command.first()?;
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let path = match name.contains('/') {
+        true => PathBuf::from(name),
+        false => std::env::split_paths(&folders)
+            .map(|folder| folder.join(name))
+            .find(|path| path.is_file())?,
+    };
+    has_function(&path, function).then(|| printable(name, 200))
 }
 
 fn of_filter(name: &'static str) -> Key {

@@ -6,9 +6,13 @@ use netplumb_model::quantity::{Declared, Scalar};
 use netplumb_model::recording::{Recording, env};
 use netplumb_model::spans;
 use netplumb_model::text::counted;
+use netplumb_model::trace::OfCalls;
 use netplumb_report::printable;
 
 use crate::args::live::{EVENTS, SPANS};
+
+/// What to do on this machine about what did not happen.
+const CAUSE_IT: &str = "measure longer with --duration 60s, or cause it meanwhile";
 
 /// The message that no packet was seen, and what to do about it.
 pub(super) fn nothing_seen(experiment: &Experiment, recording: &Recording) -> String {
@@ -78,13 +82,9 @@ fn no_pair(recording: &Recording) -> String {
     };
     let [of_first, of_last] = [first, last].map(|name| sum(&spans::SEEN, Some(*name)));
     let [first, last] = [first, last].map(|name| printable(name, 200));
-    // Only this machine has work that was not begun to be measured.
-    let (longer, cause) = match recording.environment.get(env::LAB).map(String::as_str) {
-        Some("host") => (
-            "measure longer with --duration 60s",
-            "measure longer with --duration 60s, or cause it meanwhile",
-        ),
-        _ => (
+    let (longer, cause) = match is_of_host(recording) {
+        true => ("measure longer with --duration 60s", CAUSE_IT),
+        false => (
             "what was run does not cause it",
             "what was run does not cause it",
         ),
@@ -114,6 +114,42 @@ fn no_pair(recording: &Recording) -> String {
             times(of_last)
         ),
     }
+}
+
+/// The message that the traced function was not called in any block, and what to do about it.
+///
+/// # Errors
+/// The recording has no experiment that can be read.
+pub(super) fn never_called(recording: &Recording) -> anyhow::Result<Option<String>> {
+    let Some(of) = OfCalls::in_recording(recording) else {
+        return Ok(None);
+    };
+    if recording
+        .scalars_of(&of.calls)
+        .any(|calls| calls.value > 0.0)
+    {
+        return Ok(None);
+    }
+    let experiment = Experiment::of_recording(recording)?;
+    let Some(trace) = experiment.and_then(|experiment| experiment.trace) else {
+        return Ok(None);
+    };
+    Ok(Some(format!(
+        "`{}` was not called: {}",
+        printable(trace.place().1, 200),
+        match is_of_host(recording) {
+            true => CAUSE_IT,
+            false => "what was run does not call it; `plumb path` shows which functions it calls",
+        }
+    )))
+}
+
+/// Whether it is of this machine, where there is work that was not begun to be measured.
+fn is_of_host(recording: &Recording) -> bool {
+    recording
+        .environment
+        .get(env::LAB)
+        .is_some_and(|lab| lab == "host")
 }
 
 /// Whether a run ended with no packet seen.

@@ -150,8 +150,9 @@ impl Names for Known {
     }
 }
 
-/// Which functions of the kernel are meant: of a name, or else clones of it that the compiler made.
-fn find(name: &str, all: &[String]) -> Result<Vec<String>, LiveError> {
+/// Which functions of the kernel are meant: of a name, or else clones of it that the compiler made. Of no
+/// use is what a program has that is named.
+fn find(name: &str, all: &[String], program: Option<&str>) -> Result<Vec<String>, LiveError> {
     let of = |is: &dyn Fn(&str) -> bool| -> Vec<String> {
         let found: BTreeSet<&String> = all.iter().filter(|known| is(known)).collect();
         found.into_iter().cloned().collect()
@@ -164,8 +165,14 @@ fn find(name: &str, all: &[String]) -> Result<Vec<String>, LiveError> {
     if !clones.is_empty() {
         return Ok(clones);
     }
+    if let Some(program) = program {
+        return Err(LiveError::Asked(format!(
+            "the kernel has no function `{name}`; {program} has one, but functions of programs can't be \
+             timed: count its instructions in a guest, without --time"
+        )));
+    }
     let meant = nearest(name, all.iter().map(String::as_str));
-    let meant = meant.map_or_else(String::new, |meant| format!("; did you mean `{meant}`?"));
+    let meant = meant.map_or(".".into(), |meant| format!("; did you mean `{meant}`?"));
     Err(LiveError::Asked(format!(
         "the kernel has no function `{name}` that can be traced{meant} It may have been inlined into its \
          callers, or be one that the tracer itself uses: trace a caller of it"
@@ -233,7 +240,7 @@ impl CallTimer {
         let opened = tracer::open()?;
         let root = opened.1.clone();
         let all = tracer::functions(&root)?;
-        let traced = find(&asked.function, &all)?;
+        let traced = find(&asked.function, &all, asked.program.as_deref())?;
         let own = std::process::id();
         // SAFETY: it takes nothing and can't fail.
         let thread = unsafe { libc::gettid() };
