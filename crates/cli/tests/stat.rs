@@ -390,6 +390,33 @@ fn what_cannot_be_counted() {
     }
 }
 
+/// Check that a name that is no event is the same mistake, with the same exit code, whether it is of a
+/// function or a tracepoint, and whoever counts it.
+#[test]
+fn as_root_unknown() {
+    if !as_root() {
+        return;
+    }
+    let place = Place::new();
+    for (event, says) in [
+        ("kprobe:ksys_wrte", "did you mean `ksys_write`?"),
+        ("fentry:ksys_wrte", "did you mean `ksys_write`?"),
+        (
+            "kprobe:no_function_is_called_this",
+            "plumb kernel add --debug",
+        ),
+        ("blok:*", "did you mean `block:*`?"),
+        ("nosuch:nosuch", "no subsystem `nosuch`"),
+    ] {
+        for by in [&[][..], &["--by", "layer"]] {
+            let done = stat(&place, &[&[event], by, &["--", "true"]].concat());
+            let said = String::from_utf8_lossy(&done.stderr).into_owned();
+            assert_eq!(done.status.code(), Some(2), "{event} {by:?}: {said}");
+            assert!(said.contains(says), "{event} {by:?}: {said}");
+        }
+    }
+}
+
 /// Check that the map has every event, with a reason for each that can't be counted.
 #[test]
 fn the_map() {
@@ -646,4 +673,11 @@ fn vm_trampolines_one_by_one() {
     let text = document.to_string();
     assert!(!text.contains("probed by kprobes"), "{document:#}");
     assert!(text.contains("no_such_function"), "{document:#}");
+    let alone = stat(
+        &place,
+        &["kprobe:ksys_wrte", "--lab", "vm", "--", "./names", "1", "3"],
+    );
+    let said = String::from_utf8_lossy(&alone.stderr).into_owned();
+    assert_eq!(alone.status.code(), Some(2), "{said}");
+    assert!(said.contains("did you mean `ksys_write`?"), "{said}");
 }

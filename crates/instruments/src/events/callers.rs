@@ -14,6 +14,7 @@ use netplumb_sys::cpus;
 
 use self::attached::{Attached, Count, Event, How, MOST, Stacks, Taken};
 use super::counting::{NOT_FOLLOWED, PROBED, SCOPE, nothing};
+use super::reasons;
 use super::resolve::{Resolved, names};
 use crate::live::{self, Live, LiveError};
 use crate::own::process_ns;
@@ -93,10 +94,12 @@ impl Callers {
         facts.extend((asked.by).map(|by| (BROKEN_DOWN.to_string(), by.to_string())));
         let is_trampoline = |(_, how): &Event| matches!(how, How::Entry | How::Exit);
         let mut no = BTreeMap::new();
-        let begin = |events: &[Event], no: &mut BTreeMap<String, String>| {
+        let begin = |events: &[Event], no: &mut BTreeMap<String, (String, bool)>| {
             let mut at = Attached::load(events, scope, by_stack)?;
-            let attached = at.attach(events, &cpus, |event, why| {
-                no.insert(event.name.clone(), why);
+            let attached = at.attach(events, &cpus, |event, error| {
+                let (asked, name) = (&event.asked, event.name.clone());
+                let is_unknown = reasons::is_unknown(asked, error);
+                no.insert(name, (reasons::refused(asked, error), is_unknown));
             })?;
             Ok::<_, LiveError>((at, attached))
         };
@@ -111,9 +114,10 @@ impl Callers {
             }
             begun => begun?,
         };
-        refused.extend(no);
+        let all_unknown = names.all_unknown && !unables && no.values().all(|(_, is)| *is);
+        refused.extend(no.into_iter().map(|(name, (why, _))| (name, why)));
         if attached == 0 {
-            return Err(nothing(&refused, false));
+            return Err(nothing(&refused, all_unknown));
         }
         // Who watches what is mapped makes it cost more; without user code there is no need.
         let causes = match by_stack {

@@ -214,7 +214,7 @@ impl Counting {
                         let pid = spec.filter.pid.unwrap_or_default();
                         return Err(LiveError::Asked(format!("--pid {pid}: no such process")));
                     }
-                    all_unknown = false;
+                    all_unknown &= reasons::is_unknown(&what.asked, &error);
                     refused.insert(name, reasons::refused(&what.asked, &error));
                 }
             }

@@ -13,6 +13,9 @@ use crate::capability::lockdown;
 const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
 const SOURCES: &str = "/sys/bus/event_source/devices";
 
+/// With these the kernel refuses a probe in a function that it does not have, or can't probe.
+const NO_FUNCTION: [i32; 3] = [libc::ENOENT, libc::EINVAL, libc::EADDRNOTAVAIL];
+
 /// That the list of tracepoints can't be read.
 pub(super) fn no_tracefs(error: &io::Error) -> String {
     match error.kind() {
@@ -37,7 +40,7 @@ pub(crate) fn refused(asked: &Asked, error: &io::Error) -> String {
             }
             None => not_permitted(),
         },
-        (Asked::Kernel { function, .. }, libc::ENOENT | libc::EINVAL | libc::EADDRNOTAVAIL) => {
+        (Asked::Kernel { function, .. }, code) if NO_FUNCTION.contains(&code) => {
             no_function(function)
         }
         (_, libc::EPERM | libc::EACCES) => not_permitted(),
@@ -84,13 +87,24 @@ fn no_pmu(own_guest: bool) -> &'static str {
     }
 }
 
-/// Whether it is of a function that the kernel does not have.
-pub(crate) fn is_unknown(asked: &Asked) -> bool {
+/// Whether an event was refused with this error since it is of a function that the kernel does not have.
+pub(crate) fn is_unknown(asked: &Asked, error: &io::Error) -> bool {
     let Asked::Kernel { function, .. } = asked else {
         return false;
     };
+    let code = error.raw_os_error().unwrap_or_default();
+    NO_FUNCTION.contains(&code) && is_missing(function)
+}
+
+/// Whether the kernel does not have a function.
+fn is_missing(function: &str) -> bool {
     let symbols = symbols();
     !symbols.symbols().is_empty() && symbols.by_name(function).is_empty()
+}
+
+/// What is wrong with the name of a function that the kernel does not have.
+pub(super) fn missing(function: &str) -> Option<String> {
+    is_missing(function).then(|| no_function(function))
 }
 
 fn symbols() -> SymbolTable {
@@ -148,6 +162,10 @@ mod tests {
             returns: false,
             trampoline: false,
         };
+        let missing = io::Error::from_raw_os_error(libc::ENOENT);
+        let forbidden = io::Error::from_raw_os_error(libc::EPERM);
+        assert!(!is_unknown(&kernel, &forbidden));
+        assert!(!is_unknown(&counter("cycles"), &missing));
         let text = of(&kernel, libc::ENOENT);
         assert!(text.contains("plumb kernel add --debug"), "{text}");
         let error = io::Error::from_raw_os_error(libc::ENODEV);

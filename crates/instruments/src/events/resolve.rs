@@ -1,6 +1,6 @@
 //! What the names of events mean on this kernel.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
 use std::fmt;
 use std::fs;
@@ -253,6 +253,38 @@ fn unknown_tracepoint(name: &str, tracepoints: &mut Tracepoints) -> String {
     }
 }
 
+/// Why a name or a pattern with a subsystem is no tracepoint, with what was probably meant: another one, or the
+/// same of another subsystem.
+fn no_tracepoint(name: &str, all: &[String]) -> String {
+    let (subsystem, of) = name.split_once(':').unwrap_or((name, "*"));
+    let subsystems: BTreeSet<&str> = (all.iter())
+        .filter_map(|one| one.split_once(':'))
+        .map(|(subsystem, _)| subsystem)
+        .collect();
+    let is_pattern = |word: &str| word.contains(['*', '?']);
+    let has_subsystem = is_pattern(subsystem) || subsystems.contains(subsystem);
+    let near = || nearest(name, all.iter().map(String::as_str));
+    let meant = near().filter(|_| !is_pattern(name)).or_else(|| {
+        let subsystem = nearest(subsystem, subsystems).filter(|_| !has_subsystem)?;
+        let same = format!("{subsystem}:{of}");
+        let is_there = all.iter().any(|one| matches(&same, one));
+        Some(if is_there {
+            same
+        } else {
+            format!("{subsystem}:*")
+        })
+    });
+    match (meant, has_subsystem) {
+        (Some(meant), _) => format!("this kernel has no such tracepoint; did you mean `{meant}`?"),
+        (None, true) => format!(
+            "this kernel has no such tracepoint; `{subsystem}:*` stands for all of its subsystem"
+        ),
+        (None, false) => format!(
+            "this kernel has no such tracepoint, and no subsystem `{subsystem}`; see `plumb doctor --events`"
+        ),
+    }
+}
+
 /// The events of a name.
 pub(crate) fn one(
     name: &str,
@@ -301,7 +333,8 @@ pub(crate) fn one(
                 }
             };
             if wanted.is_empty() {
-                return Err(Refusal::unknown("no tracepoint matches it".into()));
+                let all = tracepoints.all().map_err(Refusal::known)?;
+                return Err(Refusal::unknown(no_tracepoint(name, all)));
             }
             let mut found = Vec::new();
             for one in wanted {
@@ -309,13 +342,7 @@ pub(crate) fn one(
                 let id = tracepoints.id(subsystem, of).map_err(Refusal::known)?;
                 let Some(id) = id else {
                     let all = tracepoints.all().map_err(Refusal::known)?;
-                    let meant = nearest(&one, all.iter().map(String::as_str));
-                    return Err(Refusal::unknown(match meant {
-                        Some(meant) => {
-                            format!("this kernel has no such tracepoint; did you mean `{meant}`?")
-                        }
-                        None => "this kernel has no such tracepoint".into(),
-                    }));
+                    return Err(Refusal::unknown(no_tracepoint(&one, all)));
                 };
                 found.push(Resolved {
                     name: one.clone(),
@@ -327,7 +354,10 @@ pub(crate) fn one(
         Asked::Kernel {
             function, returns, ..
         } => {
-            let (type_, config) = probe("kprobe", *returns).map_err(Refusal::known)?;
+            // The name may be wrong as well.
+            let (type_, config) = probe("kprobe", *returns).map_err(|why| {
+                reasons::missing(function).map_or_else(|| Refusal::known(why), Refusal::unknown)
+            })?;
             let text = CString::new(function.as_str()).ok();
             Ok(vec![alone(base(type_, config), text, false, false)])
         }
@@ -373,5 +403,43 @@ fn probe(kind: &str, returns: bool) -> Result<(u32, u64), String> {
             "this kernel has no {kind}s for perf; use one with CONFIG_{}_EVENTS=y",
             kind.to_uppercase()
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that a tracepoint that is not there offers the nearest one, the same of the nearest subsystem, or
+    /// where to look.
+    #[test]
+    fn nearest_tracepoints() {
+        let all = [
+            "block:block_rq_issue",
+            "irq:softirq_entry",
+            "sched:sched_switch",
+        ];
+        let all = all.map(String::from);
+        for (name, says) in [
+            (
+                "block:block_rq_isue",
+                "did you mean `block:block_rq_issue`?",
+            ),
+            (
+                "blok:block_rq_issue",
+                "did you mean `block:block_rq_issue`?",
+            ),
+            ("blok:*", "did you mean `block:*`?"),
+            ("shed:nothing_like_it", "did you mean `sched:*`?"),
+            ("block:nothing_like_it", "`block:*` stands for all"),
+            (
+                "nosuch:nosuch",
+                "no subsystem `nosuch`; see `plumb doctor --events`",
+            ),
+            ("nosuch:*", "no subsystem `nosuch`"),
+        ] {
+            let said = no_tracepoint(name, &all);
+            assert!(said.contains(says), "{name}: {said}");
+        }
     }
 }

@@ -227,7 +227,7 @@ impl Attached {
             let probe = attached.map_err(|error| {
                 let (name, asked) = (&event.resolved.name, &event.resolved.asked);
                 let why = reasons::refused(asked, &error);
-                match reasons::is_unknown(asked) {
+                match reasons::is_unknown(asked, &error) {
                     true => LiveError::Asked(format!("can't attach to `{name}`: {why}")),
                     false => LiveError::CannotRun {
                         reason: format!("can't attach to `{name}`"),

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
@@ -15,7 +16,6 @@ use netplumb_sys::bpf::{Opened, drain, map};
 use netplumb_sys::perf;
 use netplumb_sys::plain::Plain;
 
-use crate::events::reasons;
 use crate::events::resolve::Resolved;
 use crate::live::LiveError;
 use crate::own::Programs;
@@ -174,12 +174,12 @@ impl Attached {
         })
     }
 
-    /// Attach them. `refused` is called with each event that can't be attached to, and why.
+    /// Attach them. `refused` is called with each event that can't be attached to.
     pub(super) fn attach(
         &mut self,
         events: &[Event],
         cpus: &[u32],
-        mut refused: impl FnMut(&Resolved, String),
+        mut refused: impl FnMut(&Resolved, &io::Error),
     ) -> Result<usize, LiveError> {
         let first = cpus.first().copied().unwrap_or(0);
         let mut attached = 0;
@@ -204,7 +204,7 @@ impl Attached {
                 }
             };
             match why {
-                Some(error) => refused(event, reasons::refused(&event.asked, &error)),
+                Some(error) => refused(event, &error),
                 None => attached += 1,
             }
         }
@@ -224,13 +224,13 @@ impl Attached {
         program: &str,
         cpu: u32,
         period: u64,
-    ) -> std::io::Result<()> {
+    ) -> io::Result<()> {
         let mut attr = event.attr();
         attr.__bindgen_anon_1.sample_period = period;
         let counter = perf::open(&mut attr, Some(cpu as i32))?;
         let programs = self.object.progs();
         let found = programs.into_iter().find(|p| p.name() == program);
-        let found = found.ok_or(std::io::ErrorKind::NotFound)?;
+        let found = found.ok_or(io::ErrorKind::NotFound)?;
         perf::attach(counter.as_fd(), found.as_fd())?;
         self.counters.push(counter);
         Ok(())
