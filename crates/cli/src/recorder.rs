@@ -227,9 +227,16 @@ pub(crate) fn record_by(
             }
             let saved = match (&mut writer, output.take()) {
                 (Some(writer), _) => writer.save(recording),
-                (none, Some(output)) => Writer::begin(output, recording).map(|new| {
-                    *none = Some(new);
-                }),
+                (none, Some(claimed)) => match Writer::begin(claimed, recording) {
+                    Ok(new) => {
+                        *none = Some(new);
+                        Ok(())
+                    }
+                    Err((error, claimed)) => {
+                        output = Some(*claimed);
+                        Err(error)
+                    }
+                },
                 (None, None) => Ok(()),
             };
             if let (Err(error), None, false) = (&saved, &unsaved, quiet) {

@@ -320,6 +320,36 @@ fn a_full_disk() {
     assert_eq!(place.temporary_files(), [""; 0]);
 }
 
+/// Check that where nothing could be saved nothing is said to be, and that saving is tried again until there is
+/// room.
+#[test]
+fn as_root_a_disk_without_room() {
+    // SAFETY: no arguments, no memory.
+    if unsafe { libc::geteuid() } != 0 {
+        common::skip("not root");
+        return;
+    }
+    let place = Place::new();
+    fs::create_dir(place.path("small")).unwrap();
+    let run = |then: &str| {
+        let mut command = place.command("unshare");
+        command.args(["-m", "sh", "-c"]);
+        command.arg(format!(
+            "mount -t tmpfs -o size=8k none small && \
+             \"$0\" stat page-faults --blocks 3 -o small/x.plumb -- {then}; echo \"exit $?\"; ls small"
+        ));
+        command.arg(env!("CARGO_BIN_EXE_plumb"));
+        Running::start(&mut command).finish()
+    };
+    let ran = run("true");
+    ran.says(&["disk full; nothing of this run is saved"]);
+    assert!(ran.stdout.ends_with("exit 1\n"), "{ran:?}");
+    // There is room from the second run on.
+    let ran = run("sh -c 'test -e once && mount -o remount,size=8m none small; touch once'");
+    ran.says(&["disk full; nothing of this run is saved", "recorded in"]);
+    assert!(ran.stdout.ends_with("exit 0\nx.plumb\n"), "{ran:?}");
+}
+
 /// Check that a limit on the size of files is an error, not the end by a signal.
 #[test]
 fn a_limit_on_files() {

@@ -43,9 +43,15 @@ pub enum StoreError {
     },
     /// The disk is full.
     #[error(
-        "{}: disk full; data recorded up to now is saved. Free space, or use another file with -o", .0.display()
+        "{}: disk full; {}. Free space, or use another file with -o",
+        .path.display(), saved_before(*.saved)
     )]
-    Full(PathBuf),
+    Full {
+        /// The file.
+        path: PathBuf,
+        /// Whether earlier contents of this run are in it.
+        saved: bool,
+    },
     /// It can't be written.
     #[error("can't write {}: {why}", .path.display())]
     Write {
@@ -83,6 +89,13 @@ pub enum StoreError {
     },
 }
 
+fn saved_before(saved: bool) -> &'static str {
+    match saved {
+        true => "what was recorded before is saved",
+        false => "nothing of this run is saved",
+    }
+}
+
 fn by(pid: Option<u32>) -> String {
     pid.map_or_else(String::new, |pid| format!(" (process {pid})"))
 }
@@ -96,7 +109,10 @@ impl StoreError {
     /// An error of writing a file.
     pub(crate) fn of_io(path: &Path) -> impl Fn(std::io::Error) -> StoreError + '_ {
         move |error| match error.kind() {
-            std::io::ErrorKind::StorageFull => StoreError::Full(path.into()),
+            std::io::ErrorKind::StorageFull => StoreError::Full {
+                path: path.into(),
+                saved: false,
+            },
             _ => StoreError::Write {
                 path: path.into(),
                 why: error.to_string(),
@@ -134,10 +150,16 @@ pub(crate) fn reading(path: &std::path::Path) -> impl Fn(rusqlite::Error) -> Sto
     }
 }
 
-/// The same, when writing.
-pub(crate) fn writing(path: &std::path::Path) -> impl Fn(rusqlite::Error) -> StoreError + '_ {
+/// The same, when writing; `saved` if earlier contents of this run are in the file.
+pub(crate) fn writing(
+    path: &std::path::Path,
+    saved: bool,
+) -> impl Fn(rusqlite::Error) -> StoreError + '_ {
     move |error| match error.sqlite_error_code() {
-        Some(rusqlite::ErrorCode::DiskFull) => StoreError::Full(path.into()),
+        Some(rusqlite::ErrorCode::DiskFull) => StoreError::Full {
+            path: path.into(),
+            saved,
+        },
         _ => StoreError::Write {
             path: path.into(),
             why: error.to_string(),

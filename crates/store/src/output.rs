@@ -166,7 +166,7 @@ fn roll_back(path: &Path) -> Result<(), StoreError> {
         return Ok(());
     }
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let wrong = writing(path);
+    let wrong = writing(path, false);
     let file = Connection::open_with_flags(path, flags).map_err(&wrong)?;
     file.pragma_query_value(None, "user_version", |_| Ok(()))
         .map_err(&wrong)?;

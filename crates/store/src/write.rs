@@ -49,33 +49,29 @@ impl Writer {
     /// # Errors
     /// As [`Output::claim`] and [`Writer::begin`].
     pub fn create(path: &Path) -> Result<Writer, StoreError> {
-        Writer::begin(Output::claim(path)?, &Recording::default())
+        let output = Output::claim(path)?;
+        Writer::begin(output, &Recording::default()).map_err(|(error, _)| error)
     }
 
     /// Create a recording with existing contents: the file appears when it has all of them. An
     /// existing one is renamed, see [`Writer::kept`].
     ///
     /// # Errors
-    /// The disk is full, or the file can't be written; nothing is changed then.
-    pub fn begin(output: Output, recording: &Recording) -> Result<Writer, StoreError> {
-        let path = output.path().to_path_buf();
-        let wrong = writing(&path);
-        let mut image = image(recording).map_err(&wrong)?;
-        let bytes = image.serialize(rusqlite::MAIN_DB).map_err(&wrong)?;
-        let kept = output.put(&bytes)?;
-        drop(bytes);
-        drop(image);
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(&path, flags).map_err(&wrong)?;
-        connection
-            .pragma_update(None, "foreign_keys", true)
-            .map_err(&wrong)?;
-        Ok(Writer {
-            output,
-            kept,
-            connection,
-            written: Written::of(recording),
-        })
+    /// The disk is full, or the file can't be written; nothing is changed then, and it may be tried again
+    /// with the same output.
+    pub fn begin(
+        output: Output,
+        recording: &Recording,
+    ) -> Result<Writer, (StoreError, Box<Output>)> {
+        match begun(&output, recording) {
+            Ok((kept, connection)) => Ok(Writer {
+                output,
+                kept,
+                connection,
+                written: Written::of(recording),
+            }),
+            Err(error) => Err((error, Box::new(output))),
+        }
     }
 
     /// Its path.
@@ -101,10 +97,30 @@ impl Writer {
             add(&transaction, recording, &before)?;
             transaction.commit()
         };
-        write(&mut self.connection).map_err(writing(&path))?;
+        write(&mut self.connection).map_err(writing(&path, true))?;
         self.written = Written::of(recording);
         Ok(())
     }
+}
+
+/// Write the contents of a new file, and open it; returns the new name of an existing one as well.
+fn begun(
+    output: &Output,
+    recording: &Recording,
+) -> Result<(Option<PathBuf>, Connection), StoreError> {
+    let path = output.path();
+    let wrong = writing(path, false);
+    let mut image = image(recording).map_err(&wrong)?;
+    let bytes = image.serialize(rusqlite::MAIN_DB).map_err(&wrong)?;
+    let kept = output.put(&bytes)?;
+    drop(bytes);
+    drop(image);
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags).map_err(&wrong)?;
+    connection
+        .pragma_update(None, "foreign_keys", true)
+        .map_err(&wrong)?;
+    Ok((kept, connection))
 }
 
 impl Written {

@@ -78,7 +78,7 @@ pub(crate) fn run(args: &ImportArgs) -> anyhow::Result<ExitCode> {
     for (key, value) in own {
         recording.environment.insert(key.into(), value);
     }
-    let writer = Writer::begin(output, &recording)?;
+    let writer = Writer::begin(output, &recording).map_err(|(error, _)| error)?;
     eprintln!("{}", summary(&recording, &path));
     if let Some(why) = foreign(&recording) {
         eprintln!("plumb: {}: {}", args.file.display(), printable(&why, 500));
