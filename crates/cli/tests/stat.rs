@@ -380,6 +380,12 @@ fn what_cannot_be_counted() {
             "/bin/sh",
         ),
         (&["--pid", "4194999"], 2, "no such process"),
+        (&["--by", "task", "--", "true"], 2, "counters of a command"),
+        (
+            &["--by", "task", "--lab", "vm", "--", "true"],
+            2,
+            "counters of a command",
+        ),
         (&["page-faults:u", "--", "./is-not-there"], 2, "can't start"),
     ] {
         let done = stat(&place, words);

@@ -173,6 +173,10 @@ impl Events {
     }
 }
 
+/// Why counts of a command, a process or plumb's own threads have no breakdown by task, and what has.
+pub const NOT_BY_TASK: &str = "by task, events of all CPUs or of a cgroup are counted: the counters of a command or a process \
+                               are of all its tasks together; leave it out and use --by task alone, or with --cgroup";
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -502,6 +502,11 @@ impl Experiment {
     fn check_events(&self) -> Result<(), Mistake> {
         let within = Mistake::within("events", 0);
         self.events.check().map_err(|wrong| within(wrong.into()))?;
+        let is_work = self.workload.kind == Kind::Work && !self.runs_command();
+        let is_of_all = is_work && self.filter.pid.is_none();
+        if self.events.by == Some(events::By::Task) && !is_of_all {
+            return Err(within(("by", events::NOT_BY_TASK.to_string()).into()));
+        }
         let mut named = self.instruments.iter().flatten();
         match self.events.is_empty() || named.any(|name| name == events::INSTRUMENT) {
             true => Ok(()),

@@ -7,7 +7,8 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::time::Instant;
 
 use netplumb_model::events::{
-    By, COUNT, ENABLED, EventsSpec, INSTRUMENT, RUNNING, TASK_COUNT, TASK_TIME, TIME, Whose,
+    By, COUNT, ENABLED, EventsSpec, INSTRUMENT, NOT_BY_TASK, RUNNING, TASK_COUNT, TASK_TIME, TIME,
+    Whose,
 };
 use netplumb_model::quantity::{Figure, Item};
 use netplumb_model::samples::Thread;
@@ -444,9 +445,7 @@ fn trampolines(
 /// Threads are counted, not CPUs; too many events; or programs can't be loaded.
 fn by_task(scope: &Scope, cpus: &[u32], events: &[Event]) -> Result<Tasks, LiveError> {
     if scope.is_of_threads() {
-        let why = "by task, events of all CPUs or of a cgroup are counted, not of a process or a \
-                   command; use --by task alone, or with --cgroup";
-        return Err(LiveError::Asked(why.into()));
+        return Err(LiveError::Asked(NOT_BY_TASK.into()));
     }
     if events.len() > tasks::MOST {
         return Err(LiveError::Asked(format!(

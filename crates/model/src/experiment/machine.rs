@@ -293,6 +293,23 @@ mod tests {
         assert!(!is_of_machine("null_blk:64M:ext4"));
     }
 
+    /// Check that counts by task are of all CPUs or of a cgroup, and refused of anything else before it runs.
+    #[test]
+    fn counts_by_task() {
+        let parse = |rest: &str| {
+            Experiment::parse(&format!(
+                "name = \"x\"\nlab = \"host\"\ninstruments = [\"events\"]\n[workload]\nkind = \"work\"\n\
+                 duration = \"5s\"\n{rest}[events]\nby = \"task\"\n"
+            ))
+        };
+        assert!(parse("").is_ok());
+        assert!(parse("[filter]\ncgroup = \"a\"\n").is_ok());
+        for rest in ["command = [\"true\"]\n", "[filter]\npid = 1\n"] {
+            let error = parse(rest).unwrap_err().to_string();
+            assert!(error.contains("with --cgroup"), "{rest}: {error}");
+        }
+    }
+
     /// Check that arms of lab host differ by what is set on a disk of this machine or by their command,
     /// and that what would have no effect is refused.
     #[test]
