@@ -7,7 +7,7 @@ use crate::class::words;
 use crate::events::{Asked, NameError};
 use crate::quantity::{Declared, Kind};
 use crate::span::{Buckets, StageKind, Times};
-use crate::text::nanoseconds;
+use crate::text::{counted, nanoseconds};
 
 /// The instrument.
 pub const INSTRUMENT: &str = "spans";
@@ -129,6 +129,16 @@ impl Preset {
     }
 }
 
+impl Preset {
+    /// What its stages are, where names of events don't tell: between switches a task may run or wait.
+    pub fn kinds(self) -> &'static [StageKind] {
+        match self {
+            Preset::OffCpu => &[StageKind::Wait],
+            _ => &[],
+        }
+    }
+}
+
 /// What is slow.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum Slow {
@@ -198,7 +208,7 @@ impl Spans {
         *self == Spans::default()
     }
 
-    /// With the events and keys of its preset.
+    /// With the events, keys and kinds of its preset.
     pub fn whole(&self) -> Spans {
         let mut whole = self.clone();
         if let Some(preset) = whole.preset.take() {
@@ -206,6 +216,9 @@ impl Spans {
             let owned = |words: &[&str]| words.iter().map(|word| (*word).to_string()).collect();
             whole.events = owned(events);
             whole.key = owned(key);
+            if whole.kinds.is_empty() {
+                whole.kinds = preset.kinds().to_vec();
+            }
         }
         whole
     }
@@ -251,8 +264,9 @@ impl Spans {
         let kinds = self.kinds.len();
         if kinds != 0 && kinds != count - 1 {
             let why = format!(
-                "{kinds} kinds for {} stages; expected one for each",
-                count - 1
+                "{} for {}; expected one for each",
+                counted(kinds, "kind"),
+                counted(count - 1, "stage")
             );
             return Err(("kinds", why));
         }
@@ -566,7 +580,11 @@ mod tests {
         kinds.kinds = vec![StageKind::Total];
         assert_eq!(kinds.check().unwrap_err().0, "kinds");
         kinds.kinds = vec![StageKind::Work, StageKind::Wait];
-        assert_eq!(kinds.check().unwrap_err().0, "kinds");
+        let wrong = kinds.check().unwrap_err();
+        assert_eq!(
+            wrong,
+            ("kinds", "2 kinds for 1 stage; expected one for each".into())
+        );
     }
 
     /// Check that each preset is one that may be written out, and that it is not mixed with others.
@@ -580,6 +598,12 @@ mod tests {
             assert_eq!(spans.check(), Ok(()), "{preset}");
             assert_eq!(spans.whole().check(), Ok(()), "{preset}");
             assert!(spans.spec(false).events.len() >= 2);
+            let whole = spans.whole();
+            for (n, pair) in whole.events.windows(2).enumerate() {
+                let declared = whole.kinds.get(n).copied();
+                let kind = declared.unwrap_or_else(|| kind_of(&pair[0], &pair[1]));
+                assert_ne!(kind, StageKind::Either, "{preset}: {pair:?}");
+            }
             spans.events = vec![BLOCK[0].into()];
             assert_eq!(spans.check().unwrap_err().0, "preset");
         }

@@ -21,8 +21,14 @@ pub fn counted(n: usize, noun: &str) -> String {
 
 /// The noun for a number.
 pub fn plural(n: usize, noun: &str) -> String {
+    if n == 1 {
+        return noun.into();
+    }
+    let before = |stem: &str| !stem.ends_with(['a', 'e', 'o', 'u']);
+    if let Some(stem) = noun.strip_suffix('y').filter(|stem| before(stem)) {
+        return format!("{stem}ies");
+    }
     let ending = match noun {
-        _ if n == 1 => "",
         noun if noun.ends_with('s') || noun.ends_with('x') || noun.ends_with("ch") => "es",
         _ => "s",
     };

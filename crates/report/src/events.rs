@@ -310,11 +310,10 @@ fn trust(recording: &Recording) -> Vec<Note> {
         notes.push(Note::warning(
             "missing",
             format!(
-                "{} not counted, each for the reason beside it; plumb doctor --events shows what this machine \
-                 counts",
+                "{} the reason beside it; plumb doctor --events shows what this machine counts",
                 match missing {
-                    1 => "1 event was".into(),
-                    n => format!("{} events were", thousands(n as u64)),
+                    1 => "1 event was not counted, for".into(),
+                    n => format!("{} events were not counted, each for", thousands(n as u64)),
                 }
             ),
         ));

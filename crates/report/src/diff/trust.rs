@@ -9,7 +9,7 @@ use netplumb_stats::judge::FALSE_RATE;
 use super::{ClassDiff, Counted, Diff, Judge, facts};
 use crate::footer::Note;
 use crate::interval;
-use crate::number::{counted, printable, thousands};
+use crate::number::{counted, printable};
 use crate::shape::{Shape, shape};
 use crate::trust::common::below;
 use crate::trust::disks::disks;
@@ -114,9 +114,11 @@ fn of_counts(diff: &Diff<'_>) -> Vec<Note> {
         }
         let side = if same { "" } else { side };
         lost.extend(recording.all_losses().map(|loss| {
-            let (cause, meaning) = (printable(&loss.cause, 80), printable(&loss.meaning, 160));
-            let count = thousands(loss.count);
-            Note::new("loss", format!("{side}{count} {cause}: {meaning}"))
+            let (lost, meaning) = (
+                printable(&loss.in_words(), 80),
+                printable(&loss.meaning, 160),
+            );
+            Note::new("loss", format!("{side}{lost}: {meaning}"))
         }));
     }
     if lost.is_empty() {

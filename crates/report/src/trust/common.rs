@@ -42,8 +42,8 @@ pub(crate) fn below(recording: &Recording) -> Option<Note> {
 pub(crate) fn lost(recording: &Recording, nothing: &str, cut: &str) -> Vec<Note> {
     let mut notes: Vec<Note> = (recording.all_losses())
         .map(|loss| {
-            let (cause, meaning) = (printable(&loss.cause, 80), printable(&loss.meaning, 160));
-            let text = format!("{} {cause}: {meaning}", thousands(loss.count));
+            let lost = printable(&loss.in_words(), 80);
+            let text = format!("{lost}: {}", printable(&loss.meaning, 160));
             Note::warning("loss", text)
         })
         .collect();
