@@ -15,7 +15,7 @@ use netplumb_model::arch::Arch;
 use netplumb_model::class::Direction;
 use netplumb_model::experiment::Load;
 use netplumb_model::experiment::acting::{self, Scene};
-use netplumb_model::recording::{Block, Cost, Recording};
+use netplumb_model::recording::{Block, Cost, Recording, env};
 use netplumb_model::timing::INSTRUCTIONS;
 
 use crate::error::EngineError;
@@ -243,6 +243,8 @@ pub(crate) fn note(recording: &mut Recording, arm: usize, facts: &BTreeMap<Strin
         "files.",
         "no_effect.",
         "kernel.",
+        env::CONFIG,
+        env::QEMU,
     ];
     for (key, value) in facts {
         let of_interest = TOLD.iter().any(|prefix| key.starts_with(prefix));
@@ -291,4 +293,34 @@ fn entered(recording: &Recording, arm: usize) -> BTreeSet<&str> {
 pub(crate) fn in_a_line(error: &EngineError) -> String {
     let why: Vec<String> = error.to_string().lines().map(String::from).collect();
     why.join(" ").chars().take(400).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that the options in which an arm's kernel differs from the first one are noted, those
+    /// that it does not have too.
+    #[test]
+    fn options_by_arm() {
+        let facts = |options: &[(&str, &str)]| -> BTreeMap<String, String> {
+            let options = options.iter();
+            let options = options.map(|(key, value)| (format!("config.{key}"), (*value).into()));
+            options.collect()
+        };
+        let mut recording = Recording {
+            environment: facts(&[("HZ", "250"), ("RETHUNK", "y"), ("ARM64_PAN", "not set")]),
+            ..Recording::default()
+        };
+        let other = facts(&[("HZ", "250"), ("RETHUNK", "not set"), ("ARM64_PAN", "y")]);
+        note(&mut recording, 1, &other);
+        let noted = facts(&[("RETHUNK", "not set"), ("ARM64_PAN", "y")]);
+        assert_eq!(recording.notes[&1].facts, noted);
+        let of = |arm, option: &str| recording.fact(arm, &format!("config.{option}"));
+        assert_eq!(
+            [of(0, "RETHUNK"), of(1, "RETHUNK")],
+            [Some("y"), Some("not set")]
+        );
+        assert_eq!([of(0, "HZ"), of(1, "HZ")], [Some("250"); 2]);
+    }
 }

@@ -6,6 +6,7 @@ use std::fs;
 use netplumb_kernel::config::{ConfigValue, KernelConfig};
 use netplumb_lab::netns::{Topology, facts as facts_of};
 use netplumb_model::hosts::Side;
+use netplumb_model::recording::env;
 use netplumb_sys::clock;
 
 /// Facts of a topology's namespaces.
@@ -114,14 +115,36 @@ pub(crate) fn config(config: &KernelConfig) -> BTreeMap<String, String> {
     ];
     OPTIONS
         .iter()
-        .filter_map(|o| {
-            let value = match config.get(o)? {
-                ConfigValue::Yes => "y".to_string(),
-                ConfigValue::Module => "m".to_string(),
-                ConfigValue::No => "n".to_string(),
-                ConfigValue::Value(text) => text.clone(),
+        .map(|option| {
+            let value = match config.get(option) {
+                Some(ConfigValue::Yes) => "y".to_string(),
+                Some(ConfigValue::Module) => "m".to_string(),
+                Some(ConfigValue::No) => "n".to_string(),
+                Some(ConfigValue::Value(text)) => text.clone(),
+                // Said, too: the kernel of another arm may have it.
+                None => env::NOT_SET.to_string(),
             };
-            Some((format!("config.{o}"), value))
+            (format!("{}{option}", env::CONFIG), value)
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that every option is said, also one that a kernel of another architecture has.
+    #[test]
+    fn options_that_are_not_set() {
+        let text = "CONFIG_HZ=250\nCONFIG_RETHUNK=y\n# CONFIG_KASAN is not set\n";
+        let facts = config(&KernelConfig::parse(text).unwrap());
+        for (key, value) in [
+            ("config.HZ", "250"),
+            ("config.RETHUNK", "y"),
+            ("config.KASAN", "n"),
+            ("config.ARM64_PAN", "not set"),
+        ] {
+            assert_eq!(facts[key], value, "{key}");
+        }
+    }
 }

@@ -74,12 +74,20 @@ pub fn run_hosts(
     }
     // Looked up before the first boot, so that a wrong name is an error at once.
     let mut qemus = BTreeMap::new();
+    let mut first = None;
     for guest in run.plan.guests() {
         let kernel = guest.kernel_in(&store)?;
         extras::check(&kernel, &guest)?;
-        note_arch(&mut recording.environment, kernel.arch);
-        let cpu = machine::hosts_cpu(kernel.arch).into();
-        recording.environment.insert(env::CPU.into(), cpu);
+        let mut facts = BTreeMap::new();
+        note_arch(&mut facts, kernel.arch);
+        facts.insert(env::CPU.into(), machine::hosts_cpu(kernel.arch).into());
+        if *first.get_or_insert(kernel.arch) == kernel.arch {
+            recording.environment.extend(facts);
+        } else {
+            for arm in &guest.arms {
+                recording.notes_of(*arm).facts.extend(facts.clone());
+            }
+        }
         qemus.insert(kernel.arch, origin::check(options, kernel.arch)?);
     }
     // It takes some tenths of a second; hosts that can't be joined would boot for nothing.

@@ -140,6 +140,10 @@ pub mod env {
     pub const KERNEL_HASH: &str = "kernel.hash";
     /// Its command line.
     pub const CMDLINE: &str = "kernel.cmdline";
+    /// What the options of its configuration that matter to a packet begin with.
+    pub const CONFIG: &str = "config.";
+    /// An option that a configuration does not have.
+    pub const NOT_SET: &str = "not set";
     /// "on", or "off".
     pub const MITIGATIONS: &str = "kernel.mitigations";
     /// Version of QEMU.
@@ -326,14 +330,19 @@ pub struct Ledger {
 }
 
 impl Recording {
+    /// A fact of an arm's guest or machine: as it is noted of the arm, or else the recording's.
+    pub fn fact(&self, arm: usize, key: &str) -> Option<&str> {
+        let notes = self.notes.get(&(arm as u32));
+        let of_arm = notes.and_then(|notes| notes.facts.get(key));
+        let fact = of_arm.or_else(|| self.environment.get(key));
+        fact.map(String::as_str)
+    }
+
     /// The architecture of the code of an arm.
     pub fn arch(&self, arm: usize) -> Arch {
-        let notes = self.notes.get(&(arm as u32));
-        let of_arm = notes.and_then(|notes| notes.facts.get(env::ARCH));
-        let named = of_arm.or_else(|| self.environment.get(env::ARCH));
         // Those of older versions are all of one.
-        named
-            .and_then(|name| Arch::named(name))
+        self.fact(arm, env::ARCH)
+            .and_then(Arch::named)
             .unwrap_or(Arch::X86_64)
     }
 
