@@ -263,11 +263,27 @@ fn vm_both_architectures() {
     }
     let ran = place.run("diff x86-64.plumb arm64.plumb");
     let told = [
-        "architecture: x86-64 → arm64",
+        "architecture: x86-64 → arm64 (the same source is other code: ",
+        "CPU: max",
+        "kernel: ",
+        "CONFIG_ARM64_PAN: not set → y",
+        "CONFIG_RETPOLINE: y → not set",
         "entry_SYSCALL_64",
         "el0t_64_sync",
+        "gone",
+        "new",
+        " → cortex-a72, one vCPU",
     ];
     prints(ran.code(0), &told);
+    // Two arms say the same as two recordings.
+    let within = place.run("diff both.plumb");
+    prints(within.code(0), &told);
+    let lines = |text: &str| -> Vec<String> {
+        let lines = text.lines();
+        let said = lines.filter(|l| l.starts_with("differs ") || l.starts_with("UDP "));
+        said.map(String::from).collect()
+    };
+    assert_eq!(lines(&within.stdout), lines(&ran.stdout));
 }
 
 /// Check that two hosts of arm64 have one wire: the time of every frame is the same in two runs, and in

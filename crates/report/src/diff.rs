@@ -31,6 +31,7 @@ mod trust;
 mod within;
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use netplumb_model::class::{Class, Direction};
 use netplumb_model::events::COUNT;
@@ -42,7 +43,7 @@ use crate::number::printable;
 use crate::shape::{Shape, shape, varying};
 use crate::times::{as_costs, instrument};
 use crate::{analysis, interval};
-use arms::{ArmPair, Pairs};
+use arms::{ArmPair, OneArm, Pairs};
 use exact::{Delta, Spread};
 use functions::Functions;
 use moves::{Branch, Move};
@@ -63,6 +64,14 @@ pub struct Sides<'a> {
     pub before_name: &'a str,
     /// And the side after.
     pub after_name: &'a str,
+}
+
+impl<'a> Sides<'a> {
+    /// The arms of a pair.
+    fn of(self, pair: ArmPair) -> [OneArm<'a>; 2] {
+        let one = |recording, number| OneArm { recording, number };
+        [one(self.before, pair.before), one(self.after, pair.after)]
+    }
 }
 
 impl Sides<'_> {
@@ -373,6 +382,35 @@ impl ClassDiff {
 }
 
 impl Diff<'_> {
+    /// The pairs of arms that are compared, each once.
+    fn pairs(&self) -> Vec<ArmPair> {
+        let mut pairs = Vec::new();
+        for class in &self.classes {
+            if !pairs.contains(&class.arms) {
+                pairs.push(class.arms);
+            }
+        }
+        pairs
+    }
+
+    /// The facts of both sides: of their recordings, as the arms that are compared have them. Of arms that
+    /// differ, those of the recording.
+    fn environments(&self) -> [BTreeMap<String, String>; 2] {
+        let pairs = self.pairs();
+        let both: Vec<[OneArm<'_>; 2]> = pairs.iter().map(|pair| self.sides.of(*pair)).collect();
+        let recordings = [self.sides.before, self.sides.after];
+        [0, 1].map(|side| {
+            let arms = || both.iter().map(|both| both[side]);
+            let known = recordings[side].environment.iter();
+            let fact = |(key, value): (&String, &String)| {
+                let mut values = arms().filter_map(|one| one.fact(key));
+                let first = values.next().filter(|first| values.all(|v| v == *first));
+                (key.clone(), first.unwrap_or(value).to_string())
+            };
+            known.map(fact).collect()
+        })
+    }
+
     /// What its rows are, and what these are of.
     fn noun(&self) -> (&'static str, &'static str) {
         match shape(self.sides.after) {
@@ -475,12 +513,10 @@ fn with_trees<R>(diff: &Diff<'_>, show: impl FnOnce(&Diff<'_>) -> R) -> R {
         after: if same { &before } else { &after },
         ..diff.sides
     };
-    let mut pairs = Pairs::default();
-    for class in &diff.classes {
-        if !pairs.pairs.contains(&class.arms) {
-            pairs.pairs.push(class.arms);
-        }
-    }
+    let pairs = Pairs {
+        pairs: diff.pairs(),
+        ..Pairs::default()
+    };
     show(&compare_by(Judge::Exact, sides, &pairs, &[]))
 }
 

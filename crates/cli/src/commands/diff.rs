@@ -80,7 +80,7 @@ pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<ExitCode> {
 fn within(args: &DiffArgs, asked: &Asked, recording: &Recording) -> anyhow::Result<ExitCode> {
     let name = asked.name();
     let chosen = asked.arms(recording)?;
-    let mut pairs = arms::pair_within(&recording.arms);
+    let mut pairs = arms::pair_within(recording);
     pairs.retain(|p| chosen.contains(&p.before) && chosen.contains(&p.after));
     if pairs.is_empty() {
         return Err(Usage(format!(

@@ -2,8 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use netplumb_model::arch::Arch;
 use netplumb_model::experiment::{Module, Nft, Ruleset, files};
-use netplumb_model::recording::Arm;
+use netplumb_model::recording::{Arm, Recording, env};
+use netplumb_model::timing::INSTRUCTIONS;
+
+use crate::analysis::quantity;
 
 /// Two arms to compare, by index, and what tells them apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +18,49 @@ pub struct ArmPair {
     pub after: usize,
 }
 
+/// An arm of a recording: what it was set to, and what is noted of its machine.
+#[derive(Debug, Clone, Copy)]
+pub struct OneArm<'r> {
+    /// The recording.
+    pub recording: &'r Recording,
+    /// The index of the arm in it.
+    pub number: usize,
+}
+
+impl<'r> OneArm<'r> {
+    /// What it was set to.
+    pub(super) fn arm(self) -> &'r Arm {
+        &self.recording.arms[self.number]
+    }
+
+    /// A fact of its machine.
+    pub(super) fn fact(self, key: &str) -> Option<&'r str> {
+        self.recording.fact(self.number, key)
+    }
+
+    /// The level of a knob, if it is set.
+    pub(super) fn level(self, knob: &str) -> Option<&'r str> {
+        let arm = self.recording.arms.get(self.number)?;
+        arm.knobs.get(knob).map(String::as_str)
+    }
+
+    /// The architecture of its guest, which is the kernel's if the knob is not set.
+    pub(super) fn arch(self) -> Option<&'r str> {
+        let set = self.level(ARCH).or_else(|| self.fact(env::ARCH));
+        let of_guests = self.fact(env::LAB).is_none_or(|lab| lab == "vm");
+        // Those of older versions are all of one.
+        let old = of_guests && quantity(self.recording).is(&INSTRUCTIONS);
+        set.or_else(|| old.then_some(Arch::X86_64.as_str()))
+    }
+}
+
+/// No arms: what is noted of them is what is noted of their recordings.
+pub(super) const NO_ARMS: ArmPair = ArmPair {
+    before: usize::MAX,
+    after: usize::MAX,
+};
+/// The knob of the architecture.
+pub(super) const ARCH: &str = "arch";
 /// The level of a knob that an arm says nothing of.
 const NOT_SET: &str = "not set";
 
@@ -57,7 +104,8 @@ pub(super) type Key = (usize, String);
 pub(super) struct Levels(BTreeMap<Key, Level>);
 
 impl Levels {
-    pub(super) fn of(arm: &Arm) -> Levels {
+    pub(super) fn of(one: OneArm<'_>) -> Levels {
+        let arm = one.arm();
         let on = |b: bool| if b { "on" } else { "off" }.to_string();
         let sent = [
             ("protocol", arm.proto.to_string()),
@@ -88,6 +136,9 @@ impl Levels {
             };
             levels.insert((sent.len(), key.clone()), level);
         }
+        if let Some(arch) = one.arch() {
+            levels.insert((sent.len(), ARCH.into()), Level::new(arch));
+        }
         Levels(levels)
     }
 
@@ -103,7 +154,7 @@ impl Levels {
 }
 
 /// In which levels two arms differ: "link", "lo", "veth".
-pub fn differing(before: &Arm, after: &Arm) -> Vec<(String, String, String)> {
+pub(super) fn differing(before: OneArm<'_>, after: OneArm<'_>) -> Vec<(String, String, String)> {
     let (was, is) = (Levels::of(before), Levels::of(after));
     let mut differing = Vec::new();
     for key in Levels::keys([&was, &is]) {
@@ -194,7 +245,9 @@ const AGAIN: &str = netplumb_model::bench::AGAIN;
 /// protocol, with the first before it from which it differs in one thing only, or
 /// with the first if there is none. One that is another once more is compared with that,
 /// and none with it.
-pub fn pair_within(arms: &[Arm]) -> Vec<ArmPair> {
+pub fn pair_within(recording: &Recording) -> Vec<ArmPair> {
+    let arms = &recording.arms;
+    let one = |number: usize| OneArm { recording, number };
     let mut pairs = Vec::new();
     // A repeat is one of its arm's seeds, and not to be compared with it.
     let repeat = |n: &usize| arms[*n].repeats().is_some();
@@ -205,7 +258,7 @@ pub fn pair_within(arms: &[Arm]) -> Vec<ArmPair> {
             .collect();
         if again(&after) {
             let same = |n: &&usize| {
-                let differs = differing(&arms[**n], &arms[after]);
+                let differs = differing(one(**n), one(after));
                 differs.iter().all(|(what, ..)| what == AGAIN)
             };
             let before = earlier.iter().find(same);
@@ -214,7 +267,7 @@ pub fn pair_within(arms: &[Arm]) -> Vec<ArmPair> {
         }
         let by_one = earlier
             .iter()
-            .find(|n| differing(&arms[**n], &arms[after]).len() == 1);
+            .find(|n| differing(one(**n), one(after)).len() == 1);
         if let Some(&before) = by_one.or(earlier.first()) {
             pairs.push(ArmPair { before, after });
         }

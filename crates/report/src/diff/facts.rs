@@ -3,12 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use netplumb_model::arch::Arch;
 use netplumb_model::class::Link;
 use netplumb_model::recording::{Recording, env};
-use netplumb_model::timing::{DEFERRED, INSTRUCTIONS, Mechanism, SAMPLED};
+use netplumb_model::timing::{DEFERRED, Mechanism, SAMPLED};
 
-use super::arms::{ArmPair, differing};
+use super::arms::{ARCH, ArmPair, NO_ARMS, OneArm, differing};
 use super::{Diff, Judge, Sides};
 use crate::analysis::quantity;
 use crate::number::{counted, printable};
@@ -42,60 +41,120 @@ impl std::fmt::Display for Difference {
 }
 
 const ARCHITECTURE: &str = "architecture";
-/// The options of a kernel's configuration, in the environment.
-const CONFIG: &str = "config.";
+/// What it means that two guests are of different architectures.
+const OTHER_CODE: &str =
+    "the same source is other code: registers, inlining and configuration differ";
 
-/// Facts of the machine, and what it means if they differ.
-const MACHINE: [(&str, &str, &str); 11] = [
-    (
+/// A fact of an arm's machine.
+struct Fact {
+    key: &'static str,
+    what: &'static str,
+    /// What it means if it differs; may be empty.
+    means: &'static str,
+    /// The knob that sets it, if there is one.
+    knob: Option<&'static str>,
+}
+
+impl Fact {
+    const fn new(key: &'static str, what: &'static str, means: &'static str) -> Fact {
+        Fact {
+            key,
+            what,
+            means,
+            knob: None,
+        }
+    }
+
+    const fn set_by(self, knob: &'static str) -> Fact {
+        Fact {
+            knob: Some(knob),
+            ..self
+        }
+    }
+
+    fn of<'r>(&self, one: OneArm<'r>) -> &'r str {
+        let known = match self.key {
+            env::ARCH => one.arch(),
+            key => one.fact(key),
+        };
+        known.unwrap_or("unknown")
+    }
+
+    /// In what the arms of a pair differ.
+    fn between(&self, both: [OneArm<'_>; 2]) -> Option<Difference> {
+        let [was, is] = both.map(|one| self.of(one));
+        if was != is {
+            return Some(Difference {
+                what: self.what.into(),
+                before: was.into(),
+                after: is.into(),
+                means: self.means.into(),
+            });
+        }
+        let [before, after] = both.map(hash);
+        (self.key == env::KERNEL && before != after).then(|| Difference {
+            what: format!("kernel {was}, another build"),
+            before: printable(before, 12),
+            after: printable(after, 12),
+            means: String::new(),
+        })
+    }
+
+    /// Whether that says what the knob does.
+    fn says_level(&self, both: [OneArm<'_>; 2]) -> bool {
+        let [was, is] = both.map(|one| self.of(one));
+        was != is
+    }
+}
+
+const MACHINE: [Fact; 11] = [
+    Fact::new(
         env::CLOCK,
         "clock",
         "another instrument counted: the figures are not of one kind",
     ),
-    (
+    Fact::new(
         env::UNIT,
         "unit",
         "another unit: the figures are not of one kind",
     ),
-    (
+    Fact::new(
         env::QUICK,
         "quick mode",
         "a side without an instruction clock is right within some tenths of a percent",
     ),
-    (
+    Fact::new(
         env::QEMU,
         "QEMU",
         "its CPU model may be another under the same name, and the kernel patches itself for it",
     ),
-    (
-        env::ARCH,
-        ARCHITECTURE,
-        "the same source is other code: registers, inlining and configuration differ",
-    ),
-    (
+    Fact::new(env::ARCH, ARCHITECTURE, OTHER_CODE).set_by(ARCH),
+    Fact::new(
         env::CPU,
         "CPU",
         "the kernel patches itself for the CPU that it finds",
     ),
-    (
+    Fact::new(
         env::REP,
         "string instructions",
         "copies and clears count otherwise",
     ),
-    (
+    Fact::new(
         env::PLUMB,
         "plumb",
         "another version may count or classify otherwise, and place memory so that lookups in hash \
          tables walk other buckets",
     ),
-    (
+    Fact::new(
         env::RANDOM,
         "random numbers",
         "where they come from the boot, lookups in hash tables may walk other buckets",
     ),
-    (env::KERNEL, "kernel", ""),
-    (env::MITIGATIONS, "mitigations", ""),
+    Fact::new(env::KERNEL, "kernel", "").set_by(KERNEL),
+    Fact::new(env::MITIGATIONS, "mitigations", "").set_by("mitigations"),
 ];
+/// The knob of the kernel.
+const KERNEL: &str = "kernel";
 
 /// Programs of this machine's that a guest runs before it is measured.
 const PROGRAMS: [(&str, &str); 4] = [
@@ -107,22 +166,14 @@ const PROGRAMS: [(&str, &str); 4] = [
 const PROGRAM_MEANS: &str = "another program draws other random numbers: lookups in hash tables may \
                              walk other buckets, which is not the kernel's doing";
 
-/// A fact of an arm's guest: its own, or the recording's.
-fn of_arm<'r>(recording: &'r Recording, arm: usize, key: &str) -> Option<&'r String> {
-    let notes = recording.notes.get(&(arm as u32));
-    let own = notes.and_then(|notes| notes.facts.get(key));
-    own.or_else(|| recording.environment.get(key))
-}
-
 /// Programs that were not the same for both of a pair.
-fn programs(sides: Sides<'_>, pair: &ArmPair) -> impl Iterator<Item = Difference> {
+fn programs(both: [OneArm<'_>; 2]) -> impl Iterator<Item = Difference> {
     PROGRAMS.iter().filter_map(move |(key, what)| {
-        let was = of_arm(sides.before, pair.before, key);
-        let is = of_arm(sides.after, pair.after, key);
-        let told = |hash: Option<&String>| hash.cloned().unwrap_or("unknown".into());
+        let [was, is] = both.map(|one| one.fact(key));
+        let told = |hash: Option<&str>| hash.unwrap_or("unknown").to_string();
         // An arm without the knob has none.
-        let both = sides.before.arms[pair.before].knobs == sides.after.arms[pair.after].knobs;
-        (was != is && both).then(|| Difference {
+        let [before, after] = both.map(|one| &one.arm().knobs);
+        (was != is && before == after).then(|| Difference {
             what: (*what).into(),
             before: told(was),
             after: told(is),
@@ -187,110 +238,90 @@ pub fn differences(sides: Sides<'_>, pairs: &[ArmPair]) -> Vec<Difference> {
     all
 }
 
-/// The options of the configuration in which two kernels differ.
-fn options(sides: Sides<'_>) -> Vec<Difference> {
-    let of = |r: &Recording, key: &str| match r.environment.get(key) {
-        Some(value) => value.clone(),
-        None => "not set".into(),
-    };
-    let keys = [sides.before, sides.after].map(|r| r.environment.keys());
-    let keys: BTreeSet<&String> = keys.into_iter().flatten().collect();
-    let options = keys.into_iter().filter(|key| key.starts_with(CONFIG));
-    let each = options.map(|key| Difference {
-        what: format!("CONFIG_{}", &key[CONFIG.len()..]),
-        before: of(sides.before, key),
-        after: of(sides.after, key),
-        means: String::new(),
+/// The options of the configuration in which the kernels of a pair differ.
+fn options(both: [OneArm<'_>; 2]) -> Vec<Difference> {
+    let keys: BTreeSet<&str> = both.iter().flat_map(|one| options_of(*one)).collect();
+    let each = keys.into_iter().map(|key| {
+        let [before, after] = both.map(|one| one.fact(key).unwrap_or(env::NOT_SET).to_string());
+        Difference {
+            what: option(key),
+            before,
+            after,
+            means: String::new(),
+        }
     });
     each.filter(|d| d.before != d.after).collect()
 }
 
-fn of_machines_and_arms(sides: Sides<'_>, pairs: &[ArmPair]) -> Vec<Difference> {
-    let mut all = Vec::new();
-    let (before, after) = (sides.before, sides.after);
-    for (key, what, means) in MACHINE {
-        let knob = key
-            .strip_prefix("kernel.")
-            .map(|k| if k == "release" { "kernel" } else { k });
-        if knob.is_some_and(|k| told_by_arms(before, k) || told_by_arms(after, k)) {
-            continue;
-        }
-        let missing = |r: &Recording| match key {
-            // Those of older versions are all of one.
-            env::ARCH if quantity(r).is(&INSTRUCTIONS) => Arch::X86_64.as_str(),
-            _ => "unknown",
-        };
-        let fact = |r: &Recording| r.environment.get(key).cloned().unwrap_or(missing(r).into());
-        let (was, is) = (fact(before), fact(after));
-        let same_release = key == env::KERNEL && was == is;
-        if was != is {
-            all.push(Difference {
-                what: what.into(),
-                before: was,
-                after: is,
-                means: means.into(),
-            });
-        } else if same_release && hash(before) != hash(after) {
-            all.push(Difference {
-                what: format!("kernel {was}, another build"),
-                before: printable(&hash(before), 12),
-                after: printable(&hash(after), 12),
-                means: String::new(),
-            });
-        }
-    }
-    if all.iter().any(|d| d.what == ARCHITECTURE) {
-        all.extend(options(sides));
-    }
-    let told = |what: &str| ["kernel", "mitigations"].contains(&what);
-    let mut arms: Vec<Difference> = Vec::new();
-    for pair in pairs {
-        for difference in programs(sides, pair) {
-            if !arms.contains(&difference) {
-                arms.push(difference);
-            }
-        }
-        let (a, b) = (&before.arms[pair.before], &after.arms[pair.after]);
-        for (what, was, is) in differing(a, b) {
-            // Said of the machine already; a kernel's nickname may be another for
-            // the same one, and the other way round.
-            let by_machine =
-                told(&what) && !told_by_arms(before, &what) && !told_by_arms(after, &what);
-            if by_machine && !std::ptr::eq(before, after) {
-                continue;
-            }
-            let difference = Difference {
-                means: if what == "protocol" {
-                    "two protocols: not the same path".into()
-                } else {
-                    String::new()
-                },
-                what,
-                before: was,
-                after: is,
-            };
-            if !arms.contains(&difference) {
-                arms.push(difference);
-            }
-        }
-    }
-    all.extend(arms);
-    all
+/// The options that are noted of an arm's kernel, by their keys.
+fn options_of(one: OneArm<'_>) -> impl Iterator<Item = &str> {
+    let notes = one.recording.notes.get(&(one.number as u32));
+    let noted = notes.into_iter().flat_map(|notes| notes.facts.keys());
+    let all = one.recording.environment.keys().chain(noted);
+    all.map(String::as_str)
+        .filter(|key| key.starts_with(env::CONFIG))
 }
 
-/// Whether two arms ran the same kernel, so far as is known.
+/// An option as the kernel has it: `CONFIG_HZ`.
+fn option(key: &str) -> String {
+    format!("CONFIG_{}", key.strip_prefix(env::CONFIG).unwrap_or(key))
+}
+
+/// Each of some differences once, in their order.
+fn each_once(all: impl IntoIterator<Item = Difference>) -> Vec<Difference> {
+    let mut once: Vec<Difference> = Vec::new();
+    for difference in all {
+        if !once.contains(&difference) {
+            once.push(difference);
+        }
+    }
+    once
+}
+
+fn of_machines_and_arms(sides: Sides<'_>, pairs: &[ArmPair]) -> Vec<Difference> {
+    let both = || pairs.iter().map(move |pair| sides.of(*pair));
+    let none = pairs.is_empty().then(|| sides.of(NO_ARMS));
+    let machines: Vec<[OneArm<'_>; 2]> = both().chain(none).collect();
+    let facts = MACHINE
+        .iter()
+        .flat_map(|fact| machines.iter().filter_map(move |both| fact.between(*both)));
+    let options = machines
+        .iter()
+        .filter(|both| both[0].arch() != both[1].arch())
+        .flat_map(|both| options(*both));
+    let arms = both().flat_map(|both| programs(both).chain(levels(sides, both)));
+    each_once(facts.chain(options).chain(arms))
+}
+
+/// The levels in which a pair differs, but for those that its machines' facts tell.
+fn levels<'s>(sides: Sides<'s>, both: [OneArm<'s>; 2]) -> impl Iterator<Item = Difference> {
+    let told = move |what: &str| {
+        let by_arms = || told_by_arms(sides.before, what) || told_by_arms(sides.after, what);
+        let fact = MACHINE.iter().find(|fact| fact.knob == Some(what));
+        // A kernel's nickname may be another for the same one, and the other way round.
+        fact.is_some_and(|fact| fact.says_level(both) || !by_arms())
+    };
+    let differing = differing(both[0], both[1]).into_iter();
+    differing
+        .filter(move |(what, ..)| !told(what))
+        .map(|(what, before, after)| Difference {
+            means: match what.as_str() {
+                "protocol" => "two protocols: not the same path".into(),
+                _ => String::new(),
+            },
+            what,
+            before,
+            after,
+        })
+}
+
+/// Whether the arms of a pair ran the same kernel, so far as is known.
 pub(super) fn same_kernel(sides: Sides<'_>, pair: ArmPair) -> bool {
-    let (before, after) = (sides.before, sides.after);
-    let level = |r: &Recording, arm: usize| r.arms[arm].knobs.get("kernel").cloned();
-    let levels = (level(before, pair.before), level(after, pair.after));
-    if std::ptr::eq(before, after) {
-        return levels.0 == levels.1;
-    }
-    if told_by_arms(before, "kernel") || told_by_arms(after, "kernel") {
-        return levels.0.is_some() && levels.0 == levels.1;
-    }
-    let release = |r: &Recording| r.environment.get(env::KERNEL).cloned();
-    hash(before) == hash(after) && release(before) == release(after)
+    let both = sides.of(pair);
+    let by_arms = [sides.before, sides.after].map(|r| told_by_arms(r, KERNEL));
+    let [was, is] = both.map(|one| (hash(one), one.fact(env::KERNEL)));
+    let [before, after] = both.map(|one| one.level(KERNEL));
+    was == is && (by_arms == [false; 2] || before == after)
 }
 
 /// Whether all blocks of one arm were measured before any of the other.
@@ -335,12 +366,8 @@ pub(super) fn not_interleaved(diff: &Diff<'_>) -> Option<String> {
     ))
 }
 
-fn hash(recording: &Recording) -> String {
-    recording
-        .environment
-        .get(env::KERNEL_HASH)
-        .cloned()
-        .unwrap_or_default()
+fn hash(one: OneArm<'_>) -> &str {
+    one.fact(env::KERNEL_HASH).unwrap_or_default()
 }
 
 /// What must be known besides.

@@ -90,7 +90,7 @@ struct Rates<'a> {
 struct SideOut<'a> {
     name: &'a str,
     complete: bool,
-    environment: &'a BTreeMap<String, String>,
+    environment: BTreeMap<String, String>,
 }
 
 #[derive(Serialize)]
@@ -172,21 +172,21 @@ fn pretty(document: &impl Serialize) -> String {
 }
 
 fn exact(diff: &Diff<'_>) -> String {
-    fn side<'a>(name: &'a str, recording: &'a Recording) -> SideOut<'a> {
-        SideOut {
-            name,
-            complete: recording.complete,
-            environment: &recording.environment,
-        }
-    }
+    let sides = diff.sides;
+    let [was, is] = diff.environments();
+    let side = |name, recording: &Recording, environment| SideOut {
+        name,
+        complete: recording.complete,
+        environment,
+    };
     let classes = diff.classes.iter();
     let classes = classes.filter_map(|c| Some(class_out(diff, c, c.counted.as_ref()?)));
     pretty(&Document {
         schema: SCHEMA,
         document: "diff",
         quantity: (&quantity(diff.sides.after)).into(),
-        before: side(diff.sides.before_name, diff.sides.before),
-        after: side(diff.sides.after_name, diff.sides.after),
+        before: side(sides.before_name, sides.before, was),
+        after: side(sides.after_name, sides.after, is),
         differences: &diff.differences,
         warnings: &diff.warnings,
         unpaired: &diff.unpaired,

@@ -4,10 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use netplumb_model::class::Proto;
-use netplumb_model::recording::Arm;
 
 use super::Sides;
-use super::arms::{ArmPair, Key, Levels, differing};
+use super::arms::{ArmPair, Key, Levels, OneArm, differing};
 use crate::number::printable;
 
 /// Names and levels in a label are cut to this.
@@ -18,8 +17,7 @@ const LABEL_LIMIT: usize = 160;
 
 /// A label for each pair.
 pub fn labels(sides: Sides<'_>, pairs: &[ArmPair]) -> Vec<String> {
-    let arms = |p: &ArmPair| (&sides.before.arms[p.before], &sides.after.arms[p.after]);
-    let all: Vec<(&Arm, &Arm)> = pairs.iter().map(arms).collect();
+    let all: Vec<Both<'_>> = pairs.iter().map(|pair| sides.of(*pair)).collect();
     let varying = varying(&all);
     let mut labels: Vec<String> = all
         .iter()
@@ -58,24 +56,28 @@ pub fn where_needed(sides: Sides<'_>, pairs: &[ArmPair]) -> Vec<String> {
     }
 }
 
-fn protocols((before, after): (&Arm, &Arm)) -> (Proto, Proto) {
-    (before.proto, after.proto)
+/// The arms of a pair.
+type Both<'r> = [OneArm<'r>; 2];
+
+fn protocols([before, after]: Both<'_>) -> (Proto, Proto) {
+    (before.arm().proto, after.arm().proto)
 }
 
-fn names((before, after): (&Arm, &Arm)) -> String {
-    let [was, is] = [before, after].map(|arm| printable(&arm.name, NAME_LIMIT));
-    match before.name == after.name {
+fn names(both: Both<'_>) -> String {
+    let [before, after] = both.map(|one| &one.arm().name);
+    let [was, is] = [before, after].map(|name| printable(name, NAME_LIMIT));
+    match before == after {
         true => was,
         false => format!("{was} → {is}"),
     }
 }
 
 /// What is not the same in all pairs, by their protocols.
-fn varying(pairs: &[(&Arm, &Arm)]) -> BTreeMap<(Proto, Proto), BTreeSet<Key>> {
+fn varying(pairs: &[Both<'_>]) -> BTreeMap<(Proto, Proto), BTreeSet<Key>> {
     let mut of: BTreeMap<(Proto, Proto), Vec<Levels>> = BTreeMap::new();
     for pair in pairs {
         let levels = of.entry(protocols(*pair)).or_default();
-        levels.extend([pair.0, pair.1].map(Levels::of));
+        levels.extend(pair.map(Levels::of));
     }
     let differs = |all: &[Levels], key: &Key| all.iter().any(|l| l.get(key) != all[0].get(key));
     of.into_iter()
@@ -90,8 +92,8 @@ fn varying(pairs: &[(&Arm, &Arm)]) -> BTreeMap<(Proto, Proto), BTreeSet<Key>> {
 
 /// "link lo → veth; 1024 bytes": what differs, and what the pair shares that is not the
 /// same in all pairs of its protocols. Of arms of one kind, their names.
-fn by_levels(pair: (&Arm, &Arm), varying: &BTreeSet<Key>) -> String {
-    let differences = differing(pair.0, pair.1);
+fn by_levels(pair: Both<'_>, varying: &BTreeSet<Key>) -> String {
+    let differences = differing(pair[0], pair[1]);
     if differences.is_empty() {
         return names(pair);
     }
@@ -102,7 +104,7 @@ fn by_levels(pair: (&Arm, &Arm), varying: &BTreeSet<Key>) -> String {
             format!("{what} {was} → {is}")
         })
         .collect();
-    let own = Levels::of(pair.0);
+    let own = Levels::of(pair[0]);
     let mut shared = Vec::new();
     for key in varying {
         let level = own.get(key);

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use netplumb_model::recording::{Recording, env};
+use netplumb_model::recording::env;
 
 use super::sentence::{sentence, words};
 use super::terminal::{left_out, two_clocks};
@@ -71,7 +71,7 @@ fn of_samples(diff: &Diff<'_>) -> Page {
 
 /// Everything, with the trees of a comparison that counted.
 fn of_trees(diff: &Diff<'_>, trees: &Diff<'_>) -> Page {
-    let (before, after) = (trees.sides.before, trees.sides.after);
+    let after = trees.sides.after;
     let unit = after.environment.get(env::UNIT);
     let mut headline: Vec<String> = diff.classes.iter().map(sentence).collect();
     headline.extend(diff.unpaired.iter().cloned());
@@ -98,7 +98,7 @@ fn of_trees(diff: &Diff<'_>, trees: &Diff<'_>) -> Page {
         headline,
         warnings,
         unit: unit.cloned().unwrap_or_else(|| "instructions".into()),
-        facts: facts(before, after),
+        facts: facts(trees),
         trust: trust(diff),
         functions,
         summary: table::summary(diff),
@@ -110,12 +110,11 @@ fn of_trees(diff: &Diff<'_>, trees: &Diff<'_>) -> Page {
 }
 
 /// What either side notes of itself.
-fn facts(before: &Recording, after: &Recording) -> Vec<Fact> {
-    let gone = before.environment.keys();
-    let gone = gone.filter(|k| !after.environment.contains_key(*k));
+fn facts(diff: &Diff<'_>) -> Vec<Fact> {
+    let [before, after] = diff.environments();
+    let gone = before.keys().filter(|k| !after.contains_key(*k));
     let fact = |key: &String| {
-        let was = before.environment.get(key);
-        let is = after.environment.get(key);
+        let (was, is) = (before.get(key), after.get(key));
         let none = || "(not recorded)".to_string();
         Fact {
             key: key.clone(),
@@ -123,7 +122,7 @@ fn facts(before: &Recording, after: &Recording) -> Vec<Fact> {
             before: (was != is).then(|| was.cloned().unwrap_or_else(none)),
         }
     };
-    after.environment.keys().chain(gone).map(fact).collect()
+    after.keys().chain(gone).map(fact).collect()
 }
 
 /// The functions of all pairs of arms, each once, and the number there of each joint.

@@ -1,5 +1,6 @@
 //! Comparisons of small recordings made by hand.
 
+mod architectures;
 mod below;
 mod build;
 mod labels;

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use netplumb_model::recording::{Recording, env};
 use netplumb_stats::judge::FALSE_RATE;
 
+use super::arms::NO_ARMS;
 use super::{ClassDiff, Counted, Diff, Judge, facts};
 use crate::footer::Note;
 use crate::interval;
@@ -41,21 +42,35 @@ fn of_all(diff: &Diff<'_>) -> Vec<Note> {
     }
 }
 
+/// A fact of the machines of all pairs of arms: "max → cortex-a72", or the one of all.
+fn machines(diff: &Diff<'_>, key: &str) -> String {
+    let pairs = diff.pairs();
+    let none = pairs.is_empty().then_some(NO_ARMS);
+    let mut all: Vec<String> = Vec::new();
+    for pair in pairs.into_iter().chain(none) {
+        let both = diff.sides.of(pair);
+        let [was, is] = both.map(|one| printable(one.fact(key).unwrap_or("?"), 120));
+        let told = match was == is {
+            true => is,
+            false => format!("{was} → {is}"),
+        };
+        if !all.contains(&told) {
+            all.push(told);
+        }
+    }
+    match all.len() {
+        1 => all.concat(),
+        _ => format!("{}, by arm", all.join(" and ")),
+    }
+}
+
 /// The same of figures that repeat exactly.
 fn of_counts(diff: &Diff<'_>) -> Vec<Note> {
     let sides = diff.sides;
-    let fact = |r: &Recording, key: &str| printable(r.environment.get(key).map_or("?", |v| v), 120);
-    let both = |key: &str| {
-        let (was, is) = (fact(sides.before, key), fact(sides.after, key));
-        if was == is {
-            is
-        } else {
-            format!("{was} → {is}")
-        }
+    let quick = |(recording, _): (&Recording, &str)| {
+        recording.environment.get(env::QUICK).map(String::as_str) == Some("yes")
     };
-    let quick = sides
-        .recordings()
-        .any(|(r, _)| fact(r, env::QUICK) == "yes");
+    let quick = sides.recordings().any(quick);
     let exact = match quick {
         true => "kernel instructions executed, in quick mode within some tenths of a percent",
         false => "kernel instructions executed, to the instruction",
@@ -69,9 +84,9 @@ fn of_counts(diff: &Diff<'_>) -> Vec<Note> {
             "machine",
             format!(
                 "QEMU {} TCG, -cpu {}, one vCPU; {}",
-                both(env::QEMU),
-                both(env::CPU),
-                both(env::REP)
+                machines(diff, env::QEMU),
+                machines(diff, env::CPU),
+                machines(diff, env::REP)
             ),
         ),
     ];

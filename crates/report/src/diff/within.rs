@@ -18,7 +18,7 @@ const MANY: usize = 40;
 /// differs in one thing only. None if it has none.
 pub fn of_arms(recording: &Recording, directions: &[Direction], columns: usize) -> Option<String> {
     let measured = |arm: usize| recording.blocks.iter().any(|b| b.arm as usize == arm);
-    let mut pairs = pair_within(&recording.arms);
+    let mut pairs = pair_within(recording);
     pairs.retain(|p| measured(p.before) && measured(p.after));
     if pairs.is_empty() {
         return None;

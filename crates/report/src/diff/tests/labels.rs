@@ -9,7 +9,7 @@ use netplumb_model::recording::{Arm, Recording};
 
 use super::build::{Build, arm, diff, paired};
 use super::properties::Random;
-use crate::diff::arms::{Pairs, pair_within};
+use crate::diff::arms::{OneArm, Pairs, differing, pair_within};
 use crate::diff::sentence::subject;
 use crate::diff::{of_arms, sentence};
 
@@ -32,7 +32,7 @@ fn measured(arms: Vec<Arm>) -> Recording {
 /// What the sentences of a recording's arms are about.
 fn subjects(recording: &Recording) -> Vec<String> {
     let pairs = Pairs {
-        pairs: pair_within(&recording.arms),
+        pairs: pair_within(recording),
         ..Pairs::default()
     };
     let diff = paired(recording, recording, &pairs);
@@ -94,11 +94,17 @@ fn modules_are_called_by_their_files() {
         ]
     );
     let again = |path: &str| {
-        let mut arm = recording.arms[1].clone();
-        arm.knobs.insert("module".into(), path.into());
-        arm
+        let mut again = recording.clone();
+        let knobs = &mut again.arms[1].knobs;
+        knobs.insert("module".into(), path.into());
+        again
     };
-    let differing = super::super::arms::differing(&again("/a/usbnet.ko"), &again("/b/usbnet.ko"));
+    let [was, is] = [again("/a/usbnet.ko"), again("/b/usbnet.ko")];
+    let [was, is] = [&was, &is].map(|recording| OneArm {
+        recording,
+        number: 1,
+    });
+    let differing = differing(was, is);
     assert_eq!(differing[0].2, "usbnet.ko (another file)");
 }
 
@@ -203,7 +209,7 @@ fn settings_that_could_not_act() {
         "{text}"
     );
     let pairs = Pairs {
-        pairs: pair_within(&recording.arms),
+        pairs: pair_within(&recording),
         ..Pairs::default()
     };
     let diff = paired(&recording, &recording, &pairs);

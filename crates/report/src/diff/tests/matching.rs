@@ -1,6 +1,7 @@
 //! Which arm is which, which function is which, and where cost went.
 
 use netplumb_model::class::{Direction, Family, Link, Proto};
+use netplumb_model::recording::{Arm, Recording};
 
 use super::build::{Build, PACKETS, RX, arm, change, counted, diff, paired, row, verdict};
 use crate::diff::Verdict;
@@ -331,12 +332,17 @@ fn arms_of_one_recording() {
             }
         }
     }
-    let pairs: Vec<_> = pair_within(&arms)
+    let of = |arms: Vec<Arm>| Recording {
+        arms,
+        ..Recording::default()
+    };
+    let pairs: Vec<_> = pair_within(&of(arms))
         .iter()
         .map(|p| (p.before, p.after))
         .collect();
     assert_eq!(pairs, [(0, 2), (1, 3), (0, 4), (1, 5), (2, 6), (3, 7)]);
-    assert!(pair_within(&[arm("a", Proto::Udp), arm("b", Proto::Tcp)]).is_empty());
+    let two = vec![arm("a", Proto::Udp), arm("b", Proto::Tcp)];
+    assert!(pair_within(&of(two)).is_empty());
 }
 
 /// Check that two arms of one recording that ran different kernels are matched

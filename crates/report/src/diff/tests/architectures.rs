@@ -1,0 +1,155 @@
+//! Two architectures: the arms of one recording say what two recordings do.
+
+use std::collections::BTreeMap;
+
+use netplumb_model::class::Proto;
+use netplumb_model::recording::{Recording, env};
+
+use super::build::{Build, arm, diff, paired};
+use crate::diff::arms::{Pairs, pair_within};
+use crate::diff::{Diff, json, page, terminal};
+use crate::view::View;
+
+/// What is known of a guest of either.
+const X86: [(&str, &str); 8] = [
+    (env::ARCH, "x86-64"),
+    (env::CPU, "max"),
+    (env::REP, "each repetition counts as one"),
+    (env::KERNEL, "6.1-amd64"),
+    (env::KERNEL_HASH, "aaaa"),
+    ("config.HZ", "250"),
+    ("config.RETHUNK", "y"),
+    ("config.ARM64_PAN", "not set"),
+];
+const ARM: [(&str, &str); 8] = [
+    (env::ARCH, "arm64"),
+    (env::CPU, "cortex-a72"),
+    (env::REP, "every instruction counts as one"),
+    (env::KERNEL, "6.1-arm64"),
+    (env::KERNEL_HASH, "bbbb"),
+    ("config.HZ", "250"),
+    ("config.RETHUNK", "not set"),
+    ("config.ARM64_PAN", "y"),
+];
+
+/// A system call by another entry, with a lock that one of them has inline.
+fn measure(build: &mut Build, arm: u32, is_x86: bool) {
+    if is_x86 {
+        build.each(arm, "entry_SYSCALL_64/udp_sendmsg", 200);
+        build.each(arm, "entry_SYSCALL_64/udp_sendmsg/lock", 30);
+        build.each(arm, "entry_SYSCALL_64", 10);
+    } else {
+        build.each(arm, "el0t_64_sync/udp_sendmsg", 228);
+        build.each(arm, "el0t_64_sync", 80);
+    }
+}
+
+fn facts(of: [(&str, &str); 8]) -> BTreeMap<String, String> {
+    let facts = of.iter();
+    facts
+        .map(|(key, value)| (key.to_string(), value.to_string()))
+        .collect()
+}
+
+fn alone(is_x86: bool) -> Recording {
+    let mut build = Build::udp("6.1", 5);
+    let of = if is_x86 { X86 } else { ARM };
+    build.0.environment.extend(facts(of));
+    measure(&mut build, 0, is_x86);
+    build.0
+}
+
+/// Both as arms of one recording, of which the second sets the knob.
+fn both() -> Recording {
+    let mut arms = vec![arm("x86", Proto::Udp), arm("arm", Proto::Udp)];
+    arms[1].knobs.insert("arch".into(), "arm64".into());
+    let mut build = Build::with("6.1", arms, 5);
+    build.0.environment.extend(facts(X86));
+    build.0.notes_of(1).facts = facts(ARM);
+    (build.0.notes_of(1).facts).retain(|key, _| key != "config.HZ");
+    measure(&mut build, 0, true);
+    measure(&mut build, 1, false);
+    build.0
+}
+
+fn within(recording: &Recording) -> Diff<'_> {
+    let pairs = Pairs {
+        pairs: pair_within(recording),
+        ..Pairs::default()
+    };
+    paired(recording, recording, &pairs)
+}
+
+const DIFFERENCES: [&str; 6] = [
+    "architecture: x86-64 → arm64 (the same source is other code: registers, inlining and \
+     configuration differ)",
+    "CPU: max → cortex-a72 (the kernel patches itself for the CPU that it finds)",
+    "string instructions: each repetition counts as one → every instruction counts as one (copies \
+     and clears count otherwise)",
+    "kernel: 6.1-amd64 → 6.1-arm64",
+    "CONFIG_ARM64_PAN: not set → y",
+    "CONFIG_RETHUNK: y → not set",
+];
+
+/// Check that arms of one recording and two recordings say the same: what differs, by functions, new
+/// and gone ones, and in the footer.
+#[test]
+fn arms_as_recordings() {
+    let (x86, arm, both) = (alone(true), alone(false), both());
+    let (two, one) = (diff(&x86, &arm), within(&both));
+    let told = |diff: &Diff<'_>| -> Vec<String> {
+        diff.differences.iter().map(ToString::to_string).collect()
+    };
+    assert_eq!(told(&two), DIFFERENCES);
+    assert_eq!(told(&one), DIFFERENCES);
+    let view = View {
+        columns: 1_000,
+        ..View::default()
+    };
+    let below = |diff: &Diff<'_>| {
+        let text = terminal::render(diff, &view);
+        text.split_once("\nUDP send").unwrap().1.to_string()
+    };
+    let text = below(&two);
+    assert_eq!(below(&one), text);
+    for (function, words) in [("entry_SYSCALL_64", "gone"), ("el0t_64_sync", "new")] {
+        let line = text.lines().find(|line| line.contains(function)).unwrap();
+        assert!(line.contains(words), "{line}");
+    }
+    for words in [
+        "inlined into udp_sendmsg: lock is gone",
+        "-cpu max → cortex-a72, one vCPU; each repetition counts as one → every instruction counts",
+    ] {
+        assert!(text.contains(words), "no `{words}` in {text}");
+    }
+    let sides = |diff: &Diff<'_>| -> serde_json::Value {
+        let document: serde_json::Value = serde_json::from_str(&json::render(diff)).unwrap();
+        ["before", "after"]
+            .map(|side| document[side]["environment"]["config.RETHUNK"].clone())
+            .into()
+    };
+    assert_eq!(sides(&two), serde_json::json!(["y", "not set"]));
+    assert_eq!(sides(&one), sides(&two));
+    let page = page::page(&one);
+    let cpu = page.facts.iter().find(|fact| fact.key == env::CPU).unwrap();
+    assert_eq!(
+        (cpu.before.as_deref(), cpu.value.as_str()),
+        (Some("max"), "cortex-a72")
+    );
+}
+
+/// Check that an arm whose `arch` is not set has the architecture of its kernel.
+#[test]
+fn arch_not_set() {
+    let both = both();
+    let told = crate::diff::of_arms(&both, &[], 1_000).unwrap();
+    assert!(
+        told.starts_with("UDP send (arch x86-64 → arm64): "),
+        "{told}"
+    );
+    // It is the same if it is set to what it is.
+    let mut set = alone(true);
+    let knobs = &mut set.arms[0].knobs;
+    knobs.insert("arch".into(), "x86-64".into());
+    assert!(diff(&alone(true), &set).differences.is_empty());
+}
