@@ -37,6 +37,7 @@ use netplumb_model::class::{Class, Direction};
 use netplumb_model::events::COUNT;
 use netplumb_model::experiment::Idle;
 use netplumb_model::recording::Recording;
+use netplumb_model::timing::INSTRUCTIONS;
 
 use crate::acting;
 use crate::number::printable;
@@ -294,9 +295,19 @@ impl ClassDiff {
         rows
     }
 
-    /// Whether its figures are counts of events, of which fewer are not faster.
+    /// Whether its figures are counts of events.
     pub(crate) fn is_events(&self) -> bool {
         self.unit == COUNT.unit
+    }
+
+    /// The verdict on a row of it in words. Fewer events or instructions are not faster.
+    pub(crate) fn verdict(&self, judged: &Judged) -> &'static str {
+        let counted = self.is_events() || self.unit == INSTRUCTIONS.unit;
+        match judged.as_str() {
+            "faster" if counted => "fewer",
+            "slower" if counted => "more",
+            words => words,
+        }
     }
 
     /// Its functions that were counted exactly.

@@ -287,8 +287,8 @@ fn of_samples(class: &ClassDiff, style: Style) -> String {
         }
     );
     match judged.verdict {
-        verdict @ (judge::Verdict::Faster | judge::Verdict::Slower) => {
-            text.push_str(verdict.as_str());
+        judge::Verdict::Faster | judge::Verdict::Slower => {
+            text.push_str(class.verdict(&whole.judged));
             if let Some(ratio) = judged.ratio {
                 text.push_str(&format!(
                     " by {} ({})",

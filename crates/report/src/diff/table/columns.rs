@@ -392,13 +392,8 @@ fn arms<'a>() -> Columns<'a> {
 /// The verdict in words.
 fn verdict<'a>() -> Column<'a, Line<'a>> {
     Column::text("verdict", |l: &Line<'a>| {
-        let words = l.judged().map_or("", Judged::as_str);
-        match words {
-            "faster" if l.class.is_events() => "fewer",
-            "slower" if l.class.is_events() => "more",
-            words => words,
-        }
-        .into()
+        let words = l.judged().map_or("", |judged| l.class.verdict(judged));
+        words.into()
     })
     .hint("whether it differs for certain, and which way")
 }

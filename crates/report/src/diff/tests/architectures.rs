@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use netplumb_model::class::Proto;
 use netplumb_model::recording::{Recording, env};
+use netplumb_stats::judge::{Pair, judge};
 
 use super::build::{Build, arm, diff, paired};
 use crate::diff::arms::{Pairs, pair_within};
-use crate::diff::{Diff, json, page, terminal};
+use crate::diff::{Diff, Judged, json, page, terminal};
 use crate::view::View;
 
 /// What is known of a guest of either.
@@ -152,4 +153,31 @@ fn arch_not_set() {
     let knobs = &mut set.arms[0].knobs;
     knobs.insert("arch".into(), "x86-64".into());
     assert!(diff(&alone(true), &set).differences.is_empty());
+}
+
+/// Check that fewer instructions are not called faster, though they were sampled.
+#[test]
+fn fewer_is_not_faster() {
+    let class = |unit: &str| {
+        let (before, after) = (alone(true), alone(true));
+        let mut class = diff(&before, &after).classes.remove(0);
+        class.unit = unit.into();
+        class
+    };
+    let pair = |before: [f64; 4], after: [f64; 4]| Pair {
+        before: before.into(),
+        after: after.into(),
+        shared: [0.0; 2],
+        apart: false,
+        counting: None,
+    };
+    let (many, few) = ([10.0, 10.1, 9.9, 10.0], [5.0, 5.1, 4.9, 5.0]);
+    for (pair, words) in [
+        (pair(many, few), ["fewer", "faster"]),
+        (pair(few, many), ["more", "slower"]),
+    ] {
+        let judged = Judged::Statistically(judge(&[pair])[0]);
+        let told = ["instructions", "ns"].map(|unit| class(unit).verdict(&judged));
+        assert_eq!(told, words);
+    }
 }
