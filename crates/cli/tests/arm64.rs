@@ -284,6 +284,12 @@ fn vm_both_architectures() {
         said.map(String::from).collect()
     };
     assert_eq!(lines(&within.stdout), lines(&ran.stdout));
+    let ran = place.run("report both.plumb");
+    let told = [
+        "arch      x86-64 and arm64, by arm",
+        "CONFIG_ARM64_PAN not set and y",
+    ];
+    prints(ran.code(0), &told);
 }
 
 /// Check that two hosts of arm64 have one wire: the time of every frame is the same in two runs, and in

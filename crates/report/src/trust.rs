@@ -17,7 +17,9 @@ use netplumb_model::quantity::{Declared, Scalar};
 use netplumb_model::recording::{Recording, env};
 use netplumb_model::timing::{DEFERRED, FREQUENCY, SAMPLED};
 
-use common::{CUT_SHORT, below, blocks_of, facts_of_arms, ledger, levels, lost};
+use common::{
+    CUT_SHORT, architectures, below, blocks_of, facts_of_arms, hashes, ledger, levels, lost,
+};
 
 use disks::disks;
 
@@ -69,7 +71,7 @@ fn of_costs(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<Note> {
     let kernel = format!(
         "{} ({}), mitigations {}",
         levels(recording, "kernel").unwrap_or_else(|| facts_of_arms(recording, env::KERNEL)),
-        printable(&fact(env::KERNEL_HASH), 12),
+        hashes(recording),
         levels(recording, "mitigations").unwrap_or_else(|| fact(env::MITIGATIONS))
     );
     let machine = format!(
@@ -91,6 +93,7 @@ fn of_costs(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<Note> {
         blocks(classes),
         layers(classes, "instructions"),
     ];
+    notes.splice(3..3, architectures(recording));
     notes.extend(hosts(recording, classes));
     notes.extend(disks(recording));
     if !commands(recording) {

@@ -42,7 +42,7 @@ impl std::fmt::Display for Difference {
 
 const ARCHITECTURE: &str = "architecture";
 /// What it means that two guests are of different architectures.
-const OTHER_CODE: &str =
+pub(crate) const OTHER_CODE: &str =
     "the same source is other code: registers, inlining and configuration differ";
 
 /// A fact of an arm's machine.
@@ -263,7 +263,7 @@ fn options_of(one: OneArm<'_>) -> impl Iterator<Item = &str> {
 }
 
 /// An option as the kernel has it: `CONFIG_HZ`.
-fn option(key: &str) -> String {
+pub(crate) fn option(key: &str) -> String {
     format!("CONFIG_{}", key.strip_prefix(env::CONFIG).unwrap_or(key))
 }
 

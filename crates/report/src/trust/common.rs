@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use netplumb_model::recording::{Block, Recording, env};
 
+use crate::diff::facts;
 use crate::footer::Note;
 use crate::number::{counted, percent, printable, thousands};
 use crate::shape::{Shape, shape};
@@ -70,23 +71,74 @@ pub(crate) fn levels(recording: &Recording, knob: &str) -> Option<String> {
 
 /// The values of a fact in all arms.
 pub(super) fn facts_of_arms(recording: &Recording, key: &str) -> String {
-    let mut values: Vec<&str> = Vec::new();
-    let arms = recording.notes.values().map(|notes| &notes.facts);
-    for facts in std::iter::once(&recording.environment).chain(arms) {
-        let value = facts.get(key).map(String::as_str);
-        values.extend(value.filter(|value| !values.contains(value)));
-    }
-    match values.as_slice() {
+    match values_of_arms(recording, key).as_slice() {
         [] => "?".into(),
         [one] => printable(one, 120),
         several => format!("{}, by arm", printable(&several.join(" and "), 240)),
     }
 }
 
+/// The same, each once: the recording's, and then those of arms.
+fn values_of_arms<'r>(recording: &'r Recording, key: &str) -> Vec<&'r str> {
+    let mut values: Vec<&str> = Vec::new();
+    let arms = recording.notes.values().map(|notes| &notes.facts);
+    for facts in std::iter::once(&recording.environment).chain(arms) {
+        let value = facts.get(key).map(String::as_str);
+        values.extend(value.filter(|value| !values.contains(value)));
+    }
+    values
+}
+
+/// The hashes of the kernels of all arms, cut short.
+pub(super) fn hashes(recording: &Recording) -> String {
+    let all = values_of_arms(recording, env::KERNEL_HASH);
+    match all.is_empty() {
+        true => "?".into(),
+        false => {
+            let short: Vec<String> = all.into_iter().map(|hash| printable(hash, 12)).collect();
+            short.join(" and ")
+        }
+    }
+}
+
+/// What it means that arms are of several architectures, and the options in which their kernels
+/// differ; nothing if they are of one.
+pub(super) fn architectures(recording: &Recording) -> Vec<Note> {
+    if values_of_arms(recording, env::ARCH).len() < 2 {
+        return Vec::new();
+    }
+    let of_all = facts_of_arms(recording, env::ARCH);
+    let mut notes = vec![Note::new(
+        "arch",
+        format!("{of_all}: {}", facts::OTHER_CODE),
+    )];
+    let arms = recording.notes.values().map(|notes| &notes.facts);
+    let keys = std::iter::once(&recording.environment).chain(arms);
+    let keys: BTreeSet<&String> = keys.flat_map(BTreeMap::keys).collect();
+    let options = keys.into_iter().filter(|key| key.starts_with(env::CONFIG));
+    let differing: Vec<String> = options
+        .filter_map(|key| {
+            let values = values_of_arms(recording, key);
+            let told = || printable(&values.join(" and "), 120);
+            (values.len() > 1).then(|| format!("{} {}", facts::option(key), told()))
+        })
+        .collect();
+    if !differing.is_empty() {
+        notes.push(Note::new(
+            "config",
+            format!("by arm: {}", differing.join(", ")),
+        ));
+    }
+    notes
+}
+
 /// The kernel and the lab.
 pub(crate) fn kernel(recording: &Recording) -> Note {
     let fact = |key: &str| recording.environment.get(key).map(|v| printable(v, 120));
-    let of = |knob: &str, key: &str| levels(recording, knob).or_else(|| fact(key));
+    let of = |knob: &str, key: &str| {
+        let known = !values_of_arms(recording, key).is_empty();
+        levels(recording, knob).or_else(|| known.then(|| facts_of_arms(recording, key)))
+    };
     let mut text = of("kernel", env::KERNEL).unwrap_or("not known".into());
     if let Some(mitigations) = of("mitigations", env::MITIGATIONS) {
         text.push_str(&format!(", mitigations {mitigations}"));

@@ -6,7 +6,7 @@ use netplumb_model::quantity::{Declared, Quantity, Scalar};
 use netplumb_model::recording::Recording;
 use netplumb_model::timing::{DEFERRED, IN_KERNEL, INTERRUPTS_OFF, SAMPLE_PERIOD, SAMPLE_SEED};
 
-use super::common::{CUT_SHORT, kernel, ledger, lost};
+use super::common::{CUT_SHORT, architectures, kernel, ledger, lost};
 use super::disks::disks;
 use super::layers;
 use super::varying::{apart, intervals};
@@ -35,6 +35,7 @@ pub(super) fn footer(
         );
     }
     let mut notes = vec![Note::new("clock", clock), kernel(recording)];
+    notes.extend(architectures(recording));
     notes.extend(disks(recording));
     notes.extend(interrupts(recording, classes));
     notes.push(Note::new("samples", samples(recording)));

@@ -155,6 +155,30 @@ fn arch_not_set() {
     assert!(diff(&alone(true), &set).differences.is_empty());
 }
 
+/// Check that a report of several architectures says so, with the options in which their kernels
+/// differ; and that one of a single architecture does not.
+#[test]
+fn report_of_several() {
+    let footer = |recording: &Recording| {
+        let notes = crate::trust::footer(recording, &[]);
+        crate::footer::terminal(&notes, 1_000)
+    };
+    let text = footer(&both());
+    for line in [
+        "kernel    6.1-amd64 and 6.1-arm64, by arm (aaaa and bbbb), mitigations off\n",
+        "arch      x86-64 and arm64, by arm: the same source is other code: registers, inlining and \
+         configuration differ\n",
+        "config    by arm: CONFIG_ARM64_PAN not set and y, CONFIG_RETHUNK y and not set\n",
+    ] {
+        assert!(text.contains(line), "no `{line}` in {text}");
+    }
+    let text = footer(&alone(true));
+    assert!(
+        !text.contains("arch ") && !text.contains("config "),
+        "{text}"
+    );
+}
+
 /// Check that fewer instructions are not called faster, though they were sampled.
 #[test]
 fn fewer_is_not_faster() {
