@@ -119,6 +119,8 @@ metrics! {
     STAGE_DURATION: Histogram, "plumb_stage_duration_seconds", SECONDS,
         "arm, proto, direction, stage, kind",
         "Time of a packet in a stage of its way, as read.";
+    SPAN_DURATION: Histogram, "plumb_span_duration_seconds", SECONDS, "arm, stage, kind",
+        "Time from one event to another, as read.";
     HTTP_REQUESTS: Counter, "plumb_http_requests", None, "code",
         "Responses to requests, by status.";
     HTTP_DROPPED: Counter, "plumb_http_dropped", None, "reason",
@@ -129,6 +131,8 @@ metrics! {
         "Resident memory of the process.";
     STAGE_PASSED_OVER: Counter, "plumb_stage_passed_over", None, "arm, proto, direction, stage",
         "Packets of the way that did not meet the stage.";
+    SPAN_PASSED_OVER: Counter, "plumb_span_passed_over", None, "arm, stage",
+        "Spans between events that did not meet the stage.";
 }
 
 /// The family of what functions themselves cost, by a quantity. A duration is in seconds.

@@ -8,7 +8,8 @@ use netplumb_model::recording::Recording;
 use netplumb_model::span::{StageKind, Times};
 use netplumb_stats::histogram;
 
-use super::analysis::{TimedClass, TimedFunction};
+use super::analysis::{Stage, TimedClass, TimedFunction};
+use super::between;
 use crate::openmetrics::{Labels, Metric, Number, Text, conditions, escaped, metric};
 
 /// Buckets of ours in one of these.
@@ -51,24 +52,34 @@ pub(crate) fn render(recording: &Recording, classes: &[TimedClass<'_>]) -> Strin
             }
         }
     }
+    // Spans between events are no packets: they have neither protocol nor direction.
+    let (duration, passed_over, of) = match between::is_of(recording) {
+        true => (
+            &metric::SPAN_DURATION,
+            &metric::SPAN_PASSED_OVER,
+            arm_label as fn(&TimedClass<'_>) -> String,
+        ),
+        false => (
+            &metric::STAGE_DURATION,
+            &metric::STAGE_PASSED_OVER,
+            class_labels as fn(&TimedClass<'_>) -> String,
+        ),
+    };
+    let labels = |class: &TimedClass<'_>, stage: &Stage| {
+        format!("{},stage=\"{}\"", of(class), escaped(&stage.name))
+    };
     let each: Vec<(String, &Times)> = stages()
         .map(|(class, stage)| {
-            let labels = format!(
-                "{},stage=\"{}\",kind=\"{}\"",
-                class_labels(class),
-                escaped(&stage.name),
-                stage.kind
-            );
+            let labels = format!("{},kind=\"{}\"", labels(class, stage), stage.kind);
             (labels, &stage.times)
         })
         .collect();
-    histograms(&metric::STAGE_DURATION, &each, &mut text);
+    histograms(duration, &each, &mut text);
     if stages().any(|(_, s)| s.kind != StageKind::Total) {
-        let metric = &metric::STAGE_PASSED_OVER;
-        let name = format!("{}_total", metric.name);
-        text.head(metric);
+        let name = format!("{}_total", passed_over.name);
+        text.head(passed_over);
         for (class, stage) in stages() {
-            let labels = format!("{},stage=\"{}\"", class_labels(class), escaped(&stage.name));
+            let labels = labels(class, stage);
             text.line(&name, &labels, Number::Whole(stage.passed_over));
         }
     }
@@ -122,10 +133,14 @@ fn histograms(metric: &Metric, each: &[(String, &Times)], text: &mut Text) {
     }
 }
 
+fn arm_label(class: &TimedClass<'_>) -> String {
+    format!("arm=\"{}\"", escaped(&class.arm().name))
+}
+
 fn class_labels(class: &TimedClass<'_>) -> String {
     format!(
-        "arm=\"{}\",proto=\"{}\",direction=\"{}\"",
-        escaped(&class.arm().name),
+        "{},proto=\"{}\",direction=\"{}\"",
+        arm_label(class),
         class.class.proto,
         class.class.direction
     )
