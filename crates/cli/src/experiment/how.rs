@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use netplumb_model::class::Direction;
+use netplumb_model::recording::Recording;
 use netplumb_model::text::counted;
 
 use super::unseen::never_called;
@@ -11,7 +12,7 @@ use crate::args::page::PageArgs;
 use crate::args::run::RunOptions;
 use crate::args::show::{RatesFormat, ShowArgs};
 use crate::exit::{Failure, message};
-use crate::output::{page, show};
+use crate::output::{page, part, show};
 use crate::recorder::Outcome;
 
 /// What to print.
@@ -112,11 +113,11 @@ pub(super) fn finish(outcome: Outcome, how: &How<'_>) -> anyhow::Result<ExitCode
     match outcome.error {
         Some(error) => {
             eprintln!("plumb: {}", message(&error));
-            if !outcome.recording.blocks.is_empty() {
-                eprintln!(
-                    "plumb: measured before the error, and shown above: {}",
-                    counted(outcome.recording.blocks.len(), "block")
-                );
+            let before = shown
+                .ok()
+                .and_then(|_| of_shown(&outcome.recording, how.clock));
+            if let Some(blocks) = before {
+                eprintln!("plumb: measured before the error, and shown above: {blocks}");
             }
             Ok(ExitCode::from(Failure::of(&error).code()))
         }
@@ -127,5 +128,45 @@ pub(super) fn finish(outcome: Outcome, how: &How<'_>) -> anyhow::Result<ExitCode
                 None => Ok(code),
             }
         }
+    }
+}
+
+/// How many blocks there are of the instrument that is shown, or of all; none if there is nothing of it
+/// to show.
+fn of_shown(recording: &Recording, clock: Option<&str>) -> Option<String> {
+    let part = part::of(recording, clock).ok()?;
+    let blocks = part.blocks.len();
+    (blocks > 0).then(|| counted(blocks, "block"))
+}
+
+#[cfg(test)]
+mod tests {
+    use netplumb_model::recording::{Block, Ledger};
+
+    use super::*;
+
+    /// Check that blocks of an instrument that is not shown are not said to be shown.
+    #[test]
+    fn blocks_that_are_shown() {
+        let mut recording = Recording::default();
+        assert_eq!(of_shown(&recording, None), None);
+        let block = |instrument: &str| Block {
+            arm: 0,
+            instrument: instrument.into(),
+            index: 0,
+            ledger: Ledger::default(),
+            totals: Vec::new(),
+            entered: 0,
+            returned: 0,
+            duration_ns: 0,
+        };
+        recording.blocks = vec![block("exact")];
+        assert_eq!(of_shown(&recording, Some("events")), None);
+        let one = Some("1 block");
+        assert_eq!(of_shown(&recording, None).as_deref(), one);
+        assert_eq!(of_shown(&recording, Some("exact")).as_deref(), one);
+        recording.blocks = ["exact", "exact", "events"].map(block).into();
+        assert_eq!(of_shown(&recording, Some("events")).as_deref(), one);
+        assert_eq!(of_shown(&recording, None).as_deref(), Some("3 blocks"));
     }
 }
