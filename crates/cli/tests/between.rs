@@ -521,6 +521,12 @@ fn as_root_loop_device() {
     }
     let text = report(&place, &["between.plumb", "--clock", "slow", "--tree"]);
     assert!(text.contains("blkdev"), "{text}");
+    // Where nothing is, that is said, and nothing else.
+    let words = [&events[..], &["--slow", "100s"], &read].concat();
+    assert_ledger(&measured(&place, &words));
+    let text = report(&place, &["between.plumb", "--clock", "slow"]);
+    assert!(text.starts_with("none took longer than "), "{text}");
+    assert_eq!(text.lines().count(), 1, "{text}");
 }
 
 /// Check time from a wake-up to running: paired by the task that each is about, with counts of what

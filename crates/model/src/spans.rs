@@ -20,7 +20,9 @@ pub const TIME: Declared = Declared::new(INSTRUMENT, "time", "ns", Kind::Duratio
 pub const STACKS: Declared = Declared::new(INSTRUMENT, "stacks", "ns", Kind::Duration).of_times();
 /// Of these, the slow ones.
 pub const SLOW: Declared = Declared::new(INSTRUMENT, "slow", "ns", Kind::Duration).of_times();
-/// How long one has to take to be slow.
+/// As many have to have ended before a share of them says what is slow.
+pub const ENOUGH: u64 = 100;
+/// How long one has to take to be slow; missing where that is a share and [`ENOUGH`] never ended.
 pub const THRESHOLD: Declared = Declared::new(INSTRUMENT, "threshold", "ns", Kind::Duration);
 /// How often each event was seen, whoever caused it.
 pub const SEEN: Declared =

@@ -448,8 +448,11 @@ pub(crate) fn quantity(recording: &Recording) -> Quantity {
     quantity_of(recording, recording.costs.first().map(|c| c.quantity))
 }
 
-/// A quantity of costs; instructions, which once were all, where there is none.
+/// A quantity of costs. Where there are no costs, that of the totals that they would add up to;
+/// instructions, which once were all, where there is none.
 fn quantity_of(recording: &Recording, number: Option<QuantityId>) -> Quantity {
+    let totals = || recording.blocks.iter().flat_map(|block| &block.totals);
+    let number = number.or_else(|| totals().next().map(|total| total.quantity));
     let known = number.and_then(|n| recording.quantities.get(n as usize));
     known.cloned().unwrap_or_else(|| (&INSTRUCTIONS).into())
 }

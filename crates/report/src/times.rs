@@ -18,6 +18,7 @@ pub mod trust;
 
 use netplumb_model::recording::Recording;
 
+pub use between::nothing;
 pub use costs::as_costs;
 
 pub use analysis::{Per, Stage, TimedClass, TimedFunction, TimedGroup, classes};

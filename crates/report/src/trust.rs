@@ -90,9 +90,11 @@ fn of_costs(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<Note> {
             true => Note::new("runs", thousands(blocks_of(recording, arms()).len() as u64)),
             false => ledger(recording, arms()),
         },
-        blocks(classes),
-        layers(classes, "instructions"),
     ];
+    if !classes.is_empty() {
+        notes.push(blocks(classes));
+        notes.push(layers(classes, "instructions"));
+    }
     notes.splice(3..3, architectures(recording));
     notes.extend(hosts(recording, classes));
     notes.extend(disks(recording));

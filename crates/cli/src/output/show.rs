@@ -8,6 +8,7 @@ use netplumb_model::hosts as wire;
 use netplumb_model::recording::Recording;
 use netplumb_report::printable;
 use netplumb_report::shape::{Shape, shape};
+use netplumb_report::times::nothing;
 use netplumb_report::together::Together;
 use netplumb_report::{claims, sampled, shares};
 
@@ -104,6 +105,11 @@ fn part_of(
             false => NO_THREADS.into(),
         })
         .into());
+    }
+    let is_text = !(args.for_programs() || args.formats.wanted());
+    if let Some(text) = nothing(recording).filter(|_| is_text) {
+        print(&format!("{text}\n"))?;
+        return Ok(ExitCode::SUCCESS);
     }
     match shape(recording) {
         Shape::Times => times::show(recording, experiment, args, directions),

@@ -29,8 +29,6 @@ const POLL: Duration = Duration::from_millis(40);
 /// have some hundred.
 const SHORTEST: Duration = Duration::from_millis(50);
 const PART: u32 = 100;
-/// As many have to have ended before a share of them says what is slow.
-const ENOUGH: u64 = 100;
 
 /// Events that are attached to, window by window.
 #[derive(Debug)]
@@ -167,7 +165,7 @@ impl Between {
             known.slow_ns += more.slow_ns;
         }
         if let Some(Slow::Share(share)) = self.slow
-            && self.all.count >= ENOUGH
+            && self.all.count >= netplumb_model::spans::ENOUGH
         {
             self.attached.set_slow(threshold(&self.all, share));
         }

@@ -4,19 +4,22 @@
 use netplumb_model::quantity::Declared;
 use netplumb_model::recording::Recording;
 use netplumb_model::spans::{
-    APART, BEGUN, ENDED, INSTRUMENT, OPEN, PROGRAMS, RUNS, SEEN, THRESHOLD, UNMATCHED,
+    APART, BEGUN, ENDED, ENOUGH, INSTRUMENT, OPEN, PROGRAMS, RUNS, SEEN, SLOW, STACKS, THRESHOLD,
+    UNMATCHED,
 };
 
 use super::{instrument, ns};
+use crate::analysis::quantity;
 use crate::footer::Note;
 use crate::number::{printable, thousands};
 use crate::page::{PageHeat, PageHeatCell};
 use crate::scalars::{by_label, sum};
+use crate::shape::{Shape, shape};
 
 /// Facts of a recording that the instrument has.
 const EVENTS: &str = "spans.events";
 const KEY: &str = "spans.key";
-const SLOW: &str = "spans.slow";
+const LIMIT: &str = "spans.slow";
 const PROBES: &str = "spans.probes";
 /// Letters of names of events.
 const EVENT_LETTERS: usize = 300;
@@ -55,23 +58,13 @@ pub(super) fn notes(recording: &Recording) -> Vec<Note> {
         );
         notes.push(Note::new("probes", text));
     }
-    if let Some(slow) = recording.environment.get(SLOW) {
-        let last = recording.scalars_of(&THRESHOLD).last().map(|s| s.value);
-        let at = last.map_or_else(String::new, |at| {
-            format!(", which was {} in the end", ns(at))
-        });
-        let text = match slow.starts_with('p') {
-            true => format!(
-                "longer than {} of all that ended before{at}",
-                printable(slow, 20)
-            ),
-            false => format!(
-                "longer than {}",
-                last.map_or_else(|| printable(slow, 30), ns)
-            ),
+    notes.extend(limit(recording).map(|limit| {
+        let text = match limit {
+            Limit::Applied(text) => text,
+            Limit::Never(why) => format!("none: {why}"),
         };
-        notes.push(Note::new("slow", text));
-    }
+        Note::new("slow", text)
+    }));
     notes.push(Note::new("ledger", ledger(recording)));
     let apart = by_label(recording, &APART, |_| true);
     let apart: Vec<String> = (apart.iter())
@@ -100,6 +93,50 @@ pub(super) fn notes(recording: &Recording) -> Vec<Note> {
         },
     ));
     notes
+}
+
+/// What is slow.
+enum Limit {
+    /// "longer than 10.0ms".
+    Applied(String),
+    /// Why nothing was held to be slow.
+    Never(String),
+}
+
+/// What was held to be slow, if that was asked for.
+fn limit(recording: &Recording) -> Option<Limit> {
+    let slow = recording.environment.get(LIMIT)?;
+    let last = recording.scalars_of(&THRESHOLD).last().map(|s| s.value);
+    let is_share = slow.starts_with('p');
+    let slow = printable(slow, 30);
+    Some(match (is_share, last) {
+        (true, Some(at)) => Limit::Applied(format!(
+            "longer than {slow} of all that ended before, which was {} in the end",
+            ns(at)
+        )),
+        (true, None) => Limit::Never(format!(
+            "{slow} is known once {ENOUGH} have ended, and {} did; measure for longer, or use a time \
+             like 10ms",
+            thousands(sum(recording, &ENDED).max(0.0) as u64)
+        )),
+        (false, at) => Limit::Applied(format!("longer than {}", at.map_or(slow, ns))),
+    })
+}
+
+/// That nothing is in a call graph of times between events, and why; none if there is something, or it is
+/// another recording.
+pub fn nothing(recording: &Recording) -> Option<String> {
+    let quantity = quantity(recording);
+    let is_of = |of: &Declared| shape(recording) == Shape::Costs && quantity.is(of);
+    if !recording.costs.is_empty() || recording.blocks.is_empty() {
+        return None;
+    }
+    match limit(recording) {
+        _ if is_of(&STACKS) => Some("none ended".into()),
+        Some(Limit::Applied(text)) if is_of(&SLOW) => Some(format!("none took {text}")),
+        Some(Limit::Never(why)) if is_of(&SLOW) => Some(format!("none is slow: {why}")),
+        _ => None,
+    }
 }
 
 /// What began is what ended, what is open, and what will never end.

@@ -6,8 +6,10 @@ pub(crate) mod recording;
 
 use std::path::Path;
 
-use netplumb_model::recording::Recording;
+use netplumb_model::quantity::{Item, Of};
+use netplumb_model::recording::{Recording, Total};
 use netplumb_model::span::{Span, SpanOf};
+use netplumb_model::spans;
 use netplumb_testkit::golden;
 
 use super::*;
@@ -164,4 +166,62 @@ fn nothing_was_seen() {
     assert_eq!(shape(&recording), Shape::Times);
     let text = terminal::render(&recording, &classes(&recording), &view(100));
     assert!(text.contains("No packet was seen"), "{text}");
+}
+
+/// A recording with a call graph of slow spans, without any that was slow.
+fn none_slow(slow: &str, threshold_ns: Option<f64>) -> Recording {
+    let mut recording = between();
+    (recording.environment).insert("spans.slow".into(), slow.into());
+    let of = [&spans::STACKS, &spans::SLOW].map(|of| recording.quantity(of));
+    for block in &mut recording.blocks {
+        block.totals = of
+            .iter()
+            .map(|quantity| Total {
+                quantity: *quantity,
+                ..Total::default()
+            })
+            .collect();
+    }
+    if let Some(at) = threshold_ns {
+        recording.add(Of::Block(0), &spans::THRESHOLD, Item::ONLY, at);
+    }
+    recording
+}
+
+/// Check that a call graph with nothing in it says so in a line, with why, and is not held to be one of
+/// instructions.
+#[test]
+fn nothing_was_slow() {
+    for (slow, threshold_ns, told) in [
+        ("10000000ns", Some(1e7), "none took longer than 10.0ms"),
+        (
+            "p99",
+            Some(1e7),
+            "none took longer than p99 of all that ended before, which was 10.0ms in the end",
+        ),
+        (
+            "p99",
+            None,
+            "none is slow: p99 is known once 100 have ended, and ",
+        ),
+    ] {
+        let recording = none_slow(slow, threshold_ns);
+        assert_eq!(recording.parts(), ["spans", "stacks", "slow"]);
+        let part = recording.part("slow");
+        let text = nothing(&part).unwrap();
+        assert!(text.starts_with(told), "{text}");
+        let footer = crate::footer::terminal(&crate::trust::footer(&part, &[]), 1_000);
+        for words in ["instructions", "QEMU", "0 of each class"] {
+            assert!(!footer.contains(words), "{footer}");
+        }
+        assert_eq!(nothing(&recording.part("spans")), None);
+        // The footer of the times says it, too.
+        let times = recording.part("spans");
+        let footer = trust::footer(&times, &classes(&times));
+        let note = footer.iter().find(|note| note.topic == "slow").unwrap();
+        assert_eq!(note.text.starts_with("none: "), threshold_ns.is_none());
+    }
+    assert_eq!(nothing(&between()), None);
+    let stacks = none_slow("p99", None);
+    assert_eq!(nothing(&stacks.part("stacks")).unwrap(), "none ended");
 }

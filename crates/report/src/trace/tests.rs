@@ -334,3 +334,35 @@ fn claims_about_calls() {
     let refused = Experiment::parse(mistake).unwrap_err().to_string();
     assert!(refused.contains("[trace]"), "{refused}");
 }
+
+/// Check that a trace with times in which the function was not called is one of times all the same.
+#[test]
+fn times_of_no_call() {
+    let mut recording = recording();
+    recording.costs.clear();
+    recording.traces.clear();
+    recording.scalars.clear();
+    recording.quantities.clear();
+    (recording.environment).insert(env::CLOCK.into(), TIMED.step.instrument.into());
+    let quantity = recording.quantity(&TIMED.step);
+    for (number, block) in (0..).zip(recording.blocks.clone()) {
+        let own = &mut recording.blocks[number as usize];
+        own.instrument = TIMED.step.instrument.into();
+        own.totals = vec![Total {
+            quantity,
+            ..block.totals[0]
+        }];
+        recording.add(Of::Block(number), &TIMED.calls, Item::ONLY, 0.0);
+    }
+    let text = render(&recording, Some(&experiment()), &[], &Shown::Typical, 1_000);
+    assert!(text.contains("filemap_fault was not called"), "{text}");
+    let footer = crate::footer::terminal(&crate::trust::footer(&recording, &[]), 1_000);
+    assert!(
+        footer.contains("nanoseconds of calls by function_graph"),
+        "{footer}"
+    );
+    assert!(
+        !footer.contains("instructions") && !footer.contains("QEMU"),
+        "{footer}"
+    );
+}

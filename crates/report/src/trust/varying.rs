@@ -41,9 +41,11 @@ pub(super) fn footer(
     if recording.blocks.iter().any(|b| b.ledger.offered > 0) {
         notes.push(ledger(recording, classes.iter().map(|class| class.arm)));
     }
-    notes.push(Note::new("blocks", blocks(recording, classes)));
-    notes.extend(intervals(classes).map(|text| Note::new("interval", text)));
-    notes.push(layers(classes, "cost"));
+    if !classes.is_empty() {
+        notes.push(Note::new("blocks", blocks(recording, classes)));
+        notes.extend(intervals(classes).map(|text| Note::new("interval", text)));
+        notes.push(layers(classes, "cost"));
+    }
     notes.extend(apart(classes).map(|text| Note::new("apart", text)));
     notes.extend(acting::footer(recording));
     let none = match quantity.calls {
