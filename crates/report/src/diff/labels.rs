@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use netplumb_model::class::Proto;
 
 use super::Sides;
-use super::arms::{ArmPair, Key, Levels, OneArm, differing};
+use super::arms::{ARCH, ArmPair, Key, Levels, OneArm, differing};
 use crate::number::printable;
 
 /// Names and levels in a label are cut to this.
@@ -109,8 +109,10 @@ fn by_levels(pair: Both<'_>, varying: &BTreeSet<Key>) -> String {
     for key in varying {
         let level = own.get(key);
         let said = differences.iter().any(|(what, ..)| *what == key.1);
-        // What a pair has no level of is told by those that have one.
-        if !said && level.is_set() {
+        // What a pair has no level of is told by those that have one; an architecture that is the
+        // kernel's, too.
+        let is_told = key.1 != ARCH || pair[0].level(ARCH).is_some();
+        if !said && level.is_set() && is_told {
             shared.push(in_words(&key.1, &level.called));
         }
     }

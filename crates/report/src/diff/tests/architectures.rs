@@ -205,3 +205,36 @@ fn fewer_is_not_faster() {
         assert_eq!(told, words);
     }
 }
+
+/// Check that pairs of one architecture are labelled by it only where it is set, and are told apart.
+#[test]
+fn labels_of_either() {
+    let mut arms = Vec::new();
+    for (name, arch) in [("x86", None), ("arm", Some("arm64"))] {
+        for gro in ["on", "off"] {
+            let mut one = arm(&format!("{name} {gro}"), Proto::Udp);
+            one.knobs.insert("offload.gro".into(), gro.into());
+            let arch = arch.map(|arch: &str| ("arch".to_string(), arch.to_string()));
+            one.knobs.extend(arch);
+            arms.push(one);
+        }
+    }
+    let mut build = Build::with("6.1", arms, 5);
+    build.0.environment.extend(facts(X86));
+    for (number, is_x86) in (0..).zip([true, true, false, false]) {
+        if !is_x86 {
+            build.0.notes_of(number as usize).facts = facts(ARM);
+        }
+        measure(&mut build, number, is_x86);
+    }
+    let diff = within(&build.0);
+    let labels: Vec<&str> = diff.classes.iter().map(|c| c.label.as_str()).collect();
+    assert_eq!(
+        labels,
+        [
+            "offload.gro on → off",
+            "arch x86-64 → arm64; offload.gro on",
+            "arch x86-64 → arm64; offload.gro off",
+        ]
+    );
+}
