@@ -10,8 +10,10 @@ use netplumb_kernel::modules::ModuleError;
 use netplumb_lab::bundle::BundleError;
 use netplumb_lab::vm::agent::AgentError;
 use netplumb_lab::vm::kernels::KernelStoreError;
+use netplumb_lab::vm::pair::PairError;
 use netplumb_lab::vm::process::VmError;
 use netplumb_model::arch::Arch;
+use netplumb_model::hosts::Side;
 use netplumb_model::message::NotLoaded;
 
 /// An error that ended an experiment.
@@ -26,6 +28,19 @@ pub enum EngineError {
     /// The guest.
     #[error(transparent)]
     Vm(#[from] VmError),
+    /// The guest of one of two hosts.
+    #[error("the guest of the {} {}: {source}", side.called(), how_it_ended(*stopped, source))]
+    OfHost {
+        /// Which.
+        side: Side,
+        /// Whether its QEMU was stopped from outside.
+        stopped: bool,
+        /// Its error.
+        source: Box<VmError>,
+    },
+    /// Both hosts wait, as one of them hangs.
+    #[error("neither host goes on: the guest of one hangs, and the other waits for it: {0}")]
+    BothHang(Box<VmError>),
     /// The program for guests of the kernel's architecture.
     #[error(transparent)]
     Agent(#[from] AgentError),
@@ -207,6 +222,15 @@ pub enum EngineError {
     },
 }
 
+/// How a guest ended, in words.
+fn how_it_ended(stopped: bool, error: &VmError) -> &'static str {
+    match error {
+        _ if stopped => "is stopped (SIGSTOP)",
+        VmError::Timeout { .. } => "hangs",
+        _ => "ended",
+    }
+}
+
 /// Why a bench can't run on the given interfaces.
 #[derive(Debug, thiserror::Error)]
 pub enum NicError {
@@ -235,9 +259,50 @@ impl EngineError {
         matches!(self, EngineError::Vm(VmError::CommandFailed { .. }))
     }
 
+    /// Whether a device or a kernel refused the settings of an arm: others can still be measured.
+    pub fn is_of_settings(&self) -> bool {
+        match self {
+            EngineError::Topology(error) => !error.lacks_rights() && !error.lacks_means(),
+            error => error.is_the_guests(),
+        }
+    }
+
     /// An error of the system in this operation.
     pub(crate) fn host(what: &'static str) -> impl FnOnce(io::Error) -> EngineError {
         move |source| EngineError::Host { what, source }
+    }
+
+    /// Name the host that ended a run of two. What its guest says itself names its device.
+    pub(crate) fn of_pair(
+        PairError {
+            guest,
+            stopped,
+            error,
+        }: PairError,
+    ) -> EngineError {
+        let side = guest.and_then(|number| Side::ALL.get(number).copied());
+        match (EngineError::of_start(error), side) {
+            (
+                EngineError::Vm(
+                    error @ (VmError::QemuFailed { .. }
+                    | VmError::Stopped { .. }
+                    | VmError::KernelPanic { .. }
+                    | VmError::Timeout { .. }),
+                ),
+                side,
+            ) => {
+                let source = Box::new(error);
+                match side {
+                    Some(side) => EngineError::OfHost {
+                        side,
+                        stopped,
+                        source,
+                    },
+                    None => EngineError::BothHang(source),
+                }
+            }
+            (error, _) => error,
+        }
     }
 
     /// Explain that QEMU refused the plugin; other errors are passed on.
@@ -249,5 +314,47 @@ impl EngineError {
             return EngineError::Plugin(format!("{why}\n  QEMU said: {}", stderr.join(" ")));
         }
         error.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that an error of two hosts says which it is about, or that it may be either.
+    #[test]
+    fn names_of_hosts() {
+        let told = |guest, stopped, error| {
+            let error = PairError {
+                guest,
+                stopped,
+                error,
+            };
+            EngineError::of_pair(error).to_string()
+        };
+        let killed = || VmError::QemuFailed {
+            status: "signal: 9 (SIGKILL)".into(),
+            stderr: Vec::new(),
+            console: Vec::new(),
+        };
+        let silent = || VmError::Timeout {
+            what: "answer",
+            seconds: 30,
+            console: Vec::new(),
+        };
+        let text = told(Some(1), false, killed());
+        assert!(
+            text.starts_with("the guest of the receiver ended: QEMU failed"),
+            "{text}"
+        );
+        assert!(text.contains("dmesg"), "{text}");
+        let text = told(Some(0), true, silent());
+        assert!(
+            text.starts_with("the guest of the sender is stopped (SIGSTOP)"),
+            "{text}"
+        );
+        let text = told(None, false, silent());
+        assert!(text.starts_with("neither host goes on"), "{text}");
+        assert_eq!(told(Some(0), false, VmError::Interrupted), "interrupted");
     }
 }

@@ -118,7 +118,7 @@ pub(super) fn run(
         let together = pair::together(guests, |_, guest| attend(guest, limit, seen));
         (together, all(logs), all(streams))
     });
-    let [tx, rx] = together.map_err(EngineError::of_start)?;
+    let [tx, rx] = together.map_err(EngineError::of_pair)?;
     check(&tx.last, &rx.last)?;
     check(&rx.last, &tx.last)?;
     let mut hash = Key::default();

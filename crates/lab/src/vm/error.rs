@@ -18,7 +18,8 @@ pub enum VmError {
     QemuMissing(QemuMissing),
     /// QEMU could not be run, or exited by itself.
     #[error(
-        "QEMU failed ({status}){}{}",
+        "QEMU failed ({status}){}{}{}",
+        killed_hint(status),
         indent("its output", stderr),
         indent("last console lines", console)
     )]
@@ -140,6 +141,17 @@ fn memory_hint(panic: &str) -> String {
         )
     } else {
         String::new()
+    }
+}
+
+/// A hint, if QEMU did not end by itself.
+fn killed_hint(status: &str) -> &'static str {
+    match status.contains("SIGKILL") {
+        true => {
+            ": it was killed from outside. If nobody did, this machine ran out of memory: `dmesg` says so, and fewer guests at \
+             a time need less"
+        }
+        false => "",
     }
 }
 

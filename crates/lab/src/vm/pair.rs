@@ -7,6 +7,20 @@ use super::process::{Guest, VmError};
 /// What the wire's plugin says when the QEMU at its other end has gone (plugins/qemu/wire.c).
 pub(crate) const OTHER_HAS_ENDED: &str = "the other host has ended";
 
+/// Why two guests ended.
+#[derive(Debug)]
+pub struct PairError {
+    /// The guest that was the cause, by its number; none if both hang, and it may be either.
+    pub guest: Option<usize>,
+    /// Whether its QEMU was stopped from outside (SIGSTOP).
+    pub stopped: bool,
+    /// Its error.
+    pub error: VmError,
+}
+
+/// How a guest ended: with its error, and whether its QEMU was stopped then.
+type Ended = (VmError, bool);
+
 /// Run both, each in a thread that has its guest until it is done. If one of them fails, its guest
 /// is ended at once; the wire then ends the other.
 ///
@@ -15,7 +29,7 @@ pub(crate) const OTHER_HAS_ENDED: &str = "the other host has ended";
 pub fn together<T: Send>(
     guests: [Guest; 2],
     run: impl Fn(usize, &mut Guest) -> Result<T, VmError> + Sync,
-) -> Result<[T; 2], VmError> {
+) -> Result<[T; 2], PairError> {
     let run = &run;
     let outcome = thread::scope(|scope| {
         let mut number = 0;
@@ -25,7 +39,10 @@ pub fn together<T: Send>(
             scope.spawn(move || {
                 let result = run(of, &mut guest);
                 // A guest that is done answers the other until that is done too.
-                result.map(|value| (value, guest))
+                match result {
+                    Ok(value) => Ok((value, guest)),
+                    Err(error) => Err((error, guest.is_stopped())),
+                }
             })
         });
         threads.map(|thread| {
@@ -36,8 +53,34 @@ pub fn together<T: Send>(
     });
     match outcome {
         [Ok((one, _)), Ok((other, _))] => Ok([one, other]),
-        [Err(one), Err(other)] if is_consequence(&one) => Err(other),
-        [Err(error), _] | [_, Err(error)] => Err(error),
+        [Err(one), Err(other)] => Err(cause(one, other)),
+        [Err(one), _] => Err(only(0, one)),
+        [_, Err(other)] => Err(only(1, other)),
+    }
+}
+
+fn only(guest: usize, (error, stopped): Ended) -> PairError {
+    PairError {
+        guest: Some(guest),
+        stopped,
+        error,
+    }
+}
+
+/// The cause of two ends. Of two guests in step one that hangs makes both silent: which it is, is only known of one
+/// that was stopped.
+fn cause(one: Ended, other: Ended) -> PairError {
+    let is_silent = |ended: &Ended| matches!(ended.0, VmError::Timeout { .. });
+    let (first, second) = (is_consequence(&one.0), is_silent(&other) && other.1);
+    let (number, its, of_other) = match first || (second && !one.1) {
+        true => (1, other, one),
+        false => (0, one, other),
+    };
+    let both = is_silent(&its) && !its.1 && (is_silent(&of_other) || is_consequence(&of_other.0));
+    PairError {
+        guest: (!both).then_some(number),
+        stopped: its.1,
+        error: its.0,
     }
 }
 
@@ -67,5 +110,48 @@ mod tests {
         assert!(is_consequence(&failed(&gone)));
         assert!(!is_consequence(&failed("netplumb: no wire")));
         assert!(!is_consequence(&VmError::Interrupted));
+    }
+
+    /// Check which of two guests is named: the one whose end ended the other, one that was stopped, and neither if
+    /// both just fall silent.
+    #[test]
+    fn which_of_them() {
+        let killed = || VmError::QemuFailed {
+            status: "signal: 9 (SIGKILL)".into(),
+            stderr: Vec::new(),
+            console: Vec::new(),
+        };
+        let gone = || VmError::QemuFailed {
+            status: "exit status: 3".into(),
+            stderr: vec![format!("netplumb: wire of host rx: {OTHER_HAS_ENDED}")],
+            console: Vec::new(),
+        };
+        let silent = || VmError::Timeout {
+            what: "answer",
+            seconds: 30,
+            console: Vec::new(),
+        };
+        for (one, other, guest, stopped) in [
+            ((killed(), false), (gone(), false), Some(0), false),
+            ((gone(), false), (killed(), false), Some(1), false),
+            ((silent(), true), (gone(), false), Some(0), true),
+            ((gone(), false), (silent(), true), Some(1), true),
+            ((silent(), false), (silent(), true), Some(1), true),
+            ((silent(), true), (silent(), false), Some(0), true),
+            ((silent(), false), (gone(), false), None, false),
+            ((gone(), false), (silent(), false), None, false),
+            ((silent(), false), (silent(), false), None, false),
+            (
+                (VmError::Interrupted, false),
+                (gone(), false),
+                Some(0),
+                false,
+            ),
+        ] {
+            let what = format!("{one:?} and {other:?}");
+            let cause = cause(one, other);
+            assert_eq!((cause.guest, cause.stopped), (guest, stopped), "{what}");
+            assert!(!is_consequence(&cause.error), "{what}");
+        }
     }
 }

@@ -477,6 +477,15 @@ impl Guest {
         Some(kib * 1024)
     }
 
+    /// Whether QEMU was stopped from outside, by SIGSTOP or a debugger: `T` or `t` in proc_pid_stat(5).
+    pub fn is_stopped(&self) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
+        let state = |stat: String| stat.rsplit(") ").next()?.chars().next();
+        stat.ok()
+            .and_then(state)
+            .is_some_and(|c| c == 'T' || c == 't')
+    }
+
     fn failed(&self, why: Refused) -> VmError {
         VmError::CommandFailed {
             message: why.message,
@@ -543,10 +552,18 @@ impl Guest {
         }
         VmError::QemuFailed {
             status: status.to_string(),
-            stderr: lines(&self.stderr),
+            stderr: (lines(&self.stderr).into_iter())
+                .filter(|line| !is_of_hub(line))
+                .collect(),
             console,
         }
     }
+}
+
+/// Whether QEMU says of a hub of NICs that it has no way out, which none of ours has (net_hub_check_clients in
+/// net/hub.c).
+fn is_of_hub(line: &str) -> bool {
+    line.contains("warning: hub ") && line.ends_with("is not connected to host network")
 }
 
 impl Drop for Guest {
