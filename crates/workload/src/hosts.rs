@@ -19,7 +19,7 @@ use netplumb_sys::netns::inside;
 use socket2::Socket;
 
 use crate::ends::{Ends, RX_PORT, TX_PORT, set_option, stream};
-use crate::packets::{ICMP_HEADER_BYTES, icmp_echo};
+use crate::packets::{ICMP_HEADER_BYTES, icmp_echo, next_echo};
 use crate::web;
 use transfer::{read_all, read_from_all, write_all, write_to_all};
 
@@ -209,11 +209,13 @@ impl Connections {
                 let Some((socket, family)) = &self.icmp else {
                     return Err(io::Error::other("no socket for echoes"));
                 };
+                let v6 = *family == Family::V6;
+                icmp_echo(&mut message, 0, v6);
                 done.turns_ns = Vec::with_capacity(turns as usize);
                 edges.begin();
                 for turn in 0..turns {
+                    next_echo(&mut message, turn as u16, v6);
                     let began = Instant::now();
-                    icmp_echo(&mut message, turn as u16, *family == Family::V6);
                     transfer(socket, Transfer::Send(&message))?;
                     transfer(socket, Transfer::Receive(&mut answer))?;
                     done.turns_ns.push(began.elapsed().as_nanos() as u64);

@@ -380,6 +380,21 @@ pub(crate) fn icmp_echo(message: &mut [u8], sequence: u16, v6: bool) {
     }
 }
 
+/// Give an echo request another sequence number. Its checksum is made from the one that it had (RFC 1624, eqn. 3):
+/// to sum all of a large message takes as long as to send it.
+pub(crate) fn next_echo(message: &mut [u8], sequence: u16, v6: bool) {
+    let word = |at: usize| u16::from_be_bytes([message[at], message[at + 1]]);
+    let (sum, was) = (word(2), word(6));
+    message[6..8].copy_from_slice(&sequence.to_be_bytes());
+    if !v6 {
+        let sum = u32::from(!sum) + u32::from(!was) + u32::from(sequence);
+        // Twice: the carry may carry.
+        let sum = (sum & 0xffff) + (sum >> 16);
+        let sum = !(((sum & 0xffff) + (sum >> 16)) as u16);
+        message[2..4].copy_from_slice(&sum.to_be_bytes());
+    }
+}
+
 /// RFC 1071.
 fn internet_checksum(bytes: &[u8]) -> u16 {
     let mut sum = 0_u32;
@@ -402,6 +417,23 @@ mod tests {
             let mut message: Vec<u8> = (0..size).map(|i| i as u8).collect();
             icmp_echo(&mut message, 77, false);
             assert_eq!(internet_checksum(&message), 0, "{size} bytes");
+        }
+    }
+
+    /// Check that a message with another number is the same as one that is made anew, with any number and length.
+    #[test]
+    fn checksum_of_the_next() {
+        for size in [8, 19, 64] {
+            let mut message: Vec<u8> = (0..size).map(|i| (i * 7) as u8).collect();
+            let mut anew = message.clone();
+            for v6 in [true, false] {
+                icmp_echo(&mut message, 0, v6);
+                for sequence in (0..=u16::MAX).rev() {
+                    next_echo(&mut message, sequence, v6);
+                    icmp_echo(&mut anew, sequence, v6);
+                    assert_eq!(message, anew, "{size} bytes, number {sequence}");
+                }
+            }
         }
     }
 }
