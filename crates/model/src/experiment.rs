@@ -608,6 +608,8 @@ impl Experiment {
             return Err(("vary", why).into());
         }
         for arm in &arms {
+            self.check_queues(arm)
+                .map_err(|wrong| self.of_arm(arm, wrong))?;
             check_arm(arm).map_err(|wrong| self.of_arm(arm, wrong))?;
             self.check_host_arm(arm)
                 .map_err(|wrong| self.of_arm(arm, wrong))?;

@@ -30,6 +30,8 @@ pub struct DeviceState {
     pub mac: Vec<u8>,
     /// Its MTU.
     pub mtu_bytes: u32,
+    /// The smallest and the largest MTU that its driver takes, as far as that is told.
+    pub mtus: [Option<u32>; 2],
     /// Whether it is up (IFF_UP).
     pub up: bool,
     /// Whether it is running (carrier detected): a veth that was just brought up drops packets
@@ -102,6 +104,9 @@ impl DeviceState {
                 LinkAttribute::Address(mac) => device.mac = mac,
                 LinkAttribute::IfName(name) => device.name = name,
                 LinkAttribute::Mtu(mtu) => device.mtu_bytes = mtu,
+                LinkAttribute::MinMtu(mtu) => device.mtus[0] = Some(mtu),
+                // 0: any (struct net_device: max_mtu).
+                LinkAttribute::MaxMtu(mtu) => device.mtus[1] = Some(mtu).filter(|mtu| *mtu > 0),
                 LinkAttribute::Qdisc(qdisc) => device.qdisc = qdisc,
                 LinkAttribute::OperState(told) => state = told,
                 _ => {}

@@ -188,9 +188,33 @@ fn rings(device: &str, wanted: &BTreeMap<Ring, u32>, notes: &mut Notes) -> io::R
     let why = |error: io::Error| refused(device, words.iter().map(String::as_str), &error);
     let mut netlink = EthtoolNetlink::open()?;
     let before = netlink.rings(device).map_err(why)?;
-    netlink.set_rings(device, wanted).map_err(why)?;
+    if let Err(error) = netlink.set_rings(device, wanted) {
+        let most = netlink.largest_rings(device).unwrap_or_default();
+        return Err(why(with_most(error, wanted, &most, called)));
+    }
     let now = netlink.rings(device).map_err(why)?;
     numbers(device, [&before, wanted, &now], called, notes)
+}
+
+/// An error, with the largest numbers that a driver takes if more were wanted.
+fn with_most<K: Copy + Ord>(
+    error: io::Error,
+    wanted: &BTreeMap<K, u32>,
+    most: &BTreeMap<K, u32>,
+    called: impl Fn(K) -> String,
+) -> io::Error {
+    let beyond = (wanted.iter()).filter_map(|(key, number)| {
+        let most = most.get(key).filter(|most| number > *most)?;
+        Some(format!("{}={most}", called(*key)))
+    });
+    let beyond: Vec<String> = beyond.collect();
+    match beyond.is_empty() {
+        true => error,
+        false => io::Error::new(
+            error.kind(),
+            format!("{error}; it takes at most {}", beyond.join(" ")),
+        ),
+    }
 }
 
 fn coalesce(device: &str, wanted: &BTreeMap<Coalescing, u32>, notes: &mut Notes) -> io::Result<()> {
@@ -234,7 +258,8 @@ fn steer(
     let why = |error: io::Error| refused(device, std::iter::once(words.as_str()), &error);
     for queue in steering::queues(namespace, device, which).map_err(why)? {
         let before = steering::read(namespace, device, &queue, which).map_err(why)?;
-        steering::write(namespace, device, &queue, which, wanted).map_err(why)?;
+        steering::write(namespace, device, &queue, which, wanted)
+            .map_err(|error| without_cpu(error, device, &words))?;
         let now = steering::read(namespace, device, &queue, which).map_err(why)?;
         Set {
             device,
@@ -246,6 +271,24 @@ fn steer(
         .note(notes)?;
     }
     Ok(())
+}
+
+/// An error of steering: the kernel, and no driver, refuses CPUs that there are not.
+fn without_cpu(error: io::Error, device: &str, words: &str) -> io::Error {
+    // bitmap_parse (lib/bitmap-str.c): the mask has more bits than there may be CPUs.
+    if error.raw_os_error() != Some(libc::EOVERFLOW) {
+        return refused(device, std::iter::once(words), &error);
+    }
+    let possible = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
+    let there = match possible.trim() {
+        "" => "this kernel has not so many".to_string(),
+        "0" => "a guest has one, 0, and lab netns has all of this machine".to_string(),
+        all => format!("this kernel has {all}"),
+    };
+    io::Error::new(
+        io::ErrorKind::InvalidInput,
+        format!("{words} of {device}: there is no such CPU: {there}"),
+    )
 }
 
 fn of_file(
@@ -274,6 +317,31 @@ fn of_file(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Check that what a driver takes at most is said of rings that are larger, and of those alone; and that a CPU
+    /// that there is not is no matter of a driver.
+    #[test]
+    fn limits_are_said() {
+        let all = |rx, tx| BTreeMap::from([(Ring::Rx, rx), (Ring::Tx, tx)]);
+        let refuse = |wanted: &BTreeMap<Ring, u32>| {
+            let error = io::Error::other("requested ring size exceeds maximum");
+            with_most(error, wanted, &all(256, 512), |ring| {
+                format!("rings.{ring}")
+            })
+            .to_string()
+        };
+        let told = refuse(&all(1024, 512));
+        assert!(told.ends_with("it takes at most rings.rx=256"), "{told}");
+        assert!(!refuse(&all(256, 512)).contains("at most"));
+        let of =
+            |code| without_cpu(io::Error::from_raw_os_error(code), "tx0", "rps_cpus=1").to_string();
+        let told = of(libc::EOVERFLOW);
+        assert!(
+            told.contains("no such CPU") && !told.contains("driver"),
+            "{told}"
+        );
+        assert!(of(libc::EINVAL).contains("refuses rps_cpus=1"));
+    }
 
     /// Check that what a driver kept is an error, what it rounded is noted, and so is what was there
     /// before.

@@ -108,13 +108,32 @@ fn configure(plan: &TopologyPlan, end: &End<'_>, mac: &[u8]) -> Result<(), Topol
         .inside(|| {
             let mut netlink = Netlink::open()?;
             let device = find(&mut netlink, mac)?;
-            netlink.set_up(device.index, plan.mtu_bytes)?;
+            (netlink.set_up(device.index, plan.mtu_bytes))
+                .map_err(|error| of_mtu(error, &device, plan.mtu_bytes))?;
             if let Some(address) = end.address {
                 netlink.add_address(device.index, address, prefix_len(plan.family))?;
             }
             Ok(())
         })
         .doing(|| format!("configure {}", end.name))
+}
+
+/// The error of a device that did not come up: which MTUs it takes, if it was given another one.
+fn of_mtu(error: io::Error, device: &DeviceState, wanted: Option<u32>) -> io::Error {
+    let [least, most] = device.mtus;
+    let Some(mtu) = wanted else {
+        return error;
+    };
+    let takes = match (least, most) {
+        (_, Some(most)) if mtu > most => format!("takes one of at most {most}"),
+        (Some(least), _) if mtu < least => format!("takes one of at least {least}"),
+        // It says nothing of its own limits, or they depend on something else.
+        _ => format!("refuses it ({error})"),
+    };
+    io::Error::new(
+        error.kind(),
+        format!("an MTU of {mtu} is not supported: its driver {takes}"),
+    )
 }
 
 /// Wait for the carrier of a device.
@@ -222,4 +241,34 @@ pub(super) fn until(
         std::thread::sleep(nap);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that an MTU beyond what a driver takes is named, with the limit; and that without one the error is
+    /// another.
+    #[test]
+    fn mtus_that_drivers_refuse() {
+        let device = DeviceState {
+            mtus: [Some(46), Some(16_110)],
+            ..DeviceState::default()
+        };
+        let told = |device: &DeviceState, mtu| {
+            let error = io::Error::from_raw_os_error(libc::EINVAL);
+            of_mtu(error, device, mtu).to_string()
+        };
+        let large = told(&device, Some(20_000));
+        assert!(large.contains("MTU of 20000"), "{large}");
+        assert!(large.contains("at most 16110"), "{large}");
+        let small = told(&device, Some(40));
+        assert!(small.contains("at least 46"), "{small}");
+        let odd = told(&DeviceState::default(), Some(1499));
+        assert!(
+            odd.contains("MTU of 1499") && odd.contains("Invalid argument"),
+            "{odd}"
+        );
+        assert!(!told(&device, None).contains("MTU"));
+    }
 }

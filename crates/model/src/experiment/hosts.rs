@@ -342,6 +342,18 @@ impl Experiment {
         Ok(())
     }
 
+    /// Check that guests are not asked for queues: another link, which has them, can't join two of them.
+    pub(super) fn check_queues(&self, arm: &Arm) -> Result<(), (&'static str, String)> {
+        match self.has_hosts() && self.lab == Lab::Vm && arm.level("queues").is_some() {
+            true => {
+                let why = "queues is not supported by two guests, which have one CPU each, and NICs with one queue; use \
+                           lab netns (--lab netns)";
+                Err(("queues", why.into()))
+            }
+            false => Ok(()),
+        }
+    }
+
     /// Check an arm of two hosts.
     pub(super) fn check_host_arm(&self, arm: &Arm) -> Result<(), (&'static str, String)> {
         if !self.has_hosts() {
@@ -601,6 +613,14 @@ mod tests {
             (
                 "[workload]\nkind = \"request\"\n[knobs]\nrx_link = \"e1000e\"",
                 "IP fragments",
+            ),
+            (
+                "[workload]\nkind = \"stream\"\n[knobs]\nlink = \"virtio-net\"\nqueues = 2",
+                "use lab netns",
+            ),
+            (
+                "[workload]\nkind = \"stream\"\n[knobs]\nqueues = 2",
+                "one CPU each",
             ),
             (
                 "[workload]\nkind = \"stream\"\n[knobs]\nrx_link = \"lo\"",
