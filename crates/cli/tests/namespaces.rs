@@ -206,6 +206,24 @@ fn nothing_is_left() {
     ran.code(0).says(&["cleaned up after a killed run"]);
 }
 
+/// Check that a program that is not installed is named with what installs it, and that this can't be measured here.
+#[test]
+fn programs_that_are_missing() {
+    if !has(&[]) {
+        return;
+    }
+    let place = Place::new();
+    for (words, program) in [("stream --client iperf3", "iperf3"), ("http", "nginx")] {
+        let words = format!("bench {words} --lab netns --blocks 1 -q");
+        let mut command = place.plumb(&words);
+        command.env("PATH", place.path("nothing"));
+        let ran = Running::start(&mut command).finish();
+        let remedy = format!("apt-get install {program}");
+        ran.code(3).says(&[&remedy]);
+        assert_eq!(ran.stdout, "", "{words}");
+    }
+}
+
 /// Check that what namespaces can't do is said at once.
 #[test]
 fn what_they_cannot() {

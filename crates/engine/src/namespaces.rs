@@ -13,7 +13,7 @@ use std::thread::{self, JoinHandle};
 
 use netplumb_instruments::rates::cpu::{self, CpuClock};
 use netplumb_lab::netns::Topology;
-use netplumb_lab::vm::files::Program;
+use netplumb_lab::vm::files::{FilesError, Program};
 use netplumb_model::experiment::{Load, buffer_of};
 use netplumb_model::hosts::{CLOCKED, Client, HostLoad, Side};
 use netplumb_model::recording::{Arm, Recording, env};
@@ -173,7 +173,7 @@ fn serve(arm: &Arm, load: WebLoad, ends: &Ends, cpu: u32) -> Result<Serving, Eng
         )
     });
     started.map_err(|source| match source.kind() {
-        io::ErrorKind::NotFound => EngineError::Guest(Program::Nginx.missing()),
+        io::ErrorKind::NotFound => FilesError::Missing(Program::Nginx.missing()).into(),
         _ => failed("start the web server")(source),
     })
 }

@@ -4,14 +4,15 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use netplumb_model::class::Direction;
-use netplumb_model::recording::Recording;
+use netplumb_model::recording::{ArmNotes, Recording};
 use netplumb_model::text::counted;
+use netplumb_report::printable;
 
 use super::unseen::never_called;
 use crate::args::page::PageArgs;
 use crate::args::run::RunOptions;
 use crate::args::show::{RatesFormat, ShowArgs};
-use crate::exit::{Failure, message};
+use crate::exit::{CannotHere, Failure, message};
 use crate::output::{page, part, show};
 use crate::recorder::Outcome;
 
@@ -86,10 +87,21 @@ impl How<'_> {
     }
 }
 
+/// Why arms can't be measured here, a line for each.
+fn unavailable(recording: &Recording) -> Vec<String> {
+    let of_arm = |(number, notes): (&u32, &ArmNotes)| {
+        let arm = recording.arms.get(*number as usize);
+        let name = arm.map_or_else(String::new, |arm| printable(&arm.name, 80));
+        let line = |why: &String| format!("unavailable: arm {name}: {}", printable(why, 400));
+        notes.failed.values().map(line).collect::<Vec<_>>()
+    };
+    recording.notes.iter().flat_map(of_arm).collect()
+}
+
 /// Print what was measured, and then the error, if there was one.
 ///
 /// # Errors
-/// It can't be printed.
+/// It can't be printed, or no arm can be measured here.
 pub(super) fn finish(outcome: Outcome, how: &How<'_>) -> anyhow::Result<ExitCode> {
     let Shown::Report(show_args, directions) = how.shown else {
         return Err(anyhow::Error::msg(
@@ -97,7 +109,10 @@ pub(super) fn finish(outcome: Outcome, how: &How<'_>) -> anyhow::Result<ExitCode
         ));
     };
     let shown = if outcome.recording.blocks.is_empty() {
-        Ok(ExitCode::SUCCESS)
+        match unavailable(&outcome.recording) {
+            why if why.is_empty() => Ok(ExitCode::SUCCESS),
+            why => Err(CannotHere(why.join("\n")).into()),
+        }
     } else {
         show::show(&outcome.recording, how.clock, show_args, directions).and_then(|code| {
             page::write(
