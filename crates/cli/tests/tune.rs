@@ -97,6 +97,29 @@ fn conditions_that_nothing_holds() {
     assert!(!ran.stdout.contains("ethtool"), "{}", ran.stdout);
 }
 
+/// Check that NICs which refuse what those of another link take have a search of their own, with no line that their
+/// driver refuses.
+#[test]
+fn levels_of_another_link() {
+    if !common::has_guests() {
+        return;
+    }
+    let place = Place::new();
+    let ran = place.run(
+        "tune --goal latency --link virtio-net --offload tso=on --offload gro=on --buffer 64K --candidates 4 -q --json",
+    );
+    ran.code(0);
+    let found = document(&ran.stdout);
+    assert_eq!(
+        (&found["possible"], &found["tried"]),
+        (&4.into(), &4.into())
+    );
+    assert_eq!(found["left_out"], Value::Array(Vec::new()));
+    for word in ["rings", "adaptive", "rx-usecs", "at once"] {
+        assert!(!ran.stdout.contains(word), "{word}: {found:#}");
+    }
+}
+
 /// Check that what can't be searched is said at once.
 #[test]
 fn what_it_refuses() {

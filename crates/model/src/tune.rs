@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
-use crate::class::words;
+use crate::class::{Link, words};
 use crate::experiment::{Coalescing, Knobs, NamedArm, Offload, Ring};
 use crate::hosts::{rate_of, time_of};
 
@@ -236,27 +236,41 @@ fn with_default(levels: impl IntoIterator<Item = Setting>) -> Dimension {
     std::iter::once(Setting::default()).chain(levels).collect()
 }
 
-/// What is searched between two guests. Moderation is by the kernel's timers, since those of QEMU's NICs
-/// have a floor of 128 us, and one that the NIC would have for itself is its own level.
-pub fn of_guests() -> Vec<Dimension> {
-    const AT_ONCE: &str = "ethtool -C NIC adaptive-rx off rx-usecs 0";
-    let at_once = Setting::new(
-        "interrupts at once",
-        [("throttle", "off")],
-        [AT_ONCE.to_string()],
-    );
-    let later = [20, 50, 100].map(|usecs| deferred(usecs, &[("throttle", "off")], Some(AT_ONCE)));
-    vec![
+/// What is searched between two guests with NICs of these links, sender first: what their drivers take, and what
+/// acts there. Interrupts are deferred by the kernel's timers, since those of QEMU's NICs have a floor of 128 us.
+/// That floor can be taken away from e1000 alone, for which it is a level of its own, and part of the others.
+pub fn of_guests(links: [Link; 2]) -> Vec<Dimension> {
+    const AT_ONCE: &str = "ethtool -C NIC rx-usecs 0";
+    const USECS: [u32; 3] = [20, 50, 100];
+    const RING: u32 = 1024;
+    let moderation = match links {
+        [Link::E1000, Link::E1000] => {
+            let at_once = Setting::new(
+                "interrupts at once",
+                [("throttle", "off")],
+                [AT_ONCE.to_string()],
+            );
+            let later = USECS.map(|usecs| deferred(usecs, &[("throttle", "off")], Some(AT_ONCE)));
+            with_default(std::iter::once(at_once).chain(later))
+        }
+        _ => with_default(USECS.map(|usecs| deferred(usecs, &[], None))),
+    };
+    let mut all = vec![
         offload("no TSO", "offload.tso", "tso", "off"),
         offload("no GRO", "offload.gro", "gro", "off"),
-        with_default(std::iter::once(at_once).chain(later)),
+        moderation,
         with_default([64, 256].map(buffers)),
-        with_default([Setting::new(
-            "rings of 1024",
-            [("rings.rx", "1024"), ("rings.tx", "1024")],
-            ["ethtool -G NIC rx 1024 tx 1024".to_string()],
-        )]),
-    ]
+    ];
+    let takes = |link: Link| link.declared().largest_ring >= Some(RING);
+    if links.into_iter().all(takes) {
+        let ring = RING.to_string();
+        all.push(with_default([Setting::new(
+            format!("rings of {RING}"),
+            [("rings.rx", ring.as_str()), ("rings.tx", ring.as_str())],
+            [format!("ethtool -G NIC rx {RING} tx {RING}")],
+        )]));
+    }
+    all
 }
 
 /// What is searched between two namespaces joined by veth, whose GRO is off by default.
@@ -570,7 +584,14 @@ mod tests {
     /// tell levels apart.
     #[test]
     fn levels_are_levels() {
-        for all in [of_guests(), of_namespaces(), of_nic(&everything())] {
+        let of_links = [
+            [Link::E1000; 2],
+            [Link::E1000e; 2],
+            [Link::VirtioNet; 2],
+            [Link::E1000, Link::VirtioNet],
+        ];
+        let lists = of_links.into_iter().map(of_guests);
+        for all in lists.chain([of_namespaces(), of_nic(&everything())]) {
             let mut names = std::collections::BTreeSet::new();
             for dimension in &all {
                 assert_eq!(dimension[0], Setting::default());
@@ -582,12 +603,44 @@ mod tests {
                 }
             }
         }
-        let all = of_guests();
+        let all = of_guests([Link::E1000; 2]);
         assert_eq!(name_of(&chosen(&all, &[0, 0, 0, 0, 0])), "default");
         assert_eq!(
             name_of(&chosen(&all, &[1, 0, 2, 0, 0])),
             "no TSO, deferred 20us"
         );
+    }
+
+    /// Check that no level of two guests is one that the driver of its NIC refuses, or that does nothing there, and
+    /// that no line sets what the driver does not have.
+    #[test]
+    fn levels_by_link() {
+        let said = |links: [Link; 2]| format!("{:?}", of_guests(links));
+        let of_e1000 = said([Link::E1000; 2]);
+        for part in [
+            "throttle",
+            "rings of 1024",
+            "deferred 20us",
+            "NIC rx-usecs 0",
+        ] {
+            assert!(of_e1000.contains(part), "no `{part}` in {of_e1000}");
+        }
+        for links in [
+            [Link::E1000e; 2],
+            [Link::VirtioNet; 2],
+            [Link::E1000, Link::E1000e],
+        ] {
+            let said = said(links);
+            assert!(said.contains("deferred 20us"), "{links:?}: {said}");
+            for part in ["throttle", "interrupts at once", "rx-usecs"] {
+                assert!(!said.contains(part), "{links:?}: {said}");
+            }
+            let has_virtio = links.contains(&Link::VirtioNet);
+            assert_eq!(said.contains("rings"), !has_virtio, "{links:?}: {said}");
+        }
+        for links in [[Link::E1000; 2], [Link::E1000e; 2], [Link::VirtioNet; 2]] {
+            assert!(!said(links).contains("adaptive"), "{links:?}");
+        }
     }
 
     /// Check that what is tried on an interface is what it has, and is not set so already.

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::footer::{self, Note};
 use crate::json::pretty;
-use crate::number::{counted, printable};
+use crate::number::{counted, printable, thousands};
 #[cfg(test)]
 use crate::table::reference::{Entry, entries};
 use crate::table::{Column, Room, Table, Value};
@@ -31,6 +31,12 @@ fn within(values: &[f64]) -> Option<f64> {
     (mean.value > 0.0).then(|| Some((mean.high? - mean.value) / mean.value))?
 }
 
+/// With one decimal, and thousands apart.
+fn grouped(value: f64) -> String {
+    let tenths = (value * 10.0).round() as u64;
+    format!("{}.{}", thousands(tenths / 10), tenths % 10)
+}
+
 /// What there are columns of: one of a receiver, if it is another machine's CPU.
 fn columns<'r>(at: &Tried) -> Vec<Column<'r, Row<'r>>> {
     let (first, has_rx) = match at {
@@ -52,12 +58,16 @@ fn columns<'r>(at: &Tried) -> Vec<Column<'r, Row<'r>>> {
             .json("mbit_per_second")
             .unit("Mbit/s")
             .hint("throughput of a stream; of an interface, what the command moved over it in both directions"),
-        figure("latency", 2, |m| Value::Ns(m.latency_ns))
+        figure("latency us", 2, |m| {
+            // One unit for all rows.
+            Value::Told(grouped(m.latency_ns / 1e3), Some(m.latency_ns))
+        })
             .json("latency_ns")
             .unit("ns")
             .hint("median time of a request of 64 bytes, or of an echo while the command runs; or how long that runs"),
-        Column::figure("CPU/KiB", |row: &Row<'r>| {
-            Value::Ns(row.choice.measured.cost(Goal::Cpu))
+        Column::figure("CPU ns/KiB", |row: &Row<'r>| {
+            let ns = row.choice.measured.cost(Goal::Cpu);
+            Value::Told(thousands(ns.round() as u64), Some(ns))
         })
         .people(3)
         .json("cpu_ns_per_kib")
@@ -260,9 +270,17 @@ pub fn terminal(tuned: &Tuned, columns: usize) -> String {
     for hold in &tuned.hold {
         goal.push_str(&format!(", with {}", condition(hold)));
     }
-    let mut out = format!(
-        "{goal}\n\nWhat no other settings beat, of what was tried, and the default (* the best):\n\n"
-    );
+    let title = match tuned.at {
+        Tried::Guests => {
+            "What no other settings beat, of what was tried, and the default (* the best):"
+        }
+        // It was chosen by other runs than these, in which another one may be ahead by chance.
+        Tried::Namespaces | Tried::Nic { .. } => {
+            "What no other settings beat by more than chance, of what was tried, and the default (* the best of the \
+             search; a difference within ± is no order):"
+        }
+    };
+    let mut out = format!("{goal}\n\n{}\n", continued(title, 0, columns));
     let room = Room::of(columns, NAME_LETTERS);
     out.push_str(&Table::new(self::columns(&tuned.at), rows(tuned)).terminal(room));
     out.push('\n');
@@ -377,6 +395,7 @@ pub fn json(tuned: &Tuned) -> String {
 
 #[cfg(test)]
 mod tests {
+    use netplumb_model::class::Link;
     use netplumb_model::tune::{Confirmed, chosen, of_guests, of_namespaces};
 
     use super::*;
@@ -392,7 +411,7 @@ mod tests {
 
     fn choice(point: &[usize], mbit: f64, latency_us: f64, busy: f64) -> Choice {
         Choice {
-            settings: chosen(&of_guests(), point),
+            settings: chosen(&of_guests([Link::E1000; 2]), point),
             measured: Measured::exactly(figures(mbit, latency_us, busy)),
         }
     }
@@ -481,6 +500,33 @@ mod tests {
         assert!(!text.contains("ethtool"), "{text}");
     }
 
+    /// Check that all rows of a column have one unit, however small or large they are.
+    #[test]
+    fn one_unit_per_column() {
+        let mut tuned = tuned("latency<100us");
+        // CPU time for a KiB: 3,773 ns and 11,000 ns, which were `3,773` and `11.0us`; latencies of 9 and 1,234 us.
+        let of = |latency_us, ns_per_kib: f64| {
+            let kib = 800e6 / 8.0 / 1024.0;
+            let busy = ns_per_kib * kib / 1e9 / 1.5;
+            Measured::exactly(figures(800.0, latency_us, busy))
+        };
+        tuned.front[0].measured = of(9.04, 3_773.0);
+        tuned.front[1].measured = of(1_234.0, 11_000.0);
+        let text = terminal(&tuned, 120);
+        for part in [
+            "latency us",
+            "CPU ns/KiB",
+            " 9.0 ",
+            " 1,234.0 ",
+            " 3,773 ",
+            " 11,000 ",
+        ] {
+            assert!(text.contains(part), "no `{part}` in:\n{text}");
+        }
+        let document: serde_json::Value = serde_json::from_str(&json(&tuned)).unwrap();
+        assert_eq!(document["front"][1]["latency_ns"], 1_234_000.0);
+    }
+
     /// Check that a gain is shown with its interval, and that one that may be chance is not recommended.
     #[test]
     fn gains_with_intervals() {
@@ -491,6 +537,8 @@ mod tests {
             "ip link set eth0 mtu 9000",
             "±",
             "no checksum at all",
+            "beat by more than chance",
+            "is no order",
         ] {
             assert!(better.contains(part), "no `{part}` in:\n{better}");
         }

@@ -11,8 +11,8 @@ use rand_pcg::rand_core::{Rng, SeedableRng};
 /// A choice: for each dimension the number of a level. All zeros is the default.
 pub type Point = Vec<usize>;
 
-/// Measures points, at a scale.
-type Measure<'m, M, E> = &'m mut dyn FnMut(&[Point], u32) -> Result<Vec<M>, E>;
+/// Measures points, at a scale; none for a point that can't be measured.
+type Measure<'m, M, E> = &'m mut dyn FnMut(&[Point], u32) -> Result<Vec<Option<M>>, E>;
 
 /// A search.
 #[derive(Debug, Clone, Copy)]
@@ -46,6 +46,8 @@ pub struct Tried<M> {
 pub struct Found<M> {
     /// All that was tried; the default is the first.
     pub tried: Vec<Tried<M>>,
+    /// Those that can't be measured, which are not tried again.
+    pub left_out: BTreeSet<Point>,
     /// The number of the best one that was measured the longest.
     pub best: usize,
     /// The largest scale.
@@ -94,7 +96,7 @@ impl Halving<'_> {
     }
 
     /// Search. `better` orders what was measured, the best first; `has_time` is asked before each few
-    /// measurements, which are of a scale.
+    /// measurements, which are of a scale. The default has to be measured: `measure` fails where it can't be.
     ///
     /// # Errors
     /// The first of a measurement.
@@ -106,6 +108,7 @@ impl Halving<'_> {
     ) -> Result<Found<M>, E> {
         let mut found = Found {
             tried: Vec::new(),
+            left_out: BTreeSet::new(),
             best: 0,
             scale: 0,
             ended_early: false,
@@ -139,7 +142,7 @@ impl Halving<'_> {
             let mut new = neighbours(&best, self.levels);
             new.retain(|point| {
                 let known = found.number(point).map(|n| found.tried[n].scale);
-                known != Some(found.scale)
+                known != Some(found.scale) && !found.left_out.contains(point)
             });
             if new.is_empty() {
                 break;
@@ -180,6 +183,10 @@ impl Halving<'_> {
                 break;
             }
             for (point, measured) in some.iter().zip(measure(some, scale)?) {
+                let Some(measured) = measured else {
+                    found.left_out.insert(point.clone());
+                    continue;
+                };
                 let tried = Tried {
                     point: point.clone(),
                     scale,
@@ -260,7 +267,7 @@ mod tests {
             },
             &mut |points, scale| {
                 batches.push((points.len(), scale));
-                Ok::<_, ()>(points.iter().map(|p| cost(p, scale)).collect())
+                Ok::<_, ()>(points.iter().map(|p| Some(cost(p, scale))).collect())
             },
         );
         (found.unwrap(), batches)
@@ -298,6 +305,41 @@ mod tests {
         assert_eq!(found.tried.len(), 120);
     }
 
+    /// Check that points that can't be measured are asked for once, are not among those that were tried, and
+    /// that the best of the others is found.
+    #[test]
+    fn what_cannot_be_measured() {
+        let halving = Halving {
+            levels: &[4, 2, 5, 3],
+            candidates: 16,
+            at_once: 4,
+            varies: false,
+            seed: 1,
+        };
+        let mut refused = Vec::new();
+        let found = halving.search(
+            &|a: &f64, b: &f64| a.total_cmp(b),
+            &mut || true,
+            &mut |points, scale| {
+                let measure = |point: &Point| {
+                    let can = point[2] != 3;
+                    if !can {
+                        refused.push(point.clone());
+                    }
+                    can.then(|| cost(point, scale))
+                };
+                Ok::<_, ()>(points.iter().map(measure).collect())
+            },
+        );
+        let found = found.unwrap();
+        assert!(found.tried.iter().all(|tried| tried.point[2] != 3));
+        let best = &found.tried[found.best].point;
+        assert_eq!(best[2], 2, "{best:?}");
+        let once: BTreeSet<Point> = refused.iter().cloned().collect();
+        assert!(!once.is_empty() && once.len() == refused.len());
+        assert_eq!(once, found.left_out);
+    }
+
     /// Check that a front has what nothing beats, equal ones included.
     #[test]
     fn fronts() {
@@ -330,7 +372,9 @@ mod tests {
             let found = halving.search(
                 &|a: &f64, b: &f64| a.total_cmp(b),
                 &mut || true,
-                &mut |points, scale| Ok::<_, ()>(points.iter().map(|p| noisy(p, scale)).collect()),
+                &mut |points, scale| {
+                    Ok::<_, ()>(points.iter().map(|p| Some(noisy(p, scale))).collect())
+                },
             );
             let found = found.unwrap();
             let best = &found.tried[found.best].point;

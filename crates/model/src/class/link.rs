@@ -29,6 +29,8 @@ pub struct LinkFacts {
     pub emulated: bool,
     /// Whether two hosts can be joined by it.
     pub hosts: bool,
+    /// How many packets a ring of its NICs holds at most; none where it has no rings.
+    pub largest_ring: Option<u32>,
     /// Why two boots of the same system differ over it, if they do.
     pub varies: Option<&'static str>,
 }
@@ -77,6 +79,7 @@ const NICS: LinkFacts = LinkFacts {
     frames: true,
     emulated: false,
     hosts: false,
+    largest_ring: None,
     varies: None,
 };
 
@@ -99,6 +102,7 @@ links! {
             frames: false,
             emulated: false,
             hosts: false,
+            largest_ring: None,
             varies: None,
         };
         Veth = "veth", "a veth pair", LinkFacts {
@@ -106,11 +110,24 @@ links! {
             frames: true,
             emulated: false,
             hosts: false,
+            largest_ring: None,
             varies: None,
         };
-        VirtioNet = "virtio-net", "two virtio-net NICs of a guest", NICS_OF_HOSTS;
-        E1000 = "e1000", "two Intel 82540EM NICs of a guest (two hosts: 82545EM, their default)", NICS_OF_HOSTS;
-        E1000e = "e1000e", "two Intel 82574L NICs of a guest", NICS_OF_HOSTS;
+        VirtioNet = "virtio-net", "two virtio-net NICs of a guest", LinkFacts {
+            // hw/net/virtio-net.c: VIRTIO_NET_RX_QUEUE_DEFAULT_SIZE, VIRTIO_NET_TX_QUEUE_DEFAULT_SIZE.
+            largest_ring: Some(256),
+            ..NICS_OF_HOSTS
+        };
+        E1000 = "e1000", "two Intel 82540EM NICs of a guest (two hosts: 82545EM, their default)", LinkFacts {
+            // drivers/net/ethernet/intel/e1000/e1000.h: E1000_MAX_82544_RXD, E1000_MAX_82544_TXD.
+            largest_ring: Some(4096),
+            ..NICS_OF_HOSTS
+        };
+        E1000e = "e1000e", "two Intel 82574L NICs of a guest", LinkFacts {
+            // drivers/net/ethernet/intel/e1000e/e1000.h: E1000E_MAX_RXD, E1000E_MAX_TXD.
+            largest_ring: Some(4096),
+            ..NICS_OF_HOSTS
+        };
         UsbNet = "usb-net", "a USB NIC of a guest (CDC Ethernet), connected to an e1000", LinkFacts {
             varies: Some("its controller polls by the clock"),
             ..NICS
@@ -124,6 +141,7 @@ links! {
             frames: false,
             emulated: false,
             hosts: false,
+            largest_ring: None,
             varies: None,
         };
     }

@@ -5,7 +5,9 @@ use std::path::Path;
 use anyhow::anyhow;
 use netplumb_engine::run::Save;
 use netplumb_engine::{EngineError, HostsRun, Options, Plan, run_hosts, run_namespaces};
-use netplumb_model::experiment::{Blocks, Experiment, FileSize, Kind, Knobs, Lab, Workload};
+use netplumb_model::experiment::{
+    Blocks, Experiment, FileSize, Kind, Knobs, Lab, Workload, link_of,
+};
 use netplumb_model::hosts::{BUSY, Side, THROUGHPUT, TURN, clocked};
 use netplumb_model::quantity::Declared;
 use netplumb_model::recording::{Recording, env};
@@ -15,7 +17,7 @@ use netplumb_model::tune::{
 use netplumb_stats::halving::Point;
 
 use super::TuneArgs;
-use super::search::{Place, Search};
+use super::search::{LeftOut, Place, Search};
 use crate::exit::Usage;
 use crate::files::Out;
 use crate::progress::Teller;
@@ -52,15 +54,26 @@ pub(super) fn run(args: &TuneArgs, cache: &Path, file: Option<&Out>) -> anyhow::
         ))
         .into());
     }
+    let given = Knobs::of(fixed.iter().cloned()).map_err(Usage)?;
+    let pair_of = |dimensions| Pair {
+        args,
+        fixed: given.clone(),
+        dimensions,
+    };
+    // Both loads with what is given alone, which what is searched depends on.
+    for kind in [Kind::Stream, Kind::Request] {
+        let all = pair_of(&[]).experiment(kind, &[Vec::new()], 0)?;
+        all.check().map_err(|(_, why)| Usage(why))?;
+    }
+    let asked = pair_of(&[]).experiment(Kind::Stream, &[Vec::new()], 0)?;
     // What is given is the situation, and not searched.
     let is_free = |dimension: &Dimension| {
         let mut keys = dimension.iter().flat_map(|setting| &setting.knobs);
         !keys.any(|(key, _)| args.knobs.has(key))
     };
-    let all = if in_netns {
-        of_namespaces()
-    } else {
-        of_guests()
+    let all = match (args.lab, asked.arms().first()) {
+        (Lab::Vm, Some(arm)) => of_guests([Side::Tx, Side::Rx].map(|side| link_of(arm, side))),
+        _ => of_namespaces(),
     };
     let dimensions: Vec<Dimension> = all.into_iter().filter(is_free).collect();
     if dimensions.is_empty() {
@@ -71,25 +84,19 @@ pub(super) fn run(args: &TuneArgs, cache: &Path, file: Option<&Out>) -> anyhow::
         dimensions: &dimensions,
         varies: in_netns,
     };
-    let pair = Pair {
-        args,
-        fixed: Knobs::of(fixed.iter().cloned()).map_err(Usage)?,
-        dimensions: &dimensions,
-    };
-    for kind in [Kind::Stream, Kind::Request] {
-        let all = pair.experiment(kind, &[vec![0; dimensions.len()]], 0)?;
-        all.check().map_err(|(_, why)| Usage(why))?;
-    }
-    let asked = pair.experiment(Kind::Stream, &[vec![0; dimensions.len()]], 0)?;
+    let pair = pair_of(&dimensions);
     let mut tuned = None;
     let mut finalists = None;
     let outcome = record_by(
         |engine, recording, save, teller| {
-            let found = search.run(&mut Measuring {
+            let mut place = Measuring {
                 pair: &pair,
                 engine,
                 teller,
-            })?;
+                left_out: LeftOut::default(),
+            };
+            let found = search.run(&mut place)?;
+            let left_out = place.left_out;
             let last = search.last(&found);
             let points: Vec<Point> = last.iter().map(|n| found.tried[*n].point.clone()).collect();
             // What is kept is a run of two hosts of these.
@@ -120,7 +127,8 @@ pub(super) fn run(args: &TuneArgs, cache: &Path, file: Option<&Out>) -> anyhow::
             } else {
                 Tried::Guests
             };
-            tuned = Some(search.tuned(&found, &last, again.as_deref(), at, &args.print_nic));
+            let nic = &args.print_nic;
+            tuned = Some(search.tuned(&found, &last, again.as_deref(), at, nic, left_out));
             finalists = Some(experiment);
             Ok(())
         },
@@ -245,10 +253,13 @@ struct Measuring<'m, 'a> {
     pair: &'m Pair<'a>,
     engine: &'m Options,
     teller: &'m Teller,
+    /// What the NICs or the kernel refused.
+    left_out: LeftOut,
 }
 
-impl Place for Measuring<'_, '_> {
-    fn measure(&mut self, points: &[Point], scale: u32) -> Result<Vec<Measured>, EngineError> {
+impl Measuring<'_, '_> {
+    /// Measure points that take turns.
+    fn together(&self, points: &[Point], scale: u32) -> Result<Vec<Measured>, EngineError> {
         let run = |kind: Kind| -> Result<Recording, EngineError> {
             let experiment = self.pair.experiment(kind, points, scale).map_err(odd)?;
             let mut recording = Recording::default();
@@ -265,6 +276,61 @@ impl Place for Measuring<'_, '_> {
         let (stream, requests) = (run(Kind::Stream)?, run(Kind::Request)?);
         let all = (0..points.len()).map(|arm| self.pair.figures(&stream, &requests, arm));
         all.collect()
+    }
+
+    /// Leave out those of some points that are refused, which is known of each alone.
+    ///
+    /// # Errors
+    /// It was the default, or none of them is refused: then it was something else.
+    fn leave_out(&mut self, points: &[Point], error: EngineError) -> Result<(), EngineError> {
+        let before = self.left_out.why.len();
+        for point in points {
+            if self.left_out.has(point) {
+                continue;
+            }
+            match self.together(std::slice::from_ref(point), 0) {
+                Ok(_) => self.left_out.accept(point),
+                Err(refused) if refused.is_of_settings() && point.iter().any(|l| *l != 0) => {
+                    let why = refused.to_string();
+                    let why = why.lines().next().unwrap_or_default();
+                    (self.left_out).refuse(self.pair.dimensions, point, why);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        match self.left_out.why.len() > before {
+            true => Ok(()),
+            false => Err(error),
+        }
+    }
+}
+
+impl Place for Measuring<'_, '_> {
+    fn measure(
+        &mut self,
+        points: &[Point],
+        scale: u32,
+    ) -> Result<Vec<Option<Measured>>, EngineError> {
+        loop {
+            let left = points.iter().filter(|point| !self.left_out.has(point));
+            let left: Vec<Point> = left.cloned().collect();
+            if left.is_empty() {
+                return Ok(vec![None; points.len()]);
+            }
+            match self.together(&left, scale) {
+                Ok(measured) => {
+                    left.iter().for_each(|point| self.left_out.accept(point));
+                    let mut measured = measured.into_iter();
+                    let all = points.iter().map(|point| match self.left_out.has(point) {
+                        true => None,
+                        false => measured.next(),
+                    });
+                    return Ok(all.collect());
+                }
+                Err(error) if error.is_of_settings() => self.leave_out(&left, error)?,
+                Err(error) => return Err(error),
+            }
+        }
     }
 }
 

@@ -20,7 +20,7 @@ use netplumb_sys::napi::File;
 use netplumb_sys::netns::Namespace;
 
 use super::TuneArgs;
-use super::search::{Place, Search};
+use super::search::{LeftOut, Place, Search};
 use crate::exit::{CannotHere, Usage};
 use crate::experiment::machine::{find_nic, guard, of_system};
 use crate::rights;
@@ -92,8 +92,8 @@ pub(super) fn run(args: &TuneArgs, name: &str) -> anyhow::Result<Tuned> {
         command: printable(&args.command.join(" "), 80),
         peer: args.peer.map(|peer| peer.to_string()),
     };
-    let mut tuned = search.tuned(&found, &last, Some(&again), at, name);
-    tuned.left_out = left_out;
+    let left_out = LeftOut::before(left_out);
+    let mut tuned = search.tuned(&found, &last, Some(&again), at, name, left_out);
     if args.keep && tuned.recommends() {
         let changes = changes(name, &tuned.best.settings)?;
         let undo = undo(&nic, &changes)?;
@@ -266,7 +266,12 @@ impl OnNic<'_> {
 }
 
 impl Place for OnNic<'_> {
-    fn measure(&mut self, points: &[Point], scale: u32) -> Result<Vec<Measured>, EngineError> {
-        self.runs(points, RUNS << scale.min(MOST_SCALE))
+    fn measure(
+        &mut self,
+        points: &[Point],
+        scale: u32,
+    ) -> Result<Vec<Option<Measured>>, EngineError> {
+        let measured = self.runs(points, RUNS << scale.min(MOST_SCALE))?;
+        Ok(measured.into_iter().map(Some).collect())
     }
 }

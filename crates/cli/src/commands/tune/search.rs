@@ -1,11 +1,12 @@
 //! The search itself, wherever it measures.
 
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use netplumb_engine::EngineError;
 use netplumb_model::tune::{
-    Choice, Confirmed, Dimension, Goal, Hold, Measured, Setting, Tried, Tuned, chosen,
+    Choice, Confirmed, Dimension, Goal, Hold, Measured, Setting, Tried, Tuned, chosen, name_of,
 };
 use netplumb_stats::halving::{Found, Halving, Point, front};
 use netplumb_stats::judge::MIN_BLOCKS;
@@ -20,8 +21,76 @@ const CONFIRMED_MOST: usize = 3;
 
 /// Where it is measured.
 pub(super) trait Place {
-    /// Measure points, of which all take turns, for longer the larger the scale is.
-    fn measure(&mut self, points: &[Point], scale: u32) -> Result<Vec<Measured>, EngineError>;
+    /// Measure points, of which all take turns, for longer the larger the scale is; none for a point that has what
+    /// a device refuses. The default is measured, or it is an error.
+    fn measure(
+        &mut self,
+        points: &[Point],
+        scale: u32,
+    ) -> Result<Vec<Option<Measured>>, EngineError>;
+}
+
+/// What devices refused, as it turned out: levels of dimensions, and combinations of levels that each were accepted.
+#[derive(Debug, Default)]
+pub(super) struct LeftOut {
+    levels: BTreeSet<(usize, usize)>,
+    points: BTreeSet<Point>,
+    accepted: BTreeSet<(usize, usize)>,
+    /// A sentence each.
+    pub(super) why: Vec<String>,
+}
+
+/// Its levels that are not the default.
+fn set(point: &[usize]) -> impl Iterator<Item = (usize, usize)> {
+    let levels = point.iter().copied().enumerate();
+    levels.filter(|(_, level)| *level != 0)
+}
+
+impl LeftOut {
+    /// What was refused before the search, and is in none of its dimensions.
+    pub(super) fn before(why: Vec<String>) -> LeftOut {
+        LeftOut {
+            why,
+            ..LeftOut::default()
+        }
+    }
+
+    /// Whether a point has what was refused.
+    pub(super) fn has(&self, point: &[usize]) -> bool {
+        self.points.contains(point) || set(point).any(|level| self.levels.contains(&level))
+    }
+
+    /// A point was measured.
+    pub(super) fn accept(&mut self, point: &[usize]) {
+        self.accepted.extend(set(point));
+    }
+
+    /// A point was refused. If all but one of its levels were accepted in others, it is that one.
+    pub(super) fn refuse(&mut self, dimensions: &[Dimension], point: &[usize], why: &str) {
+        let unknown: Vec<(usize, usize)> = set(point)
+            .filter(|level| !self.accepted.contains(level))
+            .collect();
+        let name = match unknown[..] {
+            [(dimension, level)] => {
+                self.levels.insert((dimension, level));
+                dimensions[dimension][level].name.clone()
+            }
+            _ => {
+                self.points.insert(point.to_vec());
+                name_of(&chosen(dimensions, point))
+            }
+        };
+        self.why.push(format!("{name}: {why}"));
+    }
+
+    /// How many combinations there are without the levels that were refused.
+    fn possible(&self, dimensions: &[Dimension]) -> usize {
+        let left = |(number, levels): (usize, &Dimension)| {
+            let refused = self.levels.iter().filter(|level| level.0 == number);
+            levels.len() - refused.count()
+        };
+        dimensions.iter().enumerate().map(left).product()
+    }
 }
 
 /// A search.
@@ -91,6 +160,7 @@ impl Search<'_> {
         again: Option<&[Measured]>,
         at: Tried,
         nic: &str,
+        left_out: LeftOut,
     ) -> Tuned {
         let choice = |at: usize| {
             let tried = &found.tried[last[at]];
@@ -103,7 +173,6 @@ impl Search<'_> {
         // It was chosen before it was measured again: chance that favoured it then does not now.
         let of = |number: usize| last.iter().position(|n| *n == number).unwrap_or(0);
         let (default, best) = (choice(of(0)), choice(of(found.best)));
-        let levels = self.dimensions.iter().map(Vec::len);
         let confirmed =
             again.and_then(|_| confirm(self.args.goal, &default.measured, &best.measured));
         Tuned {
@@ -123,10 +192,10 @@ impl Search<'_> {
                 .map(choice)
                 .collect(),
             tried: found.tried.len(),
-            possible: levels.product(),
+            possible: left_out.possible(self.dimensions),
             ended_early: found.ended_early,
             nic: nic.into(),
-            left_out: Vec::new(),
+            left_out: left_out.why,
             kept: None,
         }
     }
@@ -183,7 +252,7 @@ fn is_beaten(hold: &[Hold], this: &Measured, others: &[Measured]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use netplumb_model::tune::Figures;
+    use netplumb_model::tune::{Figures, of_namespaces};
 
     fn measured(throughputs: &[f64]) -> Measured {
         let figures = |bps: &f64| Figures {
@@ -195,6 +264,23 @@ mod tests {
         Measured {
             blocks: throughputs.iter().map(figures).collect(),
         }
+    }
+
+    /// Check that a level which a device refuses is known from the first point that has no other unknown one, and is
+    /// named once; and that of accepted levels only their combination is refused.
+    #[test]
+    fn what_devices_refuse() {
+        let dimensions = of_namespaces();
+        let mut left_out = LeftOut::default();
+        left_out.accept(&[1, 0, 0, 0, 2]);
+        left_out.refuse(&dimensions, &[1, 0, 0, 1, 0], "the driver refuses it");
+        assert!(left_out.has(&[0, 1, 0, 1, 3]) && !left_out.has(&[1, 0, 0, 0, 2]));
+        assert_eq!(left_out.why, ["MTU of 9000: the driver refuses it"]);
+        left_out.refuse(&dimensions, &[0, 1, 1, 0, 0], "not together");
+        assert!(left_out.has(&[0, 1, 1, 0, 0]) && !left_out.has(&[0, 1, 0, 0, 0]));
+        assert_eq!(left_out.why[1], "GRO, no checksum offload: not together");
+        let all: usize = dimensions.iter().map(Vec::len).product();
+        assert_eq!(left_out.possible(&dimensions), all / 2);
     }
 
     /// Check that a gain within chance is none, that one beyond is, and that a loss is no gain.
