@@ -2,7 +2,7 @@
 
 mod compared;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use netplumb_model::experiment::{Experiment, Figure, number_of};
 use netplumb_model::hosts::{
@@ -627,9 +627,46 @@ fn in_virtual_time(recording: &Recording) -> Vec<Note> {
         ),
         Note::new(
             "wire",
-            "the time of every frame is that of a wire; the NICs are QEMU's, which take a whole batch at once",
+            format!(
+                "the time of every frame is checked against that of a wire{}; the NICs are QEMU's, which take a whole \
+                 batch at once",
+                full_frames(recording)
+            ),
         ),
     ]
+}
+
+/// How long full frames take on the wires of all arms, if there are few such times.
+fn full_frames(recording: &Recording) -> String {
+    const MOST: usize = 3;
+    const MTU_BYTES: u64 = 1_500;
+    let mut times: Vec<String> = Vec::new();
+    for arm in &recording.arms {
+        let mtu_bytes = arm.read("mtu_bytes").unwrap_or(MTU_BYTES);
+        let us = Wire::of(arm).occupied_ns(mtu_bytes) / 1e3;
+        let time = format!("{us:.3} us (MTU {mtu_bytes})");
+        if !times.contains(&time) {
+            times.push(time);
+        }
+    }
+    match times.len() {
+        1..=MOST => format!(", where a full frame takes {}", times.join(", ")),
+        _ => String::new(),
+    }
+}
+
+/// Requests of web servers that were answered, in all blocks.
+fn answered(recording: &Recording) -> f64 {
+    // Other requests have no throughput.
+    let of_web: BTreeSet<u32> = scalars_of(recording, &THROUGHPUT)
+        .filter_map(Scalar::block)
+        .collect();
+    let of_block = |scalar: &Scalar| {
+        let number = scalar.block().filter(|block| of_web.contains(block))?;
+        let seconds = recording.blocks.get(number as usize)?.duration_ns as f64 / 1e9;
+        Some((scalar.value * seconds).round())
+    };
+    scalars_of(recording, &TURNS).filter_map(of_block).sum()
 }
 
 /// The bytes of all blocks, and what they became on the way.
@@ -650,6 +687,12 @@ fn ledger(recording: &Recording) -> Note {
     }
     for (why, bytes) in causes {
         beside.push_str(&format!("; {bytes} {}", printable(why, 60)));
+    }
+    let answered = answered(recording);
+    if answered > 0.0 {
+        // An error is one of the causes before.
+        let errors = if beside.is_empty() { ", no errors" } else { "" };
+        beside.push_str(&format!("; {answered} requests answered{errors}"));
     }
     if sum(&SEGMENTS, sent) > 0.0 {
         beside += &format!(
