@@ -213,6 +213,9 @@ claims! {
         /// What both arms need to have, for the claim to be about them.
         #[serde(default)]
         only_if: Option<OnlyIf>,
+        /// The ratio that was published, to be shown beside ours.
+        #[serde(default)]
+        published: Option<f64>,
     }
     /// The cost is equal in all arms: to the instruction, or without a significant difference
     /// between blocks.
@@ -523,6 +526,7 @@ impl Experiment {
         claim.check_numbers()?;
         claim.check_bound()?;
         claim.check_only_if()?;
+        claim.check_published()?;
         if let Claim::Calls { have, arms, .. } = claim {
             if arms.is_empty() {
                 let why = "missing arms; expected like arms = [\"before\"]";

@@ -10,6 +10,7 @@ use netplumb_model::experiment::{Bound, Claim, Relation};
 use netplumb_model::recording::{Arm, NodeId};
 
 use super::fit::line;
+use super::varying::published;
 use super::{Answer, Outcome, find, holds, largest_over_smallest, list, missing};
 use crate::acting;
 use crate::analysis::{ClassView, functions};
@@ -146,7 +147,7 @@ pub(super) fn outcome(claim: &Claim, classes: &[ClassView<'_>]) -> Outcome {
         );
         let all = list(outcomes.iter().map(|o| o.finding.clone()));
         finding = format!("{pair}, {all}");
-        because = format!("{pair}: {because}");
+        because = format!("{pair}: {because}{}", published(claim));
     }
     Outcome {
         verdict,

@@ -240,6 +240,17 @@ fn times(ratio: Interval) -> String {
 }
 
 fn compare(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> Found {
+    let (verdict, because) = of_compare(claim, class, samples)?;
+    Ok((verdict, because + &published(claim)))
+}
+
+/// After a ratio, that of others: ", published 1.3".
+pub(super) fn published(claim: &Claim) -> String {
+    let told = |ratio: f64| format!(", published {ratio}");
+    claim.published().map_or_else(String::new, told)
+}
+
+fn of_compare(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> Found {
     let Claim::Compare {
         arm: name,
         against,

@@ -131,6 +131,35 @@ fn renderings() {
     check("page.json", &pretty(&page(&recording, file)));
 }
 
+/// Check that the ledger of a web server has its requests, and that other requests are not counted as such.
+#[test]
+fn requests_in_the_ledger() {
+    let mut recording = recording();
+    let told = |recording: &Recording| {
+        let text = terminal(recording, Some(&experiment()), 140);
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert!(!told(&recording).contains("requests answered"));
+    for block in 0..recording.blocks.len() as u32 {
+        let turns = Figure::new(&hosts::TURNS, 1_000.0).of(Item::ONLY);
+        recording.add_figure(Of::Block(block), turns);
+    }
+    let text = told(&recording);
+    assert!(text.contains("288 requests answered, no errors"), "{text}");
+}
+
+/// Check that a published ratio stands beside ours.
+#[test]
+fn a_published_ratio() {
+    let text = EXPERIMENT.replace("at_least = 1.5", "at_least = 1.5\npublished = 1.7");
+    let experiment = Experiment::parse(&text).unwrap();
+    let shown = terminal(&recording(), Some(&experiment), 140);
+    assert!(shown.contains("published 1.7"), "{shown}");
+    let wrong = EXPERIMENT.replace("at_least = 1.5", "at_least = 1.5\npublished = 0");
+    let why = Experiment::parse(&wrong).unwrap_err().to_string();
+    assert!(why.contains("expected a ratio"), "{why}");
+}
+
 /// A made-up recording of two namespaces: by the clock of this machine, with a client that has no CPU use.
 fn clocked() -> (Recording, Experiment) {
     const TEXT: &str = "name = \"netns\"\ntitle = \"Beside iperf3\"\nhosts = 2\nlab = \"netns\"\n[workload]\n\

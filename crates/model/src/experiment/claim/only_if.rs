@@ -1,4 +1,4 @@
-//! Conditions of a claim: without them there is nothing to judge.
+//! What goes with a comparison: conditions, without which there is nothing to judge, and what was published of it.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +20,24 @@ impl Claim {
         match self {
             Claim::Compare { only_if, .. } => only_if.as_ref(),
             _ => None,
+        }
+    }
+
+    /// The ratio that was published of its arms.
+    pub fn published(&self) -> Option<f64> {
+        match self {
+            Claim::Compare { published, .. } => *published,
+            _ => None,
+        }
+    }
+
+    pub(super) fn check_published(&self) -> Result<(), (&'static str, String)> {
+        match self.published() {
+            Some(ratio) if !(ratio.is_finite() && ratio > 0.0) => {
+                let why = format!("invalid published `{ratio}`; expected a ratio, like 1.3");
+                Err(("published", why))
+            }
+            _ => Ok(()),
         }
     }
 
