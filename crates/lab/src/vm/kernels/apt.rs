@@ -489,8 +489,14 @@ mod tests {
             ("6.1:armhf", "unknown architecture \"armhf\""),
             ("6.1:", "unknown architecture"),
             ("rt:", "unknown architecture"),
-            ("arm64-16k", "pages of 16 KiB, and guests have those of 4 KiB: use \"debian:arm64\""),
-            ("6.12.117+deb12-arm64-16k", "use \"debian:6.12.117+deb12:arm64\""),
+            (
+                "arm64-16k",
+                "pages of 16 KiB, and guests have those of 4 KiB: use \"debian:arm64\"",
+            ),
+            (
+                "6.12.117+deb12-arm64-16k",
+                "use \"debian:6.12.117+deb12:arm64\"",
+            ),
             ("6.12-16k:arm64", "use \"debian:6.12:arm64\""),
         ] {
             let error = Asked::parse(bad).unwrap_err().to_string();
