@@ -7,6 +7,7 @@ mod common;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -215,8 +216,16 @@ fn programs_that_are_missing() {
     let place = Place::new();
     for (words, program) in [("stream --client iperf3", "iperf3"), ("http", "nginx")] {
         let words = format!("bench {words} --lab netns --blocks 1 -q");
-        let mut command = place.plumb(&words);
-        command.env("PATH", place.path("nothing"));
+        let plumb = place.plumb(&words);
+        // Where nothing is installed, wherever it is looked for.
+        let mut command = Command::new("unshare");
+        let line = "mount -t tmpfs none /usr/sbin && mount -t tmpfs none /usr/bin && exec \"$@\"";
+        command.args(["--mount", "sh", "-c", line, "sh"]);
+        command.arg(plumb.get_program()).args(plumb.get_args());
+        for (name, value) in plumb.get_envs() {
+            command.env(name, value.unwrap_or_default());
+        }
+        command.current_dir(plumb.get_current_dir().unwrap());
         let ran = Running::start(&mut command).finish();
         let remedy = format!("apt-get install {program}");
         ran.code(3).says(&[&remedy]);
