@@ -53,14 +53,23 @@ ALONE = [
 # The longest of the others, which begin first: a long one that begins last is
 # what everybody waits for.
 FIRST = [
-    "netplumb/experiments",
+    "netplumb/host_settings",
     "netplumb/states",
+    "netplumb/tune",
+    "netplumb/trace_times",
+    "netplumb/arm64",
+    "netplumb/experiments",
+    "netplumb/sampled",
+    "netplumb/modules",
+    "netplumb/documents",
+    "netplumb/disks",
+    "netplumb/driver",
     "netplumb/qdisc",
+    "netplumb/paths",
+    "netplumb/truth",
+    "netplumb/web",
     "netplumb/kernels",
     "netplumb/explained",
-    "netplumb/documents",
-    "netplumb/truth",
-    "netplumb/paths",
 ]
 
 # Those with tests that repeat what they do, as often as PLUMB_TRIES and PLUMB_KILLS
