@@ -92,7 +92,7 @@ impl Loss {
 mod tests {
     use super::*;
 
-    /// Check that one of something is told in the singular.
+    /// Check that one of something lost is in the singular.
     #[test]
     fn singular() {
         let of = |cause: &str, count| Loss::new(cause, count, "").in_words();

@@ -30,7 +30,7 @@ pub struct DeviceState {
     pub mac: Vec<u8>,
     /// Its MTU.
     pub mtu_bytes: u32,
-    /// The smallest and the largest MTU that its driver takes, as far as that is told.
+    /// The smallest and the largest MTU that its driver takes (IFLA_MIN_MTU, IFLA_MAX_MTU), where the kernel says.
     pub mtus: [Option<u32>; 2],
     /// Whether it is up (IFF_UP).
     pub up: bool,

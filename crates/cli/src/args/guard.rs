@@ -4,7 +4,6 @@ use clap::Args;
 
 /// The option that allows it, for commands that set an interface by `--nic`.
 #[derive(Debug, Clone, Copy, Args)]
-#[command(next_help_heading = "Settings of this machine")]
 pub(crate) struct GuardArgs {
     /// Allow changes even if the default route or your SSH session uses the interface
     #[arg(long, requires = "nic")]

@@ -109,8 +109,8 @@ fn by_levels(pair: Both<'_>, varying: &BTreeSet<Key>) -> String {
     for key in varying {
         let level = own.get(key);
         let said = differences.iter().any(|(what, ..)| *what == key.1);
-        // What a pair has no level of is told by those that have one; an architecture that is the
-        // kernel's, too.
+        // A pair without a level needs no label: those with one have it. An architecture that no arm sets is
+        // the kernel's, and needs none either.
         let is_told = key.1 != ARCH || pair[0].level(ARCH).is_some();
         if !said && level.is_set() && is_told {
             shared.push(in_words(&key.1, &level.called));

@@ -208,7 +208,7 @@ fn fewer_is_not_faster() {
     }
 }
 
-/// Check that pairs of one architecture are labelled by it only where it is set, and are told apart.
+/// Check that no two pairs have the same label, and that it has the architecture only where an arm sets it.
 #[test]
 fn labels_of_either() {
     let mut arms = Vec::new();
