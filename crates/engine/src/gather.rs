@@ -15,7 +15,7 @@ use netplumb_model::samples::{Sample, Samples, Thread, ThreadId};
 use netplumb_model::span::{Call, Span, SpanOf, Stage, Times};
 use netplumb_model::spans::{Group, Slice};
 use netplumb_model::timing::{
-    ATTACH, Attached, Costs, DROPPED, INTERRUPTIONS, OWN_CPU, PAUSED, SEEN, Window,
+    ATTACH, Attached, Costs, DROPPED, INTERRUPTIONS, OWN_CPU, PAUSED, SEEN, STAGE_OWN, Window,
 };
 
 use crate::index::{Index, add_costs, known};
@@ -318,17 +318,23 @@ impl Gatherer {
         let mut others = 0;
         for stage in &window.stages {
             match block_of(recording, blocks, stage.proto, Some(stage.family)) {
-                Some(block) => recording.spans.push(Span {
-                    block,
-                    direction: stage.direction,
-                    of: SpanOf::Stage(Stage {
-                        order: stage.order,
-                        name: stage.name.clone(),
-                        kind: stage.kind,
-                        passed_over: stage.passed_over,
-                    }),
-                    times: stage.times.clone(),
-                }),
+                Some(block) => {
+                    recording.spans.push(Span {
+                        block,
+                        direction: stage.direction,
+                        of: SpanOf::Stage(Stage {
+                            order: stage.order,
+                            name: stage.name.clone(),
+                            kind: stage.kind,
+                            passed_over: stage.passed_over,
+                        }),
+                        times: stage.times.clone(),
+                    });
+                    if stage.own_ns > 0 {
+                        let item = Item::label(format!("{} {}", stage.direction, stage.name));
+                        recording.add(Of::Block(block), &STAGE_OWN, item, stage.own_ns as f64);
+                    }
+                }
                 None => others = others.max(stage.times.count),
             }
         }

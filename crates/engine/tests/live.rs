@@ -94,6 +94,7 @@ impl Live for Mock {
             kind: StageKind::Work,
             times: times(100),
             passed_over: 0,
+            own_ns: 0,
         });
         let seen = self.proto.is_some();
         Ok(Window {

@@ -10,6 +10,7 @@ pub mod image;
 pub mod instrument;
 mod kept;
 pub mod live;
+mod middle;
 mod own;
 pub mod rates;
 mod reasons;

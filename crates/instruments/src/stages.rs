@@ -9,11 +9,13 @@
 //! docs/guide/stages.md says what each stage is.
 
 mod assemble;
+mod cost;
 mod counted;
 mod filter;
 mod hooks;
 mod layout;
 mod maps;
+mod own;
 mod pauses;
 mod steps;
 
@@ -29,7 +31,7 @@ use netplumb_model::experiment::Lab;
 use netplumb_model::loss::Loss;
 use netplumb_model::quantity::Declared;
 use netplumb_model::timing::{
-    Attached, DROPPED, FOLLOWED, Mechanism, SEEN, STAGE_TIME, TimingSpec, Window,
+    Attached, DROPPED, FOLLOWED, Mechanism, SEEN, STAGE_OWN, STAGE_TIME, TimingSpec, Window,
 };
 use netplumb_sys::bpf::{self, types};
 use netplumb_sys::plain::Plain;
@@ -38,6 +40,7 @@ use self::counted::Counted;
 use self::hooks::Hooks;
 use self::layout::{PROTOS, StepEvent, WindowState};
 use self::maps::{Half, Maps};
+use self::own::Own;
 use self::pauses::{Kernel, Pauser, Stop, Went};
 use crate::capability::Tried;
 use crate::instrument::{Instrument, Layers, in_guest};
@@ -75,6 +78,7 @@ fn meaning(tracepoint: &str) -> &'static str {
         "consume_skb" => "reads of UDP and raw packets are not seen",
         "skb_copy_datagram_iovec" => "reads of TCP packets are not seen",
         "kfree_skb" => "drops can't be seen",
+        cost::TRACEPOINT => "what it costs to run a program is not subtracted",
         _ => "`gro` can't be seen",
     }
 }
@@ -91,7 +95,7 @@ impl Instrument for Declaration {
     }
 
     fn quantities(&self) -> &'static [Declared] {
-        const ALL: &[Declared] = &[STAGE_TIME, FOLLOWED, SEEN, DROPPED];
+        const ALL: &[Declared] = &[STAGE_TIME, STAGE_OWN, FOLLOWED, SEEN, DROPPED];
         ALL
     }
 
@@ -118,6 +122,8 @@ pub struct Stages {
     following: Following,
     kernel: Arc<Kernel>,
     opened: Option<Opened>,
+    /// See [`cost::of_a_run`].
+    run_ns: f64,
     /// Statistics of intervals, if there may be pauses.
     went: Option<Arc<Mutex<Went>>>,
     /// The half of the table that times are written to.
@@ -147,6 +153,7 @@ struct Opened {
     since_ns: u64,
     totals: Totals,
     before: Counted,
+    own: Own,
 }
 
 impl Stages {
@@ -197,10 +204,17 @@ impl Stages {
         let object = open.load().map_err(LiveError::programs(STAGES))?;
         let maps = Maps::of(&object).map_err(LiveError::system("find the maps of `stages`"))?;
         let mut hooks = Hooks::default();
+        let mut run_ns = None;
         for program in object.progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
             let tracepoint = name.strip_prefix(PREFIX).unwrap_or(&name);
             if !program.autoload() {
+                continue;
+            }
+            if tracepoint == cost::TRACEPOINT {
+                run_ns = cost::of_a_run(&maps, &program).map_err(LiveError::system(
+                    "measure what a program of `stages` costs",
+                ))?;
                 continue;
             }
             match hooks.add(&program) {
@@ -218,6 +232,9 @@ impl Stages {
             "stages.tracepoints".into(),
             format!("{} by {}", hooks.count(), Mechanism::TpBtf),
         );
+        if let Some(run_ns) = run_ns {
+            (attached.facts).insert("stages.run_ns".into(), format!("{run_ns:.1}"));
+        }
         let kernel = Arc::new(Kernel {
             maps,
             programs: Programs::of(&object),
@@ -245,6 +262,7 @@ impl Stages {
             following,
             kernel,
             opened: None,
+            run_ns: run_ns.unwrap_or_default(),
             went,
             half: Half::default(),
             one_packet: spec.one_packet > 0,
@@ -281,7 +299,10 @@ impl Stages {
         opened.at = Instant::now();
         let before_ns = crate::own::thread_ns();
         std::thread::sleep(SETTLE);
-        window.stages = assemble::stages(&maps.take_times(was)?);
+        let own = maps.own(self.run_ns)?;
+        let seen = maps.take_times(was)?;
+        window.stages = assemble::stages(&seen, &own.since(&opened.own));
+        opened.own = own;
         let now = Counted::read(maps)?;
         let seen = now.since(&opened.before);
         opened.before = now;
@@ -397,11 +418,14 @@ impl Live for Stages {
         if let Some(went) = &self.went {
             *went.lock().unwrap_or_else(PoisonError::into_inner) = Went::default();
         }
+        let own = (self.kernel.maps.own(self.run_ns))
+            .map_err(LiveError::system("read the maps of `stages`"))?;
         self.opened = Some(Opened {
             at: Instant::now(),
             since_ns: crate::own::monotonic_ns(),
             totals: self.kernel.programs.totals(),
             before: Counted::default(),
+            own,
         });
         self.follow()
             .map_err(LiveError::system("open a window of `stages`"))

@@ -297,8 +297,10 @@ pub struct StageTimes {
     pub name: String,
     /// Work or wait.
     pub kind: StageKind,
-    /// Times of the packets that passed it.
+    /// Times of the packets that passed it, without the instrument's own time.
     pub times: Times,
+    /// That time, which was subtracted of all of them together; 0 if nothing was.
+    pub own_ns: u64,
     /// Packets on this path that skipped it.
     pub passed_over: u64,
 }
@@ -373,6 +375,9 @@ pub const PERIOD: Declared = Declared::new("samples", "period", "ns", Kind::Dura
 pub const QEMU_PEAK: Declared = Declared::new("machine", "peak of QEMU", "bytes", Kind::Count);
 /// Time of a stage of a packet's path.
 pub const STAGE_TIME: Declared = Declared::new("stages", "stage time", "ns", Kind::Duration);
+/// The instrument's own time in a stage, of all its packets, which is subtracted; by direction and stage.
+pub const STAGE_OWN: Declared =
+    Declared::new("stages", "own time", "ns", Kind::Duration).by_label("stage");
 /// A function's self time, without that of the timed functions below it.
 pub const OWN_TIME: Declared = Declared::new("functions", "own time", "ns", Kind::Duration);
 /// Instructions of the kernel, or of a command.

@@ -7,6 +7,7 @@
 mod common;
 mod cost;
 mod ledger;
+mod own;
 mod pauses;
 mod planted;
 

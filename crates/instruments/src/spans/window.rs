@@ -190,6 +190,7 @@ impl Between {
             name,
             kind,
             passed_over: whole.count.saturating_sub(times.count),
+            own_ns: 0,
             times,
         };
         let mut stages = Vec::new();

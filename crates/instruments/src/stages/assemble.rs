@@ -8,6 +8,7 @@ use netplumb_model::span::{StageKind, Times};
 use netplumb_model::timing::StageTimes;
 
 use super::layout::{CLASSES, Cpu, FAMILIES, LOSS_WORDS, PLACES, PROTOS, ROWS, TIMES_WORDS};
+use super::own::{Own, shorten};
 use crate::live;
 
 /// Add the times of another CPU, from the words of its map entry.
@@ -48,13 +49,13 @@ pub(super) fn key(row: usize, proto: usize, family: usize) -> usize {
 }
 
 /// The stages of all classes that had packets, by their place in the programs'
-/// table. What no packet met after the end of its path is left out.
-pub(super) fn stages(seen: &BTreeMap<usize, Times>) -> Vec<StageTimes> {
+/// table, without the programs' own time. What no packet met after the end of its path is left out.
+pub(super) fn stages(seen: &BTreeMap<usize, Times>, own: &Own) -> Vec<StageTimes> {
     let mut stages = Vec::new();
     for (p, &proto) in PROTOS.iter().enumerate() {
         for (f, &family) in [Family::V4, Family::V6].iter().enumerate() {
             for direction in [Direction::Tx, Direction::Rx, Direction::Forward] {
-                way(seen, (p, proto), (f, family), direction, &mut stages);
+                way(seen, own, (p, proto), (f, family), direction, &mut stages);
             }
         }
     }
@@ -63,6 +64,7 @@ pub(super) fn stages(seen: &BTreeMap<usize, Times>) -> Vec<StageTimes> {
 
 fn way(
     seen: &BTreeMap<usize, Times>,
+    own: &Own,
     (p, proto): (usize, Proto),
     (f, family): (usize, Family),
     direction: Direction,
@@ -76,8 +78,20 @@ fn way(
     let total = rows().find(|(_, row)| row.kind == StageKind::Total);
     let packets = total.map_or(0, |(row, _)| times(row).count);
     let mut after = false;
+    // The total is less by what its stages are: they go on adding up to it.
+    let mut way_own_ns = 0;
     for (order, (row, stage)) in (0_u16..).zip(rows()) {
-        let times = times(row);
+        let mut times = times(row);
+        let own_ns = match stage.kind {
+            StageKind::Total => {
+                way_own_ns = u64::min(way_own_ns, times.total_ns);
+                shorten(&mut times, way_own_ns);
+                way_own_ns
+            }
+            _ if stage.busy => own.take_off(key(row, p, f), &mut times),
+            _ => 0,
+        };
+        way_own_ns += own_ns;
         if times.count > 0 || (packets > 0 && !after) {
             stages.push(StageTimes {
                 proto,
@@ -88,6 +102,7 @@ fn way(
                 kind: stage.kind,
                 passed_over: packets.saturating_sub(times.count),
                 times,
+                own_ns,
             });
         }
         after |= stage.kind == StageKind::Total;
@@ -175,7 +190,7 @@ mod tests {
             (key(find("qdisc wait"), 1, 0), times(4)),
             (key(find("total"), 1, 0), times(10)),
         ]);
-        let rows = stages(&seen);
+        let rows = stages(&seen, &Own::default());
         let told: Vec<_> = rows
             .iter()
             .map(|s| (s.order, s.name.as_str(), s.passed_over))

@@ -12,7 +12,7 @@ mod made {
 }
 
 pub(super) use made::{
-    CALLS, CLASSES, Config, Cpu, NAMESPACES, Packet, Step as StepEvent, Window as WindowState,
+    CALLS, CLASSES, Config, Cpu, NAMESPACES, Own, Packet, Step as StepEvent, Window as WindowState,
 };
 
 /// Words of a `struct stages_times`.
@@ -31,6 +31,8 @@ pub(super) struct Row {
     pub(super) direction: Direction,
     pub(super) name: &'static str,
     pub(super) kind: StageKind,
+    /// Whether a CPU is busy all the while, so that what programs take of it makes the stage longer.
+    pub(super) busy: bool,
 }
 
 const fn row(direction: Direction, name: &'static str, kind: StageKind) -> Row {
@@ -38,6 +40,17 @@ const fn row(direction: Direction, name: &'static str, kind: StageKind) -> Row {
         direction,
         name,
         kind,
+        busy: matches!(kind, Work | Unaccounted),
+    }
+}
+
+/// A wait for a CPU that is busy with something else until then.
+const fn behind(direction: Direction, name: &'static str) -> Row {
+    Row {
+        direction,
+        name,
+        kind: Wait,
+        busy: true,
     }
 }
 
@@ -54,17 +67,17 @@ pub(super) const ROWS: [Row; made::ROWS] = [
     row(Tx, "unaccounted", Unaccounted),
     row(Tx, "total", Total),
     row(Tx, "completion", Wait),
-    row(Rx, "backlog", Wait),
+    behind(Rx, "backlog"),
     row(Rx, "gro", Work),
     row(Rx, "protocol", Work),
     row(Rx, "socket lock", Wait),
-    row(Rx, "wake-up", Wait),
+    behind(Rx, "wake-up"),
     row(Rx, "socket queue", Wait),
     row(Rx, "read", Work),
     row(Rx, "return", Work),
     row(Rx, "unaccounted", Unaccounted),
     row(Rx, "total", Total),
-    row(Forward, "backlog", Wait),
+    behind(Forward, "backlog"),
     row(Forward, "gro", Work),
     row(Forward, "forward", Work),
     row(Forward, "enqueue", Work),

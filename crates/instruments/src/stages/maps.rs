@@ -9,7 +9,10 @@ use netplumb_model::timing::WAYS;
 use netplumb_sys::plain::Plain;
 
 use super::assemble;
-use super::layout::{self, CLASSES, Cpu, FAMILIES, PROTOS, Packet, ROWS, TOLD_BYTES, WindowState};
+use super::layout::{
+    self, CLASSES, Cpu, FAMILIES, Own as Taken, PROTOS, Packet, ROWS, TOLD_BYTES, WindowState,
+};
+use super::own::Own;
 
 #[derive(Debug)]
 pub(super) struct Maps {
@@ -21,6 +24,7 @@ pub(super) struct Maps {
     told: MapHandle,
     tx: MapHandle,
     rx: MapHandle,
+    own: MapHandle,
     pub(super) ring: MapHandle,
 }
 
@@ -69,6 +73,7 @@ impl Maps {
             told: map("told")?,
             tx: map("tx")?,
             rx: map("rx")?,
+            own: map("own")?,
             ring: map("ring")?,
         })
     }
@@ -130,6 +135,28 @@ impl Maps {
             }
         }
         Ok(seen)
+    }
+
+    /// The programs' own time, of all CPUs.
+    pub(super) fn own(&self, run_ns: f64) -> Result<Own, libbpf_rs::Error> {
+        let mut own = Own {
+            run_ns,
+            ..Own::default()
+        };
+        for key in 0..KEYS {
+            let cpus = self
+                .own
+                .lookup_percpu(&(key as u32).to_ne_bytes(), MapFlags::ANY)?;
+            for taken in cpus.iter().flatten().filter_map(|cpu| Taken::read(cpu)) {
+                if taken.count > 0 {
+                    let sum = own.rows.entry(key).or_default();
+                    sum.count += taken.count;
+                    sum.own_ns += taken.own_ns;
+                    sum.hits += taken.hits;
+                }
+            }
+        }
+        Ok(own)
     }
 
     /// Packets under way that began at a time or later, by protocol and the place of

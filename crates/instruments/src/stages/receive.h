@@ -11,8 +11,9 @@
 static __always_inline void received(struct stages_task *t,
 				     struct stages_packet *p, __u64 end)
 {
-	__u64 begun = p->at[STAGES_AT_FIRST], cursor = begun;
+	__u64 begun = p->at[STAGES_AT_FIRST];
 	__u64 socket = p->at[STAGES_AT_SOCKET], copy = p->at[STAGES_AT_COPY];
+	struct cursor cursor = { begun, STAGES_AT_FIRST };
 	struct stages_cpu *c = this_cpu();
 	__u32 in = this_half();
 
@@ -24,16 +25,20 @@ static __always_inline void received(struct stages_task *t,
 		return;
 	}
 	if (p->at[STAGES_AT_RECEIVED] != begun)
-		mark(in,
-		     p->flags & STAGES_GRO ? STAGES_R_GRO : STAGES_R_BACKLOG, p,
-		     &cursor, p->at[STAGES_AT_RECEIVED]);
-	mark(in, STAGES_R_LOCK, p, &cursor, p->at[STAGES_AT_OWNER]);
+		mark_at(in,
+			p->flags & STAGES_GRO ? STAGES_R_GRO : STAGES_R_BACKLOG,
+			p, &cursor, STAGES_AT_RECEIVED);
+	mark_at(in, STAGES_R_LOCK, p, &cursor, STAGES_AT_OWNER);
 	if (socket)
-		mark(in, STAGES_R_PROTOCOL, p, &cursor, socket);
+		mark_at(in, STAGES_R_PROTOCOL, p, &cursor, STAGES_AT_SOCKET);
 	if (t) {
 		__u64 enter = t->enter_ns, out = t->out_ns, run = t->run_ns;
 		int woken = socket && out <= socket && run > socket;
 
+		noted_at(p, STAGES_AT_ENTER, &t->enter);
+		noted_at(p, STAGES_AT_RUN, &t->run);
+		if (end > copy)
+			note_at(c, p, STAGES_AT_RETURN, end);
 		if (run > copy)
 			run = 0;
 		/*
@@ -41,28 +46,34 @@ static __always_inline void received(struct stages_task *t,
 		 * was not hit, the division of the time is unknown.
 		 */
 		if (!socket && config.has_data_ready) {
-			__u64 next = enter > cursor ? enter : copy;
-
-			mark(in, STAGES_R_UNACCOUNTED, p, &cursor, next);
+			if (enter > cursor.ns)
+				mark(in, STAGES_R_UNACCOUNTED, p, &cursor,
+				     enter, STAGES_AT_ENTER);
+			else
+				mark_at(in, STAGES_R_UNACCOUNTED, p, &cursor,
+					STAGES_AT_COPY);
 		}
 		/*
 		 * Not running when the packet arrived, so it was woken for it.
 		 */
 		if (woken && run)
-			mark(in, STAGES_R_WAKE, p, &cursor, run);
-		if (enter > cursor)
-			mark(in, STAGES_R_QUEUE, p, &cursor, enter);
-		if (!woken && run > cursor)
-			mark(in, STAGES_R_QUEUE, p, &cursor, run);
-		mark(in, STAGES_R_READ, p, &cursor, copy);
+			mark(in, STAGES_R_WAKE, p, &cursor, run, STAGES_AT_RUN);
+		if (enter > cursor.ns)
+			mark(in, STAGES_R_QUEUE, p, &cursor, enter,
+			     STAGES_AT_ENTER);
+		if (!woken && run > cursor.ns)
+			mark(in, STAGES_R_QUEUE, p, &cursor, run,
+			     STAGES_AT_RUN);
+		mark_at(in, STAGES_R_READ, p, &cursor, STAGES_AT_COPY);
 		if (end > copy)
-			mark(in, STAGES_R_RETURN, p, &cursor, end);
+			mark(in, STAGES_R_RETURN, p, &cursor, end,
+			     STAGES_AT_RETURN);
 	} else {
 		/* A reader without a known system call, such as io_uring. */
-		mark(in, STAGES_R_QUEUE, p, &cursor, copy);
+		mark_at(in, STAGES_R_QUEUE, p, &cursor, STAGES_AT_COPY);
 	}
-	if (end > cursor)
-		record(in, STAGES_R_UNACCOUNTED, p, end - cursor);
+	if (end > cursor.ns)
+		mark(in, STAGES_R_UNACCOUNTED, p, &cursor, end, STAGES_AT_NONE);
 	record(in, STAGES_R_TOTAL, p, end - begun);
 	if (end > copy)
 		tell(p, STAGES_SAW_RETURN, end);
@@ -93,7 +104,9 @@ static __always_inline void copied(struct stages_packet *p, __u32 bytes,
 		count(c, mine.proto, STAGES_P_RX_OTHER, mine.segs);
 		return;
 	}
-	mine.at[STAGES_AT_COPY] = now;
+	if (!mine.sample)
+		sample(c, &mine);
+	reach(c, &mine, STAGES_AT_COPY, now);
 	tell(&mine, STAGES_SAW_COPY, now);
 	count(c, mine.proto, STAGES_P_RX_USER, mine.segs);
 	count(c, mine.proto, STAGES_P_USER_BYTES, bytes);
@@ -157,7 +170,8 @@ static __always_inline struct stages_packet *arrive(struct stages_cpu *c,
 	p = claim(&rx, c, head, now, where);
 	if (!p)
 		return NULL;
-	p->at[STAGES_AT_FIRST] = now;
+	sample(c, p);
+	reach(c, p, STAGES_AT_FIRST, now);
 	p->direction = STAGES_RX;
 	p->proto = w.proto;
 	p->family = w.family;
@@ -171,56 +185,42 @@ static __always_inline struct stages_packet *arrive(struct stages_cpu *c,
 	return p;
 }
 
-SEC("tp_btf/netif_rx")
-int BPF_PROG(stages_netif_rx, struct sk_buff *skb)
+HOOK(netif_rx, struct sk_buff *skb)
 {
-	struct stages_cpu *c;
 	__u32 where;
 
-	c = begin(ctx);
-	if (c)
-		arrive(c, skb, bpf_ktime_get_ns(), STAGES_SAW_NETIF_RX, &where);
-	return 0;
+	arrive(c, skb, bpf_ktime_get_ns(), STAGES_SAW_NETIF_RX, &where);
 }
 
-static __always_inline int gro(void *ctx, struct sk_buff *skb)
+static __always_inline void gro(struct stages_cpu *c, struct sk_buff *skb)
 {
-	struct stages_cpu *c;
 	__u32 where;
 
-	c = begin(ctx);
-	if (!c)
-		return 0;
 	c->gro_head = 0;
 	if (arrive(c, skb, bpf_ktime_get_ns(), STAGES_SAW_GRO, &where))
 		c->gro_head = number(c, skb->head);
-	return 0;
 }
 
-SEC("tp_btf/napi_gro_receive_entry")
-int BPF_PROG(stages_napi_gro_receive_entry, struct sk_buff *skb)
+HOOK(napi_gro_receive_entry, struct sk_buff *skb)
 {
-	return gro(ctx, skb);
+	gro(c, skb);
 }
 
-SEC("tp_btf/napi_gro_frags_entry")
-int BPF_PROG(stages_napi_gro_frags_entry, struct sk_buff *skb)
+HOOK(napi_gro_frags_entry, struct sk_buff *skb)
 {
-	return gro(ctx, skb);
+	gro(c, skb);
 }
 
 /* enum gro_result: the first two mean that it was merged into a held one. */
 #define GRO_MERGED_FREE 1
 
-static __always_inline int gro_exit(void *ctx, int result)
+static __always_inline void gro_exit(struct stages_cpu *c, int result)
 {
 	struct stages_packet *p;
-	struct stages_cpu *c;
 	__u32 where;
 
-	c = begin(ctx);
-	if (!c || !c->gro_head)
-		return 0;
+	if (!c->gro_head)
+		return;
 	if (result >= 0 && result <= GRO_MERGED_FREE) {
 		p = find(&rx, c->gro_head, &where);
 		if (p) {
@@ -230,33 +230,25 @@ static __always_inline int gro_exit(void *ctx, int result)
 		}
 	}
 	c->gro_head = 0;
-	return 0;
 }
 
-SEC("tp_btf/napi_gro_receive_exit")
-int BPF_PROG(stages_napi_gro_receive_exit, int result)
+HOOK(napi_gro_receive_exit, int result)
 {
-	return gro_exit(ctx, result);
+	gro_exit(c, result);
 }
 
-SEC("tp_btf/napi_gro_frags_exit")
-int BPF_PROG(stages_napi_gro_frags_exit, int result)
+HOOK(napi_gro_frags_exit, int result)
 {
-	return gro_exit(ctx, result);
+	gro_exit(c, result);
 }
 
-SEC("tp_btf/netif_receive_skb")
-int BPF_PROG(stages_netif_receive_skb, struct sk_buff *skb)
+HOOK(netif_receive_skb, struct sk_buff *skb)
 {
 	struct stages_packet *p;
-	struct stages_cpu *c;
 	__u64 head, now;
 	__u32 where;
 	struct what w = {};
 
-	c = begin(ctx);
-	if (!c)
-		return 0;
 	head = number(c, skb->head);
 	c->current_head = 0;
 	p = find(&rx, head, &where);
@@ -273,7 +265,7 @@ int BPF_PROG(stages_netif_receive_skb, struct sk_buff *skb)
 	if (!p) {
 		p = arrive(c, skb, now, STAGES_SAW_RECEIVE, &where);
 		if (!p)
-			return 0;
+			return;
 	} else {
 		/* Packets that GRO merged into it. */
 		if (p->flags & STAGES_GRO && classify_in(skb, &w)) {
@@ -282,50 +274,40 @@ int BPF_PROG(stages_netif_receive_skb, struct sk_buff *skb)
 		}
 		tell(p, STAGES_SAW_RECEIVE, now);
 	}
-	p->at[STAGES_AT_RECEIVED] = now;
+	reach(c, p, STAGES_AT_RECEIVED, now);
 	count(c, p->proto, STAGES_P_RX_RECEIVE, p->segs);
 	count(c, p->proto, STAGES_P_RX_BYTES, p->bytes);
 current:
 	c->current_head = head;
 	c->current_skb = (__u64)skb;
 	c->current_slot = where;
-	return 0;
 }
 
-SEC("tp_btf/tcp_probe")
-int BPF_PROG(stages_tcp_probe, struct sock *sk, struct sk_buff *skb)
+HOOK(tcp_probe, struct sock *sk, struct sk_buff *skb)
 {
 	struct stages_packet *p;
-	struct stages_cpu *c;
 	__u32 where;
 
 	/* In a softirq, it is the packet that is being received. */
-	c = begin(ctx);
-	if (!c || !in_task(c))
-		return 0;
+	if (!in_task(c))
+		return;
 	p = find(&rx, number(c, skb->head), &where);
 	if (!p || p->at[STAGES_AT_SOCKET])
-		return 0;
+		return;
 	/* It waited for the owner of the socket's lock. */
-	p->at[STAGES_AT_OWNER] = bpf_ktime_get_ns();
+	reach(c, p, STAGES_AT_OWNER, bpf_ktime_get_ns());
 	tell(p, STAGES_SAW_OWNER, p->at[STAGES_AT_OWNER]);
 	c->current_head = p->head;
 	c->current_slot = where;
-	return 0;
 }
 
-SEC("tp_btf/skb_copy_datagram_iovec")
-int BPF_PROG(stages_skb_copy_datagram_iovec, struct sk_buff *skb, int bytes)
+HOOK(skb_copy_datagram_iovec, struct sk_buff *skb, int bytes)
 {
 	struct stages_packet *p;
 	struct stages_task *t;
-	struct stages_cpu *c;
 	__u64 head;
 	__u32 where;
 
-	c = begin(ctx);
-	if (!c)
-		return 0;
 	head = number(c, skb->head);
 	t = task_of(bpf_get_current_pid_tgid());
 	p = find(&rx, head, &where);
@@ -336,17 +318,16 @@ int BPF_PROG(stages_skb_copy_datagram_iovec, struct sk_buff *skb, int bytes)
 		 */
 		if (t && t->copying == head)
 			count(c, STAGES_TCP, STAGES_P_USER_BYTES, bytes);
-		return 0;
+		return;
 	}
 	/*
 	 * Other protocols are handled when packets are freed, after the copy.
 	 */
 	if (p->proto != STAGES_TCP)
-		return 0;
+		return;
 	if (t)
 		t->copying = head;
 	copied(p, bytes, bpf_ktime_get_ns());
-	return 0;
 }
 
 #endif

@@ -106,48 +106,44 @@ static __always_inline void enlist(struct stages_cpu *c, struct sock *sk,
 	q->packet = *p;
 }
 
-SEC("tp_btf/sock_recv_length")
-int BPF_PROG(stages_sock_recv_length, struct sock *sk, int bytes, int flags)
+HOOK(sock_recv_length, struct sock *sk, int bytes, int flags)
 {
 	struct stages_packet *p;
 	struct stages_socket *s;
 	struct stages_queued *q;
-	struct stages_cpu *c;
 	__u64 sock, place;
 	__u32 where;
 
-	c = begin(ctx);
-	if (!c || udp_frees_seen || bytes < 0 || flags & MSG_PEEK ||
+	if (udp_frees_seen || bytes < 0 || flags & MSG_PEEK ||
 	    sk->sk_protocol != 17)
-		return 0;
+		return;
 	sock = number(c, sk);
 	s = known(sock);
 	if (!s)
-		return 0;
+		return;
 	place = s->read++;
 	if (!s->next || place < s->first)
-		return 0;
+		return;
 	/* After the followed packets. */
 	if (!window.admits && place >= s->end)
-		return 0;
+		return;
 	if (s->next <= place)
 		s->next = place + 1;
 	q = entry_of(sock, place);
 	if (!q || q->sock != sock || q->place != place || !q->packet.head) {
 		count(c, STAGES_UDP, STAGES_P_RX_USER, 1);
 		c->losses[STAGES_L_UNMATCHED]++;
-		return 0;
+		return;
 	}
 	/* Already freed, so another packet may have its address. */
 	p = find(&rx, q->packet.head, &where);
 	if (p && p->at[STAGES_AT_FIRST] == q->packet.at[STAGES_AT_FIRST])
 		p->head = 0;
 	copied(&q->packet, 0, bpf_ktime_get_ns());
-	return 0;
 }
 
 /* The packet that this CPU is processing was added to its socket's queue. */
-static __always_inline int queued(struct stages_cpu *c, struct sock *sk)
+static __always_inline void queued(struct stages_cpu *c, struct sock *sk)
 {
 	struct stages_packet *p;
 	__u32 where;
@@ -155,14 +151,13 @@ static __always_inline int queued(struct stages_cpu *c, struct sock *sk)
 	where = c->current_slot;
 	p = bpf_map_lookup_elem(&rx, &where);
 	if (!p || p->head != c->current_head || p->at[STAGES_AT_SOCKET])
-		return 0;
-	p->at[STAGES_AT_SOCKET] = bpf_ktime_get_ns();
+		return;
+	reach(c, p, STAGES_AT_SOCKET, bpf_ktime_get_ns());
 	tell(p, STAGES_SAW_SOCKET, p->at[STAGES_AT_SOCKET]);
 	count(c, p->proto, STAGES_P_RX_SOCKET, p->segs);
 	if (sk && p->proto == STAGES_UDP && !udp_frees_seen)
 		enlist(c, sk, p);
 	c->current_head = 0;
-	return 0;
 }
 
 /* A packet that is not followed was added to the queue of a followed socket. */
@@ -174,38 +169,29 @@ static __always_inline void pass_over(struct stages_cpu *c, struct sock *sk)
 		s->next++;
 }
 
-SEC("tp_btf/sk_data_ready")
-int BPF_PROG(stages_sk_data_ready, struct sock *sk)
+HOOK(sk_data_ready, struct sock *sk)
 {
-	struct stages_cpu *c;
 	__u16 protocol;
 
-	c = begin(ctx);
-	if (!c)
-		return 0;
 	protocol = sk->sk_protocol;
 	if (!c->current_head) {
 		if (protocol == 17 && !udp_frees_seen)
 			pass_over(c, sk);
-		return 0;
+		return;
 	}
 	/* Not another kind of socket that is notified meanwhile. */
 	if (protocol != 1 && protocol != 6 && protocol != 17 &&
 	    protocol != 58 && protocol != 255)
-		return 0;
-	return queued(c, sk);
+		return;
+	queued(c, sk);
 }
 
 /* Without sk_data_ready: the wake-up that it triggers. */
-SEC("tp_btf/sched_waking")
-int BPF_PROG(stages_sched_waking, struct task_struct *task)
+HOOK(sched_waking, struct task_struct *task)
 {
-	struct stages_cpu *c;
-
-	c = begin(ctx);
-	if (!c || !c->current_head || !task_of(task->pid))
-		return 0;
-	return queued(c, NULL);
+	if (!c->current_head || !task_of(task->pid))
+		return;
+	queued(c, NULL);
 }
 
 /*
@@ -213,15 +199,9 @@ int BPF_PROG(stages_sched_waking, struct task_struct *task)
  * woke no reader would be matched with the reader's next wake-up, such as by a
  * timer.
  */
-SEC("tp_btf/napi_poll")
-int BPF_PROG(stages_napi_poll, void *napi, int work, int budget)
+HOOK(napi_poll, void *napi, int work, int budget)
 {
-	struct stages_cpu *c;
-
-	c = begin(ctx);
-	if (c)
-		c->current_head = 0;
-	return 0;
+	c->current_head = 0;
 }
 
 #endif

@@ -29,30 +29,27 @@ static __always_inline int bit(const volatile __u64 *bits, __u64 nr)
 	return bits[nr >> 6] >> (nr & 63) & 1;
 }
 
-SEC("tp_btf/sys_enter")
-int BPF_PROG(stages_sys_enter, struct pt_regs *regs, long nr)
+HOOK(sys_enter, struct pt_regs *regs, long nr)
 {
 	struct stages_task *t;
 	__u32 call, i;
 	__u64 id;
 
-	if (!begin(ctx))
-		return 0;
 	if (bit(config.sends, nr))
 		call = STAGES_SENDS;
 	else if (bit(config.receives, nr))
 		call = STAGES_RECEIVES;
 	else
-		return 0;
+		return;
 	id = bpf_get_current_pid_tgid();
 	if (config.pid && id >> 32 != config.pid)
-		return 0;
+		return;
 	if (config.cgroup && bpf_get_current_cgroup_id() != config.cgroup)
-		return 0;
+		return;
 	i = id & (STAGES_TASKS - 1);
 	t = bpf_map_lookup_elem(&tasks, &i);
 	if (!t)
-		return 0;
+		return;
 	if (t->tid != (__u32)id) {
 		__builtin_memset(t, 0, sizeof(*t));
 		t->tid = id;
@@ -61,71 +58,60 @@ int BPF_PROG(stages_sys_enter, struct pt_regs *regs, long nr)
 	t->call = call;
 	t->enter_ns = bpf_ktime_get_ns();
 	t->since_ns = t->enter_ns;
-	return 0;
+	note(c, &t->enter, t->enter_ns);
+	t->since = t->enter;
 }
 
-SEC("tp_btf/sys_exit")
-int BPF_PROG(stages_sys_exit, struct pt_regs *regs, long ret)
+HOOK(sys_exit, struct pt_regs *regs, long ret)
 {
 	struct stages_task *t;
 
-	if (!begin(ctx))
-		return 0;
 	t = task_of(bpf_get_current_pid_tgid());
 	if (!t)
-		return 0;
+		return;
 	t->call = 0;
 	if (t->pending.head)
 		received(t, &t->pending, bpf_ktime_get_ns());
-	return 0;
 }
 
-SEC("tp_btf/sched_switch")
-int BPF_PROG(stages_sched_switch, _Bool preempt, struct task_struct *prev,
-	     struct task_struct *next)
+HOOK(sched_switch, _Bool preempt, struct task_struct *prev,
+     struct task_struct *next)
 {
 	struct stages_task *out, *in;
 	__u64 now;
 
-	if (!begin(ctx))
-		return 0;
 	out = task_of(prev->pid);
 	in = task_of(next->pid);
 	if (!out && !in)
-		return 0;
+		return;
 	now = bpf_ktime_get_ns();
 	if (out)
 		out->out_ns = now;
-	if (in)
+	if (in) {
 		in->run_ns = now;
-	return 0;
+		note(c, &in->run, now);
+	}
 }
 
-SEC("tp_btf/kfree_skb")
-int BPF_PROG(stages_kfree_skb, struct sk_buff *skb, void *location,
-	     __u32 reason)
+HOOK(kfree_skb, struct sk_buff *skb, void *location, __u32 reason)
 {
 	__u64 head, now, one, key;
 	struct stages_packet *p;
-	struct stages_cpu *c;
 	struct what w = {};
 	__u32 where, place, segs, proto;
 	__u64 *n;
 
-	c = begin(ctx);
-	if (!c)
-		return 0;
 	head = number(c, skb->head);
 	p = find(&rx, head, &where);
 	if (p) {
 		if (shared(skb))
-			return 0;
+			return;
 		place = STAGES_P_RX_DROP;
 	} else {
 		p = find(&tx, head, &where);
 		if (p && p->flags & STAGES_IN_HARDWARE) {
 			completed(p, bpf_ktime_get_ns());
-			return 0;
+			return;
 		}
 		place = p && p->direction == STAGES_FORWARD
 				? STAGES_P_FORWARD_DROP
@@ -150,14 +136,14 @@ int BPF_PROG(stages_kfree_skb, struct sk_buff *skb, void *location,
 		    t->since_ns < window.opened_ns || !in_task(c) ||
 		    skb->skb_iif || !classify_out(skb, &w) || !w.data ||
 		    shared(skb))
-			return 0;
+			return;
 		segs = w.segs;
 		proto = w.proto;
 		place = STAGES_P_TX_DROP_EARLY;
 	}
 	count(c, proto, place, segs);
 	if (window.aside)
-		return 0;
+		return;
 	key = (__u64)proto << 32 | reason;
 	n = bpf_map_lookup_elem(&drops, &key);
 	if (n) {
@@ -166,25 +152,19 @@ int BPF_PROG(stages_kfree_skb, struct sk_buff *skb, void *location,
 		one = segs;
 		bpf_map_update_elem(&drops, &key, &one, BPF_NOEXIST);
 	}
-	return 0;
 }
 
-SEC("tp_btf/consume_skb")
-int BPF_PROG(stages_consume_skb, struct sk_buff *skb)
+HOOK(consume_skb, struct sk_buff *skb)
 {
 	struct stages_packet *p;
-	struct stages_cpu *c;
 	__u32 where;
 	__u64 head;
 
-	c = begin(ctx);
-	if (!c)
-		return 0;
 	head = number(c, skb->head);
 	p = find(&rx, head, &where);
 	if (p) {
 		if (p->proto == STAGES_TCP)
-			return 0;
+			return;
 		/* Threaded NAPI frees what readers have deferred. */
 		if (in_task(c) && !in_kernel_thread()) {
 			/*
@@ -195,7 +175,7 @@ int BPF_PROG(stages_consume_skb, struct sk_buff *skb)
 			if (p->proto == STAGES_UDP)
 				udp_frees_seen = 1;
 			copied(p, 0, bpf_ktime_get_ns());
-			return 0;
+			return;
 		}
 		/*
 		 * Raw sockets get clones; without any, it was for the kernel.
@@ -205,39 +185,30 @@ int BPF_PROG(stages_consume_skb, struct sk_buff *skb)
 			told_out(p);
 			p->head = 0;
 		}
-		return 0;
+		return;
 	}
 	if (!hardware_seen)
-		return 0;
+		return;
 	p = find(&tx, head, &where);
 	if (p && p->flags & STAGES_IN_HARDWARE)
 		completed(p, bpf_ktime_get_ns());
-	return 0;
 }
 
 /* The softirq of a CPU, for per-packet traces and in_task(). */
-SEC("tp_btf/softirq_entry")
-int BPF_PROG(stages_softirq_entry, __u32 vector)
+HOOK(softirq_entry, __u32 vector)
 {
-	struct stages_cpu *c;
-
-	c = begin(ctx);
-	if (!c)
-		return 0;
 	c->softirq = vector;
 	c->softirq_over = bpf_get_current_task();
-	return 0;
 }
 
-SEC("tp_btf/softirq_exit")
-int BPF_PROG(stages_softirq_exit)
+HOOK(softirq_exit)
 {
-	struct stages_cpu *c;
+	c->softirq_over = 0;
+}
 
-	c = begin(ctx);
-	if (c)
-		c->softirq_over = 0;
-	return 0;
+/* Does nothing: what the kernel takes to run a program is told by it. */
+HOOK(bpf_test_finish, int *error)
+{
 }
 
 char LICENSE[] SEC("license") = "GPL";

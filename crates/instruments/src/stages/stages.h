@@ -25,6 +25,13 @@
 #define STAGES_BULK 16
 /* Drop reasons that are counted separately. */
 #define STAGES_REASONS 256
+/*
+ * Runs of programs on a CPU, of which the first ones are timed. A power of two.
+ */
+#define STAGES_OWN_EVERY 512
+#define STAGES_OWN_BLOCK 32
+/* Packets whose own time is taken: 32 of each of 64 CPUs. */
+#define STAGES_SAMPLES 2048
 /* Bytes of the ring for per-packet traces. */
 #define STAGES_RING (1 << 18)
 
@@ -100,6 +107,13 @@ enum stages_point {
 	STAGES_AT_SOCKET = 3,
 	STAGES_AT_COPY = 4,
 	STAGES_POINTS = 7,
+	/* Of the reader, which are not kept with the packet. */
+	STAGES_AT_ENTER = 8,
+	STAGES_AT_RUN = 9,
+	STAGES_AT_RETURN = 10,
+	/* Any other. */
+	STAGES_AT_NONE = 15,
+	STAGES_NOTES = 16,
 };
 
 /* The event at the start or end of a step of a per-packet trace. */
@@ -210,6 +224,33 @@ struct stages_window {
 	__u64 stretch;
 };
 
+/* What is the programs' own of a CPU's time, at a moment. */
+struct stages_note {
+	/* The CPU and the block; 0 if it is not known. */
+	__u32 where;
+	__u32 own_ns;
+	__u32 hits;
+	__u32 unused;
+};
+
+/* A packet whose own time is taken. */
+struct stages_sample {
+	/* As it is in the packet. */
+	__u32 id;
+	__u32 unused;
+	/* By enum stages_point. */
+	struct stages_note at[STAGES_NOTES];
+};
+
+/* The programs' own time in a stage, since they were loaded. */
+struct stages_own {
+	/* Packets that it was taken of. */
+	__u64 count;
+	__u64 own_ns;
+	/* Runs of programs. */
+	__u64 hits;
+};
+
 /* A packet under way. */
 struct stages_packet {
 	/* Address of its data (skb->head); 0 if the slot is free. */
@@ -224,6 +265,9 @@ struct stages_packet {
 	__u8 flags;
 	/* The interval in which it was seen. */
 	__u16 stretch;
+	/* Its sample; 0 for most. */
+	__u32 sample;
+	__u32 unused;
 };
 
 /* Flag: the first timestamp was taken at GRO, not at the backlog. */
@@ -242,6 +286,10 @@ struct stages_task {
 	/* When it was last switched out, and in. */
 	__u64 out_ns;
 	__u64 run_ns;
+	/* What was the programs' own by these times. */
+	struct stages_note enter;
+	struct stages_note since;
+	struct stages_note run;
 	/* Address of the TCP packet that it copies from. */
 	__u64 copying;
 	/* Copied, but the call has not returned yet. */
@@ -307,6 +355,16 @@ struct stages_cpu {
 	__u64 number;
 	/* Number of program runs. */
 	__u64 hits;
+	/* Of those that were timed: the last one's start, their sum, number. */
+	__u64 begun_ns;
+	__u64 own_ns;
+	__u64 timed;
+	/* The CPU and the block, while runs are timed; otherwise 0. */
+	__u32 timing;
+	__u32 block;
+	/* Number of samples. */
+	__u32 samples;
+	__u32 unused;
 	/* The interval of the above. */
 	__u64 stretch;
 	/* Counters, by enum stages_proto and enum stages_place. */

@@ -11,9 +11,10 @@
 
 #include "kernel/sock.h"
 #include "kernel/task.h"
-#include "times.h"
+#include "own.h"
 #include "packet.h"
 #include "stages.h"
+#include "times.h"
 
 #define SECOND_NS 1000000000ULL
 
@@ -122,7 +123,7 @@ static __always_inline struct stages_cpu *begin(void *ctx)
 	if (!c)
 		return NULL;
 	*(volatile __u64 *)&c->context = (__u64)ctx;
-	c->hits++;
+	own_begin(c);
 	if (c->stretch != window.stretch) {
 		/* State from before the pause is invalid. */
 		c->stretch = window.stretch;
@@ -135,6 +136,32 @@ static __always_inline struct stages_cpu *begin(void *ctx)
 	}
 	return c;
 }
+
+/*
+ * A program on a tracepoint: HOOK(tracepoint, arguments...) { ... }, with `c`,
+ * the state of the CPU. It is not run while no window is open.
+ */
+#define HOOK(name, args...)                                             \
+	static __always_inline void on_##name(                          \
+		struct stages_cpu *c, unsigned long long *ctx, ##args); \
+	SEC("tp_btf/" #name)                                            \
+	int stages_##name(unsigned long long *ctx)                      \
+	{                                                               \
+		struct stages_cpu *c = begin(ctx);                      \
+		__u64 hits;                                             \
+                                                                        \
+		if (!c)                                                 \
+			return 0;                                       \
+		hits = c->hits;                                         \
+		_Pragma("GCC diagnostic push")                          \
+		_Pragma("GCC diagnostic ignored \"-Wint-conversion\"")  \
+		on_##name(c, ___bpf_ctx_cast(args));                    \
+		_Pragma("GCC diagnostic pop")                           \
+		own_end(c, hits);                                       \
+		return 0;                                               \
+	}                                                               \
+	static __always_inline void on_##name(                          \
+		struct stages_cpu *c, unsigned long long *ctx, ##args)
 
 /*
  * A kernel pointer as a number. The verifier follows pointers through
@@ -283,6 +310,12 @@ static __always_inline __u32 this_half(void)
 	return (half & 1) * STAGES_KEYS;
 }
 
+/* Where the last row ended: when, and at which point. */
+struct cursor {
+	__u64 ns;
+	__u32 at;
+};
+
 static __always_inline void record(__u32 in, __u32 row,
 				   const struct stages_packet *p, __u64 ns)
 {
@@ -295,17 +328,29 @@ static __always_inline void record(__u32 in, __u32 row,
 }
 
 /*
- * The packet reached `at`: the time since `*cursor` belongs to the row. So rows
- * add up to the total, whichever of them a packet passes.
+ * The packet reached `point` at `at`: the time since `*cursor` belongs to the
+ * row. So rows add up to the total, whichever of them a packet passes.
  */
 static __always_inline void mark(__u32 in, __u32 row,
-				 const struct stages_packet *p, __u64 *cursor,
-				 __u64 at)
+				 const struct stages_packet *p,
+				 struct cursor *cursor, __u64 at, __u32 point)
 {
-	if (!at || at < *cursor)
+	if (!at || at < cursor->ns)
 		return;
-	record(in, row, p, at - *cursor);
-	*cursor = at;
+	record(in, row, p, at - cursor->ns);
+	if (p->sample && !window.aside)
+		owe(p->sample, (row * STAGES_CLASSES + p->proto) * 2 + p->family,
+		    cursor->at, point);
+	cursor->ns = at;
+	cursor->at = point;
+}
+
+/* The same of a point whose time is kept with the packet. */
+static __always_inline void mark_at(__u32 in, __u32 row,
+				    const struct stages_packet *p,
+				    struct cursor *cursor, __u32 point)
+{
+	mark(in, row, p, cursor, p->at[point], point);
 }
 
 static __always_inline void step(__u32 id, __u32 event, __u64 now)

@@ -11,42 +11,44 @@
 static __always_inline void transmitted(struct stages_cpu *c,
 					const struct stages_packet *p)
 {
-	__u64 begun = p->at[STAGES_AT_FIRST], cursor;
-	__u64 end = p->at[STAGES_AT_SENT];
+	struct cursor cursor = { p->at[STAGES_AT_FIRST], STAGES_AT_FIRST };
+	__u64 begun, end = p->at[STAGES_AT_SENT];
 	__u32 in = this_half();
 
-	if (!begun)
-		begun = p->at[STAGES_AT_QUEUE];
+	if (!cursor.ns) {
+		cursor.ns = p->at[STAGES_AT_QUEUE];
+		cursor.at = STAGES_AT_QUEUE;
+	}
+	begun = cursor.ns;
 	if (begun < window.opened_ns) {
 		count(c, p->proto, STAGES_P_BEFORE, p->segs);
 		return;
 	}
-	cursor = begun;
 	if (p->direction == STAGES_FORWARD) {
 		if (p->at[STAGES_AT_FIRST] != p->at[STAGES_AT_RECEIVED])
-			mark(in,
-			     p->flags & STAGES_GRO ? STAGES_F_GRO
-						   : STAGES_F_BACKLOG,
-			     p, &cursor, p->at[STAGES_AT_RECEIVED]);
-		mark(in, STAGES_F_FORWARD, p, &cursor, p->at[STAGES_AT_QUEUE]);
-		mark(in, STAGES_F_ENQUEUE, p, &cursor,
-		     p->at[STAGES_AT_ENQUEUED]);
-		mark(in, STAGES_F_QDISC, p, &cursor, p->at[STAGES_AT_DEQUEUED]);
-		mark(in, STAGES_F_DEVICE, p, &cursor, p->at[STAGES_AT_START]);
-		mark(in, STAGES_F_DRIVER, p, &cursor, end);
-		if (end > cursor)
-			record(in, STAGES_F_UNACCOUNTED, p, end - cursor);
+			mark_at(in,
+				p->flags & STAGES_GRO ? STAGES_F_GRO
+						      : STAGES_F_BACKLOG,
+				p, &cursor, STAGES_AT_RECEIVED);
+		mark_at(in, STAGES_F_FORWARD, p, &cursor, STAGES_AT_QUEUE);
+		mark_at(in, STAGES_F_ENQUEUE, p, &cursor, STAGES_AT_ENQUEUED);
+		mark_at(in, STAGES_F_QDISC, p, &cursor, STAGES_AT_DEQUEUED);
+		mark_at(in, STAGES_F_DEVICE, p, &cursor, STAGES_AT_START);
+		mark_at(in, STAGES_F_DRIVER, p, &cursor, STAGES_AT_SENT);
+		if (end > cursor.ns)
+			mark_at(in, STAGES_F_UNACCOUNTED, p, &cursor,
+				STAGES_AT_SENT);
 		record(in, STAGES_F_TOTAL, p, end - begun);
 		return;
 	}
 	if (p->at[STAGES_AT_FIRST])
-		mark(in, STAGES_T_CALL, p, &cursor, p->at[STAGES_AT_QUEUE]);
-	mark(in, STAGES_T_ENQUEUE, p, &cursor, p->at[STAGES_AT_ENQUEUED]);
-	mark(in, STAGES_T_QDISC, p, &cursor, p->at[STAGES_AT_DEQUEUED]);
-	mark(in, STAGES_T_DEVICE, p, &cursor, p->at[STAGES_AT_START]);
-	mark(in, STAGES_T_DRIVER, p, &cursor, end);
-	if (end > cursor)
-		record(in, STAGES_T_UNACCOUNTED, p, end - cursor);
+		mark_at(in, STAGES_T_CALL, p, &cursor, STAGES_AT_QUEUE);
+	mark_at(in, STAGES_T_ENQUEUE, p, &cursor, STAGES_AT_ENQUEUED);
+	mark_at(in, STAGES_T_QDISC, p, &cursor, STAGES_AT_DEQUEUED);
+	mark_at(in, STAGES_T_DEVICE, p, &cursor, STAGES_AT_START);
+	mark_at(in, STAGES_T_DRIVER, p, &cursor, STAGES_AT_SENT);
+	if (end > cursor.ns)
+		mark_at(in, STAGES_T_UNACCOUNTED, p, &cursor, STAGES_AT_SENT);
 	record(in, STAGES_T_TOTAL, p, end - begun);
 }
 
@@ -76,25 +78,20 @@ static __always_inline void may_be_cut(struct stages_cpu *c,
 	}
 }
 
-SEC("tp_btf/net_dev_queue")
-int BPF_PROG(stages_net_dev_queue, struct sk_buff *skb)
+HOOK(net_dev_queue, struct sk_buff *skb)
 {
 	struct stages_packet *p, *from = NULL, begun = {};
 	struct stages_task *t = NULL;
-	struct stages_cpu *c;
 	__u32 where, depth;
 	struct what w = {};
 	__u64 head, now;
 
-	c = begin(ctx);
-	if (!c)
-		return 0;
 	head = number(c, skb->head);
 	/* A device on top of another: it is already being transmitted. */
 	depth = c->depth - 1;
 	if (depth < STAGES_DEPTH && c->driving[depth].skb == (__u64)skb) {
 		c->driving[depth].head = 0;
-		return 0;
+		return;
 	}
 	if (skb->skb_iif) {
 		from = find(&rx, head, &where);
@@ -107,13 +104,13 @@ int BPF_PROG(stages_net_dev_queue, struct sk_buff *skb)
 	}
 	if (!from && !window.admits) {
 		forget(&tx, head);
-		return 0;
+		return;
 	}
 	if (!classify_out(skb, &w)) {
 		/* A filter by device may have matched it before. */
 		if (!from) {
 			forget(&tx, head);
-			return 0;
+			return;
 		}
 		w.segs = begun.segs;
 		w.bytes = begun.bytes;
@@ -124,7 +121,7 @@ int BPF_PROG(stages_net_dev_queue, struct sk_buff *skb)
 	if (!w.data) {
 		count(c, w.proto, STAGES_P_TX_NO_DATA, 1);
 		forget(&tx, head);
-		return 0;
+		return;
 	}
 	if (from) {
 		from->head = 0;
@@ -138,33 +135,37 @@ int BPF_PROG(stages_net_dev_queue, struct sk_buff *skb)
 	if (!from && now < window.settled_ns &&
 	    (!t || t->since_ns < window.opened_ns)) {
 		forget(&tx, head);
-		return 0;
+		return;
 	}
 	if (!from && !t &&
 	    (w.proto != STAGES_TCP || config.pid || config.cgroup)) {
 		/* A reply by the kernel, or a call that is not followed. */
 		count(c, w.proto, STAGES_P_TX_KERNEL, w.segs);
 		forget(&tx, head);
-		return 0;
+		return;
 	}
 	p = claim(&tx, c, head, now, &where);
 	if (!p)
-		return 0;
+		return;
 	if (from) {
 		p->direction = STAGES_FORWARD;
 		p->at[STAGES_AT_FIRST] = begun.at[STAGES_AT_FIRST];
 		p->at[STAGES_AT_RECEIVED] = begun.at[STAGES_AT_RECEIVED];
 		p->flags = begun.flags;
 		p->told = begun.told;
+		p->sample = begun.sample;
 	} else {
 		p->direction = STAGES_TX;
-		if (t)
+		sample(c, p);
+		if (t) {
 			p->at[STAGES_AT_FIRST] = t->since_ns;
+			noted_at(p, STAGES_AT_FIRST, &t->since);
+		}
 		choose(p, 0, now);
 		if (t)
 			tell(p, STAGES_SAW_CALL, t->since_ns);
 	}
-	p->at[STAGES_AT_QUEUE] = now;
+	reach(c, p, STAGES_AT_QUEUE, now);
 	p->proto = w.proto;
 	p->family = w.family;
 	p->segs = w.segs;
@@ -178,55 +179,46 @@ int BPF_PROG(stages_net_dev_queue, struct sk_buff *skb)
 	}
 	c->segments_left = 0;
 	may_be_cut(c, p);
-	return 0;
 }
 
-SEC("tp_btf/qdisc_enqueue")
-int BPF_PROG(stages_qdisc_enqueue, struct Qdisc *qdisc,
-	     const struct netdev_queue *txq, struct sk_buff *skb)
+HOOK(qdisc_enqueue, struct Qdisc *qdisc, const struct netdev_queue *txq,
+     struct sk_buff *skb)
 {
 	struct stages_packet *p;
-	struct stages_cpu *c;
 	__u32 where;
 
-	c = begin(ctx);
-	if (!c || !skb)
-		return 0;
+	if (!skb)
+		return;
 	p = find(&tx, number(c, skb->head), &where);
 	/* Another CPU may have dequeued it already. */
 	if (!p || p->at[STAGES_AT_DEQUEUED] || p->at[STAGES_AT_START])
-		return 0;
-	p->at[STAGES_AT_ENQUEUED] = bpf_ktime_get_ns();
+		return;
+	reach(c, p, STAGES_AT_ENQUEUED, bpf_ktime_get_ns());
 	tell(p, STAGES_SAW_ENQUEUED, p->at[STAGES_AT_ENQUEUED]);
-	return 0;
 }
 
-SEC("tp_btf/qdisc_dequeue")
-int BPF_PROG(stages_qdisc_dequeue, struct Qdisc *qdisc,
-	     const struct netdev_queue *txq, int packets, struct sk_buff *skb)
+HOOK(qdisc_dequeue, struct Qdisc *qdisc, const struct netdev_queue *txq,
+     int packets, struct sk_buff *skb)
 {
 	struct stages_packet *p;
-	struct stages_cpu *c;
 	__u32 where;
 	__u64 now;
 	int i;
 
-	c = begin(ctx);
-	if (!c || !skb)
-		return 0;
+	if (!skb)
+		return;
 	now = bpf_ktime_get_ns();
 	for (i = 0; i < STAGES_BULK; i++) {
 		if (!skb || i >= packets)
 			break;
 		p = find(&tx, number(c, skb->head), &where);
 		if (p && !p->at[STAGES_AT_DEQUEUED]) {
-			p->at[STAGES_AT_DEQUEUED] = now;
+			reach(c, p, STAGES_AT_DEQUEUED, now);
 			tell(p, STAGES_SAW_DEQUEUED, now);
 			may_be_cut(c, p);
 		}
 		skb = skb->next;
 	}
-	return 0;
 }
 
 /* A segment of the packet that was last enqueued or dequeued here. */
@@ -247,6 +239,8 @@ segment(struct stages_cpu *c, struct sk_buff *skb, __u64 now, __u32 *where)
 		return NULL;
 	*p = c->parent;
 	p->head = head;
+	/* One sample is not for several packets. */
+	p->sample = 0;
 	p->segs = w.segs;
 	p->bytes = w.bytes;
 	c->segments_left -= w.segs < c->segments_left ? w.segs
@@ -254,42 +248,36 @@ segment(struct stages_cpu *c, struct sk_buff *skb, __u64 now, __u32 *where)
 	return p;
 }
 
-SEC("tp_btf/net_dev_start_xmit")
-int BPF_PROG(stages_net_dev_start_xmit, struct sk_buff *skb,
-	     struct net_device *dev)
+HOOK(net_dev_start_xmit, struct sk_buff *skb, struct net_device *dev)
 {
 	struct stages_packet *p;
-	struct stages_cpu *c;
 	__u32 where = 0, depth;
 	__u64 head, now;
 
-	c = begin(ctx);
-	if (!c)
-		return 0;
 	head = number(c, skb->head);
 	p = find(&tx, head, &where);
 	if (!p && !c->segments_left)
-		return 0;
+		return;
 	now = bpf_ktime_get_ns();
 	if (!p) {
 		p = segment(c, skb, now, &where);
 		if (!p)
-			return 0;
+			return;
 	} else {
 		c->segments_left = 0;
 	}
 	/* The hardware has it already: another packet at the same address. */
 	if (p->flags & STAGES_IN_HARDWARE) {
 		p->head = 0;
-		return 0;
+		return;
 	}
 	depth = c->depth;
 	if (depth >= STAGES_DEPTH) {
 		c->losses[STAGES_L_NESTED]++;
 		p->head = 0;
-		return 0;
+		return;
 	}
-	p->at[STAGES_AT_START] = now;
+	reach(c, p, STAGES_AT_START, now);
 	tell(p, STAGES_SAW_START, now);
 	count(c, p->proto,
 	      p->direction == STAGES_FORWARD ? STAGES_P_FORWARD_START
@@ -301,43 +289,36 @@ int BPF_PROG(stages_net_dev_start_xmit, struct sk_buff *skb,
 	c->depth = depth + 1;
 	if (config.has_pauses && !dev->dev.parent)
 		pass_on(head);
-	return 0;
 }
 
-SEC("tp_btf/net_dev_xmit")
-int BPF_PROG(stages_net_dev_xmit, struct sk_buff *skb, int rc,
-	     struct net_device *dev)
+HOOK(net_dev_xmit, struct sk_buff *skb, int rc, struct net_device *dev)
 {
 	struct stages_packet *p;
 	struct stages_task *t;
-	struct stages_cpu *c;
 	__u32 where, depth;
 	__u64 head, now;
 
-	c = begin(ctx);
-	if (!c)
-		return 0;
 	/* The packet itself may be freed: it is not read. */
 	depth = c->depth - 1;
 	if (depth >= STAGES_DEPTH || c->driving[depth].skb != (__u64)skb)
-		return 0;
+		return;
 	c->depth = depth;
 	c->driving[depth].skb = 0;
 	head = c->driving[depth].head;
 	where = c->driving[depth].slot;
 	if (!head)
-		return 0;
+		return;
 	p = bpf_map_lookup_elem(&tx, &where);
 	/* Dropped by the driver, so kfree_skb reports it. */
 	if (!p || p->head != head)
-		return 0;
+		return;
 	if (rc) {
 		/* Busy: it will be retried. */
 		p->at[STAGES_AT_START] = 0;
-		return 0;
+		return;
 	}
 	now = bpf_ktime_get_ns();
-	p->at[STAGES_AT_SENT] = now;
+	reach(c, p, STAGES_AT_SENT, now);
 	tell(p, STAGES_SAW_SENT, now);
 	transmitted(c, p);
 	if (p->direction == STAGES_FORWARD) {
@@ -346,8 +327,10 @@ int BPF_PROG(stages_net_dev_xmit, struct sk_buff *skb, int rc,
 		count(c, p->proto, STAGES_P_TX_SENT, p->segs);
 		if (in_task(c)) {
 			t = task_of(bpf_get_current_pid_tgid());
-			if (t && t->call == STAGES_SENDS)
+			if (t && t->call == STAGES_SENDS) {
 				t->since_ns = now;
+				note(c, &t->since, now);
+			}
 		}
 	}
 	/*
@@ -360,7 +343,6 @@ int BPF_PROG(stages_net_dev_xmit, struct sk_buff *skb, int rc,
 	} else {
 		p->head = 0;
 	}
-	return 0;
 }
 
 #endif

@@ -118,7 +118,7 @@ metrics! {
         "That without the timed functions below.";
     STAGE_DURATION: Histogram, "plumb_stage_duration_seconds", SECONDS,
         "arm, proto, direction, stage, kind",
-        "Time of a packet in a stage of its way, as read.";
+        "Time of a packet in a stage of its way, less the programs' own.";
     SPAN_DURATION: Histogram, "plumb_span_duration_seconds", SECONDS, "arm, stage, kind",
         "Time from one event to another, as read.";
     HTTP_REQUESTS: Counter, "plumb_http_requests", None, "code",

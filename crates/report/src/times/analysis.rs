@@ -13,13 +13,14 @@ use netplumb_model::recording::{Arm, FunctionId, NodeId, Recording};
 use netplumb_model::span::{self, Call, Span};
 use netplumb_model::span::{StageKind, Times};
 use netplumb_model::spans::By;
-use netplumb_model::timing::{FOLLOWED, Mechanism};
+use netplumb_model::timing::{FOLLOWED, Mechanism, STAGE_OWN};
 use netplumb_stats::histogram;
 
 use crate::analysis::{NO_LAYER, has_ancestor};
 use crate::number::printable;
 pub use crate::per::Per;
 use crate::per::offered;
+use crate::scalars::by_label;
 
 /// What times of some blocks of an arm are shared by.
 fn per(recording: &Recording, arm: usize, blocks: &[u32], followed: &Followed) -> Per {
@@ -157,8 +158,10 @@ pub struct Stage {
     pub name: String,
     /// Work or wait.
     pub kind: StageKind,
-    /// Of the packets that went through it.
+    /// Of the packets that went through it, without the instrument's own time.
     pub times: Times,
+    /// That time, of all of them together.
+    pub own_ns: f64,
     /// Packets of this way that did not.
     pub passed_over: u64,
     /// Mean of each block over all packets of the way; none of a block without any.
@@ -465,7 +468,7 @@ fn class<'a>(
         contexts,
         layers: Vec::new(),
         functions,
-        stages: stages_of(stages, &at),
+        stages: stages_of(recording, stages, &at),
         groups: match stages.is_empty() {
             true => Vec::new(),
             false => groups_of(recording, &at),
@@ -550,7 +553,8 @@ fn uncertainty(
     }
 }
 
-fn stages_of(stages: &[Staged<'_>], at: &HashMap<u32, usize>) -> Vec<Stage> {
+fn stages_of(recording: &Recording, stages: &[Staged<'_>], at: &HashMap<u32, usize>) -> Vec<Stage> {
+    let own = by_label(recording, &STAGE_OWN, |block| at.contains_key(&block));
     let mut found: BTreeMap<(u16, &str), Stage> = BTreeMap::new();
     // Of each block: time and packets.
     let mut sums: BTreeMap<(u16, &str), Vec<(u64, u64)>> = BTreeMap::new();
@@ -561,11 +565,15 @@ fn stages_of(stages: &[Staged<'_>], at: &HashMap<u32, usize>) -> Vec<Stage> {
             name: one.name.clone(),
             kind: one.kind,
             times: Times::default(),
+            own_ns: 0.0,
             passed_over: 0,
             by_block: Vec::new(),
         });
         stage.times.add(&span.times);
         stage.passed_over = stage.passed_over.saturating_add(one.passed_over);
+        // By block and direction, of which all of these are.
+        let label = format!("{} {}", span.direction, one.name);
+        stage.own_ns = own.get(label.as_str()).copied().unwrap_or_default();
         let by_block = sums.entry(key).or_insert_with(|| vec![(0, 0); at.len()]);
         let sum = &mut by_block[at[&span.block]];
         sum.0 = sum.0.saturating_add(span.times.total_ns);

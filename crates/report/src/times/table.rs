@@ -395,6 +395,10 @@ pub(crate) fn stages<'a>(between: Option<usize>) -> Vec<Column<'a, Row<'a>>> {
             .json("passed_over")
             .rank(6)
             .page("passed_over"),
+        Column::machine(|r: &Row<'a>| {
+            r.stage(|s| Value::Number(s.own_ns / s.packets().max(1) as f64))
+        })
+        .json("own_ns_per_packet"),
         Column::machine(|r: &Row<'a>| r.stage(|s| Value::Number(s.mean_ns())))
             .json("ns_per_packet"),
         Column::machine(|r: &Row<'a>| {

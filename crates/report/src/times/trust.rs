@@ -6,7 +6,10 @@ use std::collections::BTreeMap;
 use netplumb_model::class::Direction;
 use netplumb_model::quantity::Declared;
 use netplumb_model::recording::{INTO_RUN, MERGED, Recording};
-use netplumb_model::timing::{Calibration, DROPPED, FOLLOWED, Mechanism, PAUSED, SEEN, STAGE_TIME};
+use netplumb_model::span::StageKind;
+use netplumb_model::timing::{
+    Calibration, DROPPED, FOLLOWED, Mechanism, PAUSED, SEEN, STAGE_OWN, STAGE_TIME,
+};
 
 use super::analysis::TimedClass;
 use super::{between, instrument, ns, rounded};
@@ -27,8 +30,8 @@ const MAX_OVERHEAD: &str = "stages.max_overhead";
 pub fn footer(recording: &Recording, classes: &[TimedClass<'_>]) -> Vec<Note> {
     let clock = match instrument(recording) {
         Some(of) if of == STAGE_TIME.instrument => {
-            "nanoseconds of the running kernel, from one tracepoint to the next, as read; figures \
-             without a unit are nanoseconds"
+            "nanoseconds of the running kernel, from one tracepoint to the next; figures without a unit \
+             are nanoseconds"
         }
         _ if between::is_of(recording) => {
             "nanoseconds of the running kernel, from one event to the next that was reached, as read; \
@@ -45,6 +48,7 @@ pub fn footer(recording: &Recording, classes: &[TimedClass<'_>]) -> Vec<Note> {
     notes.extend(disks(recording));
     notes.extend(probes(recording));
     notes.extend(correction(classes).map(|text| Note::new("corrected", text)));
+    notes.extend(own_time(classes).map(|text| Note::new("corrected", text)));
     if between::is_of(recording) {
         notes.extend(between::notes(recording));
     }
@@ -144,6 +148,27 @@ fn correction(classes: &[TimedClass<'_>]) -> Option<String> {
         format!(
             "as read → less the probes' overhead: {}; percentiles and max are as read, less the mean correction \
              of the function's calls",
+            sizes.join(", ")
+        )
+    })
+}
+
+/// What the programs of `stages` themselves took of a packet's path.
+fn own_time(classes: &[TimedClass<'_>]) -> Option<String> {
+    let sizes: Vec<String> = classes
+        .iter()
+        .filter_map(|class| {
+            let total = class.stages.iter().find(|s| s.kind == StageKind::Total)?;
+            let packets = total.packets().max(1) as f64;
+            let (less, own) = (total.mean_ns(), total.own_ns / packets);
+            let label = class.label();
+            (own > 0.0).then(|| format!("{label} {} → {}", ns(less + own), ns(less)))
+        })
+        .collect();
+    (!sizes.is_empty()).then(|| {
+        format!(
+            "as read → less the time of the programs themselves, in work and in waits for a busy CPU: {}; every \
+             stage by the mean of some packets of it",
             sizes.join(", ")
         )
     })
@@ -262,7 +287,7 @@ fn apart(classes: &[TimedClass<'_>]) -> Option<String> {
 
 /// Figures of blocks that no other line is about: their means.
 fn others(recording: &Recording) -> Option<String> {
-    let own = [&FOLLOWED, &SEEN, &DROPPED, &MERGED, &INTO_RUN];
+    let own = [&FOLLOWED, &SEEN, &DROPPED, &MERGED, &INTO_RUN, &STAGE_OWN];
     let mut sums: BTreeMap<&str, (f64, f64, &str)> = BTreeMap::new();
     for scalar in recording.scalars.iter().filter(|s| s.block().is_some()) {
         let Some(quantity) = recording.quantities.get(scalar.quantity as usize) else {

@@ -1,0 +1,189 @@
+//! The programs' own time in each stage, which is subtracted: what own.h took of some packets, and what
+//! running a program costs beside that.
+
+use std::collections::BTreeMap;
+
+use netplumb_model::span::{BUCKETS, Times, upper};
+
+use super::layout::Own as Taken;
+
+/// What was taken of each row of the programs' table since they were loaded, by its place there.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Own {
+    pub(super) rows: BTreeMap<usize, Taken>,
+    /// See [`cost::of_a_run`](super::cost::of_a_run).
+    pub(super) run_ns: f64,
+}
+
+/// Packets of a window whose mean says more about it than that of all windows.
+const ENOUGH: u64 = 16;
+
+impl Own {
+    /// What was taken since then, of rows that have enough of it; of others all.
+    pub(super) fn since(&self, before: &Own) -> Own {
+        let mut since = self.clone();
+        for (key, taken) in &mut since.rows {
+            let Some(before) = before.rows.get(key) else {
+                continue;
+            };
+            if taken.count - before.count >= ENOUGH {
+                taken.count -= before.count;
+                taken.own_ns -= before.own_ns;
+                taken.hits -= before.hits;
+            }
+        }
+        since
+    }
+
+    /// The mean of a packet in a row; 0 where none was taken.
+    fn mean_ns(&self, key: usize) -> f64 {
+        let Some(taken) = self.rows.get(&key).filter(|taken| taken.count > 0) else {
+            return 0.0;
+        };
+        let sum_ns = taken.own_ns as f64 + taken.hits as f64 * self.run_ns;
+        (sum_ns / taken.count as f64).max(0.0)
+    }
+
+    /// Take it off the times of a row; returns how much, of all packets.
+    pub(super) fn take_off(&self, key: usize, times: &mut Times) -> u64 {
+        let own_ns = (self.mean_ns(key) * times.count as f64).round() as u64;
+        let own_ns = own_ns.min(times.total_ns);
+        shorten(times, own_ns);
+        own_ns
+    }
+}
+
+/// Take so much off the sum of times: the same of each.
+pub(super) fn shorten(times: &mut Times, off_ns: u64) {
+    if times.count == 0 || off_ns == 0 {
+        return;
+    }
+    let each_ns = off_ns as f64 / times.count as f64;
+    times.total_ns -= off_ns;
+    let less = |ns: u64| (ns as f64 - each_ns).max(0.0).round() as u64;
+    times.min_ns = less(times.min_ns);
+    times.max_ns = less(times.max_ns);
+    times.buckets = shifted(&times.buckets, each_ns);
+}
+
+/// A histogram whose times are shorter by so much, each bucket's spread evenly over it.
+fn shifted(buckets: &[(u16, u64)], by_ns: f64) -> Vec<(u16, u64)> {
+    // Where a bucket begins; the end of the last is where the next would.
+    let begins = |bucket: u16| match bucket {
+        0 => 0.0,
+        bucket => upper(bucket - 1) as f64 + 1.0,
+    };
+    let mut found: BTreeMap<u16, u64> = BTreeMap::new();
+    for &(bucket, count) in buckets {
+        let (from, to) = (begins(bucket) - by_ns, begins(bucket + 1) - by_ns);
+        // Buckets are in order of time, so what is below the end of one is a growing number.
+        let below = |end: f64| {
+            let share = ((end - from) / (to - from)).clamp(0.0, 1.0);
+            (share * count as f64).round() as u64
+        };
+        let mut told = 0;
+        for into in (0..=bucket).rev().take_while(|into| {
+            // What would be below 0 is 0.
+            begins(*into + 1) > from || *into == 0
+        }) {
+            let above = match into {
+                0 => count,
+                into => count - below(begins(into)),
+            };
+            let new = above - told;
+            if new > 0 {
+                *found.entry(into).or_default() += new;
+            }
+            told = above;
+        }
+    }
+    debug_assert!(found.keys().all(|bucket| usize::from(*bucket) < BUCKETS));
+    found.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn times(values: &[u64]) -> Times {
+        let mut times = Times::default();
+        for ns in values {
+            let bucket = (0..).find(|bucket| *ns <= upper(*bucket)).unwrap();
+            times.add(&Times {
+                count: 1,
+                total_ns: *ns,
+                min_ns: *ns,
+                max_ns: *ns,
+                buckets: vec![(bucket, 1)],
+            });
+        }
+        times
+    }
+
+    fn own(count: u64, own_ns: u64, hits: u64) -> Own {
+        let taken = Taken {
+            count,
+            own_ns,
+            hits,
+        };
+        Own {
+            rows: BTreeMap::from([(3, taken)]),
+            run_ns: 20.0,
+        }
+    }
+
+    /// Check that the mean of what was taken, and of what its runs cost, is subtracted of every packet
+    /// of its row, and of no other row.
+    #[test]
+    fn a_mean_is_subtracted() {
+        // 100 ns and two runs a packet.
+        let own = own(5, 500, 10);
+        let mut seen = times(&[1000; 40]);
+        assert_eq!(own.take_off(3, &mut seen), 40 * 140);
+        assert_eq!(
+            (seen.count, seen.total_ns, seen.min_ns, seen.max_ns),
+            (40, 40 * 860, 860, 860)
+        );
+        assert_eq!(seen.buckets.iter().map(|(_, n)| n).sum::<u64>(), 40);
+        for (bucket, _) in &seen.buckets {
+            // Those of 992 to 1023 ns.
+            assert!((852..884).contains(&upper(*bucket)) || (864..=895).contains(&upper(*bucket)));
+        }
+        let mut other = times(&[1000; 40]);
+        assert_eq!(own.take_off(4, &mut other), 0);
+        assert_eq!(other, times(&[1000; 40]));
+    }
+
+    /// Check that a window's own packets count if there are enough of them.
+    #[test]
+    fn windows_are_apart() {
+        let (before, few, many) = (
+            own(100, 5_000, 100),
+            own(115, 9_000, 115),
+            own(120, 9_000, 120),
+        );
+        assert_eq!(few.since(&before).rows[&3].count, 115);
+        assert_eq!(many.since(&before).rows[&3].own_ns, 4_000);
+        assert_eq!(many.since(&Own::default()).rows[&3].count, 120);
+    }
+
+    /// Check that no time is less than nothing.
+    #[test]
+    fn nothing_is_less_than_nothing() {
+        let mut seen = times(&[10, 20, 500]);
+        assert_eq!(own(1, 600, 0).take_off(3, &mut seen), 530);
+        assert_eq!((seen.total_ns, seen.min_ns, seen.max_ns), (0, 0, 323));
+        assert_eq!(seen.buckets.iter().map(|(_, n)| n).sum::<u64>(), 3);
+    }
+
+    /// Check that a shift by less than a bucket moves that share of it, so that a median does not stand
+    /// still until it jumps.
+    #[test]
+    fn a_small_shift_moves_a_share() {
+        // A bucket of 32 ns: 992 to 1023.
+        let seen = shifted(&[(111, 1000)], 8.0);
+        assert_eq!(upper(111), 1023);
+        assert_eq!(seen, [(110, 250), (111, 750)]);
+        assert_eq!(shifted(&[(0, 5), (3, 2)], 4.0), [(0, 7)]);
+    }
+}
