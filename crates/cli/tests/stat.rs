@@ -8,7 +8,7 @@ use std::fs;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use common::Place;
+use common::{Place, Running};
 use serde_json::Value;
 
 /// A program that writes so many times, one byte each, calling a function of its own as often, in so
@@ -686,4 +686,27 @@ fn vm_trampolines_one_by_one() {
     let said = String::from_utf8_lossy(&alone.stderr).into_owned();
     assert_eq!(alone.status.code(), Some(2), "{said}");
     assert!(said.contains("did you mean `ksys_write`?"), "{said}");
+}
+
+/// Check that Ctrl-C ends a command, whose last words are waited for, and shows what was counted.
+#[test]
+fn as_root_ctrl_c_shows_what_was_counted() {
+    if !as_root() {
+        return;
+    }
+    let place = Place::new();
+    let mut command = place.plumb("stat context-switches --");
+    // It goes on after the interruption, for a moment.
+    command.args([
+        "sh",
+        "-c",
+        "trap 'echo last words >&2; exit 0' INT; echo begun >&2; while :; do sleep 0.01; done",
+    ]);
+    let mut running = Running::start(&mut command);
+    running.wait_for("begun");
+    running.signal(libc::SIGINT);
+    let ran = running.finish();
+    ran.code(0).says(&["last words", "sh was interrupted"]);
+    assert!(ran.stdout.contains("context-switches"), "{ran:#?}");
+    place.nothing_runs();
 }

@@ -169,8 +169,10 @@ pub type Tell<'a> = &'a mut dyn FnMut(LiveEvent<'_>);
 pub struct LiveEnd {
     /// How the command exited, if there was one.
     pub command: Option<Exit>,
-    /// Whether it was killed at the end of the duration.
+    /// Whether it was killed: at the end of the duration, or since it went on after an interruption.
     pub stopped: bool,
+    /// Whether it was interrupted by the user.
+    pub interrupted: bool,
 }
 
 /// Run a plan. What was measured before an error is in the recording.

@@ -188,6 +188,13 @@ fn tell_end(experiment: &Experiment, end: live::LiveEnd) -> bool {
     let words = &experiment.workload.command;
     let name = printable(words.first().map_or("", String::as_str), 80);
     let how = match (end.command, end.stopped) {
+        (ended, _) if end.interrupted => {
+            match ended {
+                Some(_) => eprintln!("plumb: {name} was interrupted"),
+                None => eprintln!("plumb: {name} went on after an interruption, and was killed"),
+            }
+            return false;
+        }
         (_, true) => {
             eprintln!("plumb: {name} was killed after --duration");
             return false;

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use netplumb_model::message::Exit;
 use netplumb_model::reads::HELD;
@@ -182,6 +182,20 @@ impl Running {
             }
         }
         self.ended()
+    }
+
+    /// Interrupt it with its process group, and wait for its end, for some time at most: how it exited.
+    pub(super) fn interrupt(&mut self, most: Duration) -> io::Result<Option<Exit>> {
+        // SAFETY: takes numbers; see `stop`.
+        unsafe { libc::kill(-(self.child.id() as libc::pid_t), libc::SIGINT) };
+        let until = Instant::now() + most;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let ended = self.wait(left)?;
+            if ended.is_some() || left.is_zero() {
+                return Ok(ended);
+            }
+        }
     }
 
     /// Kill it with its process group.

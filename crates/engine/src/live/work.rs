@@ -23,6 +23,8 @@ use crate::outside::Cpus;
 use crate::schedule::Turn;
 use crate::site::{self, Alone, Ended, Keeper, OneAtATime};
 
+/// How long a command may take to end that was interrupted.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Polling interval.
 const NAP: Duration = Duration::from_millis(10);
 /// Maximum time to find source lines.
@@ -95,9 +97,9 @@ impl Length {
 }
 
 impl WorkPlan {
-    /// Whether nothing else may end it.
+    /// Whether it is over when the user says so, and all of it was measured.
     fn ends_by_signal(&self) -> bool {
-        self.duration.is_none() && self.command.is_empty()
+        self.duration.is_none()
     }
 
     /// The arm where nothing is compared.
@@ -258,6 +260,12 @@ impl Windows<'_, '_> {
         loop {
             self.probes.poll()?;
             if keeper.is_cancelled() {
+                if let Some(command) = &mut self.command {
+                    // As at a terminal: what it does at the end is measured, too.
+                    self.end.interrupted = true;
+                    let ended = command.interrupt(LAST_WORDS);
+                    self.end.command = ended.map_err(EngineError::host("wait for the command"))?;
+                }
                 return Ok(Woken::Cancelled);
             }
             if let Some(command) = &mut self.command {
