@@ -152,8 +152,24 @@ impl Ethtool {
     /// # Errors
     /// The driver does not support the change.
     pub fn set_offload(&self, device: &str, which: Offload, on: bool) -> io::Result<()> {
-        self.value(device, command(which) + 1, u32::from(on))
-            .map(drop)
+        self.value(device, command(which) + 1, u32::from(on))?;
+        match which {
+            Offload::Tso => self.set_segmentation(device, on),
+            _ => Ok(()),
+        }
+    }
+
+    /// Turn on or off what `ethtool -K tso` does besides: all features that are called so (off_flag_def of its
+    /// common.c: `tx-tcp*-segmentation`). The ioctl has those of NETIF_F_ALL_TSO alone, without that of AccECN.
+    fn set_segmentation(&self, device: &str, on: bool) -> io::Result<()> {
+        let features = self.features(device)?;
+        for (number, name) in self.feature_names(device)?.iter().enumerate() {
+            let differs = is_in(&features.wanted, number) != on;
+            if segments_tcp(name) && differs && is_in(&features.changeable, number) {
+                self.set_feature(device, number, on)?;
+            }
+        }
+        Ok(())
     }
 
     /// All features of a device.
@@ -318,6 +334,11 @@ impl Ethtool {
     }
 }
 
+/// Whether a feature is one of TSO, by its name.
+fn segments_tcp(name: &str) -> bool {
+    name.starts_with("tx-tcp") && name.ends_with("-segmentation")
+}
+
 /// The command that reads an offload; the one that sets it is one higher.
 fn command(offload: Offload) -> u32 {
     match offload {
@@ -468,6 +489,21 @@ mod tests {
         assert_eq!(name(&[b'a'; 32]), "a".repeat(32));
     }
 
+    /// Check which features are of TSO, by their names.
+    #[test]
+    fn names_of_tso() {
+        for (name, is_tso) in [
+            ("tx-tcp-segmentation", true),
+            ("tx-tcp6-segmentation", true),
+            ("tx-tcp-mangleid-segmentation", true),
+            ("tx-tcp-accecn-segmentation", true),
+            ("tx-udp-segmentation", false),
+            ("tx-sctp-segmentation", false),
+        ] {
+            assert_eq!(segments_tcp(name), is_tso, "{name}");
+        }
+    }
+
     /// Check what a veth reports, that an offload is changed, and that a wrong number of feature
     /// words is refused.
     #[test]
@@ -492,6 +528,24 @@ mod tests {
             for on in [true, false] {
                 namespace.set_offload("a0", Offload::Gro, on)?;
                 assert_eq!(namespace.offload("a0", Offload::Gro)?, on);
+            }
+            // As `ethtool -K a0 tso off` does it, on kernels with AccECN too.
+            for on in [false, true] {
+                namespace.set_offload("a0", Offload::Tso, on)?;
+                namespace.inside(|| {
+                    let ethtool = Ethtool::open()?;
+                    let features = ethtool.features("a0")?;
+                    let names = ethtool.feature_names("a0")?;
+                    let of_tso = names.iter().enumerate().filter(|(number, name)| {
+                        segments_tcp(name) && is_in(&features.changeable, *number)
+                    });
+                    let all: Vec<(usize, &String)> = of_tso.collect();
+                    assert!(all.len() >= 3, "{all:?}");
+                    for (number, name) in all {
+                        assert_eq!(is_in(&features.active, number), on, "{name}");
+                    }
+                    Ok(())
+                })?;
             }
             let features = namespace.features("a0")?;
             namespace.inside(|| {
