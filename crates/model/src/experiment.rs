@@ -130,10 +130,10 @@ pub struct Experiment {
     /// Short name; the recording is named after it.
     pub name: String,
     /// One line.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub title: String,
     /// The question that it answers, in a sentence or two.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub question: String,
     /// Names of the instruments; none for the default of the lab and the workload.
     #[serde(default)]
@@ -152,13 +152,13 @@ pub struct Experiment {
     #[serde(default)]
     pub conclusion: Option<String>,
     /// Whether to explain rates by where CPU time goes.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub explain: bool,
     /// What makes the packets.
     #[serde(default)]
     pub workload: Workload,
     /// Repetitions.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub blocks: Blocks,
     /// What is built before anything is measured.
     #[serde(default, skip_serializing_if = "Build::is_empty")]
@@ -167,13 +167,13 @@ pub struct Experiment {
     #[serde(default, skip_serializing_if = "Setup::is_empty")]
     pub setup: Setup,
     /// Which packets are observed.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub filter: Filter,
     /// Which functions are timed.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub functions: Functions,
     /// Limits of measurement overhead.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub probes: Probes,
     /// How samples are drawn in guests.
     #[serde(default, skip_serializing_if = "Samples::is_empty")]
@@ -191,28 +191,28 @@ pub struct Experiment {
     #[serde(default)]
     pub nics: Option<Nics>,
     /// Knobs that are the same in every arm.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub knobs: Knobs,
     /// Knobs that differ: one arm for every combination.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub vary: Vary,
     /// Sysctls to change one at a time, each an additional arm.
     #[serde(default)]
     pub scan: Option<Scan>,
     /// Arms that are written out, in addition to those of `vary`.
-    #[serde(default, rename = "arm")]
+    #[serde(default, rename = "arm", skip_serializing_if = "Vec::is_empty")]
     pub arms: Vec<NamedArm>,
     /// Published results, for comparison.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<Published>,
     /// Shares of functions, beside published ones.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shares: Vec<Shares>,
     /// Figures.
-    #[serde(default, rename = "figure")]
+    #[serde(default, rename = "figure", skip_serializing_if = "Vec::is_empty")]
     pub figures: Vec<Figure>,
     /// Claims to test.
-    #[serde(default, rename = "claim")]
+    #[serde(default, rename = "claim", skip_serializing_if = "Vec::is_empty")]
     pub claims: Vec<Claim>,
 }
 
@@ -223,8 +223,13 @@ pub struct NamedArm {
     /// Its name.
     pub name: String,
     /// Its settings, over those of `[knobs]`.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub knobs: Knobs,
+}
+
+/// A file that is written has only what it says something about.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// Limit, so that a typing error does not result in years of measuring.

@@ -647,6 +647,29 @@ fn labs_and_workloads() {
     );
 }
 
+/// Check that what is written has no empty tables, lists and texts.
+#[test]
+fn what_is_written_has_no_empty_parts() {
+    let text = "name = \"x\"\n[[arm]]\nname = \"default\"\n[[arm]]\nname = \"y\"\nknobs.mtu_bytes = 1400\n";
+    let experiment = Experiment::parse(text).unwrap();
+    let written = experiment.to_toml().unwrap();
+    assert_eq!(Experiment::parse(&written), Ok(experiment), "{written}");
+    for part in [
+        "title",
+        "question",
+        "[]",
+        "\"\"",
+        "[filter]",
+        "[functions]",
+        "[probes]",
+        "[vary]",
+        "\n[knobs]",
+    ] {
+        assert!(!written.contains(part), "`{part}` in:\n{written}");
+    }
+    assert_eq!(written.matches("[arm.knobs]").count(), 1, "{written}");
+}
+
 /// Check that every knob is written as it is read, whatever it takes.
 #[test]
 fn knobs_are_written_as_they_are_read() {
