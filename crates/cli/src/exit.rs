@@ -1,5 +1,5 @@
 //! Exit codes: 0 success, 1 failure, 2 usage error, 3 not supported on this machine, 4 worse
-//! (`diff --fail-if-worse`, `tune --hold`).
+//! (`diff --fail-if-worse`, `run --fail-if-claim-fails`, `tune --hold`).
 
 use netplumb_engine::EngineError;
 use netplumb_engine::NicError;
@@ -17,7 +17,7 @@ use netplumb_paths::PathError;
 use netplumb_store::StoreError;
 use netplumb_workload::frames::GeneratorError;
 
-/// Worse than `--fail-if-worse` allows, or than `--hold`.
+/// Worse than `--fail-if-worse` allows, than a claim says, or than `--hold`.
 pub(crate) const WORSE: u8 = 4;
 
 /// How a command failed.

@@ -2,6 +2,7 @@
 
 pub(crate) mod below;
 mod browser;
+pub(crate) mod claims;
 pub(crate) mod columns;
 mod costs;
 mod events;

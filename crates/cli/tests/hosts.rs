@@ -364,3 +364,71 @@ fn what_cannot_be() {
     }
     assert_eq!(place.processes(), [""; 0]);
 }
+
+const CLAIMS: &str = r#"
+name = "claims"
+hosts = 2
+[workload]
+kind = "stream"
+bytes = "256K"
+[blocks]
+count = 1
+[[arm]]
+name = "fast"
+[[arm]]
+name = "slow"
+knobs.tx_shift = 3
+[[claim]]
+kind = "compare"
+says = "a slow sender sends as much"
+arm = "slow"
+against = "fast"
+quantity = "throughput"
+within_percent = 1
+[[claim]]
+kind = "compare"
+says = "where both are always busy it sends less"
+arm = "slow"
+against = "fast"
+quantity = "throughput"
+at_most = 0.9
+only_if = { quantity = "CPU use of sender", at_least = 1.5 }
+[[claim]]
+kind = "compare"
+says = "a slow sender sends less"
+arm = "slow"
+against = "fast"
+quantity = "throughput"
+at_most = 0.9
+"#;
+
+/// Check that a claim that does not hold is a failure only where that is asked for, with a code of its own and the
+/// claim's name; that one without data is named, and no failure; and that a file without claims can't be asked so.
+#[test]
+fn claims_that_fail() {
+    if !common::has_guests() {
+        return;
+    }
+    let place = Place::new();
+    place.write("claims.toml", CLAIMS);
+    place.run("run -q claims.toml").code(0);
+    let ran = place.run("run -q claims.toml --fail-if-claim-fails");
+    ran.code(4).says(&[
+        "a claim does not hold: a slow sender sends as much",
+        "there are no data for a claim: where both are always busy",
+    ]);
+    let held = "a slow sender sends less";
+    assert!(!ran.stderr.contains(held), "{}", ran.stderr);
+    let (first, rest) = CLAIMS.split_once("[[claim]]").unwrap();
+    let (_, others) = rest.split_once("[[claim]]").unwrap();
+    place.write("others.toml", format!("{first}[[claim]]{others}"));
+    place
+        .run("run -q others.toml --fail-if-claim-fails")
+        .code(0)
+        .says(&["no failure: there are no data for a claim"]);
+    place.write("none.toml", first);
+    place
+        .run("run -q none.toml --fail-if-claim-fails")
+        .code(2)
+        .says(&["none.toml has no [[claim]]"]);
+}

@@ -176,6 +176,7 @@ pub(crate) fn run(args: ProfileArgs, cache: &Path) -> anyhow::Result<ExitCode> {
         stdin: false,
         yes_change: &changed,
         even_default_route: args.guard.even_default_route,
+        fail_if_claim_fails: false,
     };
     experiment::run(&experiment, how, cache)
 }

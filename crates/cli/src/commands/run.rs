@@ -14,7 +14,7 @@ use netplumb_report::printable;
 use crate::args::page::PageArgs;
 use crate::args::run::RunOptions;
 use crate::args::show::ShowArgs;
-use crate::exit::WrongKey;
+use crate::exit::{Usage, WrongKey};
 use crate::experiment::modules::Names;
 use crate::experiment::{self, How, Shown};
 use crate::files;
@@ -30,6 +30,9 @@ pub(crate) struct RunArgs {
     /// Allow changes even if the default route or your SSH session uses one of them
     #[arg(long)]
     even_default_route: bool,
+    /// Exit with code 4 if a claim does not hold; one without data is named, and no failure
+    #[arg(long)]
+    fail_if_claim_fails: bool,
     /// Total measuring time, like 10m or 12h, in place of the experiment's or of its number of blocks
     #[arg(long, value_name = "TIME")]
     duration: Option<Time>,
@@ -86,6 +89,10 @@ pub(crate) fn run(args: RunArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     experiment::build::run(&experiment.build, folder_of(path))?;
     experiment::modules::prepare(&mut experiment, Names::InFile(folder_of(path)), cache)
         .map_err(with_line)?;
+    if args.fail_if_claim_fails && experiment.claims.is_empty() {
+        let why = format!("--fail-if-claim-fails: {} has no [[claim]]", path.display());
+        return Err(Usage(why).into());
+    }
     if experiment.workload.kind == Kind::Frames {
         args.options.check_for_bench()?;
     }
@@ -112,6 +119,7 @@ pub(crate) fn run(args: RunArgs, cache: &Path) -> anyhow::Result<ExitCode> {
         stdin: false,
         yes_change: &args.yes_change,
         even_default_route: args.even_default_route,
+        fail_if_claim_fails: args.fail_if_claim_fails,
     };
     experiment::run(&experiment, how, cache).map_err(with_line)
 }

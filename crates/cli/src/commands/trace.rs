@@ -214,6 +214,7 @@ pub(crate) fn run(args: TraceArgs, cache: &Path) -> anyhow::Result<ExitCode> {
         stdin: args.command.takes_stdin(),
         yes_change: &[],
         even_default_route: false,
+        fail_if_claim_fails: false,
     };
     experiment::run(&experiment, how, cache)
 }

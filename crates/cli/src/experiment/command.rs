@@ -22,7 +22,7 @@ use super::disks;
 use super::how::{How, finish};
 use super::unseen::{is_nothing_seen, nothing_seen};
 use crate::commands::read_file;
-use crate::exit::{Usage, WrongKey};
+use crate::exit::{Usage, WORSE, WrongKey};
 use crate::recorder::record_by;
 
 /// Maximum output of a command, per stream; the rest is discarded.
@@ -98,7 +98,9 @@ pub(super) fn run(
         _ => {}
     }
     let code = finish(outcome, how)?;
-    Ok(if code == ExitCode::SUCCESS && failed {
+    // Claims about a command that failed say nothing.
+    let is_result = [ExitCode::SUCCESS, ExitCode::from(WORSE)].contains(&code);
+    Ok(if is_result && failed {
         ExitCode::FAILURE
     } else {
         code

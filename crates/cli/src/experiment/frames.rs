@@ -13,11 +13,10 @@ use netplumb_model::experiment::Experiment;
 use netplumb_report::rates;
 
 use super::how::{How, Shown};
-use crate::args::page::PageArgs;
 use crate::args::run::RunOptions;
 use crate::args::show::RatesFormat;
 use crate::exit::CannotHere;
-use crate::output::{page, rates as rates_output};
+use crate::output::{claims, page, rates as rates_output};
 use crate::recorder::{Asked, Outcome, record_by};
 use crate::rights::{NO_ROOT, is_root};
 
@@ -57,7 +56,7 @@ pub(super) fn run(
         return Err(anyhow::Error::msg("frames have only rates"));
     };
     let outcome = record(plan, (experiment, how.text), guests, &how.options, cache)?;
-    finish(outcome, format, how.page)
+    finish(outcome, format, how)
 }
 
 fn record(
@@ -108,12 +107,12 @@ fn record(
     )
 }
 
-fn finish(outcome: Outcome, format: RatesFormat, pages: &PageArgs) -> anyhow::Result<ExitCode> {
+fn finish(outcome: Outcome, format: RatesFormat, how: &How<'_>) -> anyhow::Result<ExitCode> {
     let recording = &outcome.recording;
     let all = rates::arms(recording);
     if !recording.blocks.is_empty() || all.iter().any(|a| a.failed.is_some()) {
         rates_output::show(recording, format)?;
-        page::write(pages, recording, None, &[], &[])?;
+        page::write(how.page, recording, None, &[], &[])?;
     }
     if let Some(error) = outcome.error {
         return Err(error);
@@ -125,6 +124,7 @@ fn finish(outcome: Outcome, format: RatesFormat, pages: &PageArgs) -> anyhow::Re
         .iter()
         .filter(|a| a.failed.is_none() && a.valid.is_empty());
     Ok(match bad.count() {
+        0 if how.fail_if_claim_fails => claims::check(recording)?,
         0 => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
     })

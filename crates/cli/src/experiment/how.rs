@@ -13,7 +13,7 @@ use crate::args::page::PageArgs;
 use crate::args::run::RunOptions;
 use crate::args::show::{RatesFormat, ShowArgs};
 use crate::exit::{CannotHere, Failure, message};
-use crate::output::{page, part, show};
+use crate::output::{claims, page, part, show};
 use crate::recorder::Outcome;
 
 /// What to print.
@@ -45,6 +45,8 @@ pub(crate) struct How<'a> {
     pub(crate) yes_change: &'a [String],
     /// Whether that includes interfaces of the default route.
     pub(crate) even_default_route: bool,
+    /// Whether a claim that does not hold is a failure.
+    pub(crate) fail_if_claim_fails: bool,
 }
 
 impl How<'_> {
@@ -140,6 +142,9 @@ pub(super) fn finish(outcome: Outcome, how: &How<'_>) -> anyhow::Result<ExitCode
             let code = shown?;
             match never_called(&outcome.recording)? {
                 Some(why) => Err(anyhow::Error::msg(why)),
+                None if how.fail_if_claim_fails && code == ExitCode::SUCCESS => {
+                    claims::check(&outcome.recording)
+                }
                 None => Ok(code),
             }
         }

@@ -24,6 +24,7 @@ use super::cost;
 use super::how::{How, finish};
 use super::unseen::nothing_seen;
 use crate::args::live::STAGES;
+use crate::exit::WORSE;
 use crate::recorder::record_by;
 use watch::Watcher;
 
@@ -163,7 +164,9 @@ pub(super) fn run(
     }
     let code = finish(outcome, how)?;
     let failed = tell_end(experiment, end);
-    Ok(if code == ExitCode::SUCCESS && failed {
+    // Claims about a command that failed say nothing.
+    let is_result = [ExitCode::SUCCESS, ExitCode::from(WORSE)].contains(&code);
+    Ok(if is_result && failed {
         ExitCode::FAILURE
     } else {
         code

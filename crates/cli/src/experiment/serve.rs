@@ -160,6 +160,7 @@ fn plan(experiment: &Experiment) -> anyhow::Result<LivePlan> {
         stdin: false,
         yes_change: &[],
         even_default_route: false,
+        fail_if_claim_fails: false,
     };
     let mut source = lower::source(experiment, &how)?;
     if let Source::Work(work) = &mut source {

@@ -238,6 +238,7 @@ pub(super) fn run<S: Shows>(
         stdin: false,
         yes_change: &[],
         even_default_route: false,
+        fail_if_claim_fails: false,
     };
     experiment::run(experiment, how, cache)
 }
