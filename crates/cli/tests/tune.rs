@@ -65,6 +65,15 @@ fn less_cpu_time_within_a_latency() {
     let arms = place.recording("a.plumb").arms.len();
     assert_eq!(arms, front.len());
     let text = std::fs::read_to_string(place.path("front.toml")).unwrap();
+    // Only what says something: no empty value, and no heading that nothing follows.
+    let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();
+    for (line, next) in lines.iter().zip(lines.iter().skip(1).chain([&"["])) {
+        assert!(
+            !line.ends_with("= \"\"") && !line.ends_with("= []"),
+            "{text}"
+        );
+        assert!(!line.starts_with('[') || !next.starts_with('['), "{text}");
+    }
     assert_eq!(text.matches("[[arm]]").count(), arms, "{text}");
     place.run("run front.toml -q -o again.plumb").code(0);
     // What is there may have been edited.
@@ -197,6 +206,37 @@ fn as_root_between_namespaces() {
     assert_eq!(found["recommended"], true, "{found:#}");
     assert_eq!(found["lines"][0], "ip link set eth0 mtu 9000");
     assert!(found["ratio"]["high"].as_f64().unwrap() < 1.0, "{found:#}");
+}
+
+/// Check that a level which the kernel refuses only when a combination is run is left out and named, and that the
+/// others are measured: TSO that was given can't be on without the checksum offload.
+#[test]
+fn as_root_a_level_that_is_refused() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::new();
+    let ran = place.run(
+        "tune --lab netns --goal cpu --offload tso=on --offload gro=off --mtu 1500 --candidates 5 --budget 5s --json -q",
+    );
+    ran.code(0);
+    let found = document(&ran.stdout);
+    let left_out = found["left_out"].as_array().unwrap();
+    assert_eq!(left_out.len(), 1, "{found:#}");
+    let why = left_out[0].as_str().unwrap();
+    assert!(
+        why.starts_with("no checksum offload: ") && why.contains("tso"),
+        "{why}"
+    );
+    assert!(found["tried"].as_u64().unwrap() > 1, "{found:#}");
+    for row in found["front"].as_array().unwrap() {
+        assert!(!row["settings"].to_string().contains("checksum"), "{row:#}");
+    }
+    // What is said of the machine, as bench says it, once.
+    let trust = found["trust"].as_array().unwrap();
+    let of_cpus = trust.iter().filter(|note| note["topic"] == "CPU use");
+    assert_eq!(of_cpus.count(), 1, "{found:#}");
+    place.nothing_runs();
 }
 
 /// A machine of our own: v0 is joined to v1 in another namespace, where iperf3 listens. Its own sockets
@@ -339,9 +379,37 @@ fn as_root_an_interface() {
     assert_eq!(found["recommended"], true, "{found:#}");
     assert!(found["ratio"]["low"].as_f64().unwrap() > 1.2, "{found:#}");
     assert!(found["lines"].to_string().contains("tcp_wmem"), "{found:#}");
+    // Without -o it is recorded by the usual name, as a search between two hosts is.
+    let recording = machine.place.recording("tune.plumb");
+    let front = found["front"].as_array().unwrap();
+    assert!(recording.arms.len() >= front.len(), "{found:#}");
+    assert_eq!(recording.blocks.len(), recording.arms.len() * 6);
+    let report = machine.place.run("report tune.plumb");
+    common::prints(
+        report.code(0),
+        &["Interface v0", "buffers of", "busy", "load.sh", "a turn is"],
+    );
+    for not in ["rx busy", "Two hosts", "sender"] {
+        assert!(!report.stdout.contains(not), "{not}: {}", report.stdout);
+    }
+    for words in ["--json", "--csv", "--markdown"] {
+        machine
+            .place
+            .run(&format!("report tune.plumb {words}"))
+            .code(0);
+    }
+    machine
+        .place
+        .run("report tune.plumb --html page.html")
+        .code(0);
+    machine.place.run("diff tune.plumb tune.plumb").code(0);
 
-    let ran = machine.run(&format!("{words} --keep --peer 192.0.2.2 -- {LOAD}"));
+    let ran = machine.run(&format!(
+        "{words} -o kept.plumb --keep --peer 192.0.2.2 -- {LOAD}"
+    ));
     ran.code(0);
+    let report = machine.place.run("report kept.plumb");
+    common::prints(report.code(0), &["median", "echoes (ICMP)"]);
     let found = document(&ran.stdout);
     assert_eq!(found["kept"], true, "{found:#}");
     let kept = machine.state();

@@ -29,7 +29,7 @@ pub use crate::outside::{PROBES_OFF, clean_up};
 
 pub use machine::Change;
 pub use runs::{RunsArm, RunsPlan};
-pub use tuned::{NicRuns, keep, run_with_nic, try_changes};
+pub use tuned::{NicBlock, NicRuns, keep, record_nic, run_with_nic, try_changes};
 pub use work::{Length, WorkPlan};
 
 use crate::error::EngineError;

@@ -122,6 +122,12 @@ pub mod env {
     pub const NICS: &str = "bench.nics";
     /// The CPUs of two hosts of this machine: the sender's and the receiver's.
     pub const HOSTS_CPUS: &str = "hosts.cpus";
+    /// The interface of this machine that settings were searched for.
+    pub const TUNED_NIC: &str = "tune.nic";
+    /// The command that made its load.
+    pub const TUNED_COMMAND: &str = "tune.command";
+    /// The machine whose echoes are the latency.
+    pub const TUNED_PEER: &str = "tune.peer";
     /// What their CPU use is from: `tracepoints` or `/proc/stat`.
     pub const HOSTS_CPU_USE: &str = "hosts.cpu_use";
     /// "yes" if the guest ran without an instruction clock.

@@ -119,7 +119,13 @@ fn of_hosts<'r>(
 }
 
 /// The columns of quantities that are to be shown.
-fn columns<'r>(varies: bool, shown: &dyn Fn(&Declared) -> bool) -> Vec<Column<'r, Row<'r>>> {
+///
+/// Of an interface of this machine there is one CPU use.
+fn columns<'r>(
+    varies: bool,
+    of_nic: bool,
+    shown: &dyn Fn(&Declared, Option<&str>) -> bool,
+) -> Vec<Column<'r, Row<'r>>> {
     let mut all = vec![
         Column::text("arm", |row: &Row<'r>| {
             row.recording.arms[row.arm].name.clone()
@@ -139,7 +145,7 @@ fn columns<'r>(varies: bool, shown: &dyn Fn(&Declared) -> bool) -> Vec<Column<'r
         );
     }
     let mut add = |quantity: &Declared, column: Column<'r, Row<'r>>| {
-        if shown(quantity) {
+        if shown(quantity, None) {
             all.push(column);
         }
     };
@@ -171,6 +177,9 @@ fn columns<'r>(varies: bool, shown: &dyn Fn(&Declared) -> bool) -> Vec<Column<'r
         (7, WIDE, "most", "most"),
     ] {
         let key = format!("turn_{}_ns", if label == "99%" { "p99" } else { label });
+        if !shown(&TURN, Some(label)) {
+            continue;
+        }
         add(
             &TURN,
             Column::figure(title, move |row: &Row<'r>| ns(row.mean(&TURN, Some(label))))
@@ -183,8 +192,21 @@ fn columns<'r>(varies: bool, shown: &dyn Fn(&Declared) -> bool) -> Vec<Column<'r
         );
     }
     let busy = "the part of the time in which its CPU executed instructions";
-    for column in of_hosts(8, 0, &BUSY, ("busy", "busy", busy), share) {
-        add(&BUSY, column);
+    let of_sides = of_hosts(8, 0, &BUSY, ("busy", "busy", busy), share);
+    for (side, column) in Side::ALL.iter().zip(of_sides) {
+        if shown(&BUSY, Some(side.called())) {
+            add(&BUSY, column);
+        }
+    }
+    if of_nic {
+        add(
+            &BUSY,
+            Column::figure("busy", |row: &Row<'r>| share(row.mean(&BUSY, None)))
+                .hint("of an interface that was tuned: how busy all CPUs of this machine were, whatever it was for")
+                .people(8)
+                .key("busy")
+                .page("busy"),
+        );
     }
     add(
         &WIRE_USE,
@@ -318,14 +340,30 @@ fn rows(recording: &Recording) -> impl Iterator<Item = Row<'_>> {
 
 /// For programs.
 fn table(recording: &Recording) -> Table<'_, Row<'_>> {
-    Table::new(columns(varies(recording), &|_| true), rows(recording))
+    let columns = columns(varies(recording), nic_of(recording).is_some(), &|_, _| true);
+    Table::new(columns, rows(recording))
 }
 
 /// For people: without what was not measured, or did not happen.
 fn short_table(recording: &Recording) -> Table<'_, Row<'_>> {
-    let happened =
-        |quantity: &Declared| scalars_of(recording, quantity).any(|scalar| scalar.value != 0.0);
-    Table::new(columns(varies(recording), &happened), rows(recording))
+    let of_nic = nic_of(recording).is_some();
+    let happened = |quantity: &Declared, label: Option<&str>| {
+        let is_its =
+            |scalar: &Scalar| !of_nic || label.is_none() || scalar.item.label.as_deref() == label;
+        scalars_of(recording, quantity).any(|scalar| scalar.value != 0.0 && is_its(scalar))
+    };
+    Table::new(
+        columns(varies(recording), of_nic, &happened),
+        rows(recording),
+    )
+}
+
+/// The interface of this machine that was tuned, where it is no pair of hosts.
+fn nic_of(recording: &Recording) -> Option<&str> {
+    recording
+        .environment
+        .get(env::TUNED_NIC)
+        .map(String::as_str)
 }
 
 /// Whether blocks are a sample: by this machine's clock.
@@ -333,11 +371,23 @@ fn varies(recording: &Recording) -> bool {
     recording.instruments() == [CLOCKED]
 }
 
+/// What it is of.
+fn called(recording: &Recording) -> &'static str {
+    match nic_of(recording) {
+        Some(_) => "Interface",
+        None => "Two hosts",
+    }
+}
+
 /// What was sent over what, in a line.
 fn heading(recording: &Recording) -> Vec<String> {
     let Some(first) = recording.arms.first() else {
         return Vec::new();
     };
+    if let Some(nic) = nic_of(recording) {
+        let blocks = counted(recording.blocks.len(), "block");
+        return vec![format!("Interface {}, {blocks}", printable(nic, 20))];
+    }
     let same = |of: &dyn Fn(&Arm) -> String| {
         let one = of(first);
         recording
@@ -446,7 +496,7 @@ pub fn json(recording: &Recording, experiment: Option<&Experiment>) -> String {
 
 /// As GitHub-flavoured Markdown.
 pub fn markdown(recording: &Recording, experiment: Option<&Experiment>) -> String {
-    let mut out = String::from("# Two hosts\n\n");
+    let mut out = format!("# {}\n\n", called(recording));
     for line in heading(recording) {
         out.push_str(&format!("{}\n\n", prose(&line, 400)));
     }
@@ -459,7 +509,7 @@ pub fn markdown(recording: &Recording, experiment: Option<&Experiment>) -> Strin
 
 /// The page.
 pub fn page(recording: &Recording, experiment: Option<&Experiment>) -> Page {
-    let table: PageTable = short_table(recording).page("Two hosts");
+    let table: PageTable = short_table(recording).page(called(recording));
     Page {
         schema: SCHEMA,
         title: title(recording, experiment),
@@ -526,12 +576,15 @@ fn swept(recording: &Recording, experiment: &Experiment) -> Vec<Figure> {
 
 /// What the figures are, and how far to trust them.
 fn trust(recording: &Recording) -> Vec<Note> {
-    let mut notes = match varies(recording) {
-        true => by_this_clock(recording),
-        false => in_virtual_time(recording),
+    let mut notes = match (nic_of(recording), varies(recording)) {
+        (Some(nic), _) => of_interface(recording, nic),
+        (None, true) => by_this_clock(recording),
+        (None, false) => in_virtual_time(recording),
     };
     notes.push(kernel(recording));
-    notes.push(ledger(recording));
+    if nic_of(recording).is_none() {
+        notes.push(ledger(recording));
+    }
     let hashes: Vec<&str> = (recording.notes.values())
         .filter_map(|notes| notes.facts.get("wire.frames"))
         .map(|hash| &hash[..hash.len().min(12)])
@@ -542,7 +595,13 @@ fn trust(recording: &Recording) -> Vec<Note> {
         );
         notes.push(Note::new("frames", printable(&text, 120)));
     }
-    notes.extend(acting::footer(recording));
+    notes.extend(of_settings(recording));
+    notes
+}
+
+/// Which settings could not act or were not taken as they were given, and which arms could not be measured.
+pub(crate) fn of_settings(recording: &Recording) -> Vec<Note> {
+    let mut notes = acting::footer(recording);
     for (number, of_arm) in &recording.notes {
         let arm = recording.arms.get(*number as usize);
         let name = arm.map_or_else(String::new, |arm| printable(&arm.name, NAME_LETTERS));
@@ -563,29 +622,35 @@ fn trust(recording: &Recording) -> Vec<Note> {
     notes
 }
 
-/// Of namespaces of this machine.
-fn by_this_clock(recording: &Recording) -> Vec<Note> {
+const IN_TURNS: &str = "this machine's; blocks of all arms take turns, each figure is the mean over them, and ± is half of its 95% \
+     interval by its mean";
+
+/// Of an interface of this machine, while a command ran.
+fn of_interface(recording: &Recording, nic: &str) -> Vec<Note> {
     let fact = |key: &str| recording.environment.get(key).map(String::as_str);
-    let cpus = fact(env::HOSTS_CPUS).unwrap_or_default();
-    let (tx, rx) = cpus.split_once(' ').unwrap_or((cpus, cpus));
-    let by = match fact(env::HOSTS_CPU_USE) {
-        Some("tracepoints") => "the time between tracepoints of the scheduler and interrupts",
-        _ => "1 - idle / wall of /proc/stat, whose ticks are coarse beside a short block",
+    let turn = match fact(env::TUNED_PEER) {
+        Some(peer) => format!("the median of echoes (ICMP) of {}", printable(peer, 60)),
+        None => "how long it ran".into(),
     };
-    let mut notes = vec![
+    vec![
+        Note::new("clock", IN_TURNS),
         Note::new(
-            "clock",
-            "this machine's; blocks of all arms take turns, each figure is the mean over them, and ± is half of its 95% \
-             interval by its mean",
-        ),
-        Note::new(
-            "CPU use",
+            "figures",
             format!(
-                "of CPU {} for the sender and {} for the receiver, by {by}; whatever else ran there counts too",
-                printable(tx, 10),
-                printable(rx, 10)
+                "bytes that {} counted in both directions while `{}` ran, whoever moved them; a turn is {turn}",
+                printable(nic, 20),
+                printable(fact(env::TUNED_COMMAND).unwrap_or_default(), 80)
             ),
         ),
+        cpu_use(recording),
+    ]
+}
+
+/// Of namespaces of this machine.
+fn by_this_clock(recording: &Recording) -> Vec<Note> {
+    let mut notes = vec![
+        Note::new("clock", IN_TURNS),
+        cpu_use(recording),
         Note::new(
             "veth",
             "a frame is handed over, not sent: the receiver's softirq runs on the sender's CPU unless RPS moves it, no \
@@ -601,6 +666,28 @@ fn by_this_clock(recording: &Recording) -> Vec<Note> {
         ));
     }
     notes
+}
+
+/// Whose CPU use that of namespaces of this machine is, and by what it is told.
+pub(crate) fn cpu_use(recording: &Recording) -> Note {
+    let fact = |key: &str| recording.environment.get(key).map(String::as_str);
+    let of = match (fact(env::HOSTS_CPUS), nic_of(recording)) {
+        (None, Some(_)) => "of all CPUs of this machine".to_string(),
+        (cpus, _) => {
+            let cpus = cpus.unwrap_or_default();
+            let (tx, rx) = cpus.split_once(' ').unwrap_or((cpus, cpus));
+            let (tx, rx) = (printable(tx, 10), printable(rx, 10));
+            format!("of CPU {tx} for the sender and {rx} for the receiver")
+        }
+    };
+    let by = match fact(env::HOSTS_CPU_USE) {
+        Some("tracepoints") => "the time between tracepoints of the scheduler and interrupts",
+        _ => "1 - idle / wall of /proc/stat, whose ticks are coarse beside a short block",
+    };
+    Note::new(
+        "CPU use",
+        format!("{of}, by {by}; whatever else ran there counts too"),
+    )
 }
 
 /// Of guests.
@@ -725,8 +812,8 @@ fn ledger(recording: &Recording) -> Note {
 /// What its columns are, for the reference.
 #[cfg(test)]
 pub(crate) fn declared() -> Vec<Entry> {
-    entries(&columns(true, &|_| true))
+    entries(&columns(true, true, &|_, _| true))
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,11 +1,13 @@
 //! What a search for settings has found: those that no other beats, the best by a goal, and the lines that set it.
 
 use netplumb_model::hosts::{CLOCKED, INSTRUMENT};
+use netplumb_model::recording::Recording;
 use netplumb_model::tune::{Choice, Figures, Goal, Hold, Measured, Tried, Tuned, name_of};
 use netplumb_stats::welch::Mean;
 use serde::Serialize;
 
 use crate::footer::{self, Note};
+use crate::hosts;
 use crate::json::pretty;
 use crate::number::{counted, printable, thousands};
 #[cfg(test)]
@@ -208,7 +210,7 @@ fn condition(hold: &Hold) -> String {
     }
 }
 
-fn trust(tuned: &Tuned) -> Vec<Note> {
+fn trust(tuned: &Tuned, recording: Option<&Recording>) -> Vec<Note> {
     let tried = format!(
         "{} of {} tried, by successive halving and then the neighbours of the best{}",
         tuned.tried,
@@ -254,6 +256,9 @@ fn trust(tuned: &Tuned) -> Vec<Note> {
     for why in &tuned.left_out {
         notes.push(Note::new("left out", printable(why, 200)));
     }
+    if !matches!(tuned.at, Tried::Guests) {
+        notes.extend(recording.map(hosts::cpu_use));
+    }
     if matches!(tuned.at, Tried::Namespaces) {
         notes.push(Note::new(
             "offloads",
@@ -261,11 +266,12 @@ fn trust(tuned: &Tuned) -> Vec<Note> {
              never cut. Gains from these are not those of a NIC",
         ));
     }
+    notes.extend(recording.into_iter().flat_map(hosts::of_settings));
     notes
 }
 
-/// For a terminal.
-pub fn terminal(tuned: &Tuned, columns: usize) -> String {
+/// For a terminal, with what the recording of the last runs says of their settings and of this machine.
+pub fn terminal(tuned: &Tuned, recording: Option<&Recording>, columns: usize) -> String {
     let mut goal = format!("Goal: {}", tuned.goal);
     for hold in &tuned.hold {
         goal.push_str(&format!(", with {}", condition(hold)));
@@ -308,7 +314,7 @@ pub fn terminal(tuned: &Tuned, columns: usize) -> String {
         None => {}
     }
     out.push('\n');
-    out.push_str(&footer::terminal(&trust(tuned), columns));
+    out.push_str(&footer::terminal(&trust(tuned, recording), columns));
     out
 }
 
@@ -335,6 +341,7 @@ struct Document {
     left_out: Vec<String>,
     kept: bool,
     undo: Vec<String>,
+    trust: Vec<Note>,
 }
 
 #[derive(Serialize)]
@@ -354,7 +361,7 @@ struct Ratio {
 }
 
 /// As JSON. docs/reference/json.md describes it for users.
-pub fn json(tuned: &Tuned) -> String {
+pub fn json(tuned: &Tuned, recording: Option<&Recording>) -> String {
     let default = tuned.default.mean();
     let (clock, lab) = match tuned.at {
         Tried::Guests => (INSTRUMENT, "vm"),
@@ -390,6 +397,7 @@ pub fn json(tuned: &Tuned) -> String {
         left_out: tuned.left_out.clone(),
         kept: tuned.kept.is_some(),
         undo: tuned.kept.clone().unwrap_or_default(),
+        trust: trust(tuned, recording),
     })
 }
 
@@ -469,7 +477,7 @@ mod tests {
     /// the interface's name.
     #[test]
     fn the_best_and_its_lines() {
-        let text = terminal(&tuned("latency<100us"), 120);
+        let text = terminal(&tuned("latency<100us"), None, 120);
         for part in [
             "* deferred 20us, rings of 1024",
             "with latency below 100 us",
@@ -480,7 +488,7 @@ mod tests {
         ] {
             assert!(text.contains(part), "no `{part}` in:\n{text}");
         }
-        let json = json(&tuned("latency<100us"));
+        let json = json(&tuned("latency<100us"), None);
         let document: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert_eq!(document["holds"], true);
         assert_eq!(document["recommended"], true);
@@ -489,10 +497,34 @@ mod tests {
         assert!(document["ratio"].is_null());
     }
 
+    /// Check that the footer says, once, what of the settings that were run could not act, and of namespaces whose
+    /// CPU use is meant, as the report of these runs does.
+    #[test]
+    fn what_could_not_act() {
+        let mut recording = crate::hosts::tests::recording();
+        let text = "the NIC of a guest has one queue".to_string();
+        for arm in 0..recording.arms.len() {
+            let notes = recording.notes_of(arm);
+            notes.inert.insert("channels.combined".into(), text.clone());
+        }
+        let in_guests = tuned("latency<100us");
+        let report = terminal(&in_guests, Some(&recording), 400);
+        assert_eq!(report.matches(&text).count(), 1, "{report}");
+        assert!(report.contains("\nidle "), "{report}");
+        assert!(!report.contains("CPU use"), "{report}");
+        let between = in_turns([1.2, 1.1, 1.3], true);
+        let report = terminal(&between, Some(&recording), 400);
+        assert_eq!(report.matches("\nCPU use ").count(), 1, "{report}");
+        let json: serde_json::Value =
+            serde_json::from_str(&json(&in_guests, Some(&recording))).unwrap();
+        let trust = json["trust"].as_array().unwrap();
+        assert!(trust.iter().any(|note| note["topic"] == "idle"), "{json:#}");
+    }
+
     /// Check that nothing is recommended if a condition is missed.
     #[test]
     fn conditions_that_are_missed() {
-        let text = terminal(&tuned("latency<50us"), 120);
+        let text = terminal(&tuned("latency<50us"), None, 120);
         assert!(
             text.contains("Nothing that was tried holds all conditions"),
             "{text}"
@@ -512,7 +544,7 @@ mod tests {
         };
         tuned.front[0].measured = of(9.04, 3_773.0);
         tuned.front[1].measured = of(1_234.0, 11_000.0);
-        let text = terminal(&tuned, 120);
+        let text = terminal(&tuned, None, 120);
         for part in [
             "latency us",
             "CPU ns/KiB",
@@ -523,14 +555,14 @@ mod tests {
         ] {
             assert!(text.contains(part), "no `{part}` in:\n{text}");
         }
-        let document: serde_json::Value = serde_json::from_str(&json(&tuned)).unwrap();
+        let document: serde_json::Value = serde_json::from_str(&json(&tuned, None)).unwrap();
         assert_eq!(document["front"][1]["latency_ns"], 1_234_000.0);
     }
 
     /// Check that a gain is shown with its interval, and that one that may be chance is not recommended.
     #[test]
     fn gains_with_intervals() {
-        let better = terminal(&in_turns([1.2, 1.1, 1.3], true), 120);
+        let better = terminal(&in_turns([1.2, 1.1, 1.3], true), None, 120);
         for part in [
             "* MTU of 9000",
             "throughput +10.0% to +30.0% (3 blocks of each",
@@ -542,7 +574,7 @@ mod tests {
         ] {
             assert!(better.contains(part), "no `{part}` in:\n{better}");
         }
-        let same = terminal(&in_turns([1.01, 0.9, 1.12], false), 120);
+        let same = terminal(&in_turns([1.01, 0.9, 1.12], false), None, 120);
         assert!(same.contains("No difference seen for throughput"), "{same}");
         assert!(same.contains("Leave the default"), "{same}");
         assert!(!same.contains("ip link set"), "{same}");
@@ -555,7 +587,7 @@ mod tests {
         let (_, own) = reference.split_once("`plumb tune --json`").unwrap();
         let (own, _) = own.split_once("`plumb doctor --json`").unwrap();
         let json: serde_json::Value =
-            serde_json::from_str(&json(&in_turns([1.2, 1.1, 1.3], true))).unwrap();
+            serde_json::from_str(&json(&in_turns([1.2, 1.1, 1.3], true), None)).unwrap();
         let keys = |value: &serde_json::Value| -> Vec<String> {
             value.as_object().unwrap().keys().cloned().collect()
         };
@@ -581,7 +613,7 @@ mod tests {
             left_out: vec!["GRO: the driver refuses it".into()],
             ..in_turns([1.2, 1.1, 1.3], true)
         };
-        let text = terminal(&kept, 120);
+        let text = terminal(&kept, None, 120);
         for part in [
             "Kept, as if these had been run:\n\n   ip link set enp1s0 mtu 9000",
             "To undo that, as root:\n\n   ip link set enp1s0 mtu 1500",

@@ -122,13 +122,13 @@ pub(crate) fn run(args: TuneArgs, cache: &Path) -> anyhow::Result<ExitCode> {
         }
         None => None,
     };
-    let tuned = match &args.nic {
-        Some(name) => nic::run(&args, name)?,
+    let (tuned, recording) = match &args.nic {
+        Some(name) => nic::run(&args, name, cache)?,
         None => hosts::run(&args, cache, file.as_ref())?,
     };
     print(&match args.json {
-        true => report::json(&tuned),
-        false => report::terminal(&tuned, columns()),
+        true => report::json(&tuned, Some(&recording)),
+        false => report::terminal(&tuned, Some(&recording), columns()),
     })?;
     Ok(code(&tuned))
 }

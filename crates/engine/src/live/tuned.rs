@@ -10,7 +10,10 @@ use netplumb_instruments::rates::cpu::{self, CpuClock};
 use netplumb_knobs::Nic;
 use netplumb_lab::cancel::Cancel;
 use netplumb_lab::vm::process::VmError;
+use netplumb_model::hosts::{BUSY, CLOCKED, THROUGHPUT, TURN, clocked};
 use netplumb_model::message::Exit;
+use netplumb_model::quantity::{Figure, Item, Of};
+use netplumb_model::recording::{Arm, Block, Ledger, Recording, env};
 use netplumb_model::tune::Figures;
 use netplumb_sys::netns::Namespace;
 use netplumb_sys::proc::counters::Counters;
@@ -45,6 +48,81 @@ pub struct NicRuns {
     pub seed: u64,
 }
 
+/// A run of the command.
+#[derive(Debug, Clone, Copy)]
+pub struct NicBlock {
+    /// What is compared.
+    pub figures: Figures,
+    /// What the interface counted, in both directions.
+    pub bytes: u64,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// Keep runs in a recording, a block for each; arms are those of the runs.
+pub fn record_nic(
+    recording: &mut Recording,
+    runs: &NicRuns,
+    clock: &CpuClock,
+    arms: Vec<Arm>,
+    measured: &[Vec<NicBlock>],
+) {
+    let by = match clock.without_second() {
+        None => "tracepoints",
+        Some(_) => "/proc/stat",
+    };
+    let facts = &mut recording.environment;
+    facts.extend(crate::facts::machine());
+    facts.extend(cpu::facts());
+    let peer = runs.peer.map(|peer| (env::TUNED_PEER, peer.to_string()));
+    for (key, value) in [
+        (env::LAB, "host".to_string()),
+        (env::CLOCK, CLOCKED.to_string()),
+        (env::UNIT, "bytes".to_string()),
+        (env::HOSTS_CPU_USE, by.to_string()),
+        (env::TUNED_NIC, runs.nic.name.clone()),
+        (env::TUNED_COMMAND, runs.command.join(" ")),
+    ]
+    .into_iter()
+    .chain(peer)
+    {
+        facts.insert(key.into(), value);
+    }
+    recording.arms = arms;
+    for (arm, blocks) in measured.iter().enumerate() {
+        for (index, ran) in blocks.iter().enumerate() {
+            recording.blocks.push(Block {
+                arm: arm as u32,
+                instrument: CLOCKED.into(),
+                index: index as u32,
+                ledger: Ledger {
+                    offered: ran.bytes,
+                    delivered: ran.bytes,
+                    ..Ledger::default()
+                },
+                totals: Vec::new(),
+                entered: 0,
+                returned: 0,
+                duration_ns: ran.took.as_nanos() as u64,
+            });
+            let block = Of::Block(recording.blocks.len() as u32 - 1);
+            let latency = if runs.peer.is_some() {
+                "median"
+            } else {
+                "mean"
+            };
+            for (quantity, item, value) in [
+                (&THROUGHPUT, Item::ONLY, ran.figures.throughput_bps),
+                (&TURN, Item::label(latency), ran.figures.latency_ns),
+                (&BUSY, Item::ONLY, ran.figures.busy[0]),
+            ] {
+                recording.add_figure(block, Figure::new(&clocked(quantity), value).of(item));
+            }
+        }
+    }
+    recording.complete = true;
+}
+
 /// Run the command with each arm's settings, in turns, which are restored after each run. The figures are by
 /// arm, and by block.
 ///
@@ -55,7 +133,7 @@ pub fn run_with_nic(
     clock: &CpuClock,
     cancel: &Cancel,
     over: &mut dyn FnMut(u32),
-) -> Result<Vec<Vec<Figures>>, EngineError> {
+) -> Result<Vec<Vec<NicBlock>>, EngineError> {
     let changes: Vec<&[Change]> = runs.arms.iter().map(Vec::as_slice).collect();
     let machine = Machine::begin(&changes)?;
     let mut all = vec![Vec::new(); runs.arms.len()];
@@ -155,7 +233,7 @@ fn one(
     namespace: &Namespace,
     clock: &CpuClock,
     cancel: &Cancel,
-) -> Result<Figures, EngineError> {
+) -> Result<NicBlock, EngineError> {
     let host = |doing: &'static str| EngineError::host(doing);
     let name = &runs.nic.state(namespace)?.name;
     let moved = || -> Result<u64, EngineError> {
@@ -186,20 +264,20 @@ fn one(
         });
         (figures, times)
     });
-    let mut figures = figures?;
+    let mut ran = figures?;
     if let Some(times) = times {
         let mut times = times.map_err(host("send echoes to the peer"))?;
         times.sort_unstable();
         let median = times.get(times.len() / 2);
         let peer = runs.peer.map(|peer| peer.to_string()).unwrap_or_default();
-        figures.latency_ns = *median.ok_or_else(|| {
+        ran.figures.latency_ns = *median.ok_or_else(|| {
             EngineError::Tuning(format!(
                 "{peer} answered no echo while the command ran: try `ping {peer}`, or leave out --peer, and the latency is \
                  how long the command runs"
             ))
         })? as f64;
     }
-    Ok(figures)
+    Ok(ran)
 }
 
 /// Run the command, and see what it moved and took.
@@ -208,7 +286,7 @@ fn command(
     moved: &dyn Fn() -> Result<u64, EngineError>,
     clock: &CpuClock,
     cancel: &Cancel,
-) -> Result<Figures, EngineError> {
+) -> Result<NicBlock, EngineError> {
     let name = || runs.command.join(" ");
     let (before, bytes) = (clock.read(), moved()?);
     let begun = Instant::now();
@@ -256,10 +334,14 @@ fn command(
     let uses = cpu::since(&before, &after);
     let cpus = uses.len().max(1) as f64;
     let busy: f64 = uses.iter().map(|one| one.second.unwrap_or(one.busy)).sum();
-    Ok(Figures {
-        throughput_bps: bytes as f64 * 8.0 / took.as_secs_f64(),
-        latency_ns: took.as_nanos() as f64,
-        busy: [busy / cpus, 0.0],
-        cpus,
+    Ok(NicBlock {
+        figures: Figures {
+            throughput_bps: bytes as f64 * 8.0 / took.as_secs_f64(),
+            latency_ns: took.as_nanos() as f64,
+            busy: [busy / cpus, 0.0],
+            cpus,
+        },
+        bytes,
+        took,
     })
 }

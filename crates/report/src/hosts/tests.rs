@@ -56,7 +56,7 @@ fn experiment() -> Experiment {
 }
 
 /// Arms of the experiment, whose figures are made up: each arm sends more slowly than the one before.
-pub(super) fn recording() -> Recording {
+pub(crate) fn recording() -> Recording {
     let mut recording = Recording {
         arms: experiment().arms(),
         ..Recording::default()

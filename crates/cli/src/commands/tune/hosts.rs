@@ -39,7 +39,11 @@ const MOST_BLOCKS_SCALE: u32 = 2;
 const CONFIRMING: u32 = 10;
 
 /// Search, and write the recording of the last ones.
-pub(super) fn run(args: &TuneArgs, cache: &Path, file: Option<&Out>) -> anyhow::Result<Tuned> {
+pub(super) fn run(
+    args: &TuneArgs,
+    cache: &Path,
+    file: Option<&Out>,
+) -> anyhow::Result<(Tuned, Recording)> {
     let in_netns = args.lab == Lab::Netns;
     if in_netns {
         rights::check(args.lab)?;
@@ -142,7 +146,8 @@ pub(super) fn run(args: &TuneArgs, cache: &Path, file: Option<&Out>) -> anyhow::
     if let (Some(file), Some(experiment)) = (file, &finalists) {
         file.write(experiment.to_toml()?.as_bytes())?;
     }
-    tuned.ok_or_else(|| anyhow!("nothing was measured"))
+    let tuned = tuned.ok_or_else(|| anyhow!("nothing was measured"))?;
+    Ok((tuned, outcome.recording))
 }
 
 /// An error that can't be, since all combinations were checked.

@@ -2,16 +2,25 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use anyhow::anyhow;
 use netplumb_engine::EngineError;
-use netplumb_engine::live::{Change, NicRuns, clean_up, keep, run_with_nic, try_changes};
+use netplumb_engine::live::{
+    Change, NicBlock, NicRuns, clean_up, keep, record_nic, run_with_nic, try_changes,
+};
 use netplumb_instruments::rates::cpu::CpuClock;
 use netplumb_knobs::{Nic, Setting as Machine};
 use netplumb_model::class::Link;
-use netplumb_model::experiment::{Coalescing, Knobs, Lab, MachinePlan, Offload, Ring};
-use netplumb_model::tune::{Abilities, Dimension, Measured, Setting, Tried, Tuned, chosen, of_nic};
+use netplumb_model::experiment::{
+    Blocks, Coalescing, Experiment, Kind, Knobs, Lab, MachinePlan, Offload, Ring, Workload,
+};
+use netplumb_model::recording::{Recording, env};
+use netplumb_model::tune::{
+    Abilities, Dimension, Measured, Setting, Tried, Tuned, arm_of, chosen, of_nic,
+};
 use netplumb_report::printable;
 use netplumb_stats::halving::Point;
 use netplumb_sys::ethnl::EthtoolNetlink;
@@ -23,6 +32,7 @@ use super::TuneArgs;
 use super::search::{LeftOut, Place, Search};
 use crate::exit::{CannotHere, Usage};
 use crate::experiment::machine::{find_nic, guard, of_system};
+use crate::recorder::record_by;
 use crate::rights;
 use crate::signals;
 
@@ -33,16 +43,12 @@ const MOST_SCALE: u32 = 2;
 const CONFIRMING: u32 = 6;
 
 /// Search, and keep the best if that was asked for.
-pub(super) fn run(args: &TuneArgs, name: &str) -> anyhow::Result<Tuned> {
+pub(super) fn run(args: &TuneArgs, name: &str, cache: &Path) -> anyhow::Result<(Tuned, Recording)> {
     if let Some((key, _)) = args.knobs.given().first() {
         return Err(Usage(format!(
             "{key} is a knob of two hosts: with --nic the settings are those that the interface has now"
         ))
         .into());
-    }
-    if args.options.output.is_some() {
-        let why = "-o: a search on an interface leaves no recording; use --json for its figures";
-        return Err(Usage(why.into()).into());
     }
     if !rights::is_root() {
         let why = "changing settings of this machine needs root: run it with sudo";
@@ -75,32 +81,90 @@ pub(super) fn run(args: &TuneArgs, name: &str) -> anyhow::Result<Tuned> {
         dimensions: &dimensions,
         varies: true,
     };
-    let mut place = OnNic {
-        args,
-        nic: &nic,
-        dimensions: &dimensions,
-        clock: CpuClock::begin()?,
-        cancel,
-        rounds: 0,
-        tell: &mut tell,
-    };
-    let found = search.run(&mut place)?;
-    let last = search.last(&found);
-    let points: Vec<Point> = last.iter().map(|n| found.tried[*n].point.clone()).collect();
-    let again = place.runs(&points, CONFIRMING)?;
-    let at = Tried::Nic {
-        command: printable(&args.command.join(" "), 80),
-        peer: args.peer.map(|peer| peer.to_string()),
-    };
-    let left_out = LeftOut::before(left_out);
-    let mut tuned = search.tuned(&found, &last, Some(&again), at, name, left_out);
+    let asked = experiment(args, name, &dimensions, &[])?;
+    let clock = CpuClock::begin()?;
+    let mut found_best = None;
+    let outcome = record_by(
+        |_, recording, save, _| {
+            let mut place = OnNic {
+                args,
+                nic: &nic,
+                dimensions: &dimensions,
+                clock: &clock,
+                // Not that of the recorder, which does not know of a signal before it began.
+                cancel: Arc::clone(&cancel),
+                rounds: 0,
+                tell: &mut tell,
+            };
+            let found = search.run(&mut place)?;
+            let last = search.last(&found);
+            let points: Vec<Point> = last.iter().map(|n| found.tried[*n].point.clone()).collect();
+            let (runs, again) = place.runs(&points, CONFIRMING)?;
+            let kept = experiment(args, name, &dimensions, &points).map_err(odd)?;
+            if let Ok(text) = kept.measured().to_toml() {
+                recording.environment.insert(env::ASKED.into(), text);
+            }
+            record_nic(recording, &runs, &clock, kept.arms(), &again);
+            save(recording).map_err(EngineError::Tuning)?;
+            let at = Tried::Nic {
+                command: printable(&args.command.join(" "), 80),
+                peer: args.peer.map(|peer| peer.to_string()),
+            };
+            let left_out = LeftOut::before(left_out);
+            let again: Vec<Measured> = again.into_iter().map(measured).collect();
+            found_best = Some(search.tuned(&found, &last, Some(&again), at, name, left_out));
+            Ok(())
+        },
+        (&asked, ""),
+        &args.options,
+        cache,
+    )?;
+    if let Some(error) = outcome.error {
+        return Err(error);
+    }
+    let mut tuned = found_best.ok_or_else(|| anyhow!("nothing was measured"))?;
     if args.keep && tuned.recommends() {
         let changes = changes(name, &tuned.best.settings)?;
         let undo = undo(&nic, &changes)?;
         keep(&changes)?;
         tuned.kept = Some(undo);
     }
-    Ok(tuned)
+    Ok((tuned, outcome.recording))
+}
+
+/// An error that can't be, since all levels were tried.
+fn odd(error: anyhow::Error) -> EngineError {
+    EngineError::Tuning(error.to_string())
+}
+
+fn measured(blocks: Vec<NicBlock>) -> Measured {
+    Measured {
+        blocks: blocks.into_iter().map(|ran| ran.figures).collect(),
+    }
+}
+
+/// What is measured, as an experiment of these points.
+fn experiment(
+    args: &TuneArgs,
+    name: &str,
+    dimensions: &[Dimension],
+    points: &[Point],
+) -> anyhow::Result<Experiment> {
+    let mut workload = Workload::of(Kind::Command);
+    workload.command = args.command.clone();
+    let arm = |point: &Point| arm_of(&chosen(dimensions, point)).map_err(Usage);
+    Ok(Experiment {
+        name: "tune".into(),
+        lab: Lab::Host,
+        workload,
+        blocks: Blocks {
+            count: Some(CONFIRMING),
+            ..Blocks::default()
+        },
+        knobs: Knobs::of([("nic".to_string(), name.to_string())]).map_err(Usage)?,
+        arms: points.iter().map(arm).collect::<Result<_, _>>()?,
+        ..Experiment::default()
+    })
 }
 
 /// What an interface has, by what its driver tells.
@@ -232,7 +296,7 @@ struct OnNic<'a> {
     args: &'a TuneArgs,
     nic: &'a Nic,
     dimensions: &'a [Dimension],
-    clock: CpuClock,
+    clock: &'a CpuClock,
     cancel: Arc<AtomicBool>,
     /// Each has another order of runs.
     rounds: u64,
@@ -240,7 +304,11 @@ struct OnNic<'a> {
 }
 
 impl OnNic<'_> {
-    fn runs(&mut self, points: &[Point], blocks: u32) -> Result<Vec<Measured>, EngineError> {
+    fn runs(
+        &mut self,
+        points: &[Point],
+        blocks: u32,
+    ) -> Result<(NicRuns, Vec<Vec<NicBlock>>), EngineError> {
         self.rounds += 1;
         let changes = |point: &Point| {
             let settings = chosen(self.dimensions, point);
@@ -259,9 +327,8 @@ impl OnNic<'_> {
             self.rounds,
             points.len()
         ));
-        let measured = run_with_nic(&runs, &self.clock, &self.cancel, &mut |_| {})?;
-        let measured = measured.into_iter().map(|blocks| Measured { blocks });
-        Ok(measured.collect())
+        let measured = run_with_nic(&runs, self.clock, &self.cancel, &mut |_| {})?;
+        Ok((runs, measured))
     }
 }
 
@@ -271,7 +338,7 @@ impl Place for OnNic<'_> {
         points: &[Point],
         scale: u32,
     ) -> Result<Vec<Option<Measured>>, EngineError> {
-        let measured = self.runs(points, RUNS << scale.min(MOST_SCALE))?;
-        Ok(measured.into_iter().map(Some).collect())
+        let (_, blocks) = self.runs(points, RUNS << scale.min(MOST_SCALE))?;
+        Ok(blocks.into_iter().map(measured).map(Some).collect())
     }
 }
