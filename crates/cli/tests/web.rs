@@ -89,6 +89,35 @@ fn files_come() {
     assert_eq!(place.processes(), [""; 0]);
 }
 
+/// Check that `plumb diff` names the web server's files where they were not the same, and not where they were.
+#[test]
+fn another_server_is_named() {
+    if !can_serve() {
+        return;
+    }
+    let place = Place::new();
+    place.run(&format!("{FEW} -o one.plumb")).code(0);
+    place.run(&format!("{FEW} -o same.plumb")).code(0);
+    let told = "differs   nginx and its libraries: ";
+    let same = place.run("diff one.plumb same.plumb");
+    assert!(!same.code(0).stdout.contains("differs"), "{}", same.stdout);
+    let folder = place.path("programs");
+    std::fs::create_dir(&folder).unwrap();
+    let nginx = folder.join("nginx");
+    std::fs::copy("/usr/sbin/nginx", &nginx).unwrap();
+    let file = std::fs::File::options().append(true).open(&nginx).unwrap();
+    // A byte after its last section, which nobody reads.
+    file.set_len(file.metadata().unwrap().len() + 1).unwrap();
+    drop(file);
+    let path = std::env::var_os("PATH").unwrap();
+    let folders = [folder].into_iter().chain(std::env::split_paths(&path));
+    let mut command = place.plumb(&format!("{FEW} -o other.plumb"));
+    command.env("PATH", std::env::join_paths(folders).unwrap());
+    common::Running::start(&mut command).finish().code(0);
+    let other = place.run("diff one.plumb other.plumb");
+    common::prints(other.code(0), &[told]);
+}
+
 /// Check what comes from a disk, with the page cache and past it, and that waiting for it takes time.
 #[test]
 fn files_of_a_disk() {

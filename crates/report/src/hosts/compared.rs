@@ -11,9 +11,10 @@ use netplumb_stats::judge::{Judged, Pair, Verdict, judge};
 use netplumb_stats::welch::mean;
 use serde::Serialize;
 
-use super::NAME_LETTERS;
+use super::{NAME_LETTERS, called};
 use crate::diff::Sides;
 use crate::diff::arms::ArmPair;
+use crate::diff::facts::{Difference, differences};
 use crate::diff::json::SCHEMA;
 use crate::json::pretty;
 use crate::number::{counted, printable};
@@ -83,12 +84,17 @@ pub struct Compared {
     rows: Vec<Row>,
     /// The pairs, each with whether the times of all frames are equal.
     pairs: Vec<(String, Option<bool>)>,
+    /// In what their machines, kernels and programs differ.
+    differences: Vec<Difference>,
     clock: &'static str,
+    /// What they are of.
+    called: &'static str,
     names: [String; 2],
 }
 
 /// Compare pairs of arms.
 pub fn compare(sides: Sides<'_>, pairs: &[ArmPair]) -> Compared {
+    let differences = differences(sides, pairs);
     let mut rows: Vec<Row> = Vec::new();
     // Of the rows that vary, with their numbers.
     let mut varying: Vec<(usize, Pair)> = Vec::new();
@@ -150,7 +156,9 @@ pub fn compare(sides: Sides<'_>, pairs: &[ArmPair]) -> Compared {
     Compared {
         rows,
         pairs: told,
+        differences,
         clock,
+        called: called(sides.before),
         names: [sides.before_name, sides.after_name].map(|name| printable(name, 120)),
     }
 }
@@ -218,6 +226,7 @@ struct Document<'a> {
     clock: &'static str,
     before: &'a str,
     after: &'a str,
+    differences: &'a [Difference],
     figures: Vec<Value>,
 }
 
@@ -276,7 +285,12 @@ impl Compared {
     /// For a terminal: what differs.
     pub fn terminal(&self, columns: usize) -> String {
         let [before, after] = &self.names;
-        let mut out = format!("Two hosts, before: {before}, after: {after}\n\n");
+        let mut out = format!("{}, before: {before}, after: {after}\n", self.called);
+        for difference in &self.differences {
+            out.push_str(&continued(&format!("differs   {difference}"), 10, columns));
+            out.push('\n');
+        }
+        out.push('\n');
         for sentence in self.sentences() {
             out.push_str(&continued(&sentence, 3, columns));
             out.push('\n');
@@ -319,13 +333,21 @@ impl Compared {
             clock: self.clock,
             before,
             after,
+            differences: &self.differences,
             figures: Table::new(columns(), self.rows.iter()).json(),
         })
     }
 
     /// As Markdown, what differs.
     pub fn markdown(&self) -> String {
-        let mut out = String::from("# Two hosts compared\n\n");
+        let mut out = format!("# {} compared\n\n", self.called);
+        for difference in &self.differences {
+            let difference = crate::text::prose(&difference.to_string(), 400);
+            out.push_str(&format!("- **differs** {difference}\n"));
+        }
+        if !self.differences.is_empty() {
+            out.push('\n');
+        }
         for sentence in self.sentences() {
             out.push_str(&format!("{}\n\n", crate::text::prose(&sentence, 400)));
         }
@@ -338,7 +360,7 @@ impl Compared {
 mod tests {
     use netplumb_model::hosts::clocked;
     use netplumb_model::quantity::{Figure, Of};
-    use netplumb_model::recording::{Block, Ledger};
+    use netplumb_model::recording::{Block, Ledger, env};
 
     use super::super::tests::recording;
     use super::*;
@@ -384,6 +406,34 @@ mod tests {
             "{}",
             other.json()
         );
+    }
+
+    /// Check that programs of guests which were not the same are named, in each output.
+    #[test]
+    fn other_programs_are_named() {
+        let (mut before, mut after) = (recording(), recording());
+        let key = env::NGINX_FILES.to_string();
+        before.environment.insert(key.clone(), "aaaa".into());
+        after.environment.insert(key, "bbbb".into());
+        let sides = |after| Sides {
+            before: &before,
+            after,
+            before_name: "a",
+            after_name: "b",
+        };
+        let pairs = [ArmPair {
+            before: 0,
+            after: 0,
+        }];
+        let other = compare(sides(&after), &pairs);
+        for text in [other.terminal(200), other.markdown()] {
+            let told = "nginx and its libraries: aaaa → bbbb";
+            assert!(text.contains(told), "no `{told}` in:\n{text}");
+        }
+        let document: serde_json::Value = serde_json::from_str(&other.json()).unwrap();
+        assert_eq!(document["differences"][0]["after"], "bbbb");
+        let same = compare(sides(&before), &pairs).terminal(200);
+        assert!(!same.contains("differs"), "{same}");
     }
 
     /// Check that figures which vary are judged: a run beside itself shows nothing, noise is no
