@@ -136,13 +136,26 @@ static __always_inline void noted_at(const struct stages_packet *p,
 		s->at[point & (STAGES_NOTES - 1)] = *n;
 }
 
+/*
+ * What was done since `now` is of this packet alone, for it has a sample: it is
+ * in its stage, but not in those of others.
+ */
+static __always_inline void exclude(struct stages_cpu *c, __u64 now)
+{
+	if (c->timing)
+		c->begun_ns += bpf_ktime_get_ns() - now;
+}
+
 /* The packet is at a point of its path. */
-static __always_inline void reach(const struct stages_cpu *c,
+static __always_inline void reach(struct stages_cpu *c,
 				  struct stages_packet *p, __u32 point,
 				  __u64 now)
 {
 	p->at[point] = now;
+	if (!p->sample)
+		return;
 	note_at(c, p, point, now);
+	exclude(c, now);
 }
 
 /*

@@ -8,22 +8,15 @@
 #include "tables.h"
 
 /* The packet's rows; `end` is the call's return or at least the copy. */
-static __always_inline void received(struct stages_task *t,
-				     struct stages_packet *p, __u64 end)
+static __always_inline void received_rows(const struct stages_task *t,
+					  const struct stages_packet *p,
+					  __u64 end, __u32 own)
 {
 	__u64 begun = p->at[STAGES_AT_FIRST];
 	__u64 socket = p->at[STAGES_AT_SOCKET], copy = p->at[STAGES_AT_COPY];
-	struct cursor cursor = { begun, STAGES_AT_FIRST };
-	struct stages_cpu *c = this_cpu();
+	struct cursor cursor = { begun, STAGES_AT_FIRST, own };
 	__u32 in = this_half();
 
-	p->head = 0;
-	if (!c)
-		return;
-	if (begun < window.opened_ns) {
-		count(c, p->proto, STAGES_P_BEFORE, p->segs);
-		return;
-	}
 	if (p->at[STAGES_AT_RECEIVED] != begun)
 		mark_at(in,
 			p->flags & STAGES_GRO ? STAGES_R_GRO : STAGES_R_BACKLOG,
@@ -35,10 +28,6 @@ static __always_inline void received(struct stages_task *t,
 		__u64 enter = t->enter_ns, out = t->out_ns, run = t->run_ns;
 		int woken = socket && out <= socket && run > socket;
 
-		noted_at(p, STAGES_AT_ENTER, &t->enter);
-		noted_at(p, STAGES_AT_RUN, &t->run);
-		if (end > copy)
-			note_at(c, p, STAGES_AT_RETURN, end);
 		if (run > copy)
 			run = 0;
 		/*
@@ -74,7 +63,34 @@ static __always_inline void received(struct stages_task *t,
 	}
 	if (end > cursor.ns)
 		mark(in, STAGES_R_UNACCOUNTED, p, &cursor, end, STAGES_AT_NONE);
-	record(in, STAGES_R_TOTAL, p, end - begun);
+	if (!own)
+		record(in, STAGES_R_TOTAL, p, end - begun);
+}
+
+/* A reader has it; `end` is the call's return or at least the copy. */
+static __always_inline void received(struct stages_task *t,
+				     struct stages_packet *p, __u64 end)
+{
+	__u64 copy = p->at[STAGES_AT_COPY];
+	struct stages_cpu *c = this_cpu();
+
+	p->head = 0;
+	if (!c)
+		return;
+	if (p->at[STAGES_AT_FIRST] < window.opened_ns) {
+		count(c, p->proto, STAGES_P_BEFORE, p->segs);
+		return;
+	}
+	if (p->sample) {
+		if (t) {
+			noted_at(p, STAGES_AT_ENTER, &t->enter);
+			noted_at(p, STAGES_AT_RUN, &t->run);
+		}
+		if (end > copy)
+			note_at(c, p, STAGES_AT_RETURN, end);
+		received_rows(t, p, end, 1);
+	}
+	received_rows(t, p, end, 0);
 	if (end > copy)
 		tell(p, STAGES_SAW_RETURN, end);
 	told_out(p);

@@ -314,6 +314,8 @@ static __always_inline __u32 this_half(void)
 struct cursor {
 	__u64 ns;
 	__u32 at;
+	/* What is taken of rows: own time, or times. */
+	__u32 own;
 };
 
 static __always_inline void record(__u32 in, __u32 row,
@@ -337,8 +339,9 @@ static __always_inline void mark(__u32 in, __u32 row,
 {
 	if (!at || at < cursor->ns)
 		return;
-	record(in, row, p, at - cursor->ns);
-	if (p->sample && !window.aside)
+	if (!cursor->own)
+		record(in, row, p, at - cursor->ns);
+	else if (!window.aside)
 		owe(p->sample, (row * STAGES_CLASSES + p->proto) * 2 + p->family,
 		    cursor->at, point);
 	cursor->ns = at;

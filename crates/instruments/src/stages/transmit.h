@@ -8,22 +8,12 @@
 #include "tables.h"
 
 /* The packet's rows, up to the driver's return. */
-static __always_inline void transmitted(struct stages_cpu *c,
-					const struct stages_packet *p)
+static __always_inline void transmitted_rows(const struct stages_packet *p,
+					     struct cursor cursor)
 {
-	struct cursor cursor = { p->at[STAGES_AT_FIRST], STAGES_AT_FIRST };
-	__u64 begun, end = p->at[STAGES_AT_SENT];
+	__u64 end = p->at[STAGES_AT_SENT];
 	__u32 in = this_half();
 
-	if (!cursor.ns) {
-		cursor.ns = p->at[STAGES_AT_QUEUE];
-		cursor.at = STAGES_AT_QUEUE;
-	}
-	begun = cursor.ns;
-	if (begun < window.opened_ns) {
-		count(c, p->proto, STAGES_P_BEFORE, p->segs);
-		return;
-	}
 	if (p->direction == STAGES_FORWARD) {
 		if (p->at[STAGES_AT_FIRST] != p->at[STAGES_AT_RECEIVED])
 			mark_at(in,
@@ -38,7 +28,6 @@ static __always_inline void transmitted(struct stages_cpu *c,
 		if (end > cursor.ns)
 			mark_at(in, STAGES_F_UNACCOUNTED, p, &cursor,
 				STAGES_AT_SENT);
-		record(in, STAGES_F_TOTAL, p, end - begun);
 		return;
 	}
 	if (p->at[STAGES_AT_FIRST])
@@ -49,7 +38,34 @@ static __always_inline void transmitted(struct stages_cpu *c,
 	mark_at(in, STAGES_T_DRIVER, p, &cursor, STAGES_AT_SENT);
 	if (end > cursor.ns)
 		mark_at(in, STAGES_T_UNACCOUNTED, p, &cursor, STAGES_AT_SENT);
-	record(in, STAGES_T_TOTAL, p, end - begun);
+}
+
+/* The driver has returned just now. */
+static __always_inline void transmitted(struct stages_cpu *c,
+					const struct stages_packet *p)
+{
+	struct cursor cursor = { p->at[STAGES_AT_FIRST], STAGES_AT_FIRST, 0 };
+	__u64 end = p->at[STAGES_AT_SENT];
+
+	if (!cursor.ns) {
+		cursor.ns = p->at[STAGES_AT_QUEUE];
+		cursor.at = STAGES_AT_QUEUE;
+	}
+	if (cursor.ns < window.opened_ns) {
+		count(c, p->proto, STAGES_P_BEFORE, p->segs);
+		return;
+	}
+	if (p->sample) {
+		note_at(c, p, STAGES_AT_SENT, end);
+		cursor.own = 1;
+		transmitted_rows(p, cursor);
+		exclude(c, end);
+		cursor.own = 0;
+	}
+	transmitted_rows(p, cursor);
+	record(this_half(),
+	       p->direction == STAGES_FORWARD ? STAGES_F_TOTAL : STAGES_T_TOTAL,
+	       p, end - cursor.ns);
 }
 
 /* The hardware has completed it. */
@@ -318,9 +334,9 @@ HOOK(net_dev_xmit, struct sk_buff *skb, int rc, struct net_device *dev)
 		return;
 	}
 	now = bpf_ktime_get_ns();
-	reach(c, p, STAGES_AT_SENT, now);
-	tell(p, STAGES_SAW_SENT, now);
+	p->at[STAGES_AT_SENT] = now;
 	transmitted(c, p);
+	tell(p, STAGES_SAW_SENT, now);
 	if (p->direction == STAGES_FORWARD) {
 		count(c, p->proto, STAGES_P_FORWARD_SENT, p->segs);
 	} else {
