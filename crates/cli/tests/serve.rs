@@ -140,6 +140,50 @@ fn scraped() {
     place.nothing_runs();
 }
 
+/// Check that times between two events are served as histograms whose sums and buckets only rise, and that
+/// the calls of a program that is known to make so many are in them.
+#[test]
+fn times() {
+    if !as_root() {
+        return;
+    }
+    let place = Place::new();
+    let (server, address) = serving(
+        &place,
+        "between syscalls:sys_enter_write syscalls:sys_exit_write",
+    );
+    let count = |text: &str| sum(text, "plumb_span_duration_seconds_count", "").unwrap_or(0.0);
+    let before = metrics(&address);
+    let done = Command::new("dd")
+        .args(["if=/dev/zero", "of=/dev/null", "bs=1"])
+        .arg(format!("count={WRITES}"))
+        .stderr(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(done.success());
+    let after = until(&address, |text| {
+        count(text) >= count(&before) + WRITES as f64
+    });
+    let le = |text: &str, le: &str| {
+        sum(
+            text,
+            "plumb_span_duration_seconds_bucket",
+            &format!("le=\"{le}\""),
+        )
+        .unwrap()
+    };
+    // The bounds are the same for all: those of octaves, and none.
+    assert_eq!(le(&after, "+Inf"), count(&after));
+    assert!(le(&after, "1.5e-08") <= le(&after, "1.023e-06"), "{after}");
+    assert!(le(&after, "1.023e-06") <= le(&after, "+Inf"), "{after}");
+    let seconds = sum(&after, "plumb_span_duration_seconds_sum", "").unwrap();
+    assert!(seconds > 0.0, "{after}");
+    netplumb_testkit::parse_openmetrics(&after);
+    server.signal(libc::SIGINT);
+    server.finish().code(0);
+    place.nothing_runs();
+}
+
 /// Check that memory does not grow with the number of windows.
 #[test]
 fn bounded_memory() {

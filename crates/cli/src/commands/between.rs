@@ -20,9 +20,9 @@ use crate::exit::Usage;
 use crate::experiment::modules::Names;
 use crate::experiment::{self, How, Shown};
 
-/// Arguments of `plumb between`.
+/// Between which events.
 #[derive(Debug, Args)]
-pub(crate) struct BetweenArgs {
+pub(crate) struct BetweenEvents {
     /// Two events or more, the first one first: tracepoints (block:block_rq_issue), functions of the
     /// kernel (kprobe:FUNCTION, kretprobe:FUNCTION) and of programs (uprobe:FILE:FUNCTION)
     #[arg(value_name = "EVENT", required_unless_present = "preset", num_args = 1..)]
@@ -35,15 +35,35 @@ pub(crate) struct BetweenArgs {
     /// common, by their types, or else the task that runs]
     #[arg(long, value_name = "KEY", value_delimiter = ',')]
     key: Vec<String>,
+    /// Whether each stage is work or a wait, comma-separated, where it is not known
+    #[arg(long, value_name = "KIND", value_delimiter = ',', value_parser = kinds())]
+    kind: Vec<StageKind>,
+}
+
+impl BetweenEvents {
+    /// As of an experiment.
+    pub(crate) fn spans(&self) -> Spans {
+        Spans {
+            preset: self.preset,
+            events: self.events.clone(),
+            key: self.key.clone(),
+            kinds: self.kind.clone(),
+            ..Spans::default()
+        }
+    }
+}
+
+/// Arguments of `plumb between`.
+#[derive(Debug, Args)]
+pub(crate) struct BetweenArgs {
+    #[command(flatten)]
+    which: BetweenEvents,
     /// Break times down by this
     #[arg(long, value_name = "WHAT", value_parser = breakdowns())]
     by: Option<By>,
     /// Show who caused those that took longer, like 10ms, or p99 of those before; implies --by stack
     #[arg(long, value_name = "TIME", value_parser = slow)]
     slow: Option<String>,
-    /// Whether each stage is work or a wait, comma-separated, where it is not known
-    #[arg(long, value_name = "KIND", value_delimiter = ',', value_parser = kinds())]
-    kind: Vec<StageKind>,
     /// Only what this process begins, and those that it starts from now on
     #[arg(long, value_name = "PID", conflicts_with_all = ["cgroup", "command"])]
     pid: Option<u32>,
@@ -117,12 +137,9 @@ impl BetweenArgs {
                 ..Filter::default()
             },
             spans: Spans {
-                preset: self.preset,
-                events: self.events.clone(),
-                key: self.key.clone(),
-                kinds: self.kind.clone(),
                 by: self.by,
                 slow: self.slow.clone(),
+                ..self.which.spans()
             },
             ..place
         })

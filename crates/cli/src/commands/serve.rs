@@ -1,4 +1,5 @@
-//! `plumb serve`: counts of events and the most expensive functions, for Prometheus to scrape.
+//! `plumb serve`: counts of events, the most expensive functions, and times between events, for Prometheus to
+//! scrape.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -8,9 +9,10 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use netplumb_model::experiment::{Experiment, Filter, Kind, Lab, Time, Workload};
 
+use super::between::BetweenEvents;
 use super::profile::SamplingArgs;
 use super::stat::EventArgs;
-use crate::args::live::{EVENTS, SAMPLES};
+use crate::args::live::{EVENTS, SAMPLES, SPANS};
 use crate::exit::Usage;
 use crate::experiment::serve::{Serve, serve};
 
@@ -47,6 +49,8 @@ enum What {
     Stat(StatOf),
     /// Sample where CPU time goes
     Profile(ProfileOf),
+    /// Measure the time from one event to the next
+    Between(BetweenOf),
 }
 
 /// What else is.
@@ -88,6 +92,14 @@ struct ProfileOf {
     top: u32,
 }
 
+#[derive(Debug, Args)]
+struct BetweenOf {
+    #[command(flatten)]
+    which: BetweenEvents,
+    #[command(flatten)]
+    scope: Scope,
+}
+
 /// An address with a port.
 fn address(text: &str) -> Result<SocketAddr, String> {
     let expected = "expected like 127.0.0.1:9709 or [::1]:9709";
@@ -103,6 +115,11 @@ impl ServeArgs {
                 (Some(stat), beside.map(|Beside::Profile(profile)| profile))
             }
             What::Profile(profile) => (None, Some(profile)),
+            What::Between(_) => (None, None),
+        };
+        let between = match &self.what {
+            What::Between(between) => Some(between),
+            What::Stat(_) | What::Profile(_) => None,
         };
         let of = |instrument: &str, scope: &Scope| Experiment {
             name: "serve".into(),
@@ -127,13 +144,18 @@ impl ServeArgs {
             samples: profile.how.samples(),
             ..of(SAMPLES, &profile.scope)
         });
-        stat.into_iter().chain(profile).collect()
+        let between = between.map(|between| Experiment {
+            spans: between.which.spans(),
+            ..of(SPANS, &between.scope)
+        });
+        stat.into_iter().chain(profile).chain(between).collect()
     }
 
     fn top(&self) -> usize {
         let profile = match &self.what {
             What::Stat(stat) => stat.beside.as_ref().map(|Beside::Profile(of)| of),
             What::Profile(profile) => Some(profile),
+            What::Between(_) => None,
         };
         profile.map_or(0, |profile| profile.top as usize)
     }
@@ -166,6 +188,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use netplumb_model::spans::Preset;
 
     use super::*;
 
@@ -197,6 +220,10 @@ mod tests {
         for experiment in stat.iter().chain(&both) {
             assert_eq!(experiment.check(), Ok(()));
         }
+        let between = asked("between --preset disk --pid 7");
+        assert_eq!(between[0].spans.preset, Some(Preset::Disk));
+        assert_eq!(between[0].filter.pid, Some(7));
+        assert_eq!(between[0].check(), Ok(()));
         assert_eq!(asked("profile").len(), 1);
         for wrong in [
             "--listen 9709 profile",

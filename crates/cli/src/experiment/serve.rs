@@ -25,6 +25,7 @@ use netplumb_report::printable;
 use super::how::{How, Shown};
 use super::{instruments, lower};
 use crate::args::formats::FormatArgs;
+use crate::args::live::SPANS;
 use crate::args::page::PageArgs;
 use crate::args::run::RunOptions;
 use crate::args::show::ShowArgs;
@@ -142,7 +143,11 @@ fn plan(experiment: &Experiment) -> anyhow::Result<LivePlan> {
         .map_err(|(_, why)| crate::exit::Usage(why))?;
     let asked = instruments::chosen(experiment)?;
     if !asked.iter().any(|i| i.name() == events::INSTRUMENT) {
-        rights::check_of_work("sampling all work", "serve")?;
+        let what = match asked.iter().any(|i| i.name() == SPANS) {
+            true => "measuring the time between events",
+            false => "sampling all work",
+        };
+        rights::check_of_work(what, "serve")?;
     }
     let show = ShowArgs::of_no_functions(false, false, FormatArgs::default());
     let page = PageArgs {

@@ -7,11 +7,13 @@ use netplumb_model::class::Direction;
 use netplumb_model::events::{self, COUNT, ENABLED, RUNNING, TASK_COUNT, TASK_TIME, TIME};
 use netplumb_model::quantity::{Quantity, Scalar};
 use netplumb_model::recording::Recording;
+use netplumb_model::span::Times;
 use netplumb_model::timing::OWN_CPU;
 
 use super::metric::{self, Metric};
-use super::{Labels, Number, Text, conditions, limited};
+use super::{Labels, Number, Text, conditions, escaped, limited};
 use crate::events::{by_layer, focus};
+use crate::times::openmetrics::{octaves, with_bounds};
 
 /// What functions without a series of their own are together.
 pub const OTHER: &str = "[other]";
@@ -85,7 +87,12 @@ pub struct Sums {
     /// By quantity, instrument and arm: in the kernel, and in user mode.
     modes: BTreeMap<(usize, String, String), [u64; 2]>,
     left_out: BTreeMap<&'static str, BTreeSet<OfEvent>>,
+    /// With what did not meet it.
+    spans: BTreeMap<OfSpan, (Times, u64)>,
 }
+
+/// The time between two events: its place, its labels, and its kind.
+type OfSpan = (u16, String, &'static str);
 
 impl Sums {
     /// None yet.
@@ -103,6 +110,7 @@ impl Sums {
             functions: BTreeMap::new(),
             modes: BTreeMap::new(),
             left_out: BTreeMap::new(),
+            spans: BTreeMap::new(),
         }
     }
 
@@ -137,6 +145,7 @@ impl Sums {
         self.add_own(recording, from);
         self.add_events(recording, from);
         self.add_functions(recording, from, is_shown);
+        self.add_spans(recording, from);
     }
 
     fn add_own(&mut self, recording: &Recording, from: usize) {
@@ -325,6 +334,41 @@ impl Sums {
         }
     }
 
+    fn add_spans(&mut self, recording: &Recording, from: usize) {
+        for (span, stage) in recording.stages() {
+            let block = recording.blocks.get(span.block as usize);
+            let arm = block.and_then(|block| recording.arms.get(block.arm as usize));
+            let Some(arm) = arm.filter(|_| span.block as usize >= from) else {
+                continue;
+            };
+            let labels = format!(
+                "arm=\"{}\",stage=\"{}\"",
+                escaped(&limited(&arm.name)),
+                escaped(&limited(&stage.name))
+            );
+            let key = (stage.order, labels, stage.kind.as_str());
+            if self.spans.len() < MAX_NAMES || self.spans.contains_key(&key) {
+                let (times, passed_over) = self.spans.entry(key).or_default();
+                times.add(&span.times);
+                *passed_over = passed_over.saturating_add(stage.passed_over);
+            }
+        }
+    }
+
+    fn render_spans(&self, text: &mut Text) {
+        let each: Vec<(String, &Times)> = (self.spans.iter())
+            .map(|((_, labels, kind), (times, _))| (format!("{labels},kind=\"{kind}\""), times))
+            .collect();
+        with_bounds(&metric::SPAN_DURATION, &octaves(), &each, text);
+        if self.spans.len() > 1 {
+            let name = format!("{}_total", metric::SPAN_PASSED_OVER.name);
+            text.head(&metric::SPAN_PASSED_OVER);
+            for ((_, labels, _), (_, passed_over)) in &self.spans {
+                text.line(&name, labels, Number::Whole(*passed_over));
+            }
+        }
+    }
+
     /// All families, without an end mark.
     pub fn render(&self, text: &mut Text) {
         let by = |name: &'static str, value: &str| Labels::none().with(name, value);
@@ -343,6 +387,7 @@ impl Sums {
         );
         self.render_events(text);
         self.render_functions(text);
+        self.render_spans(text);
         let own = self.own_ns.iter();
         text.family(
             &metric::OWN_CPU_TIME,

@@ -5,7 +5,7 @@
 //! corrected sums are a family of their own.
 
 use netplumb_model::recording::Recording;
-use netplumb_model::span::{StageKind, Times};
+use netplumb_model::span::{SUB_BITS, StageKind, Times};
 use netplumb_stats::histogram;
 
 use super::analysis::{Stage, TimedClass, TimedFunction};
@@ -94,11 +94,6 @@ pub(crate) fn render(recording: &Recording, classes: &[TimedClass<'_>]) -> Strin
 }
 
 fn histograms(metric: &Metric, each: &[(String, &Times)], text: &mut Text) {
-    if each.is_empty() {
-        return;
-    }
-    text.head(metric);
-    let name = &metric.name;
     let longest = each
         .iter()
         .filter_map(|(_, times)| times.buckets.last())
@@ -110,11 +105,35 @@ fn histograms(metric: &Metric, each: &[(String, &Times)], text: &mut Text) {
         .map(|n| n * TOGETHER + TOGETHER - 1)
         .filter(|b| usize::from(*b) < histogram::BUCKETS - 1)
         .collect();
+    with_bounds(metric, &bounds, each, text);
+}
+
+/// Bounds that are the same whatever the times are, an octave each: a series of a bucket that begins
+/// late has no rate before.
+pub(crate) fn octaves() -> Vec<u16> {
+    const OCTAVE: u16 = 1 << SUB_BITS;
+    (OCTAVE - 1..histogram::BUCKETS as u16 - 1)
+        .step_by(OCTAVE.into())
+        .collect()
+}
+
+/// Histograms whose buckets have these upper bounds, and one without.
+pub(crate) fn with_bounds(
+    metric: &Metric,
+    bounds: &[u16],
+    each: &[(String, &Times)],
+    text: &mut Text,
+) {
+    if each.is_empty() {
+        return;
+    }
+    text.head(metric);
+    let name = &metric.name;
     let bucket = format!("{name}_bucket");
     for (labels, times) in each {
         let mut buckets = times.buckets.iter().peekable();
         let mut below = 0_u64;
-        for bound in &bounds {
+        for bound in bounds {
             while let Some((_, n)) = buckets.next_if(|(b, _)| b <= bound) {
                 below = below.saturating_add(*n);
             }
