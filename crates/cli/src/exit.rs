@@ -79,7 +79,6 @@ impl Failure {
             Some(
                 EngineError::Vm(VmError::QemuMissing(_))
                 | EngineError::Agent(_)
-                | EngineError::ForeignProgram { .. }
                 | EngineError::Plugin(_)
                 | EngineError::NoArguments(_),
             ) => Failure::CannotHere,
@@ -114,7 +113,14 @@ impl Failure {
                 RefusedKind::CannotRun => Failure::CannotHere,
                 RefusedKind::Failed => Failure::Failed,
             },
-            Some(EngineError::Files(FilesError::Missing(_))) => Failure::CannotHere,
+            Some(EngineError::Files(FilesError::Fetch { source, .. }))
+                if source.kind() == ErrorKind::Interrupted =>
+            {
+                Failure::Interrupted
+            }
+            Some(EngineError::Files(FilesError::Missing(_) | FilesError::Fetch { .. })) => {
+                Failure::CannotHere
+            }
             Some(
                 EngineError::Command { .. }
                 | EngineError::NoFunction(_)

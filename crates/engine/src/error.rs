@@ -12,7 +12,6 @@ use netplumb_lab::vm::agent::AgentError;
 use netplumb_lab::vm::kernels::KernelStoreError;
 use netplumb_lab::vm::pair::PairError;
 use netplumb_lab::vm::process::VmError;
-use netplumb_model::arch::Arch;
 use netplumb_model::hosts::Side;
 use netplumb_model::message::NotLoaded;
 
@@ -47,17 +46,6 @@ pub enum EngineError {
     /// A file that a knob needs.
     #[error(transparent)]
     Files(#[from] netplumb_lab::vm::files::FilesError),
-    /// A guest of another architecture can't run a program of this machine.
-    #[error(
-        "guests of {arch} can't run this machine's {}: leave out what needs it, or use --arch {}",
-        key.trim_start_matches("files."), Arch::OWN
-    )]
-    ForeignProgram {
-        /// The fact that has its hash: `files.nft`.
-        key: &'static str,
-        /// The architecture of the guest.
-        arch: Arch,
-    },
     /// The kernel does not have a qdisc.
     #[error(
         "module {module} is not available in kernel {kernel}; use another qdisc, or a kernel that \

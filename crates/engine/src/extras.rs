@@ -7,11 +7,10 @@ use std::path::{Path, PathBuf};
 use netplumb_kernel::config::{ConfigValue, KernelConfig};
 use netplumb_kernel::modules::{ModuleError, ModuleTree};
 use netplumb_kernel::signature;
-use netplumb_lab::vm::files::Program;
+use netplumb_lab::vm::files::{FilesError, Program};
 use netplumb_lab::vm::initramfs::Module;
-use netplumb_lab::vm::kernels::KernelEntry;
+use netplumb_lab::vm::kernels::{self, KernelEntry};
 use netplumb_lab::vm::process::VmError;
-use netplumb_model::arch::Arch;
 use netplumb_model::class::Direction;
 use netplumb_model::experiment::Load;
 use netplumb_model::experiment::acting::{self, Scene};
@@ -20,6 +19,7 @@ use netplumb_model::timing::INSTRUCTIONS;
 
 use crate::error::EngineError;
 use crate::plan::GuestPlan;
+use crate::run::{Options, Progress};
 
 /// The kernel's modules, some replaced by those of the user, and the names of the latter.
 pub(crate) fn module_tree(
@@ -96,17 +96,50 @@ pub(crate) fn modules<'g>(
     Ok(modules)
 }
 
-/// Check that a guest can have what its arms need, before any boots.
+/// Check that a guest can have what its arms need, before any boots. Programs for another architecture than
+/// this machine's are fetched.
 ///
 /// # Errors
 /// This machine or that kernel lacks something.
-pub(crate) fn check(kernel: &KernelEntry, guest: &GuestPlan) -> Result<(), EngineError> {
+pub(crate) fn check(
+    kernel: &KernelEntry,
+    guest: &GuestPlan,
+    options: &Options,
+    progress: &dyn Fn(Progress),
+) -> Result<(), EngineError> {
     let (tree, _) = module_tree(kernel, guest)?;
     check_options(guest, &tree)?;
-    // A program that is missing is an error at once.
-    archives(kernel, guest)?;
     if guest.qdisc {
         qdiscs(guest, kernel, &tree)?;
+    }
+    fetch(kernel, programs(guest), options, progress)?;
+    // A program that is missing is an error at once.
+    archives(kernel, guest, &options.cache)?;
+    Ok(())
+}
+
+/// Fetch programs that guests of another architecture than this machine's need, unless that was done
+/// before.
+///
+/// # Errors
+/// Debian's archive does not have one, or can't be reached.
+pub(crate) fn fetch(
+    kernel: &KernelEntry,
+    programs: impl IntoIterator<Item = Program>,
+    options: &Options,
+    progress: &dyn Fn(Progress),
+) -> Result<(), FilesError> {
+    let mut told = BTreeSet::new();
+    for program in programs {
+        let mut tell = |fetched: kernels::Progress| {
+            if let kernels::Progress::Fetching { package, .. } = fetched
+                && told.insert(package.clone())
+            {
+                let note = format!("fetching {package} for guests of {}", kernel.arch);
+                progress(Progress::Note(note));
+            }
+        };
+        program.fetch(kernel.arch, &options.cache, &options.cancel, &mut tell)?;
     }
     Ok(())
 }
@@ -206,26 +239,19 @@ pub(crate) fn insists_on_signatures(kernel: &KernelEntry, cmdline: &str) -> bool
 /// hash in a recording.
 ///
 /// # Errors
-/// This machine lacks one, or the guest can't run it.
+/// This machine lacks one, or it was not fetched.
 pub(crate) fn archives(
     kernel: &KernelEntry,
     guest: &GuestPlan,
+    cache: &Path,
 ) -> Result<Vec<(&'static str, Vec<u8>)>, EngineError> {
-    if kernel.arch != Arch::OWN
-        && let Some(program) = programs(guest).next()
-    {
-        return Err(EngineError::ForeignProgram {
-            key: program.key(),
-            arch: kernel.arch,
-        });
-    }
     programs(guest)
-        .map(|program| Ok((program.key(), program.archive()?)))
+        .map(|program| Ok((program.key(), program.archive(kernel.arch, cache)?)))
         .collect()
 }
 
-/// The programs of this machine that a guest runs before it is measured.
-fn programs(guest: &GuestPlan) -> impl Iterator<Item = Program> + '_ {
+/// The programs that a guest runs before it is measured.
+pub(crate) fn programs(guest: &GuestPlan) -> impl Iterator<Item = Program> + '_ {
     let nft = (!guest.nft_modules.is_empty()).then_some(Program::Nft);
     let tc = guest.qdisc.then_some(Program::Tc);
     nft.into_iter()

@@ -158,7 +158,7 @@ pub fn run_in_guests(
         .map(|guest| guest.kernel_in(&store))
         .collect::<Result<_, _>>()?;
     for (guest, kernel) in guests.iter().zip(&kernels) {
-        extras::check(kernel, guest)?;
+        extras::check(kernel, guest, options, progress)?;
         origin::check(options, kernel.arch)?;
         note_clock(recording, guest.link, options);
     }

@@ -77,7 +77,7 @@ pub fn run_hosts(
     let mut first = None;
     for guest in run.plan.guests() {
         let kernel = guest.kernel_in(&store)?;
-        extras::check(&kernel, &guest)?;
+        extras::check(&kernel, &guest, options, progress)?;
         let mut facts = BTreeMap::new();
         note_arch(&mut facts, kernel.arch);
         facts.insert(env::CPU.into(), machine::hosts_cpu(kernel.arch).into());

@@ -13,9 +13,10 @@ use netplumb_kernel::modules::ModuleError;
 use netplumb_kernel::signature;
 use netplumb_lab::channel;
 use netplumb_lab::vm::agent;
+use netplumb_lab::vm::files::Program;
 use netplumb_lab::vm::initramfs::{self, Module};
 use netplumb_lab::vm::kernels::KernelEntry;
-use netplumb_lab::vm::machine::Machine;
+use netplumb_lab::vm::machine::{self, Machine};
 use netplumb_lab::vm::process::{Extra, Guest, Start, VmError};
 use netplumb_lab::vm::saved::{self, About, Content, Kept, Key, Saved, SavedStates};
 use netplumb_lab::vm::trial;
@@ -181,7 +182,14 @@ impl Boot<'_> {
             forward: self.guest.forward || self.guest.bridge,
             icount: !self.options.quick,
             mitigations: self.guest.mitigations,
-            cmdline: self.guest.cmdline.clone(),
+            cmdline: match self.guest.programs.contains(&Program::Nginx) {
+                true => format!(
+                    "{} {}",
+                    machine::large_root(self.kernel.arch),
+                    self.guest.cmdline
+                ),
+                false => self.guest.cmdline.clone(),
+            },
             seed: self.guest.seed,
         })
     }
@@ -222,7 +230,7 @@ impl Boot<'_> {
         extras::check_loaded(self.guest, &modules)?;
         let mut archive =
             initramfs::build(&init, &modules).map_err(EngineError::host("build the initramfs"))?;
-        for (_, more) in extras::archives(self.kernel, self.guest)? {
+        for (_, more) in extras::archives(self.kernel, self.guest, &self.options.cache)? {
             archive.extend(more);
         }
         Ok(archive)
@@ -259,7 +267,7 @@ impl Boot<'_> {
         for module in &self.guest.qdisc_modules {
             key.add("module", module.as_bytes());
         }
-        for (_, archive) in extras::archives(self.kernel, self.guest)? {
+        for (_, archive) in extras::archives(self.kernel, self.guest, &self.options.cache)? {
             key.add("files", &archive);
         }
         for module in &self.guest.own_modules {
@@ -283,6 +291,8 @@ impl Boot<'_> {
         plan: &RunPlan,
         tell: &dyn Fn(Progress),
     ) -> Result<Origin, EngineError> {
+        let programs = extras::programs(self.guest);
+        extras::fetch(self.kernel, programs, self.options, tell)?;
         let machine = self.machine()?;
         let plan = preparation(plan);
         let own = extras::own_files(self.kernel, self.guest)?;
@@ -475,7 +485,7 @@ impl Boot<'_> {
     /// Facts about the guest that the host knows.
     fn host_facts(&self) -> Result<BTreeMap<String, String>, EngineError> {
         let mut facts = BTreeMap::new();
-        for (key, archive) in extras::archives(self.kernel, self.guest)? {
+        for (key, archive) in extras::archives(self.kernel, self.guest, &self.options.cache)? {
             let mut hash = Key::default();
             hash.add(key, &archive);
             facts.insert(key.into(), hash.finish());

@@ -58,7 +58,7 @@ pub struct GuestPlan {
     pub module_options: BTreeMap<String, String>,
     /// The seed of random numbers.
     pub seed: u32,
-    /// The programs of this machine that it needs beside these.
+    /// The programs that it needs beside these.
     pub programs: Vec<Program>,
     /// The type of link.
     pub link: Link,

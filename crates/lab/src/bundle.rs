@@ -232,6 +232,17 @@ impl Bundle {
         self.add_needs(&place, &to, Libraries::Needed)
     }
 
+    /// Add what is in another bundle. Where both have a file at a path, this one's stays.
+    ///
+    /// # Errors
+    /// One has a directory or a link where the other has something else, or they are too large together.
+    pub fn add_all(&mut self, other: Bundle) -> Result<(), BundleError> {
+        for (path, entry) in other.entries {
+            self.insert(path, entry)?;
+        }
+        Ok(())
+    }
+
     /// The names of the programs that run when `path` is executed: its own, with links resolved,
     /// and those of interpreters that were added with it.
     pub fn programs_of(&self, path: &Path) -> Vec<String> {

@@ -7,4 +7,5 @@ pub mod channel;
 mod child;
 pub mod modules;
 pub mod netns;
+pub mod packages;
 pub mod vm;

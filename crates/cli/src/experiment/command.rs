@@ -67,7 +67,7 @@ pub(super) fn run(
     cache: &Path,
 ) -> anyhow::Result<ExitCode> {
     let arch = arch_of(&machine, cache)?;
-    let run = prepare(experiment, how, machine, arch)?;
+    let run = prepare(experiment, how, machine, arch, cache)?;
     let mut said = Said::default();
     let mut ends = Vec::new();
     let outcome = record_by(
@@ -134,6 +134,7 @@ fn prepare(
     how: &How<'_>,
     machine: Machine,
     arch: Arch,
+    cache: &Path,
 ) -> anyhow::Result<CommandRun> {
     let (workload, setup) = (&experiment.workload, &experiment.setup);
     let mut bundle = Bundle::new(Host::here()?).for_arch(arch);
@@ -190,7 +191,7 @@ fn prepare(
         commands.push((program.to_string_lossy().into_owned(), words.clone()));
     }
     check_probed(&machine.timed, &bundle)?;
-    disks::add(&mut bundle, &arms)?;
+    disks::add(&mut bundle, &arms, (arch, cache))?;
     bundle.check_size(FILES_BYTES)?;
     disks::check_size(&arms, &bundle, setup)?;
     modules.sort();

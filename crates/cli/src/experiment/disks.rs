@@ -2,22 +2,32 @@
 
 use std::path::Path;
 
-use netplumb_engine::CommandArm;
+use anyhow::Context;
+use netplumb_engine::{CommandArm, EngineError};
 use netplumb_lab::bundle::{Bundle, BundleError, Kind};
 use netplumb_lab::vm::disk::maker_path;
+use netplumb_lab::vm::files::Program;
+use netplumb_model::arch::Arch;
 use netplumb_model::experiment::{Disk, DiskPlan, Setup};
 
 use crate::exit::{CannotHere, WrongKey};
+use crate::signals;
+use crate::steps::Steps;
 
 /// What a guest of 256 MiB has for a disk and for files that are copied into it, beside the kernel, the
 /// agent, and the pages of the files that are read.
 const ROOM_BYTES: u64 = 96 << 20;
 
-/// Add the programs that make file systems.
+/// Add the programs that make file systems: this machine's or, for guests of another architecture, those of
+/// Debian's packages, below the directory `cache`.
 ///
 /// # Errors
-/// This machine lacks one: which package has it.
-pub(super) fn add(bundle: &mut Bundle, arms: &[CommandArm]) -> anyhow::Result<()> {
+/// This machine lacks one: which package has it; or that can't be fetched.
+pub(super) fn add(
+    bundle: &mut Bundle,
+    arms: &[CommandArm],
+    (arch, cache): (Arch, &Path),
+) -> anyhow::Result<()> {
     for arm in arms {
         let changes = |plan: &DiskPlan| plan.changes() && arm.reads.is_none();
         let plan = DiskPlan::of(&arm.arm);
@@ -26,10 +36,22 @@ pub(super) fn add(bundle: &mut Bundle, arms: &[CommandArm]) -> anyhow::Result<()
                        command is another";
             return Err(WrongKey::usage("read_ahead_kb", why).into());
         }
-        let maker = plan.and_then(|plan| plan.disk.file_system.maker());
-        let Some((program, package)) = maker else {
+        let Some(file_system) = plan.map(|plan| plan.disk.file_system) else {
             continue;
         };
+        let Some((program, package)) = file_system.maker() else {
+            continue;
+        };
+        if arch != Arch::OWN {
+            let maker = Program::Mkfs(file_system);
+            let cancel = signals::watch().context("can't watch for signals")?;
+            let mut steps = Steps::new();
+            let fetched = maker.fetch(arch, cache, &cancel, &mut |at| steps.show(&at));
+            steps.clear();
+            let files = fetched.and_then(|()| maker.bundle(arch, cache));
+            bundle.add_all(files.map_err(EngineError::from)?)?;
+            continue;
+        }
         let path = maker_path(program);
         let found = match bundle.add_program(program) {
             Err(BundleError::NotFound(_)) => {

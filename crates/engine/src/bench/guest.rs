@@ -17,6 +17,7 @@ use netplumb_model::recording::env;
 
 use super::block::Ran;
 use crate::error::EngineError;
+use crate::extras;
 use crate::origin::{Boot, Origin};
 use crate::plan::{GuestPlan, Plan};
 use crate::run::{Options, Progress};
@@ -82,10 +83,15 @@ impl GuestLab<'_> {
             ..self.options.clone()
         };
         let kernel = KernelStore::new(&options.cache).find(self.kernel)?;
+        // Paths that need it are not supported without.
+        let nft = extras::fetch(&kernel, [Program::Nft], &options, &|event| {
+            (self.tell)(event);
+        })
+        .and_then(|()| Program::Nft.archive(kernel.arch, &options.cache));
         let guest = GuestPlan {
             link,
             forward,
-            ..plan(self.kernel, Program::Nft.archive().is_ok())
+            ..plan(self.kernel, nft.is_ok())
         };
         let boot = Boot {
             guest: &guest,

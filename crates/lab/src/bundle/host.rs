@@ -37,11 +37,11 @@ impl Host {
         })
     }
 
-    #[cfg(test)]
+    /// A root below a directory, as of packages that were unpacked there.
     pub(crate) fn at(root: &Path) -> Host {
         Host {
             root: root.to_path_buf(),
-            path: std::env::split_paths("/usr/bin:/bin").collect(),
+            path: std::env::split_paths(MORE_PATH).collect(),
             current: "/".into(),
         }
     }

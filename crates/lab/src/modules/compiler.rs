@@ -14,14 +14,14 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
-use netplumb_kernel::deb;
 use netplumb_model::arch::Arch;
 
 use super::error::{ModuleBuildError, write_failed};
 use super::source::keep;
 use super::toolchain::is_installed;
+use crate::packages;
 use crate::vm::kernels::Progress;
 use crate::vm::kernels::apt::Apt;
 use crate::vm::kernels::stage::Stage;
@@ -87,7 +87,6 @@ impl<'a> Wanted<'a> {
             return Ok(Some(folder));
         }
         let stage = Stage::new(store)?;
-        let fetched = stage.fetch()?;
         let apt = Apt::of(arch, store.parent().unwrap_or(store));
         apt.refresh(cancel, progress)?;
         let package = format!("cpp-{release}");
@@ -98,16 +97,12 @@ impl<'a> Wanted<'a> {
         for library in apt.depends(&package, version)? {
             offers.push((library.clone(), apt.offer(&library)?));
         }
-        offers.push((package, offer));
+        offers.push((package.clone(), offer));
         let entry = stage.entry();
-        let cancelled = || cancel.load(Ordering::Relaxed);
-        for (package, offer) in &offers {
-            let deb = apt.download(package, offer, &fetched, cancel, progress)?;
-            let wanted = |name: &Path| !name.starts_with("usr/share");
-            deb::files(&deb, &entry.join("root"), &wanted, &cancelled)?;
-        }
+        let root = entry.join("root");
+        packages::unpack(&apt, &package, &offers, &stage, &root, cancel, progress)?;
         let program = format!("usr/lib/gcc/{}/{release}/cc1", arch.gnu());
-        if !entry.join("root").join(&program).is_file() {
+        if !root.join(&program).is_file() {
             return Ok(None);
         }
         let wrapper = entry.join("cc1");

@@ -21,6 +21,8 @@ pub(super) struct Board {
     pub(super) cmdline: &'static str,
     /// Those that turn mitigations off.
     pub(super) unmitigated: &'static str,
+    /// Those of a guest with programs that its root, by default half of its memory, has no room for.
+    pub(super) large_root: &'static str,
     /// The agent's serial port, where there is no virtio port.
     pub(super) fallback: Fallback,
     /// Whether a guest that starts from a saved state needs the ROM that booted its kernel.
@@ -76,6 +78,7 @@ static PC: Board = Board {
     cmdline: "nolapic_timer tsc=reliable no_timer_check random.trust_cpu=on audit=0 \
               cryptomgr.notests retain_initrd initcall_blacklist=hpet_late_init,i8042_init",
     unmitigated: "mitigations=off",
+    large_root: "",
     fallback: Fallback::Second,
     boots_by_rom: true,
 };
@@ -94,6 +97,7 @@ static VIRT: Board = Board {
     console: "ttyAMA0",
     cmdline: "random.trust_cpu=on audit=0 cryptomgr.notests retain_initrd",
     unmitigated: "mitigations=off randomize_kstack_offset=off",
+    large_root: "rootfstype=ramfs",
     fallback: Fallback::Pci,
     boots_by_rom: false,
 };

@@ -1,21 +1,26 @@
 //! Files that a guest's knobs need, in addition to init and modules.
 
 use std::io::{self, Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 use cpio::newc::Builder;
+use netplumb_model::arch::Arch;
 use netplumb_model::experiment::FileSystem;
 use netplumb_model::recording::env;
 
 use crate::bundle::{Bundle, BundleError, Host, Kind, companions};
 use crate::netns::{NFT, NO_TC, TC};
+use crate::packages;
 use crate::vm::disk::maker_path;
+use crate::vm::kernels::{KernelStoreError, Progress};
 
 const FOLDER: u32 = 0o040_000;
 const LINK: u32 = 0o120_000;
 const FILE: u32 = 0o100_000;
 
-/// A program of this machine that guests run.
+/// A program that guests run: this machine's or, in guests of another architecture, that of Debian's package
+/// for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Program {
     /// Loads rules of nftables.
@@ -37,6 +42,21 @@ pub enum FilesError {
     /// This machine has no such program.
     #[error("{0}")]
     Missing(String),
+    /// The package for guests of another architecture can't be fetched.
+    #[error(
+        "guests of {arch} run {program} of Debian's package {package}, which is not in the cache yet: {source}; \
+         or leave out what needs it, or use --arch {own}", own = Arch::OWN
+    )]
+    Fetch {
+        /// The program.
+        program: &'static str,
+        /// Its package.
+        package: &'static str,
+        /// The architecture.
+        arch: Arch,
+        /// What is wrong.
+        source: KernelStoreError,
+    },
     /// It can't be copied.
     #[error(transparent)]
     Bundle(#[from] BundleError),
@@ -57,6 +77,16 @@ impl Program {
                 (name, maker_path(name))
             }
         })
+    }
+
+    /// Debian's package that has it.
+    fn package(self) -> &'static str {
+        match self {
+            Program::Nft => "nftables",
+            Program::Tc => "iproute2",
+            Program::Nginx => "nginx",
+            Program::Mkfs(file_system) => file_system.maker().unwrap_or_default().1,
+        }
     }
 
     /// Of the fact in a recording with the hash of its files.
@@ -93,16 +123,56 @@ impl Program {
     /// both.
     ///
     /// # Errors
-    /// This machine lacks it, or it can't be read.
-    pub fn archive(self) -> Result<Vec<u8>, FilesError> {
-        self.archive_of(Host::here()?)
+    /// This machine lacks it, or it can't be read; for another architecture, it was not fetched.
+    pub fn archive(self, arch: Arch, cache: &Path) -> Result<Vec<u8>, FilesError> {
+        match self.place() {
+            Some((name, _)) => filled(name, &self.bundle(arch, cache)?),
+            None => Ok(Vec::new()),
+        }
     }
 
-    fn archive_of(self, host: Host) -> Result<Vec<u8>, FilesError> {
-        let Some((name, path)) = self.place() else {
-            return Ok(Vec::new());
+    /// It and its libraries.
+    ///
+    /// # Errors
+    /// Those of [`Program::archive`].
+    pub fn bundle(self, arch: Arch, cache: &Path) -> Result<Bundle, FilesError> {
+        let host = match arch == Arch::OWN {
+            true => Host::here()?,
+            false => Host::at(&packages::root(cache, arch, self.package())),
         };
-        let mut bundle = Bundle::new(host);
+        self.bundle_of(host, arch)
+    }
+
+    /// Fetch it for guests of another architecture than this machine's, unless that was done before.
+    ///
+    /// # Errors
+    /// Debian's archive does not have it for that architecture, or can't be reached.
+    pub fn fetch(
+        self,
+        arch: Arch,
+        cache: &Path,
+        cancel: &AtomicBool,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<(), FilesError> {
+        let Some((program, _)) = self.place().filter(|_| arch != Arch::OWN) else {
+            return Ok(());
+        };
+        let package = self.package();
+        packages::fetch(cache, arch, package, cancel, progress).map_err(|source| {
+            FilesError::Fetch {
+                program,
+                package,
+                arch,
+                source,
+            }
+        })
+    }
+
+    fn bundle_of(self, host: Host, arch: Arch) -> Result<Bundle, FilesError> {
+        let mut bundle = Bundle::new(host).for_arch(arch);
+        let Some((name, path)) = self.place() else {
+            return Ok(bundle);
+        };
         // By one name whichever directory of $PATH has it, where these are links to one another.
         let found = match bundle.find_as(name, &path) {
             Err(BundleError::NotFound(_)) => return Err(FilesError::Missing(self.missing())),
@@ -116,7 +186,7 @@ impl Program {
             // Distribution tables of netem.
             companions::add(&mut bundle, &found)?;
         }
-        filled(name, &bundle)
+        Ok(bundle)
     }
 }
 
@@ -179,8 +249,6 @@ fn archive(bundle: &Bundle, zeros: Option<(&str, usize)>) -> Result<Vec<u8>, Fil
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     /// Check that a machine without a program is told which package has it.
@@ -193,7 +261,9 @@ mod tests {
             (Program::Nginx, "nginx-core"),
             (Program::Mkfs(FileSystem::Ext4), "e2fsprogs"),
         ] {
-            let error = program.archive_of(Host::at(empty.path())).unwrap_err();
+            let error = program
+                .bundle_of(Host::at(empty.path()), Arch::OWN)
+                .unwrap_err();
             let FilesError::Missing(why) = error else {
                 panic!("{error}");
             };

@@ -20,7 +20,7 @@ pub(crate) mod apt;
 mod collect;
 mod debug;
 mod entry;
-mod error;
+pub(crate) mod error;
 mod lists;
 mod source;
 pub(crate) mod stage;

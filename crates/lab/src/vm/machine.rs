@@ -91,6 +91,11 @@ pub fn hosts_cpu(arch: Arch) -> &'static str {
     board::of(arch).hosts_cpu
 }
 
+/// Kernel parameters of a guest of an architecture with a web server, which its root has to have room for.
+pub fn large_root(arch: Arch) -> &'static str {
+    board::of(arch).large_root
+}
+
 impl Machine {
     fn board(&self) -> &'static Board {
         board::of(self.arch)

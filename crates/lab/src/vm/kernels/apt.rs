@@ -5,6 +5,7 @@
 //! changed.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -190,7 +191,7 @@ impl Apt {
     }
 
     /// The same once more, if a package that should be there is not.
-    pub(super) fn refresh_again(
+    pub(crate) fn refresh_again(
         &self,
         cancel: &AtomicBool,
         progress: &mut dyn FnMut(Progress),
@@ -243,8 +244,13 @@ impl Apt {
         package: &str,
         version: &str,
     ) -> Result<Vec<String>, KernelStoreError> {
-        let asked = format!("{package}={version}");
-        let output = self.run("apt-cache", &["depends", "--important", &asked])?;
+        self.depends_of(&[format!("{package}={version}")])
+    }
+
+    fn depends_of(&self, packages: &[String]) -> Result<Vec<String>, KernelStoreError> {
+        let words = ["depends", "--important"].into_iter();
+        let words: Vec<&str> = words.chain(packages.iter().map(String::as_str)).collect();
+        let output = self.run("apt-cache", &words)?;
         Ok(dependencies(&output.text).map(str::to_owned).collect())
     }
 
@@ -259,6 +265,42 @@ impl Apt {
             .text
             .lines()
             .filter(|line| !line.contains("meta-package"))
+    /// The current package of this name, and the libraries that it needs, and those that they need.
+    pub(crate) fn with_libraries(
+        &self,
+        package: &str,
+    ) -> Result<Vec<(String, Offer)>, KernelStoreError> {
+        let mut known = vec![package.to_owned()];
+        let mut from = 0;
+        while from < known.len() {
+            let more = self.depends_of(&known[from..])?;
+            from = known.len();
+            let more: Vec<&str> = (more.iter().map(String::as_str))
+                .filter(|name| !known.iter().any(|known| known == name))
+                .collect();
+            if more.is_empty() {
+                break;
+            }
+            let words = ["show", "--no-all-versions"].into_iter();
+            let words: Vec<&str> = words.chain(more).collect();
+            known.extend(libraries(&self.run("apt-cache", &words)?.text));
+        }
+        // One call for all: each reads the lists.
+        let mut words = vec!["--print-uris", "download"];
+        words.extend(known.iter().map(String::as_str));
+        let uris = self.run("apt-get", &words)?.text;
+        let offer = |package: &String| {
+            let mut lines = uris.lines();
+            let offer = lines.find_map(|line| parse_uri(line, package));
+            // Alone, for what is wrong with it.
+            Ok((
+                package.clone(),
+                offer.map_or_else(|| self.offer(package), Ok)?,
+            ))
+        };
+        known.iter().map(offer).collect()
+    }
+
             .filter_map(|line| line.split_whitespace().next())
             .map(source_of)
             .collect();
@@ -284,25 +326,46 @@ impl Apt {
         cancel: &AtomicBool,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<PathBuf, KernelStoreError> {
-        // Exactly that version, in case the lists are updated meanwhile.
-        let wanted = format!("{package}={}", offer.version);
+        let offers = [(package.to_owned(), offer.clone())];
+        self.download_all(package, &offers, folder, cancel, progress)?;
+        Ok(folder.join(&offer.file))
+    }
+
+    /// Fetches packages into the folder, as what is called `package`; apt checks their hashes.
+    pub(crate) fn download_all(
+        &self,
+        package: &str,
+        offers: &[(String, Offer)],
+        folder: &Path,
+        cancel: &AtomicBool,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<(), KernelStoreError> {
         let mut command = self.command("apt-get");
-        command
-            .args(["--quiet=2", "download", &wanted])
-            .current_dir(folder);
-        let target = folder.join(&offer.file);
+        command.args(["--quiet=2", "download"]).current_dir(folder);
+        // Exactly that version, in case the lists are updated meanwhile.
+        command.args(
+            offers
+                .iter()
+                .map(|(name, o)| format!("{name}={}", o.version)),
+        );
+        let targets: Vec<PathBuf> = offers.iter().map(|(_, o)| folder.join(&o.file)).collect();
+        let sizes: Option<Vec<u64>> = offers.iter().map(|(_, o)| o.size_bytes).collect();
+        let total_bytes = sizes.map(|sizes| sizes.iter().sum());
         let failure = wait(command, &folder.join("apt.log"), cancel, &mut || {
             progress(Progress::Fetching {
                 package: package.to_owned(),
-                done_bytes: fs::metadata(&target).map_or(0, |metadata| metadata.len()),
-                total_bytes: offer.size_bytes,
+                done_bytes: done.map(|metadata| metadata.len()).sum(),
+                total_bytes,
             });
         })?;
         match failure {
-            None if target.is_file() => Ok(target),
+            None if targets.iter().all(|target| target.is_file()) => Ok(()),
             failure => {
                 if let Some(lists) = &self.lists {
                     // The archive may have another version by now.
+            let done = targets
+                .iter()
+                .filter_map(|target| fs::metadata(target).ok());
                     lists.outdate();
                 }
                 Err(KernelStoreError::Fetch {
@@ -349,7 +412,29 @@ fn parse_depends(text: &str) -> Option<String> {
 
 fn dependencies(text: &str) -> impl Iterator<Item = &str> {
     text.lines()
-        .filter_map(|line| line.trim().strip_prefix("Depends: "))
+        .map(str::trim)
+        .filter_map(|line| {
+            line.strip_prefix("Depends: ")
+                .or_else(|| line.strip_prefix("PreDepends: "))
+        })
+        // No package has the name of a virtual one.
+        .filter(|name| !name.starts_with('<'))
+}
+
+/// The packages with libraries, each once, of those that `apt-cache show` shows.
+fn libraries(text: &str) -> BTreeSet<String> {
+    let stanzas = text.split("\n\n");
+    let found = stanzas.filter_map(|stanza| {
+        let field = |name: &str| {
+            let mut lines = stanza.lines();
+            let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+            Some(value.trim())
+        };
+        // Of other components than main it is `contrib/libs`.
+        let section = field("Section")?.rsplit('/').next()?;
+        (section == "libs").then(|| field("Package").map(str::to_owned))?
+    });
+    found.collect()
 }
 
 /// A line such as `'http://...' linux-image-6.1.0-54-amd64_6.1.190-1_amd64.deb 70491372 SHA256:...`.
@@ -438,6 +523,20 @@ mod tests {
             for (asked, wanted) in [
                 (format!("6.1.0-54-{arch}"), format!("6.1.0-54-{arch}")),
                 (format!("6.1.0-54:{arch}"), format!("6.1.0-54-{arch}")),
+    /// Check which dependencies are packages, and which packages have libraries.
+    #[test]
+    fn packages_with_libraries() {
+        let text = "e2fsprogs\n  PreDepends: libc6\n |Depends: debconf\n  Depends: <debconf-2.0>\n    \
+                    cdebconf\n  Depends: logsave\n  Suggests: gpart\n";
+        let found: Vec<&str> = dependencies(text).collect();
+        assert_eq!(found, ["libc6", "logsave"]);
+        let text = "Package: libc6\nVersion: 2.36\nSection: libs\n\nPackage: logsave\nSection: admin\n\n\
+                    Package: libold\nSection: contrib/libs\n\nPackage: nothing\n\nSection: libs\n";
+        let found = libraries(text);
+        let found: Vec<&str> = found.iter().map(String::as_str).collect();
+        assert_eq!(found, ["libc6", "libold"]);
+    }
+
                 (
                     format!("linux-image-6.1.0-54-{arch}"),
                     format!("6.1.0-54-{arch}"),

@@ -304,7 +304,7 @@ pub(super) fn read_failed(path: &Path) -> impl Fn(io::Error) -> KernelStoreError
     }
 }
 
-pub(super) fn write_failed(path: &Path) -> impl Fn(io::Error) -> KernelStoreError {
+pub(crate) fn write_failed(path: &Path) -> impl Fn(io::Error) -> KernelStoreError {
     move |source| KernelStoreError::Write {
         path: path.to_owned(),
         source,

@@ -1,0 +1,150 @@
+//! Debian's packages for another architecture than this machine's, unpacked in the cache and not
+//! installed: programs that its guests run, with their libraries.
+//!
+//! ```text
+//! sources/programs/nftables_arm64/    usr/sbin/nft, usr/lib/aarch64-linux-gnu/libnftables.so.1, ...
+//! ```
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use netplumb_kernel::deb;
+use netplumb_model::arch::Arch;
+
+use crate::vm::kernels::apt::{Apt, Offer};
+use crate::vm::kernels::error::write_failed;
+use crate::vm::kernels::stage::Stage;
+use crate::vm::kernels::{KernelStoreError, Progress};
+
+const FOLDER: &str = "sources/programs";
+/// Directories that are links to those below `/usr`, as where Debian is installed.
+const MERGED: [&str; 3] = ["bin", "lib", "sbin"];
+
+/// The root below which a package and its libraries are, if they were fetched.
+pub fn root(cache: &Path, arch: Arch, package: &str) -> PathBuf {
+    cache
+        .join(FOLDER)
+        .join(format!("{package}_{}", arch.debian()))
+}
+
+/// Fetch a package and its libraries, unless they are there.
+///
+/// # Errors
+/// The archive does not have them, apt can't fetch them, or they can't be unpacked.
+pub fn fetch(
+    cache: &Path,
+    arch: Arch,
+    package: &str,
+    cancel: &AtomicBool,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(), KernelStoreError> {
+    let kept = root(cache, arch, package);
+    if kept.is_dir() {
+        return Ok(());
+    }
+    let apt = Apt::of(arch, cache);
+    apt.refresh(cancel, progress)?;
+    let stage = Stage::new(&cache.join(FOLDER))?;
+    let entry = stage.entry();
+    let offers = match apt.with_libraries(package) {
+        // It may be newer than the lists.
+        Err(KernelStoreError::NoPackage { .. }) => {
+            apt.refresh_again(cancel, progress)?;
+            apt.with_libraries(package)
+        }
+        found => found,
+    };
+    let offers = offers?;
+    unpack(&apt, package, &offers, &stage, &entry, cancel, progress)?;
+    merge(&entry).map_err(write_failed(&entry))?;
+    match fs::rename(&entry, &kept) {
+        // Another run was quicker.
+        Err(_) if kept.is_dir() => Ok(()),
+        done => done.map_err(write_failed(&kept)),
+    }
+}
+
+/// Fetch a package and its libraries, and unpack them below one root: all but what is there for people to read.
+pub(crate) fn unpack(
+    apt: &Apt,
+    package: &str,
+    offers: &[(String, Offer)],
+    stage: &Stage,
+    into: &Path,
+    cancel: &AtomicBool,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(), KernelStoreError> {
+    let fetched = stage.fetch()?;
+    let cancelled = || cancel.load(Ordering::Relaxed);
+    let wanted = |name: &Path| !name.starts_with("usr/share");
+    apt.download_all(package, offers, &fetched, cancel, progress)?;
+    for (_, offer) in offers {
+        deb::files(&fetched.join(&offer.file), into, &wanted, &cancelled)?;
+    }
+    Ok(())
+}
+
+/// Move what packages have in `/lib` and the like to `/usr`, and link them.
+fn merge(root: &Path) -> io::Result<()> {
+    for name in MERGED {
+        let from = root.join(name);
+        if !from.is_symlink() && from.is_dir() {
+            move_into(&from, &root.join("usr").join(name))?;
+            symlink(Path::new("usr").join(name), &from)?;
+        }
+    }
+    Ok(())
+}
+
+/// Move a directory's contents to one that may be there already.
+fn move_into(from: &Path, to: &Path) -> io::Result<()> {
+    if !to.exists() {
+        if let Some(above) = to.parent() {
+            fs::create_dir_all(above)?;
+        }
+        return fs::rename(from, to);
+    }
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        match entry.file_type()?.is_dir() && target.is_dir() {
+            true => move_into(&entry.path(), &target)?,
+            false => fs::rename(entry.path(), target)?,
+        }
+    }
+    fs::remove_dir(from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that libraries of both places are in one, and are found by either path.
+    #[test]
+    fn places_are_merged() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        for (path, text) in [("lib/gnu/a", "a"), ("usr/lib/gnu/b", "b"), ("sbin/c", "c")] {
+            let path = root.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        symlink("gnu/a", root.join("lib/link")).unwrap();
+        merge(root).unwrap();
+        for (path, text) in [
+            ("lib/gnu/a", "a"),
+            ("usr/lib/gnu/a", "a"),
+            ("lib/gnu/b", "b"),
+            ("lib/link", "a"),
+            ("usr/sbin/c", "c"),
+        ] {
+            assert_eq!(fs::read_to_string(root.join(path)).unwrap(), text, "{path}");
+        }
+        // Once more changes nothing.
+        merge(root).unwrap();
+        assert!(root.join("lib").is_symlink() && !root.join("bin").exists());
+    }
+}
