@@ -12,6 +12,7 @@ use std::path::Path;
 use std::process::Command;
 
 use common::{Place, Running, check_whole, has_kernels, own_cache, prints, skip};
+use netplumb_lab::vm::kernels::KernelStore;
 use netplumb_lab::vm::{agent, trial};
 use netplumb_model::arch::Arch;
 use netplumb_model::class::{Direction, Link, Proto};
@@ -572,6 +573,53 @@ fn vm_no_network() {
         .collect();
     assert!(names.is_empty(), "{names:?}");
     place.nothing_runs();
+}
+
+/// Check that a kernel that is removed takes with it what no other kernel needs: compilers, programs and
+/// package lists of its architecture; and that the list of kernels says what else the cache has.
+#[test]
+fn vm_what_no_kernel_needs() {
+    const COMPILER: &str = "sources/compilers/gcc-1_1.0-1_arm64";
+    const PROGRAM: &str = "sources/programs/nftables_arm64";
+    const LISTS: &str = "apt/arm64";
+    let place = Place::new();
+    if !has_guests(&place) {
+        return;
+    }
+    let cache = tempfile::TempDir::new().unwrap();
+    let kernels = cache.path().join("kernels");
+    fs::create_dir_all(&kernels).unwrap();
+    let store = KernelStore::new(&common::cache());
+    let [own, arm64] = ["debian", "debian:arm64"].map(|name| store.find(name).unwrap());
+    for kernel in [&own, &arm64] {
+        std::os::unix::fs::symlink(&kernel.folder, kernels.join(&kernel.hash)).unwrap();
+    }
+    for folder in [COMPILER, PROGRAM, LISTS] {
+        fs::create_dir_all(cache.path().join(folder)).unwrap();
+        fs::write(cache.path().join(folder).join("file"), [0; 1000]).unwrap();
+    }
+    let there = || [COMPILER, PROGRAM, LISTS].map(|folder| cache.path().join(folder).is_dir());
+    let run = |words: &str| {
+        let ran = place.run(&format!(
+            "--cache {} kernel {words}",
+            cache.path().display()
+        ));
+        ran.code(0);
+        ran.stdout
+    };
+    let listed = run("list");
+    assert!(
+        listed.contains("sources, compilers and programs 2.00 kB, package lists 1.00 kB"),
+        "{listed}"
+    );
+    // No kernel was built with this compiler.
+    let removed = run(&format!("rm {}", &own.hash[..12]));
+    assert!(removed.contains("no other kernel needs"), "{removed}");
+    assert_eq!(there(), [false, true, true]);
+    let removed = run(&format!("rm {}", &arm64.hash[..12]));
+    assert!(removed.contains("2.00 kB"), "{removed}");
+    assert_eq!(there(), [false; 3]);
+    assert!(arm64.folder.join("kernel.toml").is_file());
 }
 
 /// Check that what an arm64 guest can't do is said in a line, with the remedy.

@@ -227,6 +227,15 @@ impl ModuleBuilder {
     pub fn forget(&self, hash: &str) -> Result<u64, ModuleBuildError> {
         source::forget(&self.folder.join(hash))
     }
+
+    /// Forget the compilers with which none of these kernels was built; returns how many bytes were freed.
+    ///
+    /// # Errors
+    /// They can't be removed.
+    pub fn forget_compilers(&self, kernels: &[KernelEntry]) -> Result<u64, ModuleBuildError> {
+        let wanted: BTreeSet<String> = kernels.iter().filter_map(toolchain::kept_for).collect();
+        compiler::forget(&self.folder, &wanted)
+    }
 }
 
 /// Where a module of a kernel is, and the code of the kernel's own.

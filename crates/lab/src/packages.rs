@@ -17,7 +17,7 @@ use netplumb_model::arch::Arch;
 use crate::vm::kernels::apt::{Apt, Offer};
 use crate::vm::kernels::error::write_failed;
 use crate::vm::kernels::stage::Stage;
-use crate::vm::kernels::{KernelStoreError, Progress};
+use crate::vm::kernels::{KernelEntry, KernelStoreError, Progress};
 
 const FOLDER: &str = "sources/programs";
 /// Directories that are links to those below `/usr`, as where Debian is installed.
@@ -65,6 +65,53 @@ pub fn fetch(
         Err(_) if kept.is_dir() => Ok(()),
         done => done.map_err(write_failed(&kept)),
     }
+}
+
+/// Forget the programs and the package lists of architectures of which there is no kernel any more, but for
+/// this machine's; returns how many bytes were freed.
+///
+/// # Errors
+/// They can't be removed.
+pub fn forget_without(cache: &Path, kernels: &[KernelEntry]) -> Result<u64, KernelStoreError> {
+    let mut bytes = 0;
+    for arch in Arch::ALL.iter().filter(|arch| **arch != Arch::OWN) {
+        if kernels.iter().any(|kernel| kernel.arch == *arch) {
+            continue;
+        }
+        let ending = format!("_{}", arch.debian());
+        let programs = fs::read_dir(cache.join(FOLDER));
+        let programs = programs.into_iter().flatten().flatten();
+        let its = programs.map(|entry| entry.path()).filter(|path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.ends_with(&ending)
+        });
+        for folder in its.chain([Apt::folder(*arch, cache)]) {
+            bytes += removed(&folder).map_err(write_failed(&folder))?;
+        }
+    }
+    Ok(bytes)
+}
+
+/// Remove a directory, if it is there; returns its size.
+pub(crate) fn removed(folder: &Path) -> io::Result<u64> {
+    if !folder.is_dir() {
+        return Ok(0);
+    }
+    let bytes = size_bytes(folder);
+    fs::remove_dir_all(folder)?;
+    Ok(bytes)
+}
+
+/// The size of all files below a directory.
+pub fn size_bytes(folder: &Path) -> u64 {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .map(|entry| match entry.metadata() {
+            Ok(metadata) if metadata.is_dir() => size_bytes(&entry.path()),
+            Ok(metadata) => metadata.len(),
+            Err(_) => 0,
+        })
+        .sum()
 }
 
 /// Fetch a package and its libraries, and unpack them below one root: all but what is there for people to read.

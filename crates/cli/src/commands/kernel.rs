@@ -10,6 +10,7 @@ use clap::Subcommand;
 use indicatif::DecimalBytes;
 use netplumb_kernel::image::BootForm;
 use netplumb_lab::modules::ModuleBuilder;
+use netplumb_lab::packages;
 use netplumb_lab::vm::kernels::{Added, KernelEntry, KernelSource, KernelStore};
 use netplumb_lab::vm::saved::SavedStates;
 use netplumb_report::{printable, printable_lines};
@@ -50,7 +51,7 @@ pub(crate) enum KernelCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Remove a kernel, its saved guest states, and its source
+    /// Remove a kernel, its saved guest states, its source, and what no other kernel needs
     Rm {
         /// Release, start of the hash, or source of the kernel
         kernel: String,
@@ -63,7 +64,7 @@ pub(crate) fn run(cmd: KernelCommand, cache: &Path) -> anyhow::Result<ExitCode> 
     let states = SavedStates::new(cache);
     let mut out = Vec::new();
     match cmd {
-        KernelCommand::List { json } => list(&store, json, &mut out)?,
+        KernelCommand::List { json } => list(&store, cache, json, &mut out)?,
         KernelCommand::Add {
             source,
             modules,
@@ -80,7 +81,7 @@ pub(crate) fn run(cmd: KernelCommand, cache: &Path) -> anyhow::Result<ExitCode> 
     print(&String::from_utf8_lossy(&out))
 }
 
-fn list(store: &KernelStore, json: bool, out: &mut dyn Write) -> anyhow::Result<()> {
+fn list(store: &KernelStore, cache: &Path, json: bool, out: &mut dyn Write) -> anyhow::Result<()> {
     let kernels = store.list()?;
     if json {
         serde_json::to_writer_pretty(&mut *out, &kernels)?;
@@ -113,8 +114,31 @@ fn list(store: &KernelStore, json: bool, out: &mut dyn Write) -> anyhow::Result<
         ]
     }));
     write_columns(&rows, &[3, 4], out)?;
+    let beside: Vec<String> = BESIDE
+        .iter()
+        .map(|(folder, what)| (what, packages::size_bytes(&cache.join(folder))))
+        .filter(|(_, bytes)| *bytes > 0)
+        .map(|(what, bytes)| format!("{what} {}", DecimalBytes(bytes)))
+        .collect();
+    if !beside.is_empty() {
+        let place = cache.display().to_string();
+        writeln!(out)?;
+        writeln!(
+            out,
+            "Beside them, {} has {}.",
+            printable(&place, 200),
+            beside.join(", ")
+        )?;
+    }
     Ok(())
 }
+
+/// What the cache has beside kernels.
+const BESIDE: [(&str, &str); 3] = [
+    ("states", "saved guest states"),
+    ("sources", "sources, compilers and programs"),
+    ("apt", "package lists"),
+];
 
 fn add(
     store: &KernelStore,
@@ -255,9 +279,19 @@ fn remove(
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
     let kernel = store.remove(name)?;
-    let source = match ModuleBuilder::new(cache, Arc::default()).forget(&kernel.hash)? {
+    let builder = ModuleBuilder::new(cache, Arc::default());
+    let source = match builder.forget(&kernel.hash)? {
         0 => String::new(),
         bytes => format!(", and its source, {}", DecimalBytes(bytes)),
+    };
+    let rest = store.list()?;
+    let unused = builder.forget_compilers(&rest)? + packages::forget_without(cache, &rest)?;
+    let unused = match unused {
+        0 => String::new(),
+        bytes => format!(
+            ", and what no other kernel needs (compiler, programs and package lists), {}",
+            DecimalBytes(bytes)
+        ),
     };
     let saved = match states.remove_kernel(&kernel.hash) {
         0 => String::new(),
@@ -266,7 +300,7 @@ fn remove(
     };
     writeln!(
         out,
-        "Removed {} ({}), {}{saved}{source}",
+        "Removed {} ({}), {}{saved}{source}{unused}",
         kernel.release,
         kernel.short(),
         size_text(&kernel)

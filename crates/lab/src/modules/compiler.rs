@@ -11,6 +11,7 @@
 //!                                                  root/  the packages of it and of its libraries
 //! ```
 
+use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -67,6 +68,12 @@ impl<'a> Wanted<'a> {
         Some(Wanted { release, version })
     }
 
+    /// The name of its directory.
+    pub(super) fn folder(self, arch: Arch) -> String {
+        let Wanted { release, version } = self;
+        format!("gcc-{release}_{version}_{}", arch.debian())
+    }
+
     /// Fetch it for an architecture, unless it is there. Returns the folder for gcc's option `-B`; none if
     /// there is no emulator to run it, or the archive does not have it any more.
     pub(super) fn fetch(
@@ -80,9 +87,7 @@ impl<'a> Wanted<'a> {
         let Some(emulator) = emulator(arch) else {
             return Ok(None);
         };
-        let folder = store
-            .join(FOLDER)
-            .join(format!("gcc-{release}_{version}_{}", arch.debian()));
+        let folder = store.join(FOLDER).join(self.folder(arch));
         if folder.is_dir() {
             return Ok(Some(folder));
         }
@@ -117,6 +122,20 @@ impl<'a> Wanted<'a> {
         keep(&entry, &folder)?;
         Ok(Some(folder))
     }
+}
+
+/// Remove all compilers but those in these directories; returns their size.
+pub(super) fn forget(store: &Path, wanted: &BTreeSet<String>) -> Result<u64, ModuleBuildError> {
+    let mut bytes = 0;
+    let compilers = fs::read_dir(store.join(FOLDER));
+    for entry in compilers.into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if !wanted.contains(&name) {
+            let folder = entry.path();
+            bytes += packages::removed(&folder).map_err(write_failed(&folder))?;
+        }
+    }
+    Ok(bytes)
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use netplumb_model::arch::Arch;
 use super::error::{ModuleBuildError, read_failed, write_failed};
 use super::needs;
 use super::place::Place;
+use crate::packages;
 use crate::vm::kernels::apt::Apt;
 use crate::vm::kernels::stage::Stage;
 use crate::vm::kernels::{KernelEntry, Progress};
@@ -402,23 +403,7 @@ fn source_package(version: &str) -> String {
 
 /// Remove what is kept of a kernel; returns its size.
 pub(super) fn forget(folder: &Path) -> Result<u64, ModuleBuildError> {
-    if !folder.is_dir() {
-        return Ok(0);
-    }
-    let bytes = size(folder);
-    fs::remove_dir_all(folder).map_err(write_failed(folder))?;
-    Ok(bytes)
-}
-
-fn size(folder: &Path) -> u64 {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries
-        .map(|entry| match entry.metadata() {
-            Ok(metadata) if metadata.is_dir() => size(&entry.path()),
-            Ok(metadata) => metadata.len(),
-            Err(_) => 0,
-        })
-        .sum()
+    packages::removed(folder).map_err(write_failed(folder))
 }
 
 #[cfg(test)]

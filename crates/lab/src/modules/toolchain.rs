@@ -35,6 +35,12 @@ pub(super) struct Toolchain {
     pub(super) remedy: Option<&'static str>,
 }
 
+/// The directory with the compiler of a kernel of another architecture than this machine's.
+pub(super) fn kept_for(kernel: &KernelEntry) -> Option<String> {
+    let of_kernel = compiler_of(kernel).filter(|_| kernel.arch != Arch::OWN)?;
+    Some(compiler::Wanted::of(&of_kernel)?.folder(kernel.arch))
+}
+
 impl Toolchain {
     /// Check that what it takes is there. For another architecture, the compiler that the kernel was
     /// built with is fetched, where this machine's for it has another version.

@@ -184,6 +184,11 @@ impl Apt {
         cancel: &AtomicBool,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<(), KernelStoreError> {
+    /// Where lists of our own are.
+    pub(crate) fn folder(arch: Arch, cache: &Path) -> PathBuf {
+        Lists::folder(cache, arch)
+    }
+
         match &self.lists {
             Some(lists) => lists.refresh(REFRESH_AFTER, cancel, progress),
             None => Ok(()),

@@ -33,10 +33,15 @@ pub(super) struct Lists {
 impl Lists {
     /// Those below a cache directory, which may not exist yet.
     pub(super) fn below(cache: &Path, arch: Arch) -> Self {
-        let folder = cache.join("apt").join(arch.debian());
+        let folder = Self::folder(cache, arch);
         // apt runs in other directories.
         let folder = std::path::absolute(&folder).unwrap_or(folder);
         Self { arch, folder }
+    }
+
+    /// Where they are below a cache directory.
+    pub(super) fn folder(cache: &Path, arch: Arch) -> PathBuf {
+        cache.join("apt").join(arch.debian())
     }
 
     /// apt's configuration, for its option `-c`.
