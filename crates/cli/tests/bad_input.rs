@@ -427,6 +427,29 @@ fn csv_and_json() {
         .says(&["--csv", "--json"]);
 }
 
+/// Check that what an instrument does not support is said by the flag that was given, not by the table of a
+/// file.
+#[test]
+fn flags_of_other_instruments() {
+    let place = Place::new();
+    for (words, flag) in [
+        (
+            "--clock exact,functions --functions udp_sendmsg",
+            "--functions",
+        ),
+        ("--clock exact,functions --discover", "--discover"),
+        ("--clock exact,stages --port 53", "--port"),
+        ("--clock exact,stages --max-overhead 5%", "--max-overhead"),
+        ("--clock exact,stages --stream", "--stream"),
+        ("--clock exact,stages --rate 100", "--rate"),
+    ] {
+        let ran = place.run(&format!("path {words}"));
+        let says = format!("{flag} is not supported by instrument `exact`");
+        ran.code(2).says(&[&says]);
+        assert!(!ran.stderr.contains('['), "{}", ran.stderr);
+    }
+}
+
 /// Check that one function is shown with its callers and callees, that another's
 /// name is answered with names near it, and so for layers and directions.
 #[test]

@@ -32,6 +32,15 @@ pub enum ModuleError {
         /// The reason.
         source: io::Error,
     },
+    /// There is no module at all.
+    #[error(
+        "kernel module {name:?} is needed, and the kernel was added without modules: add its image with \
+         --modules DIR, like /lib/modules/RELEASE"
+    )]
+    None {
+        /// The given name.
+        name: String,
+    },
     /// There is no module of this name.
     #[error("no kernel module {name:?} in {}{}{}", root.display(), wanted_text(wanted_by), near_text(near))]
     Missing {
@@ -286,6 +295,11 @@ impl ModuleTree {
     }
 
     fn missing(&self, name: &str, wanted_by: Vec<String>) -> ModuleError {
+        if self.is_empty() {
+            return ModuleError::None {
+                name: name.to_owned(),
+            };
+        }
         ModuleError::Missing {
             name: name.to_owned(),
             wanted_by,

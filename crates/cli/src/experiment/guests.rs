@@ -38,7 +38,7 @@ pub(super) fn run(
     let sampling = samples.then(|| lower::sampling(experiment));
     for (name, counts) in [(EXACT, exact), (SAMPLES, samples)] {
         if counts {
-            check_counting(experiment, name)?;
+            check_counting(experiment, name, how.text.is_empty())?;
         }
     }
     if experiment.workload.kind == Kind::Command {

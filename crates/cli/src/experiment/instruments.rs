@@ -158,8 +158,13 @@ fn check_long(experiment: &Experiment, options: &RunOptions) -> anyhow::Result<(
     Err(Usage(format!("can't be used with a duration: {why}")).into())
 }
 
-/// Check for what only instruments that measure time support, and not this one.
-pub(super) fn check_counting(experiment: &Experiment, instrument: &str) -> anyhow::Result<()> {
+/// Check for what only instruments that measure time support, and not this one. It has the names of flags
+/// if they were given `by_flags`, and those of a file if not.
+pub(super) fn check_counting(
+    experiment: &Experiment,
+    instrument: &str,
+    by_flags: bool,
+) -> anyhow::Result<()> {
     let Experiment {
         workload,
         blocks,
@@ -194,10 +199,48 @@ pub(super) fn check_counting(experiment: &Experiment, instrument: &str) -> anyho
             let why = format!(
                 "is not supported by instrument `{instrument}` in the vm lab; use functions or stages"
             );
+            let flag = flag_of(experiment, said).filter(|_| by_flags);
+            let said = flag.unwrap_or(said);
             Err(WrongKey::usage(key, format!("{said} {why}")).into())
         }
         None => Ok(()),
     }
+}
+
+/// The flag that gives what a file has in a key or a table.
+fn flag_of(experiment: &Experiment, said: &str) -> Option<&'static str> {
+    let Experiment {
+        filter,
+        functions,
+        probes,
+        ..
+    } = experiment;
+    let flags: &[(&'static str, bool)] = match said {
+        "[filter]" => &[
+            ("--port", filter.port.is_some()),
+            ("--address", filter.address.is_some()),
+            ("--interface", filter.interface.is_some()),
+            ("--netns", filter.netns.is_some()),
+            ("--pid", filter.pid.is_some()),
+            ("--cgroup", filter.cgroup.is_some()),
+        ],
+        "[functions]" => &[
+            ("--functions", !functions.names.is_empty()),
+            ("--from-recording", functions.recorded.is_some()),
+            ("--discover", functions.discover),
+            ("--max-functions", functions.most.is_some()),
+        ],
+        "[probes]" => &[
+            ("--max-overhead", probes.max_overhead.is_some()),
+            ("--measure-cost", probes.measure_cost),
+            ("--one-packet", probes.one_packet),
+        ],
+        "rate" => &[("--rate", true)],
+        "duration" => &[("--duration", true)],
+        _ => &[("--stream", said.contains("stream"))],
+    };
+    let given = flags.iter().find(|(_, given)| *given);
+    given.map(|(flag, _)| *flag)
 }
 
 /// The limit on the overhead of stages, if there is one.

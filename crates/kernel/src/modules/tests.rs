@@ -57,6 +57,17 @@ fn builtin_is_skipped() {
     assert_eq!(names(&tree.resolve(&["virtio", "net"]).unwrap()), ["net"]);
 }
 
+/// Check that a kernel that was added without modules is told from one that lacks a module.
+#[test]
+fn no_modules() {
+    let folder = tree(&[]);
+    let tree = ModuleTree::open(folder.path()).unwrap();
+    let error = tree.resolve(&["veth"]).unwrap_err().to_string();
+    for part in ["\"veth\"", "without modules", "--modules DIR"] {
+        assert!(error.contains(part), "{error}");
+    }
+}
+
 /// Check that a missing module is named, with who wants it and what is near.
 #[test]
 fn missing_module() {

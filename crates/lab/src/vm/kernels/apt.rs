@@ -76,15 +76,21 @@ impl Asked {
             .find_map(|(ending, kib)| Some((bare.strip_suffix(ending)?, kib)))
         {
             let bare = bare.strip_suffix("arm64").unwrap_or(bare);
+            let arch = named.unwrap_or(Arch::Arm64);
             let same = Self {
-                arch: Arch::Arm64,
+                arch,
                 version: Some(bare.trim_end_matches('-').to_owned())
                     .filter(|bare| !bare.is_empty()),
             };
-            return Err(KernelStoreError::LargePages {
-                text: text.to_owned(),
-                kib,
-                instead: same.source(),
+            let (text, instead) = (text.to_owned(), same.source());
+            return Err(match arch {
+                Arch::Arm64 => KernelStoreError::LargePages { text, kib, instead },
+                arch => KernelStoreError::NoLargePages {
+                    text,
+                    arch,
+                    kib,
+                    instead,
+                },
             });
         }
         let ending = bare
@@ -178,17 +184,17 @@ impl Apt {
         }
     }
 
+    /// Where lists of our own are.
+    pub(crate) fn folder(arch: Arch, cache: &Path) -> PathBuf {
+        Lists::folder(cache, arch)
+    }
+
     /// Fetch lists of our own, if they are missing or older than some hours.
     pub(crate) fn refresh(
         &self,
         cancel: &AtomicBool,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<(), KernelStoreError> {
-    /// Where lists of our own are.
-    pub(crate) fn folder(arch: Arch, cache: &Path) -> PathBuf {
-        Lists::folder(cache, arch)
-    }
-
         match &self.lists {
             Some(lists) => lists.refresh(REFRESH_AFTER, cancel, progress),
             None => Ok(()),
@@ -259,17 +265,6 @@ impl Apt {
         Ok(dependencies(&output.text).map(str::to_owned).collect())
     }
 
-    /// The versions in the archive, the most similar first; none if unknown.
-    fn offered(&self, package: &str) -> Vec<String> {
-        let pattern = format!("^{PREFIX}[0-9].*-{}$", self.arch.debian());
-        let Ok(output) = self.run("apt-cache", &["search", "--names-only", &pattern]) else {
-            return Vec::new();
-        };
-        let source_of = |package| Asked::of_package(package, self.arch).source();
-        let mut sources: Vec<String> = output
-            .text
-            .lines()
-            .filter(|line| !line.contains("meta-package"))
     /// The current package of this name, and the libraries that it needs, and those that they need.
     pub(crate) fn with_libraries(
         &self,
@@ -306,6 +301,17 @@ impl Apt {
         known.iter().map(offer).collect()
     }
 
+    /// The versions in the archive, the most similar first; none if unknown.
+    fn offered(&self, package: &str) -> Vec<String> {
+        let pattern = format!("^{PREFIX}[0-9].*-{}$", self.arch.debian());
+        let Ok(output) = self.run("apt-cache", &["search", "--names-only", &pattern]) else {
+            return Vec::new();
+        };
+        let source_of = |package| Asked::of_package(package, self.arch).source();
+        let mut sources: Vec<String> = output
+            .text
+            .lines()
+            .filter(|line| !line.contains("meta-package"))
             .filter_map(|line| line.split_whitespace().next())
             .map(source_of)
             .collect();
@@ -357,6 +363,9 @@ impl Apt {
         let sizes: Option<Vec<u64>> = offers.iter().map(|(_, o)| o.size_bytes).collect();
         let total_bytes = sizes.map(|sizes| sizes.iter().sum());
         let failure = wait(command, &folder.join("apt.log"), cancel, &mut || {
+            let done = targets
+                .iter()
+                .filter_map(|target| fs::metadata(target).ok());
             progress(Progress::Fetching {
                 package: package.to_owned(),
                 done_bytes: done.map(|metadata| metadata.len()).sum(),
@@ -368,9 +377,6 @@ impl Apt {
             failure => {
                 if let Some(lists) = &self.lists {
                     // The archive may have another version by now.
-            let done = targets
-                .iter()
-                .filter_map(|target| fs::metadata(target).ok());
                     lists.outdate();
                 }
                 Err(KernelStoreError::Fetch {
@@ -517,17 +523,6 @@ pub(super) fn wait(
 mod tests {
     use super::*;
 
-    /// Check that versions are accepted with and without suffix, of either architecture, and that
-    /// options and patterns of apt are refused.
-    #[test]
-    fn packages() {
-        let package = |text: &str| Asked::parse(text).unwrap().package();
-        let source = |text: &str| Asked::parse(text).unwrap().source();
-        for arch in Arch::ALL {
-            let arch = arch.debian();
-            for (asked, wanted) in [
-                (format!("6.1.0-54-{arch}"), format!("6.1.0-54-{arch}")),
-                (format!("6.1.0-54:{arch}"), format!("6.1.0-54-{arch}")),
     /// Check which dependencies are packages, and which packages have libraries.
     #[test]
     fn packages_with_libraries() {
@@ -542,6 +537,17 @@ mod tests {
         assert_eq!(found, ["libc6", "libold"]);
     }
 
+    /// Check that versions are accepted with and without suffix, of either architecture, and that
+    /// options and patterns of apt are refused.
+    #[test]
+    fn packages() {
+        let package = |text: &str| Asked::parse(text).unwrap().package();
+        let source = |text: &str| Asked::parse(text).unwrap().source();
+        for arch in Arch::ALL {
+            let arch = arch.debian();
+            for (asked, wanted) in [
+                (format!("6.1.0-54-{arch}"), format!("6.1.0-54-{arch}")),
+                (format!("6.1.0-54:{arch}"), format!("6.1.0-54-{arch}")),
                 (
                     format!("linux-image-6.1.0-54-{arch}"),
                     format!("6.1.0-54-{arch}"),
@@ -602,6 +608,12 @@ mod tests {
                 "use \"debian:6.12.117+deb12:arm64\"",
             ),
             ("6.12-16k:arm64", "use \"debian:6.12:arm64\""),
+            (
+                "6.12-16k:amd64",
+                "no kernel of amd64 has pages of 16 KiB, which only some of arm64 have",
+            ),
+            ("6.12-64k:x86-64", "no kernel of amd64 has pages of 64 KiB"),
+            ("64k:amd64", "no kernel of amd64 has pages of 64 KiB"),
         ] {
             let error = Asked::parse(bad).unwrap_err().to_string();
             assert!(error.contains(says), "{bad}: {error}");

@@ -127,6 +127,21 @@ pub enum KernelStoreError {
         /// The same with pages of 4 KiB.
         instead: String,
     },
+    /// No kernel of the architecture has pages of that size.
+    #[error(
+        "{text:?}: no kernel of {} has pages of {kib} KiB, which only some of arm64 have: use {instead:?}",
+        arch.debian()
+    )]
+    NoLargePages {
+        /// What was given.
+        text: String,
+        /// The architecture that was given.
+        arch: Arch,
+        /// The size of its pages.
+        kib: &'static str,
+        /// The same with pages of 4 KiB.
+        instead: String,
+    },
     /// The name of a kernel and the architecture that was asked for contradict each other.
     #[error("kernel {name:?} is of {}, and {} was asked for: leave out one of them, or name another", .found.as_str(), .asked.as_str())]
     OtherArch {
@@ -289,6 +304,7 @@ impl KernelStoreError {
             | Self::Unknown { .. } => ErrorKind::Usage,
             Self::NoApt { .. }
             | Self::LargePages { .. }
+            | Self::NoLargePages { .. }
             | Self::NoRunningImage { .. }
             | Self::RunningImageUnreadable { .. } => ErrorKind::CannotHere,
             Self::Interrupted => ErrorKind::Interrupted,
