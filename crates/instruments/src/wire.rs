@@ -113,7 +113,7 @@ pub fn describe_refusal(stderr: &[String]) -> Option<String> {
         let remedy = match why.contains("delay") {
             true => "",
             false => {
-                "; two hosts need Debian 12's qemu-system-x86 (7.2): install it, or name it with $PLUMB_QEMU"
+                "; two hosts need QEMU 7.2, as Debian 12 has it (qemu-system-x86, qemu-system-arm): install it, or name it with $PLUMB_QEMU"
             }
         };
         return Some(format!("no wire between the hosts: {why}{remedy}"));

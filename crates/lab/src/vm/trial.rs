@@ -311,7 +311,7 @@ pub fn try_all(plugin: Option<&[u8]>, of_wire: Option<&WirePlugin<'_>>) -> Vec<C
     };
     let one = |verdict: Capability| vec![verdict];
     let rest = threads::each(vec![
-        Box::new(|| others::capabilities(plugin)) as Task<'_, Vec<Capability>>,
+        Box::new(|| others::capabilities(plugin, of_wire)) as Task<'_, Vec<Capability>>,
         Box::new(|| {
             one(timed(
                 "qemu-tcg",
@@ -332,7 +332,7 @@ pub fn try_all(plugin: Option<&[u8]>, of_wire: Option<&WirePlugin<'_>>) -> Vec<C
                 &|qemu| explain::plugin(&probe_plugin(qemu, Arch::OWN, plugin)),
             ))
         }),
-        Box::new(|| one(wire::capability(of_wire))),
+        Box::new(|| one(wire::capability(Arch::OWN, of_wire))),
     ]);
     // Those of other architectures last: most runs need none.
     let mut rest = rest.into_iter();

@@ -92,12 +92,15 @@ pub(super) fn tcg(arch: Arch, boot: &Boot) -> Availability {
 }
 
 /// Describe a trial of a wire.
-pub(super) fn wire(tried: Result<(), String>) -> Availability {
+pub(super) fn wire(arch: Arch, tried: Result<(), String>) -> Availability {
     match tried {
         Ok(()) => Availability::yes("every frame came at its time"),
         Err(why) => Availability::no(
             why,
-            "for two hosts install Debian 12's qemu-system-x86 (7.2), or name it with PLUMB_QEMU",
+            format!(
+                "for two hosts install Debian 12's {} (7.2), or name it with PLUMB_QEMU",
+                arch.qemu_package()
+            ),
         ),
     }
 }

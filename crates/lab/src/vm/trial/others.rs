@@ -6,16 +6,20 @@ use std::time::Instant;
 use netplumb_model::arch::Arch;
 use netplumb_model::capability::{Availability, Capability};
 
+use super::wire::{self, WirePlugin};
 use super::{QemuMissing, capability, explain, find_qemu, probe_plugin, version};
 use crate::vm::agent;
 
-/// Whether guests of the other architectures can be had, with the plugin that counts.
-pub(super) fn capabilities(plugin: Option<&[u8]>) -> Vec<Capability> {
+/// Whether guests of the other architectures can be had, with the plugin that counts, and that of a wire.
+pub(super) fn capabilities(
+    plugin: Option<&[u8]>,
+    of_wire: Option<&WirePlugin<'_>>,
+) -> Vec<Capability> {
     let others = Arch::ALL.iter().filter(|arch| **arch != Arch::OWN);
-    others.flat_map(|arch| of(*arch, plugin)).collect()
+    others.flat_map(|arch| of(*arch, plugin, of_wire)).collect()
 }
 
-fn of(arch: Arch, plugin: Option<&[u8]>) -> [Capability; 3] {
+fn of(arch: Arch, plugin: Option<&[u8]>, of_wire: Option<&WirePlugin<'_>>) -> [Capability; 4] {
     let start = Instant::now();
     let found = find_qemu(arch);
     let file = found.as_ref().ok().cloned();
@@ -45,7 +49,7 @@ fn of(arch: Arch, plugin: Option<&[u8]>) -> [Capability; 3] {
         },
         start,
     );
-    [qemu, counted, agent]
+    [qemu, counted, wire::capability(arch, of_wire), agent]
 }
 
 fn qemu(arch: Arch, found: Result<PathBuf, QemuMissing>) -> Availability {
@@ -67,12 +71,12 @@ fn qemu(arch: Arch, found: Result<PathBuf, QemuMissing>) -> Availability {
 mod tests {
     use super::*;
 
-    /// Check that there are three answers for each other architecture, and that a missing QEMU is one with
+    /// Check that there are four answers for each other architecture, and that a missing QEMU is one with
     /// its package.
     #[test]
     fn missing() {
-        let all = capabilities(None);
-        assert_eq!(all.len(), 3 * (Arch::ALL.len() - 1));
+        let all = capabilities(None, None);
+        assert_eq!(all.len(), 4 * (Arch::ALL.len() - 1));
         let verdict = qemu(Arch::Arm64, Err(QemuMissing::NotInPath(Arch::Arm64)));
         let Availability::No { reason, remedy } = verdict else {
             panic!("{verdict:?}");

@@ -13,10 +13,10 @@ use netplumb_model::arch::Arch;
 
 use super::Accelerator;
 
-pub(super) use x86::{REACHED, rom_of};
+pub(super) use x86::{EXIT, REACHED, rom_of};
 
 /// The size of a firmware for QEMU: a multiple of 64 KiB.
-const SIZE: usize = 0x1_0000;
+pub(super) const SIZE: usize = 0x1_0000;
 
 /// The ROM's bytes.
 pub(super) fn bytes(arch: Arch) -> Vec<u8> {

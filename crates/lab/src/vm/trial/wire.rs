@@ -5,6 +5,8 @@
 //! sizes close to each other, waits for those of the other one, disconnects, and reports whether its
 //! NIC received any.
 
+mod arm64;
+
 use std::fs::File;
 use std::io::Seek;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -19,7 +21,7 @@ use netplumb_model::arch::Arch;
 use netplumb_model::capability::{Availability, Capability};
 use netplumb_model::hosts::{Side, Wire};
 
-use super::rom::{REACHED, rom_of};
+use super::rom::{EXIT, REACHED, rom_of};
 use super::run::{self, Ended, memory_file, path_of};
 use super::{LIMIT, explain, find_qemu, first};
 use crate::vm::frames;
@@ -44,6 +46,10 @@ pub struct WirePlugin<'a> {
     /// the plugin, the socket to the other host and the log.
     pub args: fn(Wire, Side, &str, [i32; 3]) -> Vec<String>,
 }
+
+/// The machine and the NIC that the code below is for.
+const X86_MACHINE: [&str; 4] = ["-machine", "pc", "-device", EXIT];
+const X86_NIC: &str = "ne2k_isa,iobase=0x300,irq=9";
 
 /// Lengths in bytes of the frames that each guest sends.
 const SIZES: [u16; 5] = [60, 1_514, 1_514, 64, 590];
@@ -153,17 +159,12 @@ fn rom() -> Vec<u8> {
 /// # Errors
 /// Why there is no wire that can be trusted.
 pub fn probe_wire(arch: Arch, qemu: &Path, plugin: &WirePlugin<'_>) -> Result<(), String> {
-    // The trial's program is of x86-64. Of others the log of every run is the proof: each frame's times are
-    // checked there as well.
-    if arch != Arch::X86_64 {
-        return Ok(());
-    }
     let sockets = UnixStream::pair().map_err(|e| format!("make a socket pair: {e}"))?;
     let sockets: [OwnedFd; 2] = [sockets.0.into(), sockets.1.into()];
     // Each waits for the other: both need a thread.
     let ended = thread::scope(|scope| {
         let begun = (Side::ALL.iter().zip(sockets)).map(|(side, socket)| {
-            Builder::new().spawn_scoped(scope, move || guest(qemu, plugin, *side, socket))
+            Builder::new().spawn_scoped(scope, move || guest(arch, qemu, plugin, *side, socket))
         });
         let begun: Vec<_> = begun.collect();
         let both = begun.into_iter().map(|thread| match thread {
@@ -184,42 +185,60 @@ pub fn probe_wire(arch: Arch, qemu: &Path, plugin: &WirePlugin<'_>) -> Result<()
     }
 }
 
-/// Whether a wire works, if there is a plugin of it to try.
-pub(super) fn capability(plugin: Option<&WirePlugin<'_>>) -> Capability {
+/// Whether a wire works between guests of an architecture, if there is a plugin of it to try.
+pub(super) fn capability(arch: Arch, plugin: Option<&WirePlugin<'_>>) -> Capability {
     let start = Instant::now();
-    let verdict = match (plugin, find_qemu(Arch::X86_64)) {
+    let verdict = match (plugin, find_qemu(arch)) {
         (None, _) => Availability::yes("not tried"),
-        (Some(plugin), Ok(qemu)) => explain::wire(probe_wire(Arch::X86_64, &qemu, plugin)),
-        (Some(_), Err(_)) if Arch::OWN == Arch::X86_64 => explain::no_qemu(),
-        (Some(_), Err(_)) => Availability::yes("not tried: the trial's guests are of x86-64"),
+        (Some(plugin), Ok(qemu)) => explain::wire(arch, probe_wire(arch, &qemu, plugin)),
+        (Some(_), Err(_)) if arch == Arch::OWN => explain::no_qemu(),
+        (Some(_), Err(_)) => Availability::no("no working QEMU", explain::install(arch)),
     };
-    let what = "two trial guests and a wire between them";
-    super::capability("qemu-wire", what, verdict, start)
+    let (id, what) = match arch == Arch::OWN {
+        true => (
+            "qemu-wire".to_owned(),
+            "two trial guests and a wire between them".to_owned(),
+        ),
+        false => (
+            format!("qemu-wire-{}", arch.uname()),
+            format!("two trial {arch} guests and a wire between them"),
+        ),
+    };
+    super::capability(&id, &what, verdict, start)
 }
 
 /// Run one of the guests, and check the frames that it sent.
-fn guest(qemu: &Path, plugin: &WirePlugin<'_>, side: Side, socket: OwnedFd) -> Result<(), String> {
+fn guest(
+    arch: Arch,
+    qemu: &Path,
+    plugin: &WirePlugin<'_>,
+    side: Side,
+    socket: OwnedFd,
+) -> Result<(), String> {
     let file = |name, bytes: &[u8]| {
         memory_file(name, bytes).map_err(|e| format!("make a file in memory: {e}"))
     };
-    let firmware = file(c"plumb-rom", &rom())?;
+    let (rom, machine, nic) = match arch {
+        Arch::X86_64 => (rom(), &X86_MACHINE, X86_NIC),
+        Arch::Arm64 => (arm64::rom(), &arm64::MACHINE, arm64::NIC),
+    };
+    let firmware = file(c"plumb-rom", &rom)?;
     let object = file(c"plumb-wire", plugin.bytes)?;
     let log = file(c"plumb-frames", b"")?;
     let mut command = Command::new(qemu);
     command.args(["-nodefaults", "-no-user-config", "-display", "none"]);
-    command.args(["-machine", "pc", "-m", "16", "-smp", "1", "-cpu", "max"]);
+    command.args(machine);
+    command.args(["-m", "16", "-smp", "1", "-cpu", "max"]);
     command.args([
         "-accel",
         "tcg,thread=single",
         "-icount",
         "shift=0,sleep=off",
     ]);
-    command.args(["-device", "isa-debug-exit,iobase=0xf4,iosize=4"]);
     command
         .arg("-netdev")
         .arg(format!("hubport,id={PORT},hubid=0"));
-    let nic = format!("ne2k_isa,netdev={PORT},iobase=0x300,irq=9");
-    command.arg("-device").arg(nic);
+    command.arg("-device").arg(format!("{nic},netdev={PORT}"));
     command.arg("-bios").arg(path_of(&firmware));
     let fds = [&object, &socket, &log].map(AsRawFd::as_raw_fd);
     command.args((plugin.args)(WIRE, side, PORT, fds));
@@ -228,10 +247,7 @@ fn guest(qemu: &Path, plugin: &WirePlugin<'_>, side: Side, socket: OwnedFd) -> R
     // The other guest ends with this one.
     drop(socket);
     match ended {
-        Ended::Exited {
-            code: Some(REACHED),
-            ..
-        } => {}
+        Ended::Exited { code, output, .. } if has_received(arch, code, &output) => {}
         Ended::Exited { status, output, .. } => {
             let said = first_of_plumb(&output);
             return Err(match said.is_empty() {
@@ -252,6 +268,14 @@ fn guest(qemu: &Path, plugin: &WirePlugin<'_>, side: Side, socket: OwnedFd) -> R
             "{} frames were sent, and the wire saw {frames}",
             SIZES.len()
         )),
+    }
+}
+
+/// Whether a guest reported that its NIC received a frame: by QEMU's exit code, or what it wrote.
+fn has_received(arch: Arch, code: Option<i32>, output: &str) -> bool {
+    match arch {
+        Arch::X86_64 => code == Some(REACHED),
+        Arch::Arm64 => code == Some(0) && output.contains(arm64::WORD),
     }
 }
 

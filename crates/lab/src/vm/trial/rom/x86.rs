@@ -6,7 +6,7 @@
 use super::SIZE;
 
 /// The device with that port.
-pub(super) const EXIT: &str = "isa-debug-exit,iobase=0xf4,iosize=4";
+pub(in super::super) const EXIT: &str = "isa-debug-exit,iobase=0xf4,iosize=4";
 
 /// QEMU's exit status if the guest succeeded: the port turns a byte `b` into `2b+1`, and the guest
 /// writes 0x31.
