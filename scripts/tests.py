@@ -77,6 +77,7 @@ FIRST = [
 SOAK = [
     "netplumb/aa",
     "netplumb/aa_live",
+    "netplumb/arm64",
     "netplumb/bench",
     "netplumb/experiments",
     "netplumb/nics",
