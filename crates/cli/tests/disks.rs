@@ -72,6 +72,45 @@ fn costs(recording: &Recording) -> (Costs, Done) {
     (costs, done.collect())
 }
 
+/// Check that a delay which is planted in the disk is found at its size, in the time from issue to completion,
+/// and none of it in the queue before, whatever the delay is.
+#[test]
+fn where_a_request_waits() {
+    if !common::has_guests() {
+        return;
+    }
+    let place = Place::new();
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/readahead-queue.toml");
+    let ran = place.run(&format!("run -q {} -o queue.plumb", file.display()));
+    ran.code(0);
+    for word in ["fails:", "no data:", "not shown:"] {
+        assert!(!ran.stdout.contains(word), "{}", ran.stdout);
+    }
+    let recording = place.recording("queue.plumb");
+    let mean_ns = |arm: &str, stage: &str| {
+        let of = |block: u32| {
+            let arm_of = recording.blocks[block as usize].arm;
+            recording.arms[arm_of as usize].name == arm
+        };
+        let (mut sum, mut count) = (0, 0);
+        for (span, one) in recording.stages() {
+            if of(span.block) && one.name.starts_with(stage) {
+                sum += span.times.total_ns;
+                count += span.times.count;
+            }
+        }
+        assert!(count > 0, "{arm} {stage}");
+        sum as f64 / count as f64
+    };
+    for (arm, planted_ns) in [("3.3 ms", 3.3e6), ("6.6 ms", 6.6e6)] {
+        let disk_ns = mean_ns(arm, "block_rq_issue");
+        assert!((disk_ns / planted_ns - 1.0).abs() < 0.05, "{arm}: {disk_ns}");
+        let queue_ns = mean_ns(arm, "block_rq_insert");
+        assert!(queue_ns < 0.01 * planted_ns, "{arm}: {queue_ns}");
+    }
+    assert!(mean_ns("no delay", "block_rq_issue") < 0.1 * 3.3e6);
+}
+
 /// Check that the case of the guide comes out as it is told: every claim holds, two runs are equal to
 /// the instruction and the nanosecond, a planted delay is found, and what runs has a layer.
 #[test]

@@ -111,6 +111,7 @@ fn shipped_files() {
             "offload-turns",
             "packet-size",
             "readahead",
+            "readahead-queue",
             "socket-buffers",
             "sysctl-scan",
             "usbnet-review",

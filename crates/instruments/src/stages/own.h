@@ -124,8 +124,8 @@ static __always_inline void note_at(const struct stages_cpu *c,
 }
 
 /* The same of what was noted with a task. */
-static __always_inline void noted_at(const struct stages_packet *p,
-				     __u32 point, const struct stages_note *n)
+static __always_inline void noted_at(const struct stages_packet *p, __u32 point,
+				     const struct stages_note *n)
 {
 	struct stages_sample *s;
 
@@ -147,9 +147,8 @@ static __always_inline void exclude(struct stages_cpu *c, __u64 now)
 }
 
 /* The packet is at a point of its path. */
-static __always_inline void reach(struct stages_cpu *c,
-				  struct stages_packet *p, __u32 point,
-				  __u64 now)
+static __always_inline void reach(struct stages_cpu *c, struct stages_packet *p,
+				  __u32 point, __u64 now)
 {
 	p->at[point] = now;
 	if (!p->sample)

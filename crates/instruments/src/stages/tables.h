@@ -141,27 +141,26 @@ static __always_inline struct stages_cpu *begin(void *ctx)
  * A program on a tracepoint: HOOK(tracepoint, arguments...) { ... }, with `c`,
  * the state of the CPU. It is not run while no window is open.
  */
-#define HOOK(name, args...)                                             \
-	static __always_inline void on_##name(                          \
-		struct stages_cpu *c, unsigned long long *ctx, ##args); \
-	SEC("tp_btf/" #name)                                            \
-	int stages_##name(unsigned long long *ctx)                      \
-	{                                                               \
-		struct stages_cpu *c = begin(ctx);                      \
-		__u64 hits;                                             \
-                                                                        \
-		if (!c)                                                 \
-			return 0;                                       \
-		hits = c->hits;                                         \
-		_Pragma("GCC diagnostic push")                          \
-		_Pragma("GCC diagnostic ignored \"-Wint-conversion\"")  \
-		on_##name(c, ___bpf_ctx_cast(args));                    \
-		_Pragma("GCC diagnostic pop")                           \
-		own_end(c, hits);                                       \
-		return 0;                                               \
-	}                                                               \
-	static __always_inline void on_##name(                          \
-		struct stages_cpu *c, unsigned long long *ctx, ##args)
+#define HOOK(name, args...)                                                    \
+	static __always_inline void on_##name(                                 \
+		struct stages_cpu *c, unsigned long long *ctx, ##args);        \
+	SEC("tp_btf/" #name)                                                   \
+	int stages_##name(unsigned long long *ctx)                             \
+	{                                                                      \
+		struct stages_cpu *c = begin(ctx);                             \
+		__u64 hits;                                                    \
+                                                                               \
+		if (!c)                                                        \
+			return 0;                                              \
+		hits = c->hits;                                                \
+		_Pragma("GCC diagnostic push")                                 \
+			_Pragma("GCC diagnostic ignored \"-Wint-conversion\"") \
+				on_##name(c, ___bpf_ctx_cast(args));           \
+		_Pragma("GCC diagnostic pop") own_end(c, hits);                \
+		return 0;                                                      \
+	}                                                                      \
+	static __always_inline void on_##name(struct stages_cpu *c,            \
+					      unsigned long long *ctx, ##args)
 
 /*
  * A kernel pointer as a number. The verifier follows pointers through
@@ -342,7 +341,8 @@ static __always_inline void mark(__u32 in, __u32 row,
 	if (!cursor->own)
 		record(in, row, p, at - cursor->ns);
 	else if (!window.aside)
-		owe(p->sample, (row * STAGES_CLASSES + p->proto) * 2 + p->family,
+		owe(p->sample,
+		    (row * STAGES_CLASSES + p->proto) * 2 + p->family,
 		    cursor->at, point);
 	cursor->ns = at;
 	cursor->at = point;

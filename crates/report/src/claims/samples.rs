@@ -511,8 +511,9 @@ impl<'r> Samples<'r> {
                     None => "ns".into(),
                 };
                 match (unit.as_str(), self.times.is_empty()) {
-                    // Of two hosts, which have no table of times beside it.
-                    ("ns", true) => ns(value),
+                    // Of two hosts, which have no table of times beside it, whatever they are; of others, what the
+                    // table has with its unit.
+                    ("ns", is_of_hosts) if is_of_hosts || value.abs() >= 10_000.0 => ns(value),
                     (unit, _) => format!("{} {unit}", short(value)).trim_end().to_string(),
                 }
             }
