@@ -53,9 +53,29 @@ static __always_inline void own_begin(struct stages_cpu *c)
 		c->timing = 0;
 		return;
 	}
-	if (!at)
+	if (!at) {
 		renew(c);
+		c->apart_ns = bpf_ktime_get_ns();
+		c->clock_ns = bpf_ktime_get_ns() - c->apart_ns;
+	}
 	c->begun_ns = bpf_ktime_get_ns();
+}
+
+/*
+ * What a sampled packet costs more than others is left out: it begins here, and
+ * what is noted until it ends is as of before.
+ */
+static __always_inline void apart_begin(struct stages_cpu *c)
+{
+	if (c->timing)
+		c->apart_ns = bpf_ktime_get_ns();
+}
+
+static __always_inline void apart_end(struct stages_cpu *c)
+{
+	/* With this reading and that one, half of each is between them. */
+	if (c->timing)
+		c->begun_ns += bpf_ktime_get_ns() - c->apart_ns + c->clock_ns;
 }
 
 /* It ends; `hits` is what it made of the number. */
@@ -136,16 +156,6 @@ static __always_inline void noted_at(const struct stages_packet *p, __u32 point,
 		s->at[point & (STAGES_NOTES - 1)] = *n;
 }
 
-/*
- * What was done since `now` is of this packet alone, for it has a sample: it is
- * in its stage, but not in those of others.
- */
-static __always_inline void exclude(struct stages_cpu *c, __u64 now)
-{
-	if (c->timing)
-		c->begun_ns += bpf_ktime_get_ns() - now;
-}
-
 /* The packet is at a point of its path. */
 static __always_inline void reach(struct stages_cpu *c, struct stages_packet *p,
 				  __u32 point, __u64 now)
@@ -153,8 +163,26 @@ static __always_inline void reach(struct stages_cpu *c, struct stages_packet *p,
 	p->at[point] = now;
 	if (!p->sample)
 		return;
+	apart_begin(c);
 	note_at(c, p, point, now);
-	exclude(c, now);
+	apart_end(c);
+}
+
+/* The same of the first point that is noted; `before`, of an earlier one. */
+static __always_inline void reach_first(struct stages_cpu *c,
+					struct stages_packet *p, __u32 point,
+					__u64 now,
+					const struct stages_note *before)
+{
+	p->at[point] = now;
+	if (!c->timing)
+		return;
+	apart_begin(c);
+	sample(c, p);
+	if (before)
+		noted_at(p, STAGES_AT_FIRST, before);
+	note_at(c, p, point, now);
+	apart_end(c);
 }
 
 /*

@@ -120,9 +120,10 @@ static __always_inline void copied(struct stages_packet *p, __u32 bytes,
 		count(c, mine.proto, STAGES_P_RX_OTHER, mine.segs);
 		return;
 	}
-	if (!mine.sample)
-		sample(c, &mine);
-	reach(c, &mine, STAGES_AT_COPY, now);
+	if (mine.sample)
+		reach(c, &mine, STAGES_AT_COPY, now);
+	else
+		reach_first(c, &mine, STAGES_AT_COPY, now, NULL);
 	tell(&mine, STAGES_SAW_COPY, now);
 	count(c, mine.proto, STAGES_P_RX_USER, mine.segs);
 	count(c, mine.proto, STAGES_P_USER_BYTES, bytes);
@@ -186,8 +187,7 @@ static __always_inline struct stages_packet *arrive(struct stages_cpu *c,
 	p = claim(&rx, c, head, now, where);
 	if (!p)
 		return NULL;
-	sample(c, p);
-	reach(c, p, STAGES_AT_FIRST, now);
+	reach_first(c, p, STAGES_AT_FIRST, now, NULL);
 	p->direction = STAGES_RX;
 	p->proto = w.proto;
 	p->family = w.family;

@@ -359,6 +359,9 @@ struct stages_cpu {
 	__u64 begun_ns;
 	__u64 own_ns;
 	__u64 timed;
+	/* Since when what is done is no other packet's, and a reading's cost. */
+	__u64 apart_ns;
+	__u64 clock_ns;
 	/* The CPU and the block, while runs are timed; otherwise 0. */
 	__u32 timing;
 	__u32 block;

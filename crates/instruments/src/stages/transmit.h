@@ -56,11 +56,12 @@ static __always_inline void transmitted(struct stages_cpu *c,
 		return;
 	}
 	if (p->sample) {
+		apart_begin(c);
 		note_at(c, p, STAGES_AT_SENT, end);
 		cursor.own = 1;
 		transmitted_rows(p, cursor);
-		exclude(c, end);
 		cursor.own = 0;
+		apart_end(c);
 	}
 	transmitted_rows(p, cursor);
 	record(this_half(),
@@ -172,16 +173,16 @@ HOOK(net_dev_queue, struct sk_buff *skb)
 		p->sample = begun.sample;
 	} else {
 		p->direction = STAGES_TX;
-		sample(c, p);
-		if (t) {
+		if (t)
 			p->at[STAGES_AT_FIRST] = t->since_ns;
-			noted_at(p, STAGES_AT_FIRST, &t->since);
-		}
 		choose(p, 0, now);
 		if (t)
 			tell(p, STAGES_SAW_CALL, t->since_ns);
 	}
-	reach(c, p, STAGES_AT_QUEUE, now);
+	if (from)
+		reach(c, p, STAGES_AT_QUEUE, now);
+	else
+		reach_first(c, p, STAGES_AT_QUEUE, now, t ? &t->since : NULL);
 	p->proto = w.proto;
 	p->family = w.family;
 	p->segs = w.segs;
