@@ -104,7 +104,10 @@ fn where_a_request_waits() {
     };
     for (arm, planted_ns) in [("3.3 ms", 3.3e6), ("6.6 ms", 6.6e6)] {
         let disk_ns = mean_ns(arm, "block_rq_issue");
-        assert!((disk_ns / planted_ns - 1.0).abs() < 0.05, "{arm}: {disk_ns}");
+        assert!(
+            (disk_ns / planted_ns - 1.0).abs() < 0.05,
+            "{arm}: {disk_ns}"
+        );
         let queue_ns = mean_ns(arm, "block_rq_insert");
         assert!(queue_ns < 0.01 * planted_ns, "{arm}: {queue_ns}");
     }

@@ -11,7 +11,7 @@ use netplumb_model::timing::BUSY;
 
 use super::child::{Held, Running};
 use super::machine::{Change, Machine, after_open};
-use super::work::{WorkPlan, finish};
+use super::work::{LAST_WORDS, WorkPlan, finish};
 use super::{LiveEnd, LiveEvent, Probes};
 use crate::error::EngineError;
 use crate::outside::Cpus;
@@ -66,6 +66,7 @@ pub(super) fn run(
         nap,
         probes,
         end: LiveEnd::default(),
+        is_only: runs.arms.len() == 1 && runs.blocks == 1,
     });
     let arms = runs.arms.len();
     let all = arms as u32 * runs.blocks;
@@ -80,7 +81,10 @@ pub(super) fn run(
     if let (Err(_), Err(error)) = (&ran, &ended) {
         (tell.borrow_mut())(LiveEvent::Note(error.to_string()));
     }
-    ran?;
+    match ran {
+        Err(EngineError::Vm(VmError::Interrupted)) if end.interrupted => {}
+        ran => ran?,
+    }
     ended?;
     finish(work, end, &mut probes, keeper.recording)
 }
@@ -94,6 +98,8 @@ struct Runs<'a, 't> {
     probes: Probes<'a, 't>,
     /// How the first one that failed did, or else the last one.
     end: LiveEnd,
+    /// Whether there is one run, of one arm: what is known of it when it is interrupted is worth a report.
+    is_only: bool,
 }
 
 impl Alone for Runs<'_, '_> {
@@ -137,19 +143,27 @@ impl Alone for Runs<'_, '_> {
         }
         let ended = loop {
             let ended = command.wait(self.nap);
-            if let Some(ended) = ended.map_err(EngineError::host("wait for the command"))? {
+            let ended = ended.map_err(EngineError::host("wait for the command"))?;
+            if ended.is_some() {
                 break ended;
             }
-            if keeper.is_cancelled() {
+            if keeper.is_cancelled() && !self.is_only {
                 return Err(VmError::Interrupted.into());
+            }
+            if keeper.is_cancelled() {
+                self.end.interrupted = true;
+                let ended = command.interrupt(LAST_WORDS);
+                break ended.map_err(EngineError::host("wait for the command"))?;
             }
             self.probes.poll()?;
         };
+        // One that goes on after an interruption is killed.
+        drop(command);
         let window = self.probes.close()?.unwrap_or_default();
         drop(applied);
         let busy = cpus.and_then(|cpus| cpus.busy_since());
         if matches!(self.end.command, None | Some(Exit::Code(0))) {
-            self.end.command = Some(ended);
+            self.end.command = ended;
         }
         let recording = &mut *keeper.recording;
         recording.blocks.push(Block {

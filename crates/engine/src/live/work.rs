@@ -24,7 +24,7 @@ use crate::schedule::Turn;
 use crate::site::{self, Alone, Ended, Keeper, OneAtATime};
 
 /// How long a command may take to end that was interrupted.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+pub(super) const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Polling interval.
 const NAP: Duration = Duration::from_millis(10);
 /// Maximum time to find source lines.
