@@ -496,9 +496,9 @@ fn vm_programs_of_packages() {
     for (words, fact, function) in [
         ("run rules.toml", env::NFT_FILES, "nft_do_chain"),
         (
-            "path --arch arm64 --packets 50 --blocks 2 --qdisc fq_codel",
+            "path --arch arm64 --packets 50 --blocks 2 --qdisc prio",
             env::TC_FILES,
-            "fq_codel_enqueue",
+            "prio_enqueue",
         ),
     ] {
         place.run(&format!("{words} -o x.plumb")).code(0);
@@ -511,7 +511,7 @@ fn vm_programs_of_packages() {
     place
         .run(
             "bench http --arch arm64 --requests 100 --connections 8 --directories 1 --blocks 1 \
-             --disk null_blk:64M:ext4 -o x.plumb",
+             --disk null_blk:16M:ext4 -o x.plumb",
         )
         .code(0);
     let recording = place.recording("x.plumb");

@@ -90,6 +90,11 @@ pub fn run_hosts(
         }
         qemus.insert(kernel.arch, origin::check(options, kernel.arch)?);
     }
+    let ends = run.plan.arms.iter();
+    for end in ends.flat_map(|arm| Side::ALL.iter().map(move |side| End::of(run, arm, *side))) {
+        let programs = extras::programs(&end.guest);
+        extras::fetch(&end.guest.kernel_in(&store)?, programs, options, progress)?;
+    }
     // It takes some tenths of a second; hosts that can't be joined would boot for nothing.
     let plugin = WirePlugin {
         bytes: wire::PLUGIN,

@@ -74,6 +74,8 @@ impl Lists {
                 total_bytes: None,
             });
         })?;
+        // apt calls it a success if it could fetch nothing.
+        let failure = failure.or_else(|| self.why_none());
         match failure {
             Some(output) if fetched.is_none() => Err(KernelStoreError::NoLists {
                 arch: self.arch,
@@ -85,6 +87,18 @@ impl Lists {
                 fs::write(&stamp, "").map_err(write_failed(&stamp))
             }
         }
+    }
+
+    /// If there are none: why they could not be fetched.
+    fn why_none(&self) -> Option<String> {
+        let lists = fs::read_dir(self.folder.join("state/lists"));
+        let mut lists = lists.into_iter().flatten().flatten();
+        if lists.any(|list| list.file_name().to_string_lossy().contains("_Packages")) {
+            return None;
+        }
+        let log = fs::read_to_string(self.folder.join("update.log")).unwrap_or_default();
+        let failed = log.lines().find_map(|line| line.strip_prefix("W: "));
+        Some(failed.unwrap_or("it fetched none").to_owned())
     }
 
     /// Have them fetched by the next refresh.
@@ -170,6 +184,22 @@ mod tests {
         ] {
             assert!(text.lines().any(|have| have == line), "{line}");
         }
+    }
+
+    /// Check that apt's warning is the reason where it fetched no list of packages, and none where it did.
+    #[test]
+    fn no_lists() {
+        let cache = tempfile::tempdir().unwrap();
+        let lists = Lists::below(cache.path(), Arch::Arm64);
+        lists.make_folders().unwrap();
+        let log = "Err:1 http://x bookworm InRelease\nW: Failed to fetch http://x  Could not connect to x:80\n\
+                   W: Some index files failed to download.\n";
+        fs::write(lists.folder.join("update.log"), log).unwrap();
+        let why = lists.why_none().unwrap();
+        assert_eq!(why, "Failed to fetch http://x  Could not connect to x:80");
+        let list = "state/lists/x_dists_bookworm_main_binary-arm64_Packages.gz";
+        fs::write(lists.folder.join(list), "").unwrap();
+        assert_eq!(lists.why_none(), None);
     }
 
     /// Check that lists which were just fetched are not fetched again, and those that are outdated are.
