@@ -55,7 +55,7 @@ pub enum FilesError {
         /// The architecture.
         arch: Arch,
         /// What is wrong.
-        source: KernelStoreError,
+        source: Box<KernelStoreError>,
     },
     /// It can't be copied.
     #[error(transparent)]
@@ -163,7 +163,7 @@ impl Program {
                 program,
                 package,
                 arch,
-                source,
+                source: Box::new(source),
             }
         })
     }
