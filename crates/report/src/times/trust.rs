@@ -29,10 +29,16 @@ const MAX_OVERHEAD: &str = "stages.max_overhead";
 /// for, with what was no packet's.
 pub fn footer(recording: &Recording, classes: &[TimedClass<'_>]) -> Vec<Note> {
     let clock = match instrument(recording) {
-        Some(of) if of == STAGE_TIME.instrument => {
-            "nanoseconds of the running kernel, from one tracepoint to the next; figures without a unit \
-             are nanoseconds"
-        }
+        Some(of) if of == STAGE_TIME.instrument => match recording.scalars_of(&STAGE_OWN).next() {
+            Some(_) => {
+                "nanoseconds of the running kernel, from one tracepoint to the next; figures without a \
+                     unit are nanoseconds"
+            }
+            None => {
+                "nanoseconds of the running kernel, from one tracepoint to the next, as read; figures \
+                     without a unit are nanoseconds"
+            }
+        },
         _ if between::is_of(recording) => {
             "nanoseconds of the running kernel, from one event to the next that was reached, as read; \
              figures without a unit are nanoseconds"
