@@ -63,19 +63,43 @@ pub(super) fn shorten(times: &mut Times, off_ns: u64) {
     let less = |ns: u64| (ns as f64 - each_ns).max(0.0).round() as u64;
     times.min_ns = less(times.min_ns);
     times.max_ns = less(times.max_ns);
-    times.buckets = shifted(&times.buckets, each_ns);
+    let moved = shifted(&times.buckets, each_ns);
+    // Some may be shorter than that, and are nothing then: those that are left would be more than the sum.
+    let least_ns: f64 = moved
+        .iter()
+        .map(|(bucket, n)| begins(*bucket) * *n as f64)
+        .sum();
+    times.buckets = match least_ns <= times.total_ns as f64 {
+        true => moved,
+        false => {
+            let share = times.total_ns as f64 / (times.total_ns + off_ns) as f64;
+            moved_by(&times.buckets, |ns| ns * share)
+        }
+    };
 }
 
 /// A histogram whose times are shorter by so much, each bucket's spread evenly over it.
 fn shifted(buckets: &[(u16, u64)], by_ns: f64) -> Vec<(u16, u64)> {
-    // Where a bucket begins; the end of the last is where the next would.
-    let begins = |bucket: u16| match bucket {
+    moved_by(buckets, |ns| ns - by_ns)
+}
+
+/// Where a bucket begins; the end of the last is where the next would.
+fn begins(bucket: u16) -> f64 {
+    match bucket {
         0 => 0.0,
         bucket => upper(bucket - 1) as f64 + 1.0,
-    };
+    }
+}
+
+/// A histogram whose times are shorter, in the same order.
+fn moved_by(buckets: &[(u16, u64)], shorter: impl Fn(f64) -> f64) -> Vec<(u16, u64)> {
     let mut found: BTreeMap<u16, u64> = BTreeMap::new();
     for &(bucket, count) in buckets {
-        let (from, to) = (begins(bucket) - by_ns, begins(bucket + 1) - by_ns);
+        let (from, to) = (shorter(begins(bucket)), shorter(begins(bucket + 1)));
+        if to <= 0.0 {
+            *found.entry(0).or_default() += count;
+            continue;
+        }
         // Buckets are in order of time, so what is below the end of one is a growing number.
         let below = |end: f64| {
             let share = ((end - from) / (to - from)).clamp(0.0, 1.0);
@@ -174,6 +198,20 @@ mod tests {
         assert_eq!(own(1, 600, 0).take_off(3, &mut seen), 530);
         assert_eq!((seen.total_ns, seen.min_ns, seen.max_ns), (0, 0, 323));
         assert_eq!(seen.buckets.iter().map(|(_, n)| n).sum::<u64>(), 3);
+    }
+
+    /// Check that a histogram goes with its sum also where many times are shorter than what is subtracted.
+    #[test]
+    fn sums_and_buckets_agree() {
+        let mut seen = times(&[10, 10, 10, 10, 10_000]);
+        shorten(&mut seen, 9_000);
+        let least: u64 = (seen.buckets.iter())
+            .map(|(bucket, n)| begins(*bucket) as u64 * n)
+            .sum();
+        assert!(least <= seen.total_ns, "{seen:?}");
+        assert_eq!(seen.buckets.iter().map(|(_, n)| n).sum::<u64>(), 5);
+        shorten(&mut seen, 1_040);
+        assert_eq!((seen.total_ns, &seen.buckets[..]), (0, &[(0, 5)][..]));
     }
 
     /// Check that a shift by less than a bucket moves that share of it, so that a median does not stand
