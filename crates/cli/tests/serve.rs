@@ -16,6 +16,16 @@ use common::{Place, Running, skip};
 /// How many writes `dd` makes, of which each is counted.
 const WRITES: u64 = 20_000;
 
+fn write() {
+    let done = Command::new("dd")
+        .args(["if=/dev/zero", "of=/dev/null", "bs=1"])
+        .arg(format!("count={WRITES}"))
+        .stderr(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(done.success());
+}
+
 fn as_root() -> bool {
     // SAFETY: takes nothing and cannot fail.
     let root = unsafe { libc::geteuid() } == 0;
@@ -100,13 +110,7 @@ fn scraped() {
     let before = until(&address, |text| {
         writes(text).is_some() && sum(text, "plumb_cpu_time_seconds_total", "").is_some()
     });
-    let done = Command::new("dd")
-        .args(["if=/dev/zero", "of=/dev/null", "bs=1"])
-        .arg(format!("count={WRITES}"))
-        .stderr(Stdio::null())
-        .status()
-        .unwrap();
-    assert!(done.success());
+    write();
     // More is written by others, but it is here within a window.
     let after = until(&address, |text| {
         writes(text) >= writes(&before).map(|n| n + WRITES as f64)
@@ -154,13 +158,7 @@ fn times() {
     );
     let count = |text: &str| sum(text, "plumb_span_duration_seconds_count", "").unwrap_or(0.0);
     let before = metrics(&address);
-    let done = Command::new("dd")
-        .args(["if=/dev/zero", "of=/dev/null", "bs=1"])
-        .arg(format!("count={WRITES}"))
-        .stderr(Stdio::null())
-        .status()
-        .unwrap();
-    assert!(done.success());
+    write();
     let after = until(&address, |text| {
         count(text) >= count(&before) + WRITES as f64
     });

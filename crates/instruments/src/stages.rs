@@ -212,9 +212,13 @@ impl Stages {
                 continue;
             }
             if tracepoint == cost::TRACEPOINT {
-                run_ns = cost::of_a_run(&maps, &program).map_err(LiveError::system(
-                    "measure what a program of `stages` costs",
-                ))?;
+                match cost::of_a_run(&maps, &program) {
+                    Ok(cost_ns) => run_ns = cost_ns,
+                    Err(error) => {
+                        let why = format!("{error}: {}", meaning(tracepoint));
+                        attached.refused.insert(tracepoint.to_string(), why);
+                    }
+                }
                 continue;
             }
             match hooks.add(&program) {

@@ -92,7 +92,7 @@ pub struct Span {
     pub direction: Direction,
     /// The events.
     pub of: SpanOf,
-    /// The distribution, raw.
+    /// The distribution: of calls as read, of stages of packets less the time of the programs themselves.
     pub times: Times,
 }
 

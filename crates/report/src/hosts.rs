@@ -668,7 +668,7 @@ fn by_this_clock(recording: &Recording) -> Vec<Note> {
     notes
 }
 
-/// Whose CPU use that of namespaces of this machine is, and by what it is told.
+/// Which CPU use is reported for namespaces of this machine, and what it is measured by.
 pub(crate) fn cpu_use(recording: &Recording) -> Note {
     let fact = |key: &str| recording.environment.get(key).map(String::as_str);
     let of = match (fact(env::HOSTS_CPUS), nic_of(recording)) {

@@ -83,7 +83,6 @@ fn measure(bench: Bench, args: &BenchArgs, cache: &Path) -> anyhow::Result<ExitC
     let how = How {
         yes_change: &nics.yes_change,
         even_default_route: nics.even_default_route,
-        fail_if_claim_fails: false,
         ..how(&args.out)
     };
     experiment::run(&experiment, how, cache)
@@ -95,17 +94,5 @@ fn swap(args: &SwapArgs, cache: &Path) -> anyhow::Result<ExitCode> {
 }
 
 fn how(out: &OutArgs) -> How<'_> {
-    How {
-        text: "",
-        folder: Path::new(""),
-        shown: Shown::Rates(out.format()),
-        page: &out.page,
-        clock: None,
-        options: out.options(),
-        watch: false,
-        stdin: false,
-        yes_change: &[],
-        even_default_route: false,
-        fail_if_claim_fails: false,
-    }
+    How::new(Shown::Rates(out.format()), &out.page, out.options())
 }

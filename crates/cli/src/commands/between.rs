@@ -164,17 +164,15 @@ pub(crate) fn run(args: BetweenArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     }
     let directions: [Direction; 0] = [];
     let how = How {
-        text: "",
-        folder: Path::new(""),
-        shown: Shown::Report(&args.show, &directions),
-        page: &args.page,
-        clock: None,
         stdin: args.place.takes_stdin(),
-        options: args.options,
         watch: args.watch,
         yes_change: &args.place.of_machine(),
         even_default_route: args.place.even_default_route(),
-        fail_if_claim_fails: false,
+        ..How::new(
+            Shown::Report(&args.show, &directions),
+            &args.page,
+            args.options,
+        )
     };
     experiment::run(&experiment, how, cache)
 }

@@ -219,17 +219,13 @@ pub(crate) fn run(args: PathArgs, cache: &Path) -> anyhow::Result<ExitCode> {
         experiment::modules::prepare(&mut experiment, Names::Typed, cache)?;
     }
     let how = How {
-        text: "",
-        folder: Path::new(""),
-        shown: Shown::Report(&args.show, &args.direction),
-        page: &args.page,
-        clock: None,
-        options: args.options,
         watch: args.live.watch,
         stdin: args.command.takes_stdin(),
-        yes_change: &[],
-        even_default_route: false,
-        fail_if_claim_fails: false,
+        ..How::new(
+            Shown::Report(&args.show, &args.direction),
+            &args.page,
+            args.options,
+        )
     };
     experiment::run(&experiment, how, cache)
 }

@@ -161,22 +161,19 @@ pub(crate) fn run(args: ProfileArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     let changed = args.knobs.of_machine();
     let directions: [Direction; 0] = [];
     let how = How {
-        text: "",
-        folder: Path::new(""),
-        shown: Shown::Report(&args.show, &directions),
-        page: &args.page,
-        clock: None,
-        options: RunOptions {
-            output: args.output,
-            layers: args.layers,
-            quiet: args.quiet,
-            ..RunOptions::plain()
-        },
         watch: args.watch,
-        stdin: false,
         yes_change: &changed,
         even_default_route: args.guard.even_default_route,
-        fail_if_claim_fails: false,
+        ..How::new(
+            Shown::Report(&args.show, &directions),
+            &args.page,
+            RunOptions {
+                output: args.output,
+                layers: args.layers,
+                quiet: args.quiet,
+                ..RunOptions::plain()
+            },
+        )
     };
     experiment::run(&experiment, how, cache)
 }

@@ -105,21 +105,20 @@ pub(crate) fn run(args: RunArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     let how = How {
         text: &text,
         folder: folder_of(path),
-        shown: match experiment.workload.kind {
-            Kind::Frames => {
-                args.show.check_for_bench()?;
-                Shown::Rates(args.show.bench_format())
-            }
-            _ => Shown::Report(&args.show, &[]),
-        },
-        page: &args.page,
-        clock: None,
-        options: args.options,
-        watch: false,
-        stdin: false,
         yes_change: &args.yes_change,
         even_default_route: args.even_default_route,
         fail_if_claim_fails: args.fail_if_claim_fails,
+        ..How::new(
+            match experiment.workload.kind {
+                Kind::Frames => {
+                    args.show.check_for_bench()?;
+                    Shown::Rates(args.show.bench_format())
+                }
+                _ => Shown::Report(&args.show, &[]),
+            },
+            &args.page,
+            args.options,
+        )
     };
     experiment::run(&experiment, how, cache).map_err(with_line)
 }

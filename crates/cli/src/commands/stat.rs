@@ -161,17 +161,13 @@ pub(crate) fn run(args: StatArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     let directions: [Direction; 0] = [];
     let how = How {
         text: &text,
-        folder: Path::new(""),
-        shown: Shown::Report(&show, &directions),
-        page: &args.page,
         // Of several parts, that one: what the others have is said with it.
         clock: Some(EVENTS),
         stdin: args.place.takes_stdin(),
-        options: args.options,
         watch: args.watch,
         yes_change: &args.place.of_machine(),
         even_default_route: args.place.even_default_route(),
-        fail_if_claim_fails: false,
+        ..How::new(Shown::Report(&show, &directions), &args.page, args.options)
     };
     experiment::run(&experiment, how, cache)
 }

@@ -205,16 +205,12 @@ pub(crate) fn run(args: TraceArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     let directions: [Direction; 0] = [];
     let how = How {
         text: &text,
-        folder: Path::new(""),
-        shown: Shown::Report(&args.show, &directions),
-        page: &args.page,
-        clock: None,
-        options: args.options,
-        watch: false,
         stdin: args.command.takes_stdin(),
-        yes_change: &[],
-        even_default_route: false,
-        fail_if_claim_fails: false,
+        ..How::new(
+            Shown::Report(&args.show, &directions),
+            &args.page,
+            args.options,
+        )
     };
     experiment::run(&experiment, how, cache)
 }

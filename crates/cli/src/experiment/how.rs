@@ -49,7 +49,24 @@ pub(crate) struct How<'a> {
     pub(crate) fail_if_claim_fails: bool,
 }
 
-impl How<'_> {
+impl<'a> How<'a> {
+    /// As a command line has it that says no more than what to print, where, and how to run.
+    pub(crate) fn new(shown: Shown<'a>, page: &'a PageArgs, options: RunOptions) -> How<'a> {
+        How {
+            text: "",
+            folder: Path::new(""),
+            shown,
+            page,
+            clock: None,
+            options,
+            watch: false,
+            stdin: false,
+            yes_change: &[],
+            even_default_route: false,
+            fail_if_claim_fails: false,
+        }
+    }
+
     /// Whether the output is for programs to read.
     pub(crate) fn for_programs(&self) -> bool {
         match self.shown {

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -154,19 +153,7 @@ fn plan(experiment: &Experiment) -> anyhow::Result<LivePlan> {
         html: None,
         open: false,
     };
-    let how = How {
-        text: "",
-        folder: Path::new(""),
-        shown: Shown::Report(&show, &[]),
-        page: &page,
-        clock: None,
-        options: RunOptions::plain(),
-        watch: false,
-        stdin: false,
-        yes_change: &[],
-        even_default_route: false,
-        fail_if_claim_fails: false,
-    };
+    let how = How::new(Shown::Report(&show, &[]), &page, RunOptions::plain());
     let mut source = lower::source(experiment, &how)?;
     if let Source::Work(work) = &mut source {
         work.rolling = true;

@@ -102,10 +102,17 @@ static __always_inline void note(const struct stages_cpu *c,
 	n->hits = c->hits;
 }
 
-static __always_inline struct stages_sample *sample_of(__u32 id)
+/* The slot of a sample, whichever has it now. */
+static __always_inline struct stages_sample *slot_of_sample(__u32 id)
 {
 	__u32 i = (id >> STAGES_OWN_CPU & 63) << 5 | (id & 31);
-	struct stages_sample *s = bpf_map_lookup_elem(&samples, &i);
+
+	return bpf_map_lookup_elem(&samples, &i);
+}
+
+static __always_inline struct stages_sample *sample_of(__u32 id)
+{
+	struct stages_sample *s = slot_of_sample(id);
 
 	return s && s->id == id ? s : NULL;
 }
@@ -115,13 +122,12 @@ static __always_inline void sample(struct stages_cpu *c,
 				   struct stages_packet *p)
 {
 	struct stages_sample *s;
-	__u32 id, i;
+	__u32 id;
 
 	if (!c->timing)
 		return;
 	id = numbered(++c->samples);
-	i = (id >> STAGES_OWN_CPU & 63) << 5 | (id & 31);
-	s = bpf_map_lookup_elem(&samples, &i);
+	s = slot_of_sample(id);
 	if (!s)
 		return;
 	__builtin_memset(s, 0, sizeof(*s));

@@ -57,7 +57,7 @@ fn builtin_is_skipped() {
     assert_eq!(names(&tree.resolve(&["virtio", "net"]).unwrap()), ["net"]);
 }
 
-/// Check that a kernel that was added without modules is told from one that lacks a module.
+/// Check that a kernel added without modules has an error of its own, and not that of a missing module.
 #[test]
 fn no_modules() {
     let folder = tree(&[]);

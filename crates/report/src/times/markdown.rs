@@ -44,7 +44,7 @@ fn stages(class: &TimedClass<'_>, out: &mut String) {
     }
     out.push_str(match class.is_between() {
         false => {
-            "Nanoseconds, as read; percentiles are of the packets that went through a stage, the mean is of \
+            "Nanoseconds; percentiles are of the packets that went through a stage, the mean is of \
              all on the way.\n\n"
         }
         true => {

@@ -421,7 +421,7 @@ pub(crate) fn stages<'a>(between: Option<usize>) -> Vec<Column<'a, Row<'a>>> {
             .page("share"),
         Column::machine(|_: &Row<'a>| Value::Absent)
             .title("distribution")
-            .hint("as read: how many packets took how long")
+            .hint("how many packets took how long")
             .rank(7)
             .page_own("distribution"),
         Column::bars(|r: &Row<'a>| match r.of {

@@ -227,18 +227,6 @@ pub(super) fn run<S: Shows>(
         ..ShowArgs::of_no_functions(args.csv, args.json, formats)
     };
     let directions: [Direction; 0] = [];
-    let how = How {
-        text: "",
-        folder: Path::new(""),
-        shown: Shown::Report(&show, &directions),
-        page: &args.page,
-        clock: None,
-        options: args.options,
-        watch: false,
-        stdin: false,
-        yes_change: &[],
-        even_default_route: false,
-        fail_if_claim_fails: false,
-    };
+    let how = How::new(Shown::Report(&show, &directions), &args.page, args.options);
     experiment::run(experiment, how, cache)
 }
