@@ -179,7 +179,7 @@ const STUDIES: &[Study] = &[
     ),
     (
         "offload",
-        6,
+        10,
         &[("all off", "all on", BUSY, Some("sender"), 1.5, 4.0)],
     ),
     (

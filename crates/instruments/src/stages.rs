@@ -57,8 +57,6 @@ const STAGES: &str = STAGE_TIME.instrument;
 const PREFIX: &str = "stages_";
 /// Without these no packet can be followed.
 const NEEDED: &[&str] = &["net_dev_start_xmit", "net_dev_xmit", "netif_receive_skb"];
-/// Longer than any program runs: all have ended after it.
-const SETTLE: Duration = Duration::from_millis(1);
 
 /// The effect of a missing tracepoint.
 fn meaning(tracepoint: &str) -> &'static str {
@@ -302,7 +300,7 @@ impl Stages {
         };
         opened.at = Instant::now();
         let before_ns = crate::own::thread_ns();
-        std::thread::sleep(SETTLE);
+        maps.settle()?;
         let own = maps.own(self.run_ns)?;
         let seen = maps.take_times(was)?;
         window.stages = assemble::stages(&seen, &own.since(&opened.own));
@@ -415,6 +413,7 @@ impl Live for Stages {
 
     fn open(&mut self) -> Result<(), LiveError> {
         self.unfollow()
+            .and_then(|()| self.kernel.maps.settle())
             .and_then(|()| self.kernel.maps.clear())
             .and_then(|()| self.kernel.maps.take_times(self.half).map(drop))
             .and_then(|()| self.events().map(drop))

@@ -1,6 +1,7 @@
 //! The programs' maps.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object};
 use netplumb_model::class::{Direction, Proto};
@@ -49,6 +50,11 @@ impl Half {
     }
 }
 
+/// Longer than most programs run, and how often to look whether all have ended: a CPU of a
+/// virtual machine may be away in the middle of one.
+const SETTLE: Duration = Duration::from_micros(200);
+const SETTLE_TRIES: usize = 5_000;
+
 /// The key of the only entry.
 const ONLY: [u8; 4] = 0_u32.to_ne_bytes();
 
@@ -92,11 +98,35 @@ impl Maps {
         self.half.update(&ONLY, &value, MapFlags::ANY)
     }
 
-    /// Everything that is counted, to nothing; times are when they are taken.
+    /// Wait until all programs have ended that were running when this was called.
+    pub(super) fn settle(&self) -> Result<(), libbpf_rs::Error> {
+        let running = self.cpus()?;
+        for _ in 0..SETTLE_TRIES {
+            std::thread::sleep(SETTLE);
+            let now = self.cpus()?;
+            let mut pairs = running.iter().zip(&now);
+            if pairs.all(|(was, is)| is.ended >= was.hits) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Everything that is counted, to nothing, while no program runs; times are when they are taken.
     pub(super) fn clear(&self) -> Result<(), libbpf_rs::Error> {
-        let cpus = libbpf_rs::num_possible_cpus()?;
-        let empty = vec![vec![0; size_of::<Cpu>()]; cpus];
-        self.cpus.update_percpu(&ONLY, &empty, MapFlags::ANY)?;
+        // What was noted in a block of runs must not be taken for another's of the same number.
+        let cleared = self.cpus()?.into_iter().map(|cpu| {
+            let kept = Cpu {
+                hits: cpu.hits,
+                ended: cpu.ended,
+                block: cpu.block,
+                samples: cpu.samples,
+                ..Cpu::zeroed()
+            };
+            kept.bytes().to_vec()
+        });
+        let cleared: Vec<_> = cleared.collect();
+        self.cpus.update_percpu(&ONLY, &cleared, MapFlags::ANY)?;
         let reasons: Vec<_> = self.drops.keys().collect();
         for reason in reasons {
             self.drops.delete(&reason)?;

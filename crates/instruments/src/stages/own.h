@@ -48,6 +48,7 @@ static __always_inline void renew(struct stages_cpu *c)
 static __always_inline void own_begin(struct stages_cpu *c)
 {
 	__u32 at = c->hits++ & (STAGES_OWN_EVERY - 1);
+	__u64 reading_ns;
 
 	if (at >= STAGES_OWN_BLOCK) {
 		c->timing = 0;
@@ -56,7 +57,12 @@ static __always_inline void own_begin(struct stages_cpu *c)
 	if (!at) {
 		renew(c);
 		c->apart_ns = bpf_ktime_get_ns();
-		c->clock_ns = bpf_ktime_get_ns() - c->apart_ns;
+		reading_ns = bpf_ktime_get_ns() - c->apart_ns;
+		/* The least of late ones: others were interrupted. */
+		if (c->clock_ns && c->clock_ns < reading_ns)
+			c->clock_ns++;
+		else
+			c->clock_ns = reading_ns;
 	}
 	c->begun_ns = bpf_ktime_get_ns();
 }
@@ -81,14 +87,18 @@ static __always_inline void apart_end(struct stages_cpu *c)
 /* It ends; `hits` is what it made of the number. */
 static __always_inline void own_end(struct stages_cpu *c, __u64 hits)
 {
+	__u64 took_ns;
+
+	c->ended++;
 	if (!c->timing)
 		return;
-	if (c->hits != hits) {
-		/* An interrupt's packets were within it. */
+	took_ns = bpf_ktime_get_ns() - c->begun_ns;
+	if (c->hits != hits || took_ns > STAGES_OWN_MOST_NS) {
+		/* An interrupt was within it, or the CPU was away. */
 		renew(c);
 		return;
 	}
-	c->own_ns += bpf_ktime_get_ns() - c->begun_ns;
+	c->own_ns += took_ns;
 	c->timed++;
 }
 
@@ -200,6 +210,7 @@ __noinline int owe(__u32 id, __u32 key, __u32 from, __u32 to)
 	const struct stages_sample *s = sample_of(id);
 	const struct stages_note *a, *b;
 	struct stages_own *o;
+	__s32 own_ns;
 
 	if (!s)
 		return 0;
@@ -210,8 +221,11 @@ __noinline int owe(__u32 id, __u32 key, __u32 from, __u32 to)
 	o = bpf_map_lookup_elem(&own, &key);
 	if (!o)
 		return 0;
+	/* Within one run, what is apart may be more than the rest. */
+	own_ns = b->own_ns - a->own_ns;
 	o->count++;
-	o->own_ns += (__u32)(b->own_ns - a->own_ns);
+	if (own_ns > 0)
+		o->own_ns += own_ns;
 	o->hits += (__u32)(b->hits - a->hits);
 	return 0;
 }

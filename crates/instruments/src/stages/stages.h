@@ -30,6 +30,8 @@
  */
 #define STAGES_OWN_EVERY 512
 #define STAGES_OWN_BLOCK 32
+/* No run takes so long, unless it is interrupted. */
+#define STAGES_OWN_MOST_NS 10000
 /* Packets whose own time is taken: 32 of each of 64 CPUs. */
 #define STAGES_SAMPLES 2048
 /* Bytes of the ring for per-packet traces. */
@@ -353,8 +355,9 @@ struct stages_cpu {
 	/* For on_task_stack(), and for number(). */
 	__u64 context;
 	__u64 number;
-	/* Number of program runs. */
+	/* Number of program runs that began, and that ended. */
 	__u64 hits;
+	__u64 ended;
 	/* Of those that were timed: the last one's start, their sum, number. */
 	__u64 begun_ns;
 	__u64 own_ns;

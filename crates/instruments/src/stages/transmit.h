@@ -8,11 +8,10 @@
 #include "tables.h"
 
 /* The packet's rows, up to the driver's return. */
-static __always_inline void transmitted_rows(const struct stages_packet *p,
-					     struct cursor cursor)
+static __always_inline void
+transmitted_rows(__u32 in, const struct stages_packet *p, struct cursor cursor)
 {
 	__u64 end = p->at[STAGES_AT_SENT];
-	__u32 in = this_half();
 
 	if (p->direction == STAGES_FORWARD) {
 		if (p->at[STAGES_AT_FIRST] != p->at[STAGES_AT_RECEIVED])
@@ -46,6 +45,7 @@ static __always_inline void transmitted(struct stages_cpu *c,
 {
 	struct cursor cursor = { p->at[STAGES_AT_FIRST], STAGES_AT_FIRST, 0 };
 	__u64 end = p->at[STAGES_AT_SENT];
+	__u32 in = this_half();
 
 	if (!cursor.ns) {
 		cursor.ns = p->at[STAGES_AT_QUEUE];
@@ -59,12 +59,12 @@ static __always_inline void transmitted(struct stages_cpu *c,
 		apart_begin(c);
 		note_at(c, p, STAGES_AT_SENT, end);
 		cursor.own = 1;
-		transmitted_rows(p, cursor);
+		transmitted_rows(in, p, cursor);
 		cursor.own = 0;
 		apart_end(c);
 	}
-	transmitted_rows(p, cursor);
-	record(this_half(),
+	transmitted_rows(in, p, cursor);
+	record(in,
 	       p->direction == STAGES_FORWARD ? STAGES_F_TOTAL : STAGES_T_TOTAL,
 	       p, end - cursor.ns);
 }
