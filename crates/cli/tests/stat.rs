@@ -706,7 +706,7 @@ fn as_root_ctrl_c_shows_what_was_counted() {
     running.wait_for("begun");
     running.signal(libc::SIGINT);
     let ran = running.finish();
-    ran.code(0).says(&["last words", "sh was interrupted"]);
+    ran.code(130).says(&["last words", "sh was interrupted"]);
     assert!(ran.stdout.contains("context-switches"), "{ran:#?}");
     place.nothing_runs();
 }

@@ -26,6 +26,7 @@ use super::unseen::nothing_seen;
 use crate::args::live::STAGES;
 use crate::exit::WORSE;
 use crate::recorder::record_by;
+use crate::signals;
 use watch::Watcher;
 
 /// Measure on this machine with the given instruments, or else the best available one; stages
@@ -163,13 +164,15 @@ pub(super) fn run(
         outcome.tell_how_to_resume(&experiment.name, &how.options);
     }
     let code = finish(outcome, how)?;
+    let interrupted = end.interrupted;
     let failed = tell_end(experiment, end);
     // Claims about a command that failed say nothing.
     let is_result = [ExitCode::SUCCESS, ExitCode::from(WORSE)].contains(&code);
-    Ok(if is_result && failed {
-        ExitCode::FAILURE
-    } else {
-        code
+    Ok(match (failed, interrupted) {
+        (true, _) if is_result => ExitCode::FAILURE,
+        // As perf does, so that a script ends as well.
+        (_, true) if is_result => ExitCode::from(signals::exit_code()),
+        _ => code,
     })
 }
 
