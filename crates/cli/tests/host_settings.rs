@@ -221,7 +221,7 @@ const STUDIES: &[Study] = &[
                 "tx-checksum=off tx_shift=0",
                 TURN,
                 Some("mean"),
-                0.98,
+                0.97,
                 1.02,
             ),
         ],
