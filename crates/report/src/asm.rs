@@ -84,6 +84,42 @@ pub fn render(
     out
 }
 
+/// The instructions of a function in the arm of a class, as keys of JSON; nothing if they are not known.
+pub(crate) fn json(class: &ClassView<'_>, function: FunctionId) -> Vec<(&'static str, Value)> {
+    let recording = class.recording;
+    let mut codes = recording.code.iter();
+    let of_arm = |code: &&FunctionCode| code.arm as usize == class.arm && code.function == function;
+    let Some(code) = codes.find(of_arm) else {
+        return Vec::new();
+    };
+    let rows = decoded(recording, code).into_iter().map(|row| {
+        let insn = row.insn;
+        let place = insn.source.and_then(|source| recording.source(source));
+        let bytes = insn.code().iter().map(|byte| format!("{byte:02x}"));
+        let text: Vec<&str> = row.text.split_whitespace().collect();
+        Value::object([
+            ("offset", Value::Count(insn.offset.into())),
+            ("times", Value::Count(insn.times)),
+            ("code", Value::Text(bytes.collect())),
+            ("text", Value::Text(text.join(" "))),
+            ("jumps_to", row.target.map_or(Value::Absent, Value::Count)),
+            (
+                "file",
+                place.map_or(Value::Absent, |(file, _)| Value::Text(file.into())),
+            ),
+            (
+                "line",
+                place.map_or(Value::Absent, |(_, line)| Value::Count(line.into())),
+            ),
+        ])
+    });
+    vec![
+        ("address", Value::Text(format!("{:#x}", code.address))),
+        ("size_bytes", Value::Count(size_bytes(recording, code))),
+        ("instructions", Value::List(rows.collect())),
+    ]
+}
+
 /// An instruction, ready to be shown.
 struct Row<'a> {
     insn: &'a Instruction,

@@ -14,6 +14,8 @@ use crate::number::printable;
 use crate::summary::label;
 use crate::table::{Column, Room, Table, Value};
 
+pub mod json;
+
 /// Letters of a path: longer ones are cut.
 pub(crate) const PATH_LETTERS: usize = 1_000;
 /// Letters of a line of source.
@@ -105,6 +107,36 @@ fn why_none(recording: &Recording, function: FunctionId, own: u64) -> &'static s
     }
 }
 
+/// The lines of a function that runs in a class.
+struct Found {
+    lines: BTreeMap<SourceLine, u64>,
+    /// What the function cost itself, of which lines are a part.
+    whole: u64,
+    /// Whether both are of all packets of the arm, whatever their direction: code is kept once for an arm.
+    of_arm: bool,
+}
+
+impl Found {
+    fn of(class: &ClassView<'_>, function: FunctionId, own: u64) -> Found {
+        let lines = of_class(class).remove(&function).unwrap_or_default();
+        if lines.is_empty() && class.class.direction != Direction::Run {
+            let lines = of_instructions(class, function);
+            if !lines.is_empty() {
+                return Found {
+                    lines,
+                    whole: instructions(class, function).map(|insn| insn.times).sum(),
+                    of_arm: true,
+                };
+            }
+        }
+        Found {
+            lines,
+            whole: own,
+            of_arm: false,
+        }
+    }
+}
+
 /// Whether another function of the name ran in a class: that of another program or module.
 fn namesake_ran(class: &ClassView<'_>, function: FunctionId) -> bool {
     let name = |id: FunctionId| &class.recording.functions[id as usize].name;
@@ -139,19 +171,15 @@ pub fn render(
         out.push_str("  it did not run\n");
         return out;
     };
-    let mut whole = own.self_insns;
-    let mut found = of_class(class).remove(&function).unwrap_or_default();
-    if found.is_empty() && class.class.direction != Direction::Run {
-        found = of_instructions(class, function);
-        if !found.is_empty() {
-            if !first {
-                return String::new();
-            }
-            whole = instructions(class, function).map(|insn| insn.times).sum();
-            out.push_str("  of all packets of the arm, whatever their direction\n");
+    let found = Found::of(class, function, own.self_insns);
+    if found.of_arm {
+        if !first {
+            return String::new();
         }
+        out.push_str("  of all packets of the arm, whatever their direction\n");
     }
-    let mut lines: Vec<(SourceLine, u64)> = found.into_iter().collect();
+    let whole = found.whole;
+    let mut lines: Vec<(SourceLine, u64)> = found.lines.into_iter().collect();
     if lines.is_empty() {
         out.push_str(&format!(
             "  {}\n",

@@ -47,8 +47,8 @@ pub(crate) struct ShowArgs {
     /// Print CSV, one row per function; of a bench, one per block
     #[arg(long, conflicts_with_all = ["json", "tree", "focus", "lines"])]
     pub(crate) csv: bool,
-    /// Print JSON, with all that was measured
-    #[arg(long, conflicts_with_all = ["tree", "focus", "lines"])]
+    /// Print JSON, with all that was measured; with --lines, what is asked for
+    #[arg(long, conflicts_with_all = ["tree", "focus"])]
     pub(crate) json: bool,
     /// Show details of every arm, not only of those that lost packets or are invalid (benches
     /// only)

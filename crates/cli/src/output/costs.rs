@@ -16,7 +16,7 @@ use netplumb_report::{
 };
 
 use super::formats::{self, Shown};
-use super::named::around;
+use super::named::{around, named};
 use super::print::{columns, print};
 use crate::args::show::ShowArgs;
 use crate::exit::Usage;
@@ -60,7 +60,9 @@ pub(super) fn show(
         // Other seeds are shown as the range.
         views = seeds::typical(&views);
     }
-    let text = if args.json {
+    let text = if let Some(name) = &args.lines {
+        of_lines(recording, &views, name, args, columns)?
+    } else if args.json {
         json::render(recording, &views, experiment, together)
     } else if args.threads {
         by_thread(recording, together, args)?
@@ -70,30 +72,50 @@ pub(super) fn show(
         around(recording, &views, name, |class, function| {
             tree::render_focus(class, function, columns)
         })?
-    } else if let Some(name) = &args.lines {
-        let times = match &args.beside {
-            Some(file) => Some(times_beside(file, name)?),
-            None => None,
-        };
-        let times = times.as_ref();
-        around(recording, &views, name, |class, function| {
-            // Instructions are those of all classes of an arm.
-            let of_arm = || views.iter().filter(|view| view.arm == class.arm);
-            let ran = of_arm().find(|view| view.functions.iter().any(|f| f.function == function));
-            let first = ran.or_else(|| of_arm().next());
-            let first = first.is_some_and(|first| first.class == class.class);
-            match args.asm {
-                false => lines::render(class, function, columns, first, args.source, times),
-                true if first => asm::render(class, function, args.source, times),
-                true => String::new(),
-            }
-        })?
     } else if !args.call.is_empty() || calls_are_shown(recording, experiment, args) {
         traced(recording, &views, experiment, args)?
     } else {
         tables(recording, &views, &view, experiment, &spread)
     };
     print(&text)
+}
+
+/// The lines of the functions of a name, or their instructions.
+///
+/// # Errors
+/// No such function, or the recording with times can't be read.
+fn of_lines(
+    recording: &Recording,
+    views: &[ClassView<'_>],
+    name: &str,
+    args: &ShowArgs,
+    columns: usize,
+) -> anyhow::Result<String> {
+    let times = match &args.beside {
+        Some(file) => Some(times_beside(file, name)?),
+        None => None,
+    };
+    let times = times.as_ref();
+    if args.json {
+        let asked = lines::json::Asked {
+            asm: args.asm,
+            source: args.source,
+            times,
+        };
+        return Ok(lines::json::render(views, &named(recording, name)?, asked));
+    }
+    around(recording, views, name, |class, function| {
+        // Instructions are those of all classes of an arm.
+        let of_arm = || views.iter().filter(|view| view.arm == class.arm);
+        let ran = of_arm().find(|view| view.functions.iter().any(|f| f.function == function));
+        let first = ran.or_else(|| of_arm().next());
+        let first = first.is_some_and(|first| first.class == class.class);
+        match args.asm {
+            false => lines::render(class, function, columns, first, args.source, times),
+            true if first => asm::render(class, function, args.source, times),
+            true => String::new(),
+        }
+    })
 }
 
 /// The time of a function's lines, in another recording.

@@ -250,6 +250,92 @@ fn in_json() {
     assert!(of("strlen").get("source").is_none() && of("strlen").get("lines").is_none());
 }
 
+/// Check that lines and instructions are in JSON as they are in text: of a command by its class, of packets
+/// once for an arm, with a reason where no lines are known.
+#[test]
+fn of_a_function_in_json() {
+    let mut recording = recording(false);
+    recording
+        .source_texts
+        .insert(0, "a\nb\nc\n\tx += 1;\n".into());
+    let insn = |offset, byte, times, line: Option<u32>| {
+        let insn = Instruction::new(offset, &[byte], times).unwrap();
+        insn.at(line.map(|line| SourceLine { file: 0, line }))
+    };
+    recording.code.push(FunctionCode {
+        arm: 0,
+        function: 1,
+        address: 0x1000,
+        insns: vec![insn(0, 0x55, 14, Some(4)), insn(1, 0xc3, 66, None)],
+    });
+    let asked = super::json::Asked {
+        asm: true,
+        source: true,
+        times: None,
+    };
+    let of = |views: &[ClassView<'_>], functions: &[FunctionId]| -> serde_json::Value {
+        serde_json::from_str(&super::json::render(views, functions, asked)).unwrap()
+    };
+    let run = [class(&recording, 0, Direction::Run)];
+    let document = of(&run, &[1, 2]);
+    assert_eq!(document["quantity"]["unit"], "instructions");
+    let [work, strlen] = &document["lines"].as_array().unwrap()[..] else {
+        panic!("{document}");
+    };
+    assert_eq!(
+        (
+            &work["class"],
+            &work["function"],
+            &work["self"],
+            &work["per_count"]
+        ),
+        (
+            &"command run".into(),
+            &"work".into(),
+            &80.into(),
+            &2.0.into()
+        )
+    );
+    assert_eq!(
+        work["lines"],
+        serde_json::json!([
+            {"file": "/src/prog.c", "line": 4, "self": 14, "share": 0.175, "text": "    x += 1;"},
+            {"file": "/src/inline.h", "line": 2, "self": 60, "share": 0.75},
+        ])
+    );
+    assert_eq!(
+        (&work["address"], &work["instructions"]),
+        (
+            &"0x1000".into(),
+            &serde_json::json!([
+                {"offset": 0, "times": 14, "code": "55", "text": "push %rbp", "file": "/src/prog.c", "line": 4},
+                {"offset": 1, "times": 66, "code": "c3", "text": "ret"},
+            ])
+        )
+    );
+    assert!(
+        strlen["no_lines"].as_str().unwrap().contains("-g"),
+        "{strlen}"
+    );
+    assert!(strlen.get("instructions").is_none());
+
+    // Of packets that were received and sent, code is that of both.
+    let mut packets = recording.clone();
+    let half = packets.costs.len() / 2;
+    for (i, cost) in packets.costs.iter_mut().enumerate() {
+        cost.direction = [Direction::Tx, Direction::Rx][i / half];
+    }
+    let both = [Direction::Tx, Direction::Rx].map(|way| class(&packets, 0, way));
+    let document = of(&both, &[1]);
+    let lines = document["lines"].as_array().unwrap();
+    assert_eq!(lines.len(), 1, "{document}");
+    assert!(lines[0]["class"].is_null());
+    assert_eq!(
+        (&lines[0]["self"], &lines[0]["lines"][0]["self"]),
+        (&80.into(), &14.into())
+    );
+}
+
 /// Check that callgrind gets what each line costs, what was inlined in its own file, and
 /// the rest where the function is defined; and that levels of recursion share no lines.
 #[test]
