@@ -1,0 +1,345 @@
+//! The table of arms: each figure the mean over an arm's blocks.
+
+use netplumb_model::hosts::{
+    BUFFER, BUSY, FRAMES, FRAMES_PER_INTERRUPT, FRAMES_PER_POLL, FROM_DISK, HELD, INSTRUCTIONS,
+    INSTRUCTIONS_PER_BYTE, INTERRUPTS, LONGEST_WAIT, LOST, POLLS, RETRANSMITTED, Side, THROUGHPUT,
+    TURN, TURNS, WIRE_BYTES, WIRE_USE, is_of_hosts,
+};
+use netplumb_model::quantity::{Declared, Quantity, Scalar};
+use netplumb_model::recording::Recording;
+use netplumb_stats::welch::Mean;
+
+use super::{nic_of, varies};
+#[cfg(test)]
+use crate::table::reference::{Entry, entries};
+use crate::table::{Column, Table, Value};
+
+/// From here on there is room for what only explains.
+const WIDE: usize = 100;
+const WIDEST: usize = 140;
+
+/// An arm.
+pub(super) struct Row<'r> {
+    recording: &'r Recording,
+    arm: usize,
+}
+
+impl Row<'_> {
+    /// A figure with this label, by block.
+    fn values(&self, quantity: &Declared, label: Option<&str>) -> Vec<f64> {
+        let of_arm = |block: u32| {
+            let block = self.recording.blocks.get(block as usize);
+            block.is_some_and(|block| block.arm as usize == self.arm)
+        };
+        scalars_of(self.recording, quantity)
+            .filter(|scalar| scalar.item.label.as_deref() == label)
+            .filter(|scalar| scalar.block().is_some_and(of_arm))
+            .map(|scalar| scalar.value)
+            .collect()
+    }
+
+    /// The mean over its blocks of a figure with this label.
+    fn mean(&self, quantity: &Declared, label: Option<&str>) -> Option<f64> {
+        Mean::of(&self.values(quantity, label)).map(|mean| mean.value)
+    }
+
+    /// Half the width of the 95% interval of what it was measured for, as a share of its mean.
+    fn within(&self) -> Option<f64> {
+        let values = [&THROUGHPUT, &TURNS].map(|quantity| self.values(quantity, None));
+        let mean = Mean::of(values.iter().find(|values| !values.is_empty())?)?;
+        (mean.value > 0.0).then(|| Some((mean.high? - mean.value) / mean.value))?
+    }
+}
+
+/// What was measured of two hosts, whose clock is that of a wire or this machine's.
+pub(super) fn scalars_of<'r>(
+    recording: &'r Recording,
+    quantity: &Declared,
+) -> impl Iterator<Item = &'r Scalar> {
+    let (is_its, name) = (|of: &Quantity| is_of_hosts(&of.instrument), quantity.name);
+    let mut known = recording.quantities.iter();
+    let id = known.position(|of| is_its(of) && of.name == name);
+    let scalars = recording.scalars.iter();
+    scalars.filter(move |scalar| Some(scalar.quantity as usize) == id)
+}
+
+fn number(value: Option<f64>) -> Value {
+    value.map_or(Value::Missing, Value::Number)
+}
+
+fn share(value: Option<f64>) -> Value {
+    value.map_or(Value::Missing, Value::Share)
+}
+
+fn ns(value: Option<f64>) -> Value {
+    value.map_or(Value::Missing, Value::Ns)
+}
+
+/// A column for each host.
+fn of_hosts<'r>(
+    rank: u8,
+    wide: usize,
+    quantity: &'static Declared,
+    (title, key, hint): (&'static str, &'static str, &'static str),
+    cell: fn(Option<f64>) -> Value,
+) -> impl Iterator<Item = Column<'r, Row<'r>>> {
+    Side::ALL.iter().zip(rank..).map(move |(side, rank)| {
+        let side = *side;
+        let key = format!("{side}_{key}");
+        Column::figure(format!("{side} {title}"), move |row: &Row<'r>| {
+            cell(row.mean(quantity, Some(side.called())))
+        })
+        .hint(format!("of the {}: {hint}", side.called()))
+        .unit(quantity.unit)
+        .people(rank)
+        .from(wide)
+        .key(key.clone())
+        .page(key)
+    })
+}
+
+/// The columns of quantities that are to be shown.
+///
+/// Of an interface of this machine there is one CPU use.
+fn columns<'r>(
+    varies: bool,
+    of_nic: bool,
+    shown: &dyn Fn(&Declared, Option<&str>) -> bool,
+) -> Vec<Column<'r, Row<'r>>> {
+    let mut all = vec![
+        Column::text("arm", |row: &Row<'r>| {
+            row.recording.arms[row.arm].name.clone()
+        })
+        .hint("one combination of settings")
+        .people(0)
+        .key("arm")
+        .page("arm"),
+    ];
+    if varies {
+        all.push(
+            Column::figure("±", |row: &Row<'r>| share(row.within()))
+                .hint("half the width of the 95% interval of the figure before it, by its mean")
+                .people(3)
+                .key("within")
+                .page("within"),
+        );
+    }
+    let mut add = |quantity: &Declared, column: Column<'r, Row<'r>>| {
+        if shown(quantity, None) {
+            all.push(column);
+        }
+    };
+    add(
+        &THROUGHPUT,
+        Column::figure("Mbit/s", |row: &Row<'r>| {
+            number(row.mean(&THROUGHPUT, None).map(|bits| bits / 1e6))
+        })
+        .hint("bytes of payload, by the time from the sender's first to the receiver's last")
+        .unit("Mbit/s")
+        .people(1)
+        .key("mbit_per_second")
+        .page("mbit_per_second"),
+    );
+    add(
+        &TURNS,
+        Column::figure("turns/s", |row: &Row<'r>| number(row.mean(&TURNS, None)))
+            .hint("requests that were answered: of a web server those of all connections, else each after the other")
+            .unit("turns/s")
+            .people(2)
+            .key("turns_per_second")
+            .page("turns_per_second"),
+    );
+    for (rank, wide, title, label) in [
+        (3, 0, "turn", "mean"),
+        (4, WIDE, "least", "least"),
+        (5, WIDE, "median", "median"),
+        (6, WIDE, "99%", "99%"),
+        (7, WIDE, "most", "most"),
+    ] {
+        let key = format!("turn_{}_ns", if label == "99%" { "p99" } else { label });
+        if !shown(&TURN, Some(label)) {
+            continue;
+        }
+        add(
+            &TURN,
+            Column::figure(title, move |row: &Row<'r>| ns(row.mean(&TURN, Some(label))))
+                .hint(format!("time from a request to its answer, {label}"))
+                .unit("ns")
+                .people(rank)
+                .from(wide)
+                .key(key.clone())
+                .page(key),
+        );
+    }
+    let busy = "the part of the time in which its CPU executed instructions";
+    let of_sides = of_hosts(8, 0, &BUSY, ("busy", "busy", busy), share);
+    for (side, column) in Side::ALL.iter().zip(of_sides) {
+        if shown(&BUSY, Some(side.called())) {
+            add(&BUSY, column);
+        }
+    }
+    if of_nic {
+        add(
+            &BUSY,
+            Column::figure("busy", |row: &Row<'r>| share(row.mean(&BUSY, None)))
+                .hint("of an interface that was tuned: how busy all CPUs of this machine were, whatever it was for")
+                .people(8)
+                .key("busy")
+                .page("busy"),
+        );
+    }
+    add(
+        &WIRE_USE,
+        Column::figure("wire", |row: &Row<'r>| share(row.mean(&WIRE_USE, None)))
+            .hint("the part of the time in which frames of the sender were on the wire")
+            .people(10)
+            .key("wire_use")
+            .page("wire_use"),
+    );
+    let names = ("frames", "frames", "frames that it put on the wire");
+    for column in of_hosts(11, WIDE, &FRAMES, names, number) {
+        add(&FRAMES, column);
+    }
+    add(
+        &FROM_DISK,
+        Column::figure("disk", |row: &Row<'r>| share(row.mean(&FROM_DISK, None)))
+            .hint("bytes that the web server's disk read, by bytes of payload")
+            .people(10)
+            .key("read_from_disk")
+            .page("read_from_disk"),
+    );
+    let names = ("irqs", "interrupts", "interrupts of its NIC");
+    for column in of_hosts(13, 0, &INTERRUPTS, names, number) {
+        add(&INTERRUPTS, column);
+    }
+    for (rank, quantity, names) in [
+        (
+            28,
+            &FRAMES_PER_INTERRUPT,
+            (
+                "frames/irq",
+                "frames_per_interrupt",
+                "frames that came to it, by interrupts of its NIC",
+            ),
+        ),
+        (
+            30,
+            &FRAMES_PER_POLL,
+            (
+                "frames/poll",
+                "frames_per_poll",
+                "frames that came to it, by runs of the softirq that polls its NIC",
+            ),
+        ),
+        (
+            32,
+            &INSTRUCTIONS_PER_BYTE,
+            (
+                "insns/byte",
+                "instructions_per_byte",
+                "instructions, of kernel and programs, by bytes of payload",
+            ),
+        ),
+        (
+            34,
+            &POLLS,
+            ("polls", "polls", "runs of the softirq that polls its NIC"),
+        ),
+    ] {
+        for column in of_hosts(rank, WIDEST, quantity, names, number) {
+            add(quantity, column);
+        }
+    }
+    add(
+        &RETRANSMITTED,
+        Column::figure("resent", |row: &Row<'r>| {
+            number(row.mean(&RETRANSMITTED, None))
+        })
+        .hint("segments that the sender sent again")
+        .people(15)
+        .from(WIDE)
+        .key("retransmitted")
+        .page("retransmitted"),
+    );
+    let names = ("lost", "lost", "of its frames, those that the wire lost");
+    for column in of_hosts(16, WIDEST, &LOST, names, number) {
+        add(&LOST, column);
+    }
+    let names = (
+        "held",
+        "held",
+        "frames that came when its driver had no room, and that QEMU's NIC kept until it had",
+    );
+    for column in of_hosts(18, WIDEST, &HELD, names, number) {
+        add(&HELD, column);
+    }
+    let names = (
+        "wait",
+        "longest_wait_ns",
+        "the longest that a frame waited for the wire",
+    );
+    for column in of_hosts(20, WIDEST, &LONGEST_WAIT, names, ns) {
+        add(&LONGEST_WAIT, column);
+    }
+    let names = (
+        "buffer",
+        "buffer_bytes",
+        "its socket's buffer at the end, as the kernel counts it",
+    );
+    for column in of_hosts(22, WIDEST, &BUFFER, names, number) {
+        add(&BUFFER, column);
+    }
+    let names = (
+        "instructions",
+        "instructions",
+        "instructions, of kernel and programs",
+    );
+    for column in of_hosts(24, WIDEST, &INSTRUCTIONS, names, number) {
+        add(&INSTRUCTIONS, column);
+    }
+    let names = (
+        "wire bytes",
+        "wire_bytes",
+        "bytes of its frames, with preamble, FCS and gap",
+    );
+    for column in of_hosts(26, WIDEST, &WIRE_BYTES, names, number) {
+        add(&WIRE_BYTES, column);
+    }
+    all
+}
+
+/// The arms that have blocks.
+fn rows(recording: &Recording) -> impl Iterator<Item = Row<'_>> {
+    let has_blocks = |arm: &usize| {
+        let mut blocks = recording.blocks.iter();
+        blocks.any(|b| b.arm as usize == *arm && is_of_hosts(&b.instrument))
+    };
+    let arms = (0..recording.arms.len()).filter(has_blocks);
+    arms.map(|arm| Row { recording, arm })
+}
+
+/// For programs.
+pub(super) fn table(recording: &Recording) -> Table<'_, Row<'_>> {
+    let columns = columns(varies(recording), nic_of(recording).is_some(), &|_, _| true);
+    Table::new(columns, rows(recording))
+}
+
+/// For people: without what was not measured, or did not happen.
+pub(super) fn short_table(recording: &Recording) -> Table<'_, Row<'_>> {
+    let of_nic = nic_of(recording).is_some();
+    let happened = |quantity: &Declared, label: Option<&str>| {
+        let is_its =
+            |scalar: &Scalar| !of_nic || label.is_none() || scalar.item.label.as_deref() == label;
+        scalars_of(recording, quantity).any(|scalar| scalar.value != 0.0 && is_its(scalar))
+    };
+    Table::new(
+        columns(varies(recording), of_nic, &happened),
+        rows(recording),
+    )
+}
+
+/// What its columns are, for the reference.
+#[cfg(test)]
+pub(crate) fn declared() -> Vec<Entry> {
+    entries(&columns(true, true, &|_, _| true))
+}

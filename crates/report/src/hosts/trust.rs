@@ -1,0 +1,249 @@
+//! What the figures are, and how far to trust them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use netplumb_model::hosts::{FRAMES, LOST, SEGMENTS, Side, THROUGHPUT, TURNS, Wire};
+use netplumb_model::quantity::{Declared, Scalar};
+use netplumb_model::recording::{Recording, env};
+
+use super::arms::scalars_of;
+use super::{NAME_LETTERS, nic_of, varies};
+use crate::acting;
+use crate::footer::Note;
+use crate::number::printable;
+use crate::trust::common::kernel;
+
+/// The notes of the footer.
+pub(super) fn trust(recording: &Recording) -> Vec<Note> {
+    let mut notes = match (nic_of(recording), varies(recording)) {
+        (Some(nic), _) => of_interface(recording, nic),
+        (None, true) => by_this_clock(recording),
+        (None, false) => in_virtual_time(recording),
+    };
+    notes.push(kernel(recording));
+    if nic_of(recording).is_none() {
+        notes.push(ledger(recording));
+    }
+    let hashes: Vec<&str> = (recording.notes.values())
+        .filter_map(|notes| notes.facts.get("wire.frames"))
+        .map(|hash| &hash[..hash.len().min(12)])
+        .collect();
+    if let [hash] = hashes[..] {
+        let text = format!(
+            "times of all frames: {hash} (a hash; the same in every run of this plan from the same saved states)"
+        );
+        notes.push(Note::new("frames", printable(&text, 120)));
+    }
+    notes.extend(of_settings(recording));
+    notes
+}
+
+/// Which settings could not act or were not taken as they were given, and which arms could not be measured.
+pub(crate) fn of_settings(recording: &Recording) -> Vec<Note> {
+    let mut notes = acting::footer(recording);
+    for (number, of_arm) in &recording.notes {
+        let arm = recording.arms.get(*number as usize);
+        let name = arm.map_or_else(String::new, |arm| printable(&arm.name, NAME_LETTERS));
+        for why in of_arm.failed.values() {
+            let text = format!("arm {name}: {}", printable(why, 200));
+            notes.push(Note::warning("unavailable", text));
+        }
+        for (key, why) in &of_arm.facts {
+            let of = match key {
+                key if key.starts_with("no_effect.") => "no effect",
+                key if key.starts_with("rounded.") => "rounded",
+                _ => continue,
+            };
+            let text = format!("arm {name}: {}", printable(why, 120));
+            notes.push(Note::new(of, text));
+        }
+    }
+    notes
+}
+
+const IN_TURNS: &str = "this machine's; blocks of all arms take turns, each figure is the mean over them, and ± is half of its 95% \
+     interval by its mean";
+
+/// Of an interface of this machine, while a command ran.
+fn of_interface(recording: &Recording, nic: &str) -> Vec<Note> {
+    let fact = |key: &str| recording.environment.get(key).map(String::as_str);
+    let turn = match fact(env::TUNED_PEER) {
+        Some(peer) => format!("the median of echoes (ICMP) of {}", printable(peer, 60)),
+        None => "how long it ran".into(),
+    };
+    vec![
+        Note::new("clock", IN_TURNS),
+        Note::new(
+            "figures",
+            format!(
+                "bytes that {} counted in both directions while `{}` ran, whoever moved them; a turn is {turn}",
+                printable(nic, 20),
+                printable(fact(env::TUNED_COMMAND).unwrap_or_default(), 80)
+            ),
+        ),
+        cpu_use(recording),
+    ]
+}
+
+/// Of namespaces of this machine.
+fn by_this_clock(recording: &Recording) -> Vec<Note> {
+    let mut notes = vec![
+        Note::new("clock", IN_TURNS),
+        cpu_use(recording),
+        Note::new(
+            "veth",
+            "a frame is handed over, not sent: the receiver's softirq runs on the sender's CPU unless RPS moves it, no \
+             checksum is computed where checksum offload is on, and with TSO no frame is ever cut",
+        ),
+    ];
+    let others =
+        (recording.arms.iter()).filter(|arm| !matches!(arm.level("client"), None | Some("plumb")));
+    if others.count() > 0 {
+        notes.push(Note::new(
+            "clients",
+            "arms of iperf3 and wrk have the figures of these programs, without CPU use; wrk asks for 2 s",
+        ));
+    }
+    notes
+}
+
+/// Which CPU use is reported for namespaces of this machine, and what it is measured by.
+pub(crate) fn cpu_use(recording: &Recording) -> Note {
+    let fact = |key: &str| recording.environment.get(key).map(String::as_str);
+    let of = match (fact(env::HOSTS_CPUS), nic_of(recording)) {
+        (None, Some(_)) => "of all CPUs of this machine".to_string(),
+        (cpus, _) => {
+            let cpus = cpus.unwrap_or_default();
+            let (tx, rx) = cpus.split_once(' ').unwrap_or((cpus, cpus));
+            let (tx, rx) = (printable(tx, 10), printable(rx, 10));
+            format!("of CPU {tx} for the sender and {rx} for the receiver")
+        }
+    };
+    let by = match fact(env::HOSTS_CPU_USE) {
+        Some("tracepoints") => "the time between tracepoints of the scheduler and interrupts",
+        _ => "1 - idle / wall of /proc/stat, whose ticks are coarse beside a short block",
+    };
+    Note::new(
+        "CPU use",
+        format!("{of}, by {by}; whatever else ran there counts too"),
+    )
+}
+
+/// Of guests.
+fn in_virtual_time(recording: &Recording) -> Vec<Note> {
+    let shifts = |key: &str| {
+        let levels = recording.arms.iter().map(|arm| arm.read(key).unwrap_or(0));
+        levels.collect::<Vec<u8>>()
+    };
+    let all_one = [shifts("tx_shift"), shifts("rx_shift")]
+        .concat()
+        .iter()
+        .all(|shift| *shift == 0);
+    let clock = match all_one {
+        true => "virtual time: an instruction takes 1 ns",
+        false => "virtual time: an instruction takes 2^tx_shift or 2^rx_shift ns",
+    };
+    vec![
+        Note::new(
+            "clock",
+            format!(
+                "{clock}, and nothing else takes any: no caches, no bus, no DMA. Compare arms with each other, \
+                 not with hardware"
+            ),
+        ),
+        Note::new(
+            "wire",
+            format!(
+                "the time of every frame is checked against that of a wire{}; the NICs are QEMU's, which take a whole \
+                 batch at once",
+                full_frames(recording)
+            ),
+        ),
+    ]
+}
+
+/// How long full frames take on the wires of all arms, if there are few such times.
+fn full_frames(recording: &Recording) -> String {
+    const MOST: usize = 3;
+    const MTU_BYTES: u64 = 1_500;
+    let mut times: Vec<String> = Vec::new();
+    for arm in &recording.arms {
+        let mtu_bytes = arm.read("mtu_bytes").unwrap_or(MTU_BYTES);
+        let us = Wire::of(arm).occupied_ns(mtu_bytes) / 1e3;
+        let time = format!("{us:.3} us (MTU {mtu_bytes})");
+        if !times.contains(&time) {
+            times.push(time);
+        }
+    }
+    match times.len() {
+        1..=MOST => format!(", where a full frame takes {}", times.join(", ")),
+        _ => String::new(),
+    }
+}
+
+/// Requests of web servers that were answered, in all blocks.
+fn answered(recording: &Recording) -> f64 {
+    // Other requests have no throughput.
+    let of_web: BTreeSet<u32> = scalars_of(recording, &THROUGHPUT)
+        .filter_map(Scalar::block)
+        .collect();
+    let of_block = |scalar: &Scalar| {
+        let number = scalar.block().filter(|block| of_web.contains(block))?;
+        let seconds = recording.blocks.get(number as usize)?.duration_ns as f64 / 1e9;
+        Some((scalar.value * seconds).round())
+    };
+    scalars_of(recording, &TURNS).filter_map(of_block).sum()
+}
+
+/// The bytes of all blocks, and what they became on the way.
+fn ledger(recording: &Recording) -> Note {
+    let offered: u64 = recording.blocks.iter().map(|b| b.ledger.offered).sum();
+    let delivered: u64 = recording.blocks.iter().map(|b| b.ledger.delivered).sum();
+    let sum = |quantity: &Declared, side: Side| -> f64 {
+        let scalars = scalars_of(recording, quantity);
+        let of_side = scalars.filter(|s| s.item.label.as_deref() == Some(side.called()));
+        // The sum of none is -0.0.
+        of_side.fold(0.0, |sum, scalar| sum + scalar.value)
+    };
+    let (sent, came) = (Side::Tx, Side::Rx);
+    let mut beside = String::new();
+    let mut causes: BTreeMap<&str, u64> = BTreeMap::new();
+    for (why, bytes) in recording.blocks.iter().flat_map(|b| &b.ledger.dropped) {
+        *causes.entry(why).or_default() += bytes;
+    }
+    for (why, bytes) in causes {
+        beside.push_str(&format!("; {bytes} {}", printable(why, 60)));
+    }
+    let answered = answered(recording);
+    if answered > 0.0 {
+        // An error is one of the causes before.
+        let errors = if beside.is_empty() { ", no errors" } else { "" };
+        beside.push_str(&format!("; {answered} requests answered{errors}"));
+    }
+    if sum(&SEGMENTS, sent) > 0.0 {
+        beside += &format!(
+            "; segments with data: {} sent, {} received",
+            sum(&SEGMENTS, sent),
+            sum(&SEGMENTS, came),
+        );
+    }
+    if sum(&FRAMES, sent) > 0.0 {
+        beside += &format!(
+            "; frames: {} and {} back, of which the wire lost {} and {}",
+            sum(&FRAMES, sent),
+            sum(&FRAMES, came),
+            sum(&LOST, sent),
+            sum(&LOST, came),
+        );
+    }
+    match offered == delivered {
+        true => {
+            let text = format!("{offered} bytes sent = {delivered} received{beside}");
+            Note::new("ledger", text)
+        }
+        false => Note::warning(
+            "ledger",
+            format!("{offered} bytes sent, {delivered} received{beside}"),
+        ),
+    }
+}
