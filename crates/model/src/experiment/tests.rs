@@ -1,5 +1,6 @@
 use super::*;
 use crate::class::{Link, Proto};
+use crate::recording::Arm;
 
 const SMALL: &str = r#"
 name = "small"

@@ -1,0 +1,346 @@
+//! What arms have to keep to, and the settings that they are made of.
+
+use std::collections::HashSet;
+
+use super::super::error::Mistake;
+use super::super::{
+    DiskPlan, Experiment, FromDevice, Kind, Knob, Knobs, Lab, MAX_ARMS, NamedArm, Qdisc, Recorded,
+    Ruleset, Vary, device,
+};
+use crate::class::{Family, Link, Proto};
+use crate::recording::Arm;
+use crate::timing::{INSTRUCTIONS, SAMPLED};
+
+/// Frames are set up for each of their blocks.
+const MAX_ARMS_OF_FRAMES: usize = 1_000;
+/// Largest UDP payload over IPv4 (RFC 768: 65,535 less 8 of UDP and 20 of IP).
+const MAX_SIZE_BYTES: u32 = 65_507;
+
+/// Minimum MTU of Ethernet devices (include/uapi/linux/if_ether.h: ETH_MIN_MTU).
+const MIN_MTU_BYTES: u32 = 68;
+/// RFC 8200: below this, there is no IPv6.
+const MIN_MTU_V6_BYTES: u32 = 1280;
+const MAX_MTU_BYTES: u32 = 65_535;
+
+/// Check that an arm can be run.
+///
+/// # Errors
+/// The key that is wrong, and a message.
+pub fn check_arm(arm: &Arm) -> Result<(), (&'static str, String)> {
+    if arm.size_bytes > MAX_SIZE_BYTES {
+        return Err((
+            "size_bytes",
+            format!(
+                "invalid size_bytes `{}`; expected at most {MAX_SIZE_BYTES} (63K)",
+                arm.size_bytes
+            ),
+        ));
+    }
+    if matches!(arm.proto, Proto::Command | Proto::Work) {
+        return Err((
+            "proto",
+            "command is not a protocol; use [workload] kind = \"command\", or `plumb path -- COMMAND`"
+                .into(),
+        ));
+    }
+    if arm.link == Link::Any {
+        return Err(("link", "link any is only for traffic in lab host".into()));
+    }
+    if arm.forward && arm.link == Link::Lo {
+        return Err((
+            "forward",
+            "forward is not supported by link lo; use veth".into(),
+        ));
+    }
+    let least = match arm.family {
+        Family::V4 => MIN_MTU_BYTES,
+        Family::V6 => MIN_MTU_V6_BYTES,
+    };
+    if let Some(mtu) = arm.knobs.get("mtu_bytes")
+        && !mtu
+            .parse()
+            .is_ok_and(|mtu: u32| (least..=MAX_MTU_BYTES).contains(&mtu))
+    {
+        return Err((
+            "mtu_bytes",
+            format!(
+                "invalid mtu_bytes `{mtu}`; expected {least} to {MAX_MTU_BYTES} for {}",
+                arm.family
+            ),
+        ));
+    }
+    if arm.knobs.contains_key("bridge") && arm.link == Link::Lo {
+        return Err((
+            "bridge",
+            "bridge is not supported by link lo; use veth".into(),
+        ));
+    }
+    if arm.forward && arm.knobs.get("bridge").is_some_and(|on| on == "on") {
+        return Err(("bridge", "bridge and forward can't be used together".into()));
+    }
+    if arm.knobs.contains_key("queues") && arm.link != Link::Veth {
+        return Err((
+            "queues",
+            format!("queues is not supported by link {}; use veth", arm.link),
+        ));
+    }
+    match FromDevice::of(arm) {
+        Some(frames) => frames.check(arm)?,
+        None => device::check_without(arm)?,
+    }
+    if let Some(ruleset) = Ruleset::of(arm) {
+        ruleset.check(arm).map_err(|why| ("nft", why))?;
+    }
+    if let Some(qdisc) = Qdisc::of(arm) {
+        qdisc.check(arm).map_err(|why| ("qdisc", why))?;
+    }
+    if let Some(disk) = DiskPlan::of(arm) {
+        disk.check()?;
+    }
+    Ok(())
+}
+
+impl Experiment {
+    pub(super) fn check_arms(&self) -> Result<(), Mistake> {
+        if self.explain {
+            let why = "explain needs a workload of kind frames";
+            return Err(("explain", why.to_string()).into());
+        }
+        if self.nics.is_some() {
+            let why = "[nics] needs a workload of kind frames";
+            return Err(("nics", why.to_string()).into());
+        }
+        let arms = self.arms();
+        if arms.len() > MAX_ARMS {
+            let why = format!(
+                "too many arms ({}); expected at most {MAX_ARMS}",
+                arms.len()
+            );
+            return Err(("vary", why).into());
+        }
+        for arm in &arms {
+            self.check_queues(arm)
+                .map_err(|wrong| self.of_arm(arm, wrong))?;
+            check_arm(arm).map_err(|wrong| self.of_arm(arm, wrong))?;
+            self.check_host_arm(arm)
+                .map_err(|wrong| self.of_arm(arm, wrong))?;
+            if self.lab == Lab::Netns && arm.link.has_nics() {
+                let why = format!(
+                    "link {} is not supported by lab netns, only {}; use lab vm",
+                    arm.link,
+                    Link::listed(|link| !link.has_nics())
+                );
+                return Err(self.of_arm(arm, ("link", why)));
+            }
+        }
+        self.check_machine(&arms).map_err(|wrong| {
+            match arms.iter().find(|a| a.knobs.contains_key(wrong.0)) {
+                Some(arm) => self.of_arm(arm, wrong),
+                None => wrong.into(),
+            }
+        })?;
+        self.check_names(&arms)?;
+        let mut named = self.instruments.iter().flatten();
+        if let Some(arm) = arms.iter().find(|arm| FromDevice::of(arm).is_some())
+            && let Some(other) = named.find(|name| {
+                ![INSTRUCTIONS.instrument, SAMPLED.instrument].contains(&name.as_str())
+            })
+        {
+            let why = format!(
+                "sender = \"device\" is measured by `{}` and `{}`, not by `{other}`",
+                INSTRUCTIONS.instrument, SAMPLED.instrument
+            );
+            return Err(self.of_arm(arm, ("sender", why)));
+        }
+        match self.workload.kind {
+            Kind::Command => self.check_commands(&arms),
+            Kind::Work if !arms.is_empty() => self.check_has_commands(&arms),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_commands(&self, arms: &[Arm]) -> Result<(), Mistake> {
+        if self.lab != Lab::Vm && arms.len() > 1 {
+            let why = "a workload of kind command supports several arms in lab vm only; use a \
+                       recording for each, and compare them with `plumb diff`";
+            return Err(("vary", why.to_string()).into());
+        }
+        self.check_has_commands(arms)
+    }
+
+    fn check_has_commands(&self, arms: &[Arm]) -> Result<(), Mistake> {
+        let has_none = |arm: &&Arm| !arm.knobs.contains_key("command");
+        if self.workload.command.is_empty() && arms.iter().any(|arm| has_none(&arm)) {
+            let why = format!(
+                "a workload of kind {} needs command, like [\"curl\", \"...\"]",
+                self.workload.kind
+            );
+            return Err(("kind", why).into());
+        }
+        Ok(())
+    }
+
+    /// The mistake in an arm, located in its `[[arm]]` if that sets the knob.
+    fn of_arm(&self, arm: &Arm, wrong: (&'static str, String)) -> Mistake {
+        let sets = |named: &NamedArm| named.knobs.set_ones().any(|knob| knob.key == wrong.0);
+        let of = |named: &NamedArm| named.name == arm.name && sets(named);
+        match self.arms.iter().position(of) {
+            Some(n) => Mistake::within("arm", n)(wrong.into()),
+            None => wrong.into(),
+        }
+    }
+
+    /// Check that each arm has a name of its own.
+    fn check_names(&self, arms: &[Arm]) -> Result<(), Mistake> {
+        let mut names = HashSet::new();
+        match arms.iter().find(|arm| !names.insert(arm.name.as_str())) {
+            Some(arm) => Err(self.duplicate(arm)),
+            None => Ok(()),
+        }
+    }
+
+    /// The mistake of two arms with one name: a duplicate `[[arm]]`, or a duplicate level.
+    fn duplicate(&self, arm: &Arm) -> Mistake {
+        let what = format!("duplicate arm `{}`", arm.name);
+        let written = self.arms.iter().rposition(|named| named.name == arm.name);
+        match (written, self.vary.repeated()) {
+            (Some(n), _) => Mistake::within("arm", n)(("name", what).into()),
+            (None, Some(knob)) => {
+                let what = format!("{what}: {} has a duplicate level", knob.key);
+                Mistake::within("vary", 0)((knob.key, what).into())
+            }
+            (None, None) => ("vary", what).into(),
+        }
+    }
+
+    /// Check that no knob is both fixed and varied, and that knobs which need another one have it.
+    pub(super) fn check_settings(&self) -> Result<(), Mistake> {
+        let own = std::iter::once((("vary", 0), &self.knobs, &self.vary));
+        let figures = self.figures.iter().enumerate();
+        let figures = figures.map(|(n, f)| (("figure", n), &f.knobs, &f.vary));
+        for ((table, n), knobs, vary) in own.chain(figures) {
+            if let Some(key) = vary.also_in(knobs) {
+                let knob = Knob::of(key.split('.').next().unwrap_or(&key));
+                let mistake = Mistake {
+                    hint: Some("remove it from one of them".into()),
+                    ..(
+                        knob.map_or("vary", |knob| knob.key),
+                        format!("{key} is set in both knobs and vary"),
+                    )
+                        .into()
+                };
+                return Err(Mistake::within(table, n)(mistake));
+            }
+        }
+        let knobs = [&self.knobs].into_iter();
+        let knobs = knobs.chain(self.arms.iter().map(|arm| &arm.knobs));
+        let knobs = knobs.chain(self.figures.iter().map(|figure| &figure.knobs));
+        let vary = [&self.vary].into_iter();
+        let vary = vary.chain(self.figures.iter().map(|figure| &figure.vary));
+        let mut set: Vec<&'static Knob> = knobs.flat_map(Knobs::set_ones).collect();
+        set.extend(vary.flat_map(Vary::set_ones));
+        for knob in &set {
+            if let Recorded::With(other) | Recorded::IfSetWith(other) = knob.recorded
+                && !set.iter().any(|knob| knob.key == other)
+            {
+                return Err((knob.key, format!("{} needs {other}", knob.key)).into());
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_frames(&self) -> Result<(), Mistake> {
+        let arms = self.bench_arms()?;
+        if arms.is_empty() || arms.len() > MAX_ARMS_OF_FRAMES {
+            let why = format!(
+                "invalid number of arms ({}); expected 1 to {MAX_ARMS_OF_FRAMES}",
+                arms.len()
+            );
+            return Err((
+                if self.figures.is_empty() {
+                    "vary"
+                } else {
+                    "figure"
+                },
+                why,
+            )
+                .into());
+        }
+        self.check_names(&self.arms())?;
+        if let Some(n) = (1..arms.len()).find(|n| arms[..*n].contains(&arms[*n])) {
+            let name = &self.arms()[n].name;
+            let why = format!(
+                "arm `{name}` has the same settings as another arm; knobs.again = \"on\" measures \
+                 each arm twice"
+            );
+            return Err(("arm", why).into());
+        }
+        let first = arms[0].link;
+        if arms.iter().any(|arm| arm.link != first) {
+            return Err((
+                "link",
+                "frames support one link per recording; compare recordings with `plumb diff`"
+                    .into(),
+            )
+                .into());
+        }
+        if first.has_nics() && self.lab != Lab::Vm {
+            return Err((
+                "link",
+                format!(
+                    "link {first} needs lab vm (--lab vm, lab = \"vm\"); for interfaces of this \
+                     machine use --nic and --from ([nics])"
+                ),
+            )
+                .into());
+        }
+        if first != Link::Veth && self.explain {
+            return Err((
+                "explain",
+                format!("explain is not supported by link {first}; use veth"),
+            )
+                .into());
+        }
+        if first != Link::Veth && arms.iter().any(|arm| arm.planted.fault.is_some()) {
+            return Err((
+                "fault",
+                format!("fault (--plant) is not supported by link {first}; use veth"),
+            )
+                .into());
+        }
+        if self.vary.get("kernel").len() > 1 {
+            return Err((
+                "kernel",
+                "frames support one kernel per recording; compare recordings with `plumb diff`"
+                    .into(),
+            )
+                .into());
+        }
+        if self.nics.is_some() != (self.lab == Lab::Host) {
+            return Err((
+                "lab",
+                "frames on interfaces of this machine need both lab = \"host\" and [nics]".into(),
+            )
+                .into());
+        }
+        Ok(())
+    }
+
+    /// Check that the lab and the workload support every knob.
+    pub(super) fn check_places(&self) -> Result<(), (&'static str, String)> {
+        let kind = self.workload.kind;
+        // Instructions that explain rates are counted in guests.
+        let mut labs = vec![self.lab];
+        labs.extend(self.explain.then_some(Lab::Vm));
+        let named = self.arms.iter().map(|arm| &arm.knobs);
+        let knobs = std::iter::once(&self.knobs)
+            .chain(named)
+            .chain(self.figures.iter().map(|figure| &figure.knobs));
+        let vary = std::iter::once(&self.vary).chain(self.figures.iter().map(|f| &f.vary));
+        let misplaced = knobs
+            .filter_map(|knobs| knobs.misplaced(&labs, kind))
+            .chain(vary.filter_map(|vary| vary.misplaced(&labs, kind)))
+            .next();
+        misplaced.map_or(Ok(()), Err)
+    }
+}
