@@ -133,7 +133,8 @@ impl Traced<'_> {
         EngineError::NoFunction(match known.is_some_and(|known| known.has_function(name)) {
             true => format!(
                 "kernel {kernel} has `{name}` in its types (BTF), but no code of that name: it was \
-                 inlined into its callers, or is in a module that is not loaded; {near}"
+                 inlined into its callers (which `plumb kernel add {kernel} --debug` tells), or is in a \
+                 module that is not loaded; {near}"
             ),
             false => format!(
                 "{place}; {near}. A function that the compiler put into its callers (inlined) can't \
@@ -267,7 +268,7 @@ pub(crate) fn add(
         (
             "calls without arguments",
             unread,
-            "an interrupt came between the call and the function",
+            "it was jumped to (a tail call), or an interrupt came between the call and the function",
         ),
         (FULL, full, FULL_MEANS),
     ] {

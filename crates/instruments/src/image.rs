@@ -86,7 +86,7 @@ impl Image {
 
     /// Whether functions have names: not only those that were found without symbols.
     pub fn has_symbols(&self) -> bool {
-        let found = |name: &str| is_at_address(name) || name.ends_with("@plt");
+        let found = |name: &str| name.starts_with('[') || name.ends_with("@plt");
         self.functions.iter().any(|function| !found(&function.name))
     }
 

@@ -17,6 +17,12 @@ pub fn number(text: &str, name: &str) -> Option<u64> {
     field(text, name)?.split_whitespace().next()?.parse().ok()
 }
 
+/// The process that a thread is of, by its number; none if there is no such thread.
+pub fn process_of(thread: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+    number(&status, "Tgid")?.try_into().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -30,5 +36,20 @@ mod tests {
         assert_eq!(field(text, "model name"), Some("Some: CPU"));
         assert_eq!(number(text, "model name"), None);
         assert_eq!(field(text, "Mem"), None);
+    }
+
+    /// Check that a thread is of its process, also of which it is not the first.
+    #[test]
+    fn threads() {
+        let own = std::process::id();
+        let thread = std::thread::spawn(|| {
+            // SAFETY: the call has no arguments and can't fail.
+            let thread = unsafe { libc::gettid() } as u32;
+            (thread, process_of(thread))
+        });
+        let (thread, process) = thread.join().unwrap();
+        assert_ne!(thread, own);
+        assert_eq!((process, process_of(own)), (Some(own), Some(own)));
+        assert_eq!(process_of(0), None);
     }
 }

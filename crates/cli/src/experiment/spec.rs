@@ -16,6 +16,7 @@ use netplumb_model::timing::{Filter, ProfileSpec, Roles, Selection, TimingSpec};
 use netplumb_model::trace::CallsSpec;
 use netplumb_report::printable;
 use netplumb_sys::netns::Namespace;
+use netplumb_sys::proc;
 
 use crate::args::live::CALLS;
 use crate::exit::WrongKey;
@@ -82,6 +83,15 @@ pub(super) fn spec(experiment: &Experiment, instrument: &str) -> anyhow::Result<
         && !Path::new(&format!("/proc/{pid}")).exists()
     {
         let why = format!("--pid {pid}: no such process");
+        return Err(WrongKey::usage(of_filter("pid"), why).into());
+    }
+    if let Some(pid) = asked.pid
+        && let Some(process) = proc::process_of(pid).filter(|process| *process != pid)
+    {
+        let why = format!(
+            "--pid {pid}: a thread of process {process}, whose threads are measured together: use \
+             --pid {process}"
+        );
         return Err(WrongKey::usage(of_filter("pid"), why).into());
     }
     let mut directory = None;

@@ -238,6 +238,13 @@ fn check_others(root: &Path, own: &Instance) -> Result<(), LiveError> {
     Ok(())
 }
 
+fn no_tracer() -> LiveError {
+    LiveError::CannotRun {
+        reason: format!("the kernel has no tracer {TRACER}"),
+        remedy: OTHER_KERNEL.into(),
+    }
+}
+
 /// Threads as the kernel reads them; none clears its list.
 fn list(threads: &[u32]) -> String {
     let all: Vec<String> = threads.iter().map(ToString::to_string).collect();
@@ -246,6 +253,9 @@ fn list(threads: &[u32]) -> String {
 
 /// The functions that can be traced, by name.
 pub(super) fn functions(root: &Path) -> Result<Vec<String>, LiveError> {
+    if !has_tracer(root) {
+        return Err(no_tracer());
+    }
     let path = root.join("available_filter_functions");
     let text = fs::read_to_string(&path).map_err(|error| match error.kind() {
         ErrorKind::PermissionDenied => LiveError::CannotRun {
@@ -278,10 +288,7 @@ impl Tracer {
         whose: &Whose,
     ) -> Result<Tracer, LiveError> {
         if !has_tracer(&root) {
-            return Err(LiveError::CannotRun {
-                reason: format!("the kernel has no tracer {TRACER}"),
-                remedy: OTHER_KERNEL.into(),
-            });
+            return Err(no_tracer());
         }
         let instance = Instance::make(&root, PURPOSE).map_err(|error| match error.kind() {
             ErrorKind::PermissionDenied => LiveError::CannotRun {

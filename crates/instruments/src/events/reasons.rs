@@ -124,11 +124,13 @@ fn no_function(function: &str) -> String {
     if !symbols.by_name(function).is_empty() {
         return "it can't be traced: it is marked notrace, or no function".into();
     }
+    let inlined = "it may be inlined into its callers, which `plumb trace` names in a guest whose kernel \
+                   was added with `plumb kernel add --debug`";
     match nearest(function, names()) {
-        Some(meant) => format!("the kernel has no such function; did you mean `{meant}`?"),
-        None => "the kernel has no such function: it may be inlined into its callers, which `plumb trace` \
-                 names in a guest whose kernel was added with `plumb kernel add --debug`"
-            .into(),
+        Some(meant) => {
+            format!("the kernel has no such function; did you mean `{meant}`? Or {inlined}")
+        }
+        None => format!("the kernel has no such function: {inlined}"),
     }
 }
 

@@ -80,28 +80,62 @@ static __always_inline _Bool is_in_cgroup(void)
 	return 0;
 }
 
+/* The same of any task. */
+static __always_inline _Bool has_cgroup(struct task_struct *task)
+{
+	struct cgroup *at = BPF_CORE_READ(task, cgroups, dfl_cgrp);
+	int level;
+
+	for (level = 0; at && level < SAMPLES_CGROUPS; level++) {
+		if (BPF_CORE_READ(at, kn, id) == config.cgroup)
+			return 1;
+		at = BPF_CORE_READ(at, self.parent, cgroup);
+	}
+	return 0;
+}
+
+/*
+ * Whether a process is one of those that are asked for, by its number in the
+ * first namespace and in ours.
+ */
+static __always_inline _Bool is_process(__u32 tgid, __u32 own)
+{
+	__u32 sampled = SAMPLES_STATE_SAMPLED, *state;
+
+	if (config.scope == SAMPLES_SCOPE_PROCESS && own == config.tgid) {
+		/* Its children are known by its other number. */
+		if (!bpf_map_lookup_elem(&processes, &tgid))
+			bpf_map_update_elem(&processes, &tgid, &sampled,
+					    BPF_ANY);
+		return 1;
+	}
+	state = bpf_map_lookup_elem(&processes, &tgid);
+	return state && *state == SAMPLES_STATE_SAMPLED;
+}
+
 /* Whether the current task is to be sampled. */
 static __always_inline _Bool is_asked(const struct bpf_pidns_info *ids)
 {
-	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
-	__u32 sampled = SAMPLES_STATE_SAMPLED, *state;
-
 	switch (config.scope) {
 	case SAMPLES_SCOPE_ALL:
 		return 1;
 	case SAMPLES_SCOPE_CGROUP:
 		return is_in_cgroup();
-	case SAMPLES_SCOPE_PROCESS:
-		if (ids->tgid == config.tgid) {
-			/* Its children are known by its other number. */
-			if (!bpf_map_lookup_elem(&processes, &tgid))
-				bpf_map_update_elem(&processes, &tgid, &sampled,
-						    BPF_ANY);
-			return 1;
-		}
 	}
-	state = bpf_map_lookup_elem(&processes, &tgid);
-	return state && *state == SAMPLES_STATE_SAMPLED;
+	return is_process(bpf_get_current_pid_tgid() >> 32, ids->tgid);
+}
+
+/* Whether another task is. */
+static __always_inline _Bool is_asked_of(struct task_struct *task)
+{
+	switch (config.scope) {
+	case SAMPLES_SCOPE_ALL:
+		return 1;
+	case SAMPLES_SCOPE_CGROUP:
+		return has_cgroup(task);
+	}
+	return is_process(BPF_CORE_READ(task, tgid),
+			  number_of(BPF_CORE_READ(task, group_leader)));
 }
 
 /*

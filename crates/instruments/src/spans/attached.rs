@@ -107,6 +107,7 @@ impl Attached {
             count: count as u32,
             rows: rows(count) as u32,
             by: plan.by,
+            about_task: u32::from(plan.is_about_task()),
             ..Config::default()
         };
         for (to, event) in config.events.iter_mut().zip(&plan.events) {
@@ -200,7 +201,11 @@ impl Attached {
                     .push(link.map_err(LiveError::system("attach to the scheduler"))?);
             }
         }
-        for (n, event) in plan.events.iter().enumerate() {
+        // What ends at an event runs before what begins at it, which would else be paired with itself.
+        let (first_runs_first, last_runs_first): (Vec<_>, Vec<_>) =
+            (plan.events.iter().enumerate()).partition(|(_, event)| event.runs_in_order());
+        let order = first_runs_first.into_iter().rev().chain(last_runs_first);
+        for (n, event) in order {
             let name = program(&event.how, n);
             if let How::Raw(tracepoint) = &event.how {
                 let link = self.find(&name)?.attach_raw_tracepoint(tracepoint);

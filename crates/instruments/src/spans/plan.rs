@@ -157,6 +157,14 @@ impl Plan {
         &self.events[event].resolved.name
     }
 
+    /// Whether the first event is about a task, which need not be the one that runs: a wake-up is about
+    /// who is woken up.
+    pub(super) fn is_about_task(&self) -> bool {
+        let first = &self.events[0];
+        let is_argument = first.key.key == KEY_ARGUMENT as u32;
+        is_argument && first.points_to.as_deref() == Some(TASK)
+    }
+
     /// What events are paired by, in words.
     pub(super) fn keys(&self) -> String {
         let mut names: Vec<&str> = self.events.iter().map(|e| e.key_name.as_str()).collect();
@@ -306,6 +314,18 @@ impl Planned {
             arguments,
             fields,
         })
+    }
+
+    /// Whether of several programs at it the one that was attached first runs first: so it is at
+    /// tracepoints. Probes and trampolines are lists to whose head the last one is added
+    /// (add_new_kprobe(), consumer_add(), __bpf_trampoline_link_prog()). A return is handled in the
+    /// opposite order to the call (rethook_trampoline_handler()).
+    pub(super) fn runs_in_order(&self) -> bool {
+        match self.how {
+            How::Raw(_) | How::Record => true,
+            How::Trampoline { .. } => false,
+            How::Function => matches!(self.resolved.asked, Asked::Kernel { returns: true, .. }),
+        }
     }
 
     fn returns(&self) -> bool {
@@ -543,6 +563,24 @@ mod tests {
             let error = event.choose(key).unwrap_err().to_string();
             assert!(error.contains(has), "{error}");
         }
+    }
+
+    /// Check which events are about another task than the one that runs.
+    #[test]
+    fn about_a_task() {
+        let is_about = |key: &str| {
+            let mut event = planned("sched:sched_switch", SWITCH);
+            event.choose(key).unwrap();
+            let plan = Plan {
+                events: vec![event],
+                by: 0,
+                labels: Vec::new(),
+                kinds: Vec::new(),
+            };
+            plan.is_about_task()
+        };
+        assert!(is_about("task") && is_about("prev"));
+        assert!(!is_about("current") && !is_about("cpu") && !is_about("preempt"));
     }
 
     /// Check that the names of stages tell events apart.

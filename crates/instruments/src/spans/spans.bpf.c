@@ -204,9 +204,12 @@ static __always_inline void name_group(struct spans_begun *new, __u64 key)
 
 	switch (config.by) {
 	case SPANS_BY_TASK:
-		if (bpf_get_current_pid_tgid())
+		if (config.about_task)
+			name = (void *)key +
+			       bpf_core_field_offset(struct task_struct, comm);
+		else if (bpf_get_current_pid_tgid())
 			bpf_get_current_comm(new->group, SAMPLES_NAME);
-		return;
+		break;
 	case SPANS_BY_CPU:
 		*(__u32 *)new->group = bpf_get_smp_processor_id();
 		return;
@@ -249,7 +252,7 @@ static __always_inline void begin(void *ctx, __u64 key, __u64 now,
 
 	if (config.scope != SAMPLES_SCOPE_ALL || config.by == SPANS_BY_STACK)
 		name_task(&ids);
-	if (!is_asked(&ids))
+	if (config.about_task ? !is_asked_of((void *)key) : !is_asked(&ids))
 		return;
 	c->begun++;
 	new.times_ns[0] = now;

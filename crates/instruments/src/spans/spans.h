@@ -59,6 +59,9 @@ struct spans_config {
 	__u32 count;  /* Of events. */
 	__u32 rows;   /* Pairs of these, and the whole. */
 	__u32 by;
+	/* Whether the key of the first event is the task that it is about. */
+	__u32 about_task;
+	__u32 unused;
 	struct spans_event events[SPANS_EVENTS];
 };
 

@@ -134,7 +134,7 @@ pub(super) fn normal(text: &str) -> Result<String, String> {
         true => Ok(text.into()),
         false => Err(format!(
             "invalid disk `{shown}`; expected in a guest DEVICE:SIZE:FILESYSTEM, like null_blk:64M:ext4, and \
-             on this machine a name, like sda, the path of a device, or that of a file on it"
+             on this machine a name, like sda, or the absolute path of a device or of a file on it"
         )),
     }
 }
@@ -164,8 +164,8 @@ impl Experiment {
             match (self.lab, text.parse::<Disk>()) {
                 (Lab::Host, Ok(_)) => {
                     let why = format!(
-                        "disk `{text}` is one of a guest; expected in lab host a name, like sda, the path of a \
-                         device, or that of a file on it"
+                        "disk `{text}` is one of a guest; expected in lab host a name, like sda, or the \
+                         absolute path of a device or of a file on it"
                     );
                     return Err(("disk", why));
                 }

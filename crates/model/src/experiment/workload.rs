@@ -225,6 +225,13 @@ impl Blocks {
                 "time and packets can't be used together: a block ends by one of them".into(),
             ),
             (
+                "count",
+                self.count.is_some_and(|count| count > 1) && workload.window.is_some(),
+                "blocks and windows (--interval) can't be used together: with windows a command \
+                 runs once"
+                    .into(),
+            ),
+            (
                 "warmup",
                 self.warmup.is_some() && !frames,
                 "warmup needs a workload of kind frames; for packets use warmup_packets".into(),

@@ -21,6 +21,26 @@ struct pid {
 	struct upid numbers[1];
 } CO_RE;
 
+struct kernfs_node {
+	__u64 id;
+} CO_RE;
+
+struct cgroup;
+
+struct cgroup_subsys_state {
+	struct cgroup *cgroup;
+	struct cgroup_subsys_state *parent;
+} CO_RE;
+
+struct cgroup {
+	struct cgroup_subsys_state self;
+	struct kernfs_node *kn;
+} CO_RE;
+
+struct css_set {
+	struct cgroup *dfl_cgrp;
+} CO_RE;
+
 struct task_struct {
 	void *stack;
 	unsigned int flags;
@@ -28,6 +48,8 @@ struct task_struct {
 	int tgid;
 	struct task_struct *group_leader;
 	struct pid *thread_pid;
+	struct css_set *cgroups;
+	char comm[16];
 	/* It waits for a disk or the like. */
 	unsigned int in_iowait : 1;
 	/* Since Linux 5.14, commit 2f064a59a11f. */
