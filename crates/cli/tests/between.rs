@@ -244,6 +244,61 @@ fn as_root_planted_sleep() {
     assert!(wait.is_some());
 }
 
+/// Check that an event that begins and ends is paired with the one before it and not with itself, and is
+/// begun again where another one is between.
+#[test]
+fn as_root_the_same_event_twice() {
+    if !as_root() {
+        return;
+    }
+    let place = compiled("sleeps", SLEEPS);
+    let [enter, exit] = ["enter", "exit"].map(|of| format!("syscalls:sys_{of}_clock_nanosleep"));
+    let command = ["--", "./sleeps", "20", "2000000"];
+    for events in [vec![&enter, &enter], vec![&enter, &exit, &enter]] {
+        let events: Vec<&str> = events.into_iter().map(String::as_str).collect();
+        let recording = measured(&place, &[&events[..], &command].concat());
+        assert_ledger(&recording);
+        let [begun, ended, open] = [&BEGUN, &ENDED, &OPEN].map(|of| sum(&recording, of, None));
+        assert_eq!((begun, ended, open), (20, 19, 1), "{events:?}");
+        let (count, ns) = total(&recording, "total");
+        assert!(count == 19 && ns / count >= 2_000_000, "{count} {ns}");
+        if events.len() == 3 {
+            let slept = recording.stages().find(|(_, s)| s.kind == StageKind::Wait);
+            let slept = &slept.unwrap().0.times;
+            assert!(slept.count == 19 && slept.total_ns / 19 >= 2_000_000);
+        }
+    }
+    // A tracepoint of the kernel's own, of which the arguments are read.
+    let words = ["sched:sched_switch", "sched:sched_switch", "--key", "next"];
+    let recording = measured(&place, &[&words[..], &command].concat());
+    assert_ledger(&recording);
+    let (count, ns) = total(&recording, "total");
+    assert!(count >= 15 && ns / count >= 1_000_000, "{count} {ns}");
+}
+
+/// Check that a wake-up is that of the task that is woken up: of a command that sleeps, by its name.
+#[test]
+fn as_root_who_is_woken() {
+    if !as_root() {
+        return;
+    }
+    let place = compiled("sleeps", SLEEPS);
+    let command = ["--", "./sleeps", "50", "2000000"];
+    let words = ["--preset", "runqueue", "--by", "task"];
+    let recording = measured(&place, &[&words[..], &command].concat());
+    assert_ledger(&recording);
+    // There are kernels that run no program where a timer interrupts some tasks (docs/limits.md).
+    let woken = total(&recording, "total").0;
+    assert!((40..=60).contains(&woken), "{woken}");
+    let csv = report(&place, &["between.plumb", "--csv"]);
+    assert!(csv.contains("sleeps"), "{csv}");
+    let sleeps = Running::new(&place, "sleeps", &["5000", "1000000"]);
+    let pid = sleeps.pid();
+    let words = [&words[..2], &["--pid", &pid, "--duration", "300ms"]].concat();
+    let woken = total(&measured(&place, &words), "total").0;
+    assert!((100..=300).contains(&woken), "{woken}");
+}
+
 /// A process that runs until it is dropped.
 struct Running(Child);
 

@@ -121,6 +121,10 @@ fn turns_losses_and_seeds() {
     let one = stream(lossy);
     assert_eq!(one, stream(lossy));
     assert_ne!(one, stream(""));
+    // Longer than the NIC's own timers, which have to fit between two exchanges of frames.
+    let far = "--wire-delay 2ms";
+    let one = stream(far);
+    assert_eq!([stream(far), stream(far)], [one.clone(), one]);
 }
 
 /// Check that the end of any of the three processes is the end of all, whatever ends it: of a host

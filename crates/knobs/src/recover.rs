@@ -12,7 +12,6 @@ use crate::applied::{Put, put_back};
 use crate::error::KnobError;
 use crate::file::{self, Contents, Done, FORMAT, Place};
 use crate::journal::{is_live, journals, take_turn};
-use crate::setting::NONE;
 
 /// The directory of `ip netns`.
 const NAMES: &str = "/run/netns";
@@ -103,7 +102,7 @@ fn one(path: &Path, contents: &Contents, recovered: &mut Recovered) -> io::Resul
             Ok(Put::Back) => {
                 let what = entry.setting.whose();
                 let told = match entry.before.as_str() {
-                    NONE => format!("{what}: removed"),
+                    none if entry.setting.is_absence(none) => format!("{what}: removed"),
                     before => format!("{what}: {before} again"),
                 };
                 recovered.put_back.push(told);

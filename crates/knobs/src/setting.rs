@@ -215,6 +215,11 @@ impl Setting {
         matches!(self, Setting::Affinity { .. } | Setting::BlockQueue { .. })
     }
 
+    /// Whether a value says that there is no such thing: a disk's scheduler may be called so.
+    pub(crate) fn is_absence(&self, value: &str) -> bool {
+        value == NONE && !matches!(self, Setting::BlockQueue { .. })
+    }
+
     /// Settings that change with it, and have to be restored after it is.
     pub(crate) fn change_with_it(&self, namespace: &Namespace) -> Vec<Setting> {
         match self {
@@ -318,7 +323,7 @@ impl Setting {
             on: self.object().map(String::from),
             what: match to {
                 PRESENT => format!("{name} is added"),
-                NONE => format!("{name} is removed"),
+                _ if self.is_absence(to) => format!("{name} is removed"),
                 _ if own_name => format!("{name} is set"),
                 _ => format!("{name} is set to {to}"),
             },

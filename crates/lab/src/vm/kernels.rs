@@ -203,9 +203,9 @@ impl KernelStore {
         let mut kernels = self.list()?;
         kernels.retain(|kernel| kernel.arch == arch);
         Err(KernelStoreError::Unknown {
-            name: match arch {
-                Arch::OWN => name.to_owned(),
-                _ => full,
+            name: match apt::arch_in(name) {
+                None if arch != Arch::OWN => full,
+                _ => name.to_owned(),
             },
             kernels,
         })

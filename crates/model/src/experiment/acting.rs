@@ -323,8 +323,9 @@ fn coalesce(scene: &Scene<'_>, setting: &str) -> Can {
     };
     match usecs > LEAST_USECS && links.contains(&Link::E1000) && !all_free {
         true => Err(format!(
-            "QEMU's e1000 takes the least of all delays, and its driver sets one of 32 us for packets it sends: \
-             {usecs} is as good as {LEAST_USECS} without module_options = {{ e1000 = \"TxIntDelay=0 TxAbsIntDelay=0\" }}"
+            "not on interrupts that come with packets it sent, like a receiver's acknowledgements: QEMU's e1000 takes \
+             the least of all delays, and its driver sets 32 us for those, so {usecs} is as good as {LEAST_USECS} there \
+             without module_options = {{ e1000 = \"TxIntDelay=0 TxAbsIntDelay=0\" }}"
         )),
         false => Ok(()),
     }

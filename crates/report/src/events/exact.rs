@@ -1,6 +1,6 @@
 //! What `exact` counted beside events, in other guests of the same arms.
 
-use netplumb_model::class::Proto;
+use netplumb_model::class::{Context, Proto};
 use netplumb_model::events::{Asked, INSTRUMENT};
 use netplumb_model::recording::{Block, Recording};
 use netplumb_model::timing::INSTRUCTIONS;
@@ -64,7 +64,9 @@ pub(crate) fn beside(whole: &Recording) -> Vec<String> {
                 let block = whole.blocks.get(cost.block as usize);
                 let node = whole.nodes.get(cost.node as usize);
                 let of = node.and_then(|n| whole.functions.get(n.function as usize));
-                block.is_some_and(is_its) && of.is_some_and(|of| of.name == function)
+                // Of a command as events are: not those of other tasks, in whose time it waits.
+                let other = arm.proto == Proto::Command && cost.context == Context::OtherTask;
+                block.is_some_and(is_its) && !other && of.is_some_and(|of| of.name == function)
             });
             let calls: u64 = costs.map(|cost| cost.calls).sum();
             let (calls, function) = (each(calls), printable(&function, 80));

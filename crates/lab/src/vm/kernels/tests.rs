@@ -209,6 +209,16 @@ fn architectures_of_names() {
     }
     let error = find("5.4:arm64").unwrap_err();
     assert!(matches!(error, KernelStoreError::Unknown { .. }), "{error}");
+    for (name, said) in [
+        ("debian:5.4:arm64", "debian:5.4:arm64"),
+        ("debian:5.4", "debian:5.4:arm64"),
+    ] {
+        let error = fixture.store.find_for(name, Some(Arch::Arm64)).unwrap_err();
+        assert!(
+            matches!(&error, KernelStoreError::Unknown { name, .. } if name == said || Arch::OWN == Arch::Arm64),
+            "{error}"
+        );
+    }
     let asked = |text| Asked::parse(text).unwrap().source();
     arm64.note(&[asked("6.1.0-56:arm64"), asked("arm64")], None);
     arm64.save().unwrap();
