@@ -10,7 +10,7 @@ impl<R> Table<'_, R> {
         let row = |row: &R| {
             let columns = self.columns.iter();
             let cells = columns.filter_map(|c| Some((c.json.clone()?, (c.value)(row))));
-            Value::Object(cells.filter(|(_, v)| *v != Value::Absent).collect())
+            Value::Object(cells.collect())
         };
         self.rows.iter().map(row).collect()
     }
@@ -24,7 +24,10 @@ impl Serialize for Value {
             Value::Flag(flag) => serializer.serialize_bool(*flag),
             Value::Count(count) => serializer.serialize_u64(*count),
             Value::List(all) => serializer.collect_seq(all),
-            Value::Object(all) => serializer.collect_map(all.iter().map(|(k, v)| (k, v))),
+            Value::Object(all) => {
+                let there = all.iter().filter(|(_, value)| *value != Value::Absent);
+                serializer.collect_map(there.map(|(key, value)| (key, value)))
+            }
             Value::NsRange(low, high) => serializer.collect_seq([low, high]),
             value => value.figure().serialize(serializer),
         }

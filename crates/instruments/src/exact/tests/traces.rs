@@ -8,7 +8,9 @@ use netplumb_model::experiment::Trace;
 use netplumb_model::trace::Flags;
 
 use super::super::stream::Kind;
-use super::super::{Images, InFile, Mark, Prototypes, Record, TracedCall, TracedCalls, TracedStep};
+use super::super::{
+    Images, InFile, Losses, Mark, Prototypes, Record, TracedCall, TracedCalls, TracedStep,
+};
 use super::machine::{Machine, find, symbols};
 use super::random::generate;
 use super::{IDLE, OWN, switch};
@@ -490,7 +492,7 @@ fn with_values(m: &mut Machine<'_>, checked: bool) {
     m.jump("entry_SYSCALL_64", 20, 3);
 }
 
-fn traced_with_values(only: &str, checked: bool) -> TracedCalls {
+fn traced_with_values(only: &str, checked: bool) -> (TracedCalls, Losses) {
     let symbols = symbols();
     let spec = Trace {
         args: true,
@@ -504,14 +506,15 @@ fn traced_with_values(only: &str, checked: bool) -> TracedCalls {
     with_values(&mut m, checked);
     m.user();
     m.mark(Mark::WindowEnd);
-    m.window().traced.unwrap()
+    (m.window().traced.unwrap(), m.losses())
 }
 
 /// Check that calls have the registers with which they began and what they returned, a function that
 /// jumped to another what that did, and that conditions compare them.
 #[test]
 fn arguments_and_return_values() {
-    let calls = traced_with_values("insns > 0", true);
+    let (calls, losses) = traced_with_values("insns > 0", true);
+    assert!(!losses.no_registers);
     assert_eq!((calls.counts.calls, calls.counts.matched), (3, 3));
     let told = calls.kept.iter().map(|call| {
         let steps = call.steps.iter();
@@ -540,7 +543,7 @@ fn arguments_and_return_values() {
     let one = vec![((0, 1), "a name".to_string())];
     assert_eq!(texts.collect::<Vec<_>>(), vec![one; 3]);
     let matched = |only: &str| {
-        let calls = traced_with_values(only, true);
+        let (calls, _) = traced_with_values(only, true);
         calls
             .kept
             .iter()
@@ -553,13 +556,12 @@ fn arguments_and_return_values() {
     assert_eq!(matched("sk != 1"), []);
 }
 
-/// Check that registers are not believed that were never seen to be right, and that an argument which
+/// Check that it is a loss, which ends the run, if registers were never seen to be right, and that an argument which
 /// is not there is refused with those that are.
 #[test]
 fn unknown_arguments() {
-    let calls = traced_with_values("insns > 0", false);
-    let steps = || calls.kept.iter().flat_map(|call| &call.steps);
-    assert!(steps().all(|step| step.arguments.is_none()));
+    let (_, losses) = traced_with_values("insns > 0", false);
+    assert!(losses.no_registers);
     let symbols = symbols();
     let refused = |function: &str, only: &str| {
         let spec = Trace {
