@@ -196,8 +196,9 @@ static void on_barrier(void *opaque)
 	if (!(state.step % LOGGED_BARRIERS))
 		wire_log_time();
 	if (now_ns() - state.last_frame_ns > LONGEST_SILENCE_NS)
-		wire_fail("no frame for %lld s of virtual time: is the wire too slow, does it lose too much, or does a host hang?",
-			  LONGEST_SILENCE_NS / 1000000000);
+		wire_fail(
+			"no frame for %lld s of virtual time: is the wire too slow, does it lose too much, or does a host hang?",
+			LONGEST_SILENCE_NS / 1000000000);
 	if (state.wants_end && other.ends) {
 		state.state = WIRE_OVER;
 		if (!expected && state.incoming.head)
