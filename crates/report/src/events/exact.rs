@@ -70,7 +70,8 @@ pub(crate) fn beside(whole: &Recording) -> Vec<String> {
             });
             let calls: u64 = costs.map(|cost| cost.calls).sum();
             let (calls, function) = (each(calls), printable(&function, 80));
-            line.push_str(&format!("; {calls} calls of {function}"));
+            let word = if calls == "1" { "call" } else { "calls" };
+            line.push_str(&format!("; {calls} {word} of {function}"));
         }
         if whole.arms.len() > 1 {
             line = format!("{}: {line}", printable(&arm.name, 80));
