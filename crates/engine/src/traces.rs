@@ -133,7 +133,7 @@ impl Traced<'_> {
         EngineError::NoFunction(match known.is_some_and(|known| known.has_function(name)) {
             true => format!(
                 "kernel {kernel} has `{name}` in its types (BTF), but no code of that name: it was \
-                 inlined into its callers (which `plumb kernel add {kernel} --debug` tells), or is in a \
+                 inlined into its callers (into which, runs tell after `plumb kernel add KERNEL --debug`), or is in a \
                  module that is not loaded; {near}"
             ),
             false => format!(

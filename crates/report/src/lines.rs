@@ -144,6 +144,15 @@ fn namesake_ran(class: &ClassView<'_>, function: FunctionId) -> bool {
     ran.any(|f| f.function != function && name(f.function) == name(function))
 }
 
+/// Whether a class is the first of its arm in which a function ran, or the first of all if it ran in none:
+/// instructions are those of all classes of an arm.
+pub fn is_first(views: &[ClassView<'_>], class: &ClassView<'_>, function: FunctionId) -> bool {
+    let of_arm = || views.iter().filter(|view| view.arm == class.arm);
+    let ran = of_arm().find(|view| view.functions.iter().any(|f| f.function == function));
+    let first = ran.or_else(|| of_arm().next());
+    first.is_some_and(|first| first.class == class.class)
+}
+
 /// What the lines of a function cost in a class, as text: in the order of the file, or
 /// of the largest where there are many. Nothing if another function of its name ran instead, which has
 /// a text of its own. With the text of lines if `source`, as far as the recording has it, and with the

@@ -105,11 +105,7 @@ fn of_lines(
         return Ok(lines::json::render(views, &named(recording, name)?, asked));
     }
     around(recording, views, name, |class, function| {
-        // Instructions are those of all classes of an arm.
-        let of_arm = || views.iter().filter(|view| view.arm == class.arm);
-        let ran = of_arm().find(|view| view.functions.iter().any(|f| f.function == function));
-        let first = ran.or_else(|| of_arm().next());
-        let first = first.is_some_and(|first| first.class == class.class);
+        let first = lines::is_first(views, class, function);
         match args.asm {
             false => lines::render(class, function, columns, first, args.source, times),
             true if first => asm::render(class, function, args.source, times),

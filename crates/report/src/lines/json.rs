@@ -3,7 +3,7 @@
 use netplumb_model::recording::{FunctionId, SourceLine};
 use serde::Serialize;
 
-use super::{Found, why_none};
+use super::{Found, is_first, why_none};
 use crate::analysis::ClassView;
 use crate::asm::{self, text_of};
 use crate::beside::LineTimes;
@@ -34,11 +34,8 @@ struct Document {
 pub fn render(views: &[ClassView<'_>], functions: &[FunctionId], asked: Asked<'_>) -> String {
     let mut found = Vec::new();
     for &function in functions {
-        for (i, view) in views.iter().enumerate() {
-            let ran_before = |before: &ClassView<'_>| {
-                before.arm == view.arm && before.functions.iter().any(|f| f.function == function)
-            };
-            let first = !views[..i].iter().any(ran_before);
+        for view in views {
+            let first = is_first(views, view, function);
             found.extend(of_class(view, function, first, asked));
         }
     }
