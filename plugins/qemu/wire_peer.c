@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>
+#include <stdbool.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,16 +64,31 @@ struct frame *wire_take(struct queue *queue)
 }
 
 /*
- * Send and receive at once: neither side may wait for room in the socket while
- * the other one does. So both know before how much there is to receive.
+ * Receive all that is wanted, and meanwhile send what is left; at the end, all of
+ * it. Neither side may wait for room in the socket while the other one does, so
+ * before the end nothing is sent once there is nothing more to receive. Sending
+ * comes first, as the other one may be waiting for it.
  */
-static void exchange(const uint8_t *out, size_t left, uint8_t *in,
-		     size_t wanted)
+static void exchange(const uint8_t **out, size_t *left, uint8_t *in,
+		     size_t wanted, bool is_end)
 {
-	while (left || wanted) {
+	while (wanted || (is_end && *left)) {
 		struct pollfd pollfd = { .fd = wire_peer.socket };
 		ssize_t n;
 
+		if (*left) {
+			n = send(wire_peer.socket, *out, *left,
+				 MSG_DONTWAIT | MSG_NOSIGNAL);
+			if (n > 0) {
+				*out += n;
+				*left -= (size_t)n;
+				continue;
+			}
+			if (errno != EAGAIN && errno != EINTR)
+				wire_fail("the other host has ended: %s",
+					  strerror(errno));
+			pollfd.events |= POLLOUT;
+		}
 		if (wanted) {
 			n = recv(wire_peer.socket, in, wanted, MSG_DONTWAIT);
 			if (!n)
@@ -86,19 +102,6 @@ static void exchange(const uint8_t *out, size_t left, uint8_t *in,
 				wire_fail("the other host has ended: %s",
 					  strerror(errno));
 			pollfd.events |= POLLIN;
-		}
-		if (left) {
-			n = send(wire_peer.socket, out, left,
-				 MSG_DONTWAIT | MSG_NOSIGNAL);
-			if (n > 0) {
-				out += n;
-				left -= (size_t)n;
-				continue;
-			}
-			if (errno != EAGAIN && errno != EINTR)
-				wire_fail("the other host has ended: %s",
-					  strerror(errno));
-			pollfd.events |= POLLOUT;
 		}
 		/*
 		 * However long that takes: plumb ends hosts that don't go on,
@@ -160,21 +163,23 @@ static uint8_t *room(size_t bytes)
 struct hello wire_exchange(struct hello own, struct queue *outgoing,
 			   struct queue *incoming, int64_t *first_ns)
 {
+	size_t left = sizeof(own) + outgoing->bytes;
+	uint8_t *out = room(left);
+	const uint8_t *at = out;
 	struct hello other;
-	uint8_t *out = room(outgoing->bytes);
 	uint8_t *in;
 
 	own.frames = outgoing->frames;
 	own.bytes = (uint32_t)outgoing->bytes;
-	pack(outgoing, out);
-	exchange((uint8_t *)&own, sizeof(own), (uint8_t *)&other,
-		 sizeof(other));
+	memcpy(out, &own, sizeof(own));
+	pack(outgoing, out + sizeof(own));
+	exchange(&at, &left, (uint8_t *)&other, sizeof(other), false);
 	if (other.step != own.step)
 		wire_fail("the other host is at barrier %llu, this one at %llu",
 			  (unsigned long long)other.step,
 			  (unsigned long long)own.step);
 	in = room(other.bytes);
-	exchange(out, own.bytes, in, other.bytes);
+	exchange(&at, &left, in, other.bytes, true);
 	*first_ns = unpack(incoming, in, other.frames);
 	free(in);
 	free(out);

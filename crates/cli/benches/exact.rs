@@ -346,6 +346,7 @@ fn live(qemu: &Path, kernel: &KernelEntry, variant: Variant) -> Result<Life> {
         let extra = Extra {
             args: exact::qemu_args(plugin.as_raw_fd(), writer.as_raw_fd(), &[]),
             fds: vec![plugin, writer],
+            cpu: None,
         };
         (extra, Some(reader))
     };

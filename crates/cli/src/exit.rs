@@ -77,7 +77,7 @@ impl Failure {
         }
         match error.downcast_ref::<EngineError>() {
             Some(
-                EngineError::Vm(VmError::QemuMissing(_))
+                EngineError::Vm(VmError::QemuMissing(_) | VmError::AgentFailed { .. })
                 | EngineError::Agent(_)
                 | EngineError::Plugin(_)
                 | EngineError::NoArguments(_),
@@ -89,6 +89,7 @@ impl Failure {
             Some(EngineError::Topology(error)) if error.lacks_rights() || error.lacks_means() => {
                 Failure::CannotHere
             }
+            Some(EngineError::Topology(error)) if error.is_asked() => Failure::Usage,
             Some(
                 EngineError::NoQdisc { .. }
                 | EngineError::NoPathFunction { .. }

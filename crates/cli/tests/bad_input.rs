@@ -222,6 +222,26 @@ fn a_guest_that_stops() {
     }
 }
 
+/// Check that a program which is no QEMU, whether it fails or not, is said to be none.
+#[test]
+fn a_qemu_that_is_none() {
+    if !common::has_guests() {
+        return;
+    }
+    let place = Place::new();
+    for program in ["/bin/false", "/bin/true", "/etc/passwd"] {
+        let mut command = place.plumb(SHORT);
+        command.env("PLUMB_QEMU", program);
+        let ran = Running::start(&mut command).finish();
+        ran.code(3).says(&[
+            &format!("{program} is not QEMU"),
+            "$PLUMB_QEMU",
+            "plumb doctor",
+        ]);
+    }
+    assert_eq!(place.files(), [""; 0]);
+}
+
 fn executable(place: &Place, name: &str) {
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(place.path(name), fs::Permissions::from_mode(0o755)).unwrap();

@@ -87,14 +87,14 @@ fn what_devices_cannot() {
         assert!(in_a_line(&ran).contains(says), "{words}: {ran:?}");
     }
     for (words, code, says) in [
-        ("--coalesce rx-usecs=20000", 1, "refuses rx-usecs=20000"),
+        ("--coalesce rx-usecs=20000", 3, "refuses rx-usecs=20000"),
         (
             "--link virtio-net --coalesce rx-usecs=50",
-            1,
+            3,
             "refuses rx-usecs=50",
         ),
-        ("--feature speed=on", 1, "no feature `speed`"),
-        ("--feature tx-lockless=on", 1, "[fixed]"),
+        ("--feature speed=on", 2, "no feature `speed`"),
+        ("--feature tx-lockless=on", 3, "[fixed]; leave it out"),
         (
             "--module-options e1000=Speeed=1",
             2,

@@ -225,6 +225,7 @@ impl OneArm<'_> {
         let mut extra = Extra {
             args: bulk::qemu_args(archive.as_raw_fd()),
             fds: vec![archive],
+            cpu: None,
         };
         if let Some(plan) = DiskPlan::of(&self.command().arm) {
             let memory = disk::backing(&plan.disk);

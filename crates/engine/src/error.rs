@@ -275,6 +275,7 @@ impl EngineError {
                     error @ (VmError::QemuFailed { .. }
                     | VmError::Stopped { .. }
                     | VmError::KernelPanic { .. }
+                    | VmError::AgentFailed { .. }
                     | VmError::Timeout { .. }),
                 ),
                 side,

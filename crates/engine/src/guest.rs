@@ -61,8 +61,8 @@ impl Handler for Agent {
         request: Request,
         reply: &mut dyn FnMut(Reply) -> io::Result<()>,
     ) -> Result<(), Refused> {
-        let done = match request {
-            Request::Describe => reply(Reply::Facts(self.facts())).map_err(|e| e.to_string()),
+        match request {
+            Request::Describe => Ok(reply(Reply::Facts(self.facts()))?),
             Request::Prepare(plan) => self.ends(&plan).map(drop),
             Request::Run(plan) => self.run(&plan, false, reply),
             Request::BeHost(plan) => self.be_host(&plan, reply),
@@ -77,17 +77,15 @@ impl Handler for Agent {
                 spec,
                 plan,
             } => self.time_functions(&functions, spec.as_deref(), &plan, reply),
-            Request::Time { spec, plan, bare } => {
-                return self.time(spec, &plan, bare, reply);
-            }
-            Request::Unpack { modules } => command::unpack(&modules),
+            Request::Time { spec, plan, bare } => self.time(spec, &plan, bare, reply),
+            Request::Unpack { modules } => Ok(command::unpack(&modules)?),
             Request::ReadVdso => command::vdso(reply),
-            Request::Attach { spec, links } => return self.attach(spec, &links, reply),
+            Request::Attach { spec, links } => self.attach(spec, &links, reply),
             Request::Command(plan) => {
                 let port = self.port.as_ref().and_then(|p| p.try_clone().ok());
                 let instrument = self.instrument.take();
                 let ends = self.ends(&plan.links)?;
-                return command::run(&plan, ends, instrument, port.as_ref(), reply);
+                command::run(&plan, ends, instrument, port.as_ref(), reply)
             }
             Request::BenchLimit(arm) => self.bench_limit(&arm, reply),
             Request::BenchBlock {
@@ -98,9 +96,8 @@ impl Handler for Agent {
             } => self.bench_block(&arm, [window_ns, warmup_ns], limit, reply),
             Request::BenchDiagnose(arm) => self.bench_diagnose(&arm, reply),
             Request::BenchCount(plan) => self.bench_count(&plan, reply),
-            other => Err(format!("unknown request {other:?}")),
-        };
-        Ok(done?)
+            other => Err(format!("unknown request {other:?}").into()),
+        }
     }
 
     fn port(&mut self, port: BorrowedFd<'_>) {
@@ -123,7 +120,7 @@ impl Agent {
     }
 
     /// The ends for a plan, set up if necessary.
-    fn ends(&mut self, plan: &RunPlan) -> Result<&Ends, String> {
+    fn ends(&mut self, plan: &RunPlan) -> Result<&Ends, Refused> {
         let wanted = topology_of(plan);
         if let Some(at) = self.standing.iter().position(|s| s.plan == wanted) {
             return Ok(&self.standing[at].ends);
@@ -131,10 +128,7 @@ impl Agent {
         let close = |s: &Standing| Topology::can_become(&s.plan, &wanted);
         if let Some(at) = self.standing.iter().position(close) {
             let standing = &mut self.standing[at];
-            standing
-                .topology
-                .change(&wanted)
-                .map_err(|e| e.to_string())?;
+            standing.topology.change(&wanted)?;
             standing.plan = wanted;
             return Ok(&self.standing[at].ends);
         }
@@ -148,7 +142,7 @@ impl Agent {
             self.standing.clear();
         }
         link::start(plan.link, wires).map_err(|e| format!("start the link {}: {e}", plan.link))?;
-        let topology = Topology::build(&wanted, &link::nics(wires)).map_err(|e| e.to_string())?;
+        let topology = Topology::build(&wanted, &link::nics(wires))?;
         let ends = ends_of(&topology).map_err(|e| format!("hold a namespace: {e}"))?;
         self.standing.push(Standing {
             plan: wanted,
@@ -163,7 +157,7 @@ impl Agent {
         plan: &RunPlan,
         goes_on: bool,
         reply: &mut dyn FnMut(Reply) -> io::Result<()>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Refused> {
         let blocks = plan.blocks;
         // Otherwise last, since it would disturb the blocks.
         if goes_on && self.ends(plan).is_ok() {
@@ -205,7 +199,7 @@ impl Agent {
         }
         self.tell_notes(plan, reply)?;
         for (index, ledger) in (0..).zip(all) {
-            reply(Reply::BlockDone { index, ledger }).map_err(|e| e.to_string())?;
+            reply(Reply::BlockDone { index, ledger })?;
         }
         outcome
     }
@@ -215,9 +209,9 @@ impl Agent {
         &self,
         plan: &RunPlan,
         reply: &mut dyn FnMut(Reply) -> io::Result<()>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Refused> {
         match self.notes(plan) {
-            Some(notes) => reply(Reply::Facts(notes)).map_err(|e| e.to_string()),
+            Some(notes) => Ok(reply(Reply::Facts(notes))?),
             None => Ok(()),
         }
     }
@@ -231,7 +225,7 @@ fn rounds<T>(
     warm_up: impl Fn(&mut T) -> io::Result<()>,
     block: impl Fn(&mut T) -> io::Result<Ledger>,
     report: &mut dyn FnMut(Vec<Ledger>) -> io::Result<bool>,
-) -> Result<(), String> {
+) -> Result<(), Refused> {
     mark::<{ mark::ARM }>();
     loop {
         warm_up(source).map_err(|e| format!("warm-up: {e}"))?;
@@ -246,9 +240,9 @@ fn rounds<T>(
                 }
             }
         }
-        let goes_on = report(ledgers).map_err(|e| e.to_string())?;
+        let goes_on = report(ledgers)?;
         match failed {
-            Some(error) => return Err(error),
+            Some(error) => return Err(error.into()),
             None if !goes_on => return Ok(()),
             None => {}
         }
@@ -284,7 +278,7 @@ impl Agent {
         spec: Option<&TimingSpec>,
         plan: &RunPlan,
         reply: &mut dyn FnMut(Reply) -> io::Result<()>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Refused> {
         let ends = self.ends(plan)?;
         let clocks = timing::clocks();
         // None: traffic without probes, to compare with.
@@ -295,14 +289,13 @@ impl Agent {
                 (attached, windows, Vec::new())
             }
         };
-        let told = |e: io::Error| e.to_string();
-        reply(Reply::Facts(timing::since(clocks))).map_err(told)?;
+        reply(Reply::Facts(timing::since(clocks)))?;
         if let Some(attached) = attached {
-            reply(Reply::Attached(Box::new(attached))).map_err(told)?;
+            reply(Reply::Attached(Box::new(attached)))?;
         }
         for window in windows {
-            reply(Reply::Window(Box::new(window))).map_err(told)?;
+            reply(Reply::Window(Box::new(window)))?;
         }
-        reply(Reply::Timed(timed)).map_err(told)
+        Ok(reply(Reply::Timed(timed))?)
     }
 }

@@ -2,17 +2,22 @@
 //! together in virtual time.
 
 mod counts;
+mod cpus;
 pub(crate) mod figures;
 mod pair;
 
-use std::collections::BTreeMap;
-use std::thread;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, Scope};
 
 use netplumb_instruments::wire;
 use netplumb_lab::vm::disk;
 use netplumb_lab::vm::files::Program;
 use netplumb_lab::vm::kernels::{KernelEntry, KernelStore};
 use netplumb_lab::vm::machine;
+use netplumb_lab::vm::process::VmError;
 use netplumb_lab::vm::trial::{self, WirePlugin};
 use netplumb_model::class::Proto;
 use netplumb_model::experiment::{DiskPlan, Load, buffer_of, link_of, module_options};
@@ -30,8 +35,11 @@ use crate::origin::{self, Boot, Origin};
 use crate::plan::{GuestPlan, Plan};
 use crate::run::{Options, Progress, Save, note_arch, note_machine};
 use crate::schedule::{Turn, whole};
-use crate::site::{self, Alone, Ended, Keeper, OneAtATime, take_up};
+use crate::site::{self, Ended, Keeper, Site, take_up};
+use cpus::Cpus;
 
+/// How many times as many arms wait for their turn, or to be added, as run in parallel.
+const AHEAD: usize = 4;
 /// The fact with the hash of every frame's time.
 const FRAMES_HASH: &str = "wire.frames";
 
@@ -90,8 +98,7 @@ pub fn run_hosts(
         }
         qemus.insert(kernel.arch, origin::check(options, kernel.arch)?);
     }
-    let ends = run.plan.arms.iter();
-    for end in ends.flat_map(|arm| Side::ALL.iter().map(move |side| End::of(run, arm, *side))) {
+    for end in (run.plan.arms.iter()).flat_map(|arm| ends_of(run, arm)) {
         let programs = extras::programs(&end.guest);
         extras::fetch(&end.guest.kernel_in(&store)?, programs, options, progress)?;
     }
@@ -107,21 +114,32 @@ pub fn run_hosts(
     let turns = whole(run.plan.arms.len(), 1, 0..run.plan.blocks);
     let turns = turns.into_iter().filter(|t| !done.contains(&(t.arm, t.by)));
     let before = done.iter().filter(|(_, by)| *by == 0).count() as u32 * run.plan.blocks;
-    let mut site = OneAtATime::new(Hosts {
+    let shared = Shared {
         run,
         options,
         progress,
         store: &store,
-        origins: Vec::new(),
-        index: Index::of(recording),
-        lines: KernelLines::default(),
-    });
-    let mut keeper = Keeper::new(recording, save, &options.cancel);
-    site::run(&mut site, turns, &names, &mut keeper, &mut |_, over| {
-        progress(Progress::Blocks(before + over, all));
-    })?;
-    keeper.recording.complete = true;
-    keeper.keep()
+        origins: Mutex::default(),
+        cpus: Cpus::of(options.jobs),
+        stop: AtomicBool::new(false),
+    };
+    let index = Index::of(recording);
+    thread::scope(|scope| {
+        let mut site = Hosts {
+            scope,
+            shared: &shared,
+            begun: VecDeque::new(),
+            number: 0,
+            index,
+            lines: KernelLines::default(),
+        };
+        let mut keeper = Keeper::new(recording, save, &options.cancel);
+        site::run(&mut site, turns, &names, &mut keeper, &mut |_, over| {
+            progress(Progress::Blocks(before + over, all));
+        })?;
+        keeper.recording.complete = true;
+        keeper.keep()
+    })
 }
 
 /// Why there is no wire.
@@ -133,31 +151,84 @@ fn no_wire(why: &str) -> EngineError {
     }))
 }
 
-/// The site: two guests for each arm.
-struct Hosts<'a> {
+/// What the threads of all arms have.
+struct Shared<'a> {
     run: &'a HostsRun,
     options: &'a Options,
     progress: &'a (dyn Fn(Progress) + Sync),
     store: &'a KernelStore,
     /// Where guests start from, with what each is for.
-    origins: Vec<(GuestPlan, Origin)>,
+    origins: Mutex<Vec<(GuestPlan, Arc<Origin>)>>,
+    cpus: Cpus,
+    /// Whether arms that have not begun are to be left, since one has failed.
+    stop: AtomicBool,
+}
+
+/// What came of an arm: where its hosts started from, and what they did.
+type Over = Result<([Arc<Origin>; 2], pair::Ran), EngineError>;
+
+/// The site: two guests for each arm, of which some run in parallel. Their results are added in the order of arms, so
+/// that recordings of one plan are the same.
+struct Hosts<'scope, 'env> {
+    scope: &'scope Scope<'scope, 'env>,
+    shared: &'env Shared<'env>,
+    /// Those whose results are not yet in the recording.
+    begun: VecDeque<(Turn, Receiver<Over>)>,
+    /// How many have begun.
+    number: usize,
     /// Of functions that the recording has already.
     index: Index,
     lines: KernelLines,
 }
 
-impl Alone for Hosts<'_> {
-    fn turn(&mut self, turn: &Turn, keeper: &mut Keeper<'_>) -> Result<Ended, EngineError> {
-        let arm = &self.run.plan.arms[turn.arm];
-        let ends = [Side::Tx, Side::Rx].map(|side| End::of(self.run, arm, side));
-        self.prepare(&ends)?;
-        (self.progress)(Progress::Arm(arm.name.clone()));
-        let origins = [
-            origin_of(&self.origins, &ends[0])?,
-            origin_of(&self.origins, &ends[1])?,
-        ];
-        let ran = pair::run(arm, &ends, origins, self.run.counts, self.options)?;
-        let recording = &mut *keeper.recording;
+impl Site for Hosts<'_, '_> {
+    /// More than run in parallel, so that a short arm does not wait for a long one before it.
+    fn at_once(&self) -> usize {
+        AHEAD * self.shared.options.jobs
+    }
+
+    /// QEMU is killed when the thread that started it ends, so the thread stays until the turn is over.
+    fn begin(&mut self, turn: Turn) {
+        let (sender, receiver) = channel();
+        let (shared, arm, number) = (self.shared, turn.arm, self.number);
+        self.number += 1;
+        self.scope.spawn(move || {
+            let result = shared.one(number, &shared.run.plan.arms[arm]);
+            if result.is_err() {
+                shared.stop.store(true, Ordering::Relaxed);
+            }
+            // There is no receiver if the run has panicked.
+            let _ = sender.send(result);
+        });
+        self.begun.push_back((turn, receiver));
+    }
+
+    fn end(&mut self, keeper: &mut Keeper<'_>) -> (Turn, Result<Ended, EngineError>) {
+        // INVARIANT: the loop starts a turn before it waits for one.
+        #[allow(clippy::expect_used)]
+        let (turn, receiver) = self.begun.pop_front().expect("a turn was begun");
+        // Without a sender its thread has panicked, which the scope goes on with.
+        let result = receiver.recv().unwrap_or(Err(VmError::Interrupted.into()));
+        let added = result.map(|(origins, ran)| {
+            self.add(&turn, &origins, ran, keeper.recording);
+            Ended::Measured
+        });
+        (turn, added)
+    }
+}
+
+impl Hosts<'_, '_> {
+    /// Add the results of an arm.
+    fn add(
+        &mut self,
+        turn: &Turn,
+        origins: &[Arc<Origin>; 2],
+        ran: pair::Ran,
+        recording: &mut Recording,
+    ) {
+        let origins = [&*origins[0], &*origins[1]];
+        let Shared { run, options, .. } = self.shared;
+        let ends = ends_of(run, &run.plan.arms[turn.arm]);
         for origin in origins {
             for (key, value) in &origin.facts {
                 let facts = &mut recording.environment;
@@ -178,21 +249,35 @@ impl Alone for Hosts<'_> {
                 origins,
                 executed: counted,
                 blocks: &ran.blocks,
-                layers: &self.options.layers,
+                layers: &options.layers,
             };
             of.add(recording, turn, &mut self.index);
             self.lines
-                .add(recording, turn.arm as u32, &origins[0].booted(self.options));
+                .add(recording, turn.arm as u32, &origins[0].booted(options));
         }
-        Ok(Ended::Measured)
     }
 }
 
-impl Hosts<'_> {
-    /// Find or make the saved states of both hosts; two boot at the same time.
-    fn prepare(&mut self, ends: &[End; 2]) -> Result<(), EngineError> {
+impl Shared<'_> {
+    /// Run both hosts of an arm.
+    fn one(&self, number: usize, arm: &Arm) -> Over {
+        let seat = self.cpus.take(number);
+        if self.stop.load(Ordering::Relaxed) || self.options.cancel.load(Ordering::Relaxed) {
+            return Err(VmError::Interrupted.into());
+        }
+        let ends = ends_of(self.run, arm);
+        let origins = self.prepare(&ends)?;
+        (self.progress)(Progress::Arm(arm.name.clone()));
+        let from = [&*origins[0], &*origins[1]];
+        let ran = pair::run(arm, &ends, from, self.run.counts, seat.cpu, self.options)?;
+        Ok((origins, ran))
+    }
+
+    /// Find or make the saved states of both hosts; two boot at the same time, and other arms wait for them.
+    fn prepare(&self, ends: &[End; 2]) -> Result<[Arc<Origin>; 2], EngineError> {
+        let mut known = self.origins.lock().unwrap_or_else(PoisonError::into_inner);
         let missing: Vec<&End> = (ends.iter())
-            .filter(|end| origin_of(&self.origins, end).is_err())
+            .filter(|end| origin_of(&known, end).is_err())
             .collect();
         let made = thread::scope(|scope| {
             let threads: Vec<_> = (missing.iter())
@@ -218,18 +303,24 @@ impl Hosts<'_> {
             threads.into_iter().map(join).collect::<Vec<_>>()
         });
         for (end, origin) in missing.into_iter().zip(made) {
-            self.origins.push((end.guest.clone(), origin?));
+            known.push((end.guest.clone(), Arc::new(origin?)));
         }
-        Ok(())
+        Ok([origin_of(&known, &ends[0])?, origin_of(&known, &ends[1])?])
     }
 }
 
 /// Where the guest of a host starts from.
-fn origin_of<'o>(origins: &'o [(GuestPlan, Origin)], end: &End) -> Result<&'o Origin, EngineError> {
-    let known =
-        |(guest, origin): &&(GuestPlan, Origin)| *guest == end.guest && origin.is_for(&end.links);
+fn origin_of(origins: &[(GuestPlan, Arc<Origin>)], end: &End) -> Result<Arc<Origin>, EngineError> {
+    let known = |(guest, origin): &&(GuestPlan, Arc<Origin>)| {
+        *guest == end.guest && origin.is_for(&end.links)
+    };
     let found = origins.iter().find(known).map(|(_, origin)| origin);
-    found.ok_or(EngineError::OtherPlan("other arms"))
+    found.cloned().ok_or(EngineError::OtherPlan("other arms"))
+}
+
+/// Both hosts of an arm.
+fn ends_of(run: &HostsRun, arm: &Arm) -> [End; 2] {
+    [Side::Tx, Side::Rx].map(|side| End::of(run, arm, side))
 }
 
 /// One of the two hosts of an arm.

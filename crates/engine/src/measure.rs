@@ -449,6 +449,7 @@ pub(crate) fn tap(options: &[String]) -> Result<(File, Extra), EngineError> {
     let extra = Extra {
         args: exact::qemu_args(plugin.as_raw_fd(), stream_end.as_raw_fd(), options),
         fds: vec![plugin, stream_end],
+        cpu: None,
     };
     Ok((stream, extra))
 }

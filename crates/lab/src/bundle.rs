@@ -366,6 +366,9 @@ impl Bundle {
     /// Add what `execve` loads for a path.
     fn add_executable_of(&mut self, path: &Path, scripts: usize) -> Result<(), BundleError> {
         let (place, found) = self.metadata(path)?;
+        if found.is_dir() {
+            return Err(BundleError::Directory(path.to_path_buf()));
+        }
         if !found.is_file() {
             return Err(BundleError::NotAFile(path.to_path_buf()));
         }

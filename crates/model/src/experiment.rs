@@ -45,7 +45,7 @@ pub use disk::{
 };
 pub use error::{ExperimentError, Key};
 pub use figure::{At, Figure, Marked, number_of};
-pub use hosts::{buffer_of, is_of_hosts, is_of_web, link_of};
+pub use hosts::{buffer_of, default_of_hosts, is_of_hosts, is_of_web, link_of};
 pub use knobs::{
     Bytes, Flag, KNOBS, Knob, KnobDefault, Knobs, Level, Offload, Recorded, Said, Takes, Vary,
     files, of_files,

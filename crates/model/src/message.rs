@@ -206,6 +206,18 @@ impl From<String> for Refused {
     }
 }
 
+impl From<&str> for Refused {
+    fn from(message: &str) -> Refused {
+        message.to_string().into()
+    }
+}
+
+impl From<std::io::Error> for Refused {
+    fn from(error: std::io::Error) -> Refused {
+        error.to_string().into()
+    }
+}
+
 /// A module that the guest's kernel does not load.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotLoaded {

@@ -42,6 +42,12 @@ pub fn parse(list: &str) -> Option<BTreeSet<u32>> {
     Some(cpus)
 }
 
+/// The CPU that this thread runs on; it may be moved at once.
+pub fn current() -> Option<u32> {
+    // SAFETY: takes nothing.
+    u32::try_from(unsafe { libc::sched_getcpu() }).ok()
+}
+
 /// Bind a thread to a CPU: by its TID, or the current one (0).
 ///
 /// # Errors

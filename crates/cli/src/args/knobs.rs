@@ -5,7 +5,8 @@ use std::marker::PhantomData;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use netplumb_model::experiment::{
-    Flag, KNOBS, Kind, Knob, KnobDefault, Knobs, Lab, Recorded, Takes, Vary, is_of_hosts, is_of_web,
+    Flag, KNOBS, Kind, Knob, KnobDefault, Knobs, Lab, Recorded, Takes, Vary, default_of_hosts,
+    is_of_hosts, is_of_web,
 };
 
 /// The set of knobs of a command.
@@ -15,6 +16,11 @@ pub(crate) trait Shows: Clone + Send + Sync + 'static {
 
     /// Whether it includes a knob.
     fn shows(knob: &Knob) -> bool;
+
+    /// The default of a knob, if it is another one here.
+    fn default_of(_: &Knob) -> Option<&'static str> {
+        None
+    }
 }
 
 /// Knobs of packets that plumb sends, and of commands.
@@ -59,6 +65,10 @@ impl Shows for OfHosts {
         // Two hosts send TCP only.
         is_of_hosts(knob) && knob.key != "proto"
     }
+
+    fn default_of(knob: &Knob) -> Option<&'static str> {
+        default_of_hosts(knob)
+    }
 }
 
 /// Knobs of two hosts, one of which has a web server.
@@ -68,6 +78,10 @@ pub(crate) struct OfWeb;
 impl Shows for OfWeb {
     fn shows(knob: &Knob) -> bool {
         (OfHosts::shows(knob) && knob.key != "size_bytes") || is_of_web(knob)
+    }
+
+    fn default_of(knob: &Knob) -> Option<&'static str> {
+        default_of_hosts(knob)
     }
 }
 
@@ -154,7 +168,7 @@ fn level(knob: &Knob, text: &str) -> Result<String, String> {
     }
 }
 
-fn help(knob: &Knob) -> String {
+fn help(knob: &Knob, own_default: Option<&str>) -> String {
     let mut letters = knob.help.chars();
     let first = letters.next().map(|c| c.to_uppercase().to_string());
     let mut help = first.unwrap_or_default() + letters.as_str();
@@ -179,6 +193,7 @@ fn help(knob: &Knob) -> String {
         (_, Flag::Switch(_), _) => {}
         ("path", ..) => help.push_str(" [default: all that this machine supports]"),
         (_, _, KnobDefault::Level(level) | KnobDefault::Told(level)) => {
+            let level = own_default.unwrap_or(level);
             help.push_str(&format!(" [default: {level}]"));
         }
     }
@@ -226,7 +241,9 @@ fn value_name(knob: &Knob) -> &'static str {
 impl<S: Shows> Args for KnobArgs<S> {
     fn augment_args(mut command: Command) -> Command {
         for (knob, name) in Self::knobs() {
-            let mut arg = Arg::new(name).long(name).help(help(knob));
+            let mut arg = Arg::new(name)
+                .long(name)
+                .help(help(knob, S::default_of(knob)));
             arg = match knob.flag {
                 Flag::Switch(_) => arg.action(ArgAction::SetTrue),
                 _ => arg

@@ -40,8 +40,8 @@ pub(super) fn run(
         ),
         (
             "--jobs",
-            how.options.jobs.is_some(),
-            "both hosts of an arm run together, one arm after the other",
+            in_netns && how.options.jobs.is_some(),
+            "there are no guests in lab netns",
         ),
         (
             "--watch",

@@ -63,6 +63,7 @@ impl Tables {
         let extra = Extra {
             args: bulk::qemu_args(archive.as_raw_fd()),
             fds: vec![archive],
+            cpu: None,
         };
         let mut guest = origin.start(&requests, extra, options)?;
         guest.go_on()?;

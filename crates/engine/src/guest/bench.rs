@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use netplumb_instruments::rates::cpu;
 use netplumb_model::bench::{BenchArm, Handled, Limit, Since};
-use netplumb_model::message::{CountPlan, Reply};
+use netplumb_model::message::{CountPlan, Refused, Reply};
 use netplumb_model::recording::Ledger;
 use netplumb_workload::mark::{self, mark};
 
@@ -36,7 +36,7 @@ impl Agent {
         times: [u64; 2],
         limit: Limit,
         reply: Tell<'_>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Refused> {
         name_programs();
         let times = times.map(Duration::from_nanos);
         let own = match nics::take(arm) {
@@ -59,31 +59,31 @@ impl Agent {
             }
             Ran::CannotHere(why) => Reply::BenchCannot(why),
         };
-        reply(answer).map_err(|e| e.to_string())
+        Ok(reply(answer)?)
     }
 
     /// The rate of the generator alone.
-    pub(super) fn bench_limit(&self, arm: &BenchArm, reply: Tell<'_>) -> Result<(), String> {
+    pub(super) fn bench_limit(&self, arm: &BenchArm, reply: Tell<'_>) -> Result<(), Refused> {
         name_programs();
         match block::calibrate_for(arm) {
-            Ok(limit) => reply(Reply::BenchLimit(limit)).map_err(|e| e.to_string()),
+            Ok(limit) => Ok(reply(Reply::BenchLimit(limit))?),
             Err(error) => cannot(error, reply),
         }
     }
 
     /// Trace where packets go.
-    pub(super) fn bench_diagnose(&self, arm: &BenchArm, reply: Tell<'_>) -> Result<(), String> {
+    pub(super) fn bench_diagnose(&self, arm: &BenchArm, reply: Tell<'_>) -> Result<(), Refused> {
         name_programs();
         let own = nics::take(arm).map_err(|e| e.to_string())?;
         let found = block::diagnose(arm, own.as_ref(), &Arc::new(AtomicBool::new(false)));
         own.map_or(Ok(()), Own::end).map_err(|e| e.to_string())?;
         let found = found.map_err(|e| e.to_string())?;
-        reply(Reply::Diagnosis(found)).map_err(|e| e.to_string())
+        Ok(reply(Reply::Diagnosis(found))?)
     }
 
     /// Count the instructions of frames along a path. No message is sent before the last block is
     /// complete.
-    pub(super) fn bench_count(&self, plan: &CountPlan, reply: Tell<'_>) -> Result<(), String> {
+    pub(super) fn bench_count(&self, plan: &CountPlan, reply: Tell<'_>) -> Result<(), Refused> {
         name_programs();
         let (mut stand, frames) = match stand(&plan.arm) {
             Ok(stands) => stands,
@@ -110,13 +110,12 @@ impl Agent {
             ledgers.push(ledger(plan.frames, &now.since(&before)));
             before = now;
         }
-        let told = |e: io::Error| e.to_string();
         for (index, ledger) in (0..).zip(ledgers) {
-            reply(Reply::BlockDone { index, ledger }).map_err(told)?;
+            reply(Reply::BlockDone { index, ledger })?;
         }
-        reply(Reply::Chunk(symbols)).map_err(told)?;
+        reply(Reply::Chunk(symbols))?;
         let facts = stand.facts(&plan.arm).map_err(|e| e.to_string())?;
-        reply(Reply::Facts(facts)).map_err(told)
+        Ok(reply(Reply::Facts(facts))?)
     }
 }
 
@@ -142,9 +141,9 @@ fn ledger(frames: u32, came: &Handled) -> Ledger {
     }
 }
 
-fn cannot(error: EngineError, reply: Tell<'_>) -> Result<(), String> {
+fn cannot(error: EngineError, reply: Tell<'_>) -> Result<(), Refused> {
     let why = block::why_not(error).map_err(|e| e.to_string())?;
-    reply(Reply::BenchCannot(why)).map_err(|e| e.to_string())
+    Ok(reply(Reply::BenchCannot(why))?)
 }
 
 /// Lines of /proc/kallsyms with BPF programs, which are not in the symbol table from before they

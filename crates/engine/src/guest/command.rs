@@ -51,9 +51,9 @@ pub(super) fn unpack(modules: &[String]) -> Result<(), String> {
 }
 
 /// Send the vDSO.
-pub(super) fn vdso(reply: &mut dyn FnMut(Reply) -> io::Result<()>) -> Result<(), String> {
+pub(super) fn vdso(reply: &mut dyn FnMut(Reply) -> io::Result<()>) -> Result<(), Refused> {
     let code = own_vdso().unwrap_or_default();
-    reply(Reply::Chunk(code)).map_err(|e| e.to_string())
+    Ok(reply(Reply::Chunk(code))?)
 }
 
 fn own_vdso() -> io::Result<Vec<u8>> {

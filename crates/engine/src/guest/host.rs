@@ -13,7 +13,7 @@ use netplumb_lab::vm::random;
 use netplumb_lab::vm::wire::{Moment, WirePorts};
 use netplumb_model::experiment::DISK_FOLDER;
 use netplumb_model::hosts::{HostBlock, HostLoad, HostPlan, Latch, Side};
-use netplumb_model::message::Reply;
+use netplumb_model::message::{Refused, Reply};
 use netplumb_model::web::{PageCache, WebLoad, WebPlan};
 use netplumb_sys::sysctl;
 use netplumb_workload::ends::Ends;
@@ -37,7 +37,7 @@ impl Agent {
         &mut self,
         plan: &HostPlan,
         reply: &mut dyn FnMut(Reply) -> io::Result<()>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Refused> {
         let side = plan.links.host.ok_or("not one of two hosts")?;
         let ends = self.ends(&plan.links)?;
         netplumb_sys::netns::inside(ends.tx_namespace.as_fd(), || sysctl::set(NO_METRICS, "1"))
@@ -50,10 +50,8 @@ impl Agent {
         };
         self.tell_notes(&plan.links, reply)?;
         let blocks = blocks.into_iter().map(|b| Reply::HostBlock(Box::new(b)));
-        blocks
-            .chain([Reply::HostEnd(Box::new(last))])
-            .try_for_each(reply)
-            .map_err(|e| e.to_string())
+        let mut all = blocks.chain([Reply::HostEnd(Box::new(last))]);
+        Ok(all.try_for_each(reply)?)
     }
 }
 

@@ -5,7 +5,7 @@ use std::io;
 
 use netplumb_lab::netns::settings;
 use netplumb_model::class::Link;
-use netplumb_model::message::{Reply, RunPlan};
+use netplumb_model::message::{Refused, Reply, RunPlan};
 
 use super::Agent;
 use crate::ends::topology_of;
@@ -21,7 +21,7 @@ impl Agent {
         skip: &[String],
         plan: &RunPlan,
         reply: &mut dyn FnMut(Reply) -> io::Result<()>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Refused> {
         self.ends(plan)?;
         let wanted = topology_of(plan);
         let standing = self.standing.iter().find(|s| s.plan == wanted);
@@ -30,7 +30,7 @@ impl Agent {
         let settings = settings::list(&standing.topology.tx, prefixes, skip, lo)
             .map_err(|e| format!("list sysctls: {e}"))?;
         for chunk in settings.chunks(CHUNK) {
-            reply(Reply::Sysctls(chunk.to_vec())).map_err(|e| e.to_string())?;
+            reply(Reply::Sysctls(chunk.to_vec()))?;
         }
         Ok(())
     }

@@ -50,7 +50,7 @@ struct Told {
     qemu_peak_bytes: u64,
 }
 
-/// Run both guests of an arm, and count their instructions if `counts`.
+/// Run both guests of an arm, on a CPU if one is named, and count their instructions if `counts`.
 ///
 /// # Errors
 /// The first cause that either ended by, or that a wire is not as it should be.
@@ -59,6 +59,7 @@ pub(super) fn run(
     ends: &[End; 2],
     origins: [&Origin; 2],
     counts: bool,
+    cpu: Option<u32>,
     options: &Options,
 ) -> Result<Ran, EngineError> {
     let wire = Wire::of(arm);
@@ -68,7 +69,7 @@ pub(super) fn run(
     let mut logs = Vec::new();
     let mut streams = Vec::new();
     for ((end, origin), socket) in ends.iter().zip(origins).zip(sockets) {
-        let (log, mut extra) = plug(arm, wire, end, socket)?;
+        let (log, mut extra) = plug(arm, wire, end, socket, cpu)?;
         let stream = match counts {
             true => {
                 let (stream, more) = measure::tap(&[])?;
@@ -196,7 +197,13 @@ fn executed_of(
 }
 
 /// The plugin for one of the hosts, and the pipe with its log.
-fn plug(arm: &Arm, wire: Wire, end: &End, socket: OwnedFd) -> Result<(File, Extra), EngineError> {
+fn plug(
+    arm: &Arm,
+    wire: Wire,
+    end: &End,
+    socket: OwnedFd,
+    cpu: Option<u32>,
+) -> Result<(File, Extra), EngineError> {
     let plugin = memfd("netplumb-wire", wire::PLUGIN)
         .map_err(EngineError::host("hold the plugin of the wire"))?;
     let (ours, log) = measure::pipe().map_err(EngineError::host("make a pipe"))?;
@@ -213,6 +220,7 @@ fn plug(arm: &Arm, wire: Wire, end: &End, socket: OwnedFd) -> Result<(File, Extr
     let extra = Extra {
         args: wire::qemu_args(&end, fds[0], fds[1], fds[2]),
         fds: vec![plugin, socket, log],
+        cpu,
     };
     Ok((ours, extra))
 }

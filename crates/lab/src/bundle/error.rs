@@ -88,6 +88,9 @@ pub enum BundleError {
     /// Too many nested interpreters.
     #[error("{}: too many nested interpreters", .0.display())]
     ScriptsWithoutEnd(PathBuf),
+    /// A directory where a program is expected.
+    #[error("{} is a directory: name a program in it; --with copies a directory into the guest", .0.display())]
+    Directory(PathBuf),
     /// A device, a socket, a pipe.
     #[error("{} is neither a file nor a directory", .0.display())]
     NotAFile(PathBuf),

@@ -319,7 +319,7 @@ fn what_is_no_program() {
     assert!(said("short").contains("cut short"));
     assert!(said("arm").contains("64-bit ARM"));
     assert!(said("i386").contains("32-bit x86"));
-    assert!(said("/usr/bin").contains("neither a file"));
+    assert!(said("/usr/bin").contains("is a directory"));
     assert!(
         said("/usr/bin/round").contains("symbolic links"),
         "{}",

@@ -86,7 +86,7 @@ impl<T: Display + PartialEq> Set<'_, T> {
             now,
         } = self;
         if now != wanted && now == before {
-            return Err(io::Error::other(format!(
+            return Err(not_taken(format!(
                 "{setting} of {device} is still {now} after it was set to {wanted}: not supported by the driver"
             )));
         }
@@ -112,9 +112,19 @@ fn refused<'a>(
     error: &io::Error,
 ) -> io::Error {
     let all: Vec<&str> = settings.collect();
+    let said = format!("the driver of {device} refuses {}: {error}", all.join(" "));
+    match error.kind() {
+        // No matter of the driver.
+        io::ErrorKind::PermissionDenied => io::Error::new(error.kind(), said),
+        _ => not_taken(said),
+    }
+}
+
+/// A setting that the driver of a device does not take, whatever the kernel calls that.
+fn not_taken(what: String) -> io::Error {
     io::Error::new(
-        error.kind(),
-        format!("the driver of {device} refuses {}: {error}", all.join(" ")),
+        io::ErrorKind::Unsupported,
+        format!("{what}; leave it out, or try a link with another driver"),
     )
 }
 
@@ -126,18 +136,20 @@ fn features(device: &str, wanted: &BTreeMap<String, bool>, notes: &mut Notes) ->
         let number = names.iter().position(|name| name == feature);
         let number = number.ok_or_else(|| {
             io::Error::new(
-                io::ErrorKind::NotFound,
+                io::ErrorKind::InvalidInput,
                 format!("{device} has no feature `{feature}`; names are those of `ethtool -k`, like rx-gro"),
             )
         })?;
         let before = ethtool.features(device)?;
         if is_in(&before.active, number) != *on && !is_in(&before.changeable, number) {
-            return Err(io::Error::other(format!(
+            return Err(not_taken(format!(
                 "{feature} of {device} is {}, and its driver allows no other [fixed]",
                 word(!*on)
             )));
         }
-        ethtool.set_feature(device, number, *on)?;
+        ethtool
+            .set_feature(device, number, *on)
+            .map_err(|error| refused(device, std::iter::once(feature.as_str()), &error))?;
         let now = ethtool.features(device)?;
         Set {
             device,
@@ -162,10 +174,9 @@ fn numbers<K: Copy + Ord + Display>(
         let setting = called(*key);
         // What a driver does not tell, it has not.
         let (Some(before), Some(now)) = (before.get(key), now.get(key)) else {
-            return Err(io::Error::new(
-                io::ErrorKind::Unsupported,
-                format!("the driver of {device} has no {setting}"),
-            ));
+            return Err(not_taken(format!(
+                "the driver of {device} has no {setting}"
+            )));
         };
         Set {
             device,

@@ -6,6 +6,7 @@ use std::io;
 use netplumb_model::class::{Family, Link};
 use netplumb_model::experiment::{NicSettings, Offload, Qdisc, Ruleset};
 use netplumb_model::hosts::Side;
+use netplumb_model::message::{Refused, RefusedKind};
 
 /// The plan of a topology.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,9 +58,28 @@ impl TopologyError {
         self.source.kind() == io::ErrorKind::PermissionDenied
     }
 
+    /// Whether what was asked for is not there, as a feature that no device has.
+    pub fn is_asked(&self) -> bool {
+        // Not what the kernel holds to be invalid, which may be ours.
+        self.source.kind() == io::ErrorKind::InvalidInput && self.source.raw_os_error().is_none()
+    }
+
     /// Whether this system lacks a program or a kernel feature.
     pub fn lacks_means(&self) -> bool {
         self.source.kind() == io::ErrorKind::Unsupported
+    }
+}
+
+impl From<TopologyError> for Refused {
+    fn from(error: TopologyError) -> Refused {
+        Refused {
+            message: error.to_string(),
+            kind: match error.is_asked() {
+                true => RefusedKind::Asked,
+                false if error.lacks_rights() || error.lacks_means() => RefusedKind::CannotRun,
+                false => RefusedKind::Failed,
+            },
+        }
     }
 }
 

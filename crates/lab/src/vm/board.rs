@@ -46,6 +46,14 @@ impl Fallback {
             Fallback::Pci => "/dev/ttyS0",
         }
     }
+
+    /// What a kernel has to have for it.
+    pub(super) fn needs(self) -> &'static str {
+        match self {
+            Fallback::Second => "SERIAL_8250",
+            Fallback::Pci => "PCI_HOST_GENERIC with SERIAL_8250_PCI",
+        }
+    }
 }
 
 /// The machine of an architecture.

@@ -4,6 +4,8 @@ use std::io::Read;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+/// What is before the reason for which the agent ended.
+pub(super) const AGENT_FAILED: &str = "netplumb: agent failed: ";
 /// Number of console lines kept for errors.
 const TAIL_LINES: usize = 20;
 /// Maximum length of a console line.
@@ -13,6 +15,11 @@ const TAIL_LINE_BYTES: usize = 400;
 fn panic_message(line: &str) -> Option<String> {
     const MARK: &str = "Kernel panic - not syncing: ";
     Some(line.split_once(MARK)?.1.trim().to_string())
+}
+
+/// Why the agent ended, in a line that it wrote: the kernel panics without its init, and prints many more.
+fn agent_message(line: &str) -> Option<String> {
+    Some(line.split_once(AGENT_FAILED)?.1.trim().to_string())
 }
 
 /// Why the kernel could not write a file of its initramfs, in a console line (init/initramfs.c:
@@ -31,6 +38,8 @@ pub(super) struct Tail {
     partial: Vec<u8>,
     /// The message of a panic, whose line may be above the last ones because of the trace.
     pub(super) panic: Option<String>,
+    /// Why the agent ended, likewise.
+    pub(super) agent: Option<String>,
     /// Why the initramfs could not be unpacked as a whole.
     pub(super) unpacking: Option<String>,
 }
@@ -70,6 +79,9 @@ impl Tail {
         }
         if self.panic.is_none() {
             self.panic = panic_message(&text);
+        }
+        if self.agent.is_none() {
+            self.agent = agent_message(&text);
         }
         if self.unpacking.is_none() {
             self.unpacking = unpacking_message(&text);
@@ -121,6 +133,18 @@ mod tests {
         assert_eq!(kept[TAIL_LINES - 1], "[2Jline 99");
         assert!(kept[TAIL_LINES].starts_with("[1mxxx"));
         assert!(kept[TAIL_LINES].len() <= TAIL_LINE_BYTES);
+    }
+
+    /// Check that the agent's own reason is kept, however many lines follow it.
+    #[test]
+    fn the_agent_has_the_first_word() {
+        let mut tail = Tail::default();
+        tail.push(format!("{AGENT_FAILED}open /dev/ttyS0: No such device\r\n").as_bytes());
+        for n in 0..100 {
+            tail.push(format!("[ 0.{n}] Call trace\r\n").as_bytes());
+        }
+        let why = tail.agent.as_deref();
+        assert_eq!(why, Some("open /dev/ttyS0: No such device"));
     }
 
     /// Check that a panic is recognised, also if a long trace follows it.

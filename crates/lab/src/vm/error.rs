@@ -53,6 +53,17 @@ pub enum VmError {
         /// The last console lines.
         console: Vec<String>,
     },
+    /// The agent, which is the guest's init, ended: its kernel lacks something.
+    #[error(
+        "the guest's agent can't run on this kernel: {why}{}",
+        indent("last console lines", console)
+    )]
+    AgentFailed {
+        /// Its reason, and what the kernel needs.
+        why: String,
+        /// The last console lines.
+        console: Vec<String>,
+    },
     /// The guest's kernel could not unpack the files for the guest.
     #[error(
         "the guest's kernel could not unpack the files for it ({reason}): they may not fit in its \
@@ -162,6 +173,7 @@ impl VmError {
             VmError::QemuFailed { console, .. }
             | VmError::Stopped { console }
             | VmError::KernelPanic { console, .. }
+            | VmError::AgentFailed { console, .. }
             | VmError::Timeout { console, .. }
             | VmError::CommandFailed { console, .. } => console,
             _ => &[],

@@ -15,6 +15,7 @@ use netplumb_model::arch::Arch;
 use netplumb_model::message::{NotLoaded, PROTOCOL_VERSION, Refused, Reply, Request};
 
 use super::board;
+use super::console::AGENT_FAILED;
 use super::device::AGENT_PORT;
 use super::initramfs::{self, MODULES};
 use super::neighbours;
@@ -52,7 +53,7 @@ pub fn run(handler: &mut dyn Handler) -> io::Error {
     match try_run(handler) {
         Ok(()) => power_off(),
         Err(error) => {
-            log(&format!("agent failed: {error}"));
+            say(&format!("{AGENT_FAILED}{error}"));
             error
         }
     }
@@ -143,9 +144,13 @@ fn rest(devices: Devices, rests: usize, alike: bool) -> io::Result<Vec<u8>> {
 }
 
 pub(super) fn log(text: &str) {
+    say(&format!("netplumb: {text}"));
+}
+
+fn say(line: &str) {
     // If the console can't be written, there is no other way to report it.
     if let Ok(mut console) = OpenOptions::new().write(true).open("/dev/console") {
-        let _ = writeln!(console, "netplumb: {text}");
+        let _ = writeln!(console, "{line}");
     }
 }
 
@@ -250,12 +255,19 @@ fn open_port() -> io::Result<File> {
         std::thread::sleep(Duration::from_millis(10));
     }
     log("no virtio port: using the serial one");
-    let port = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(board::of(Arch::OWN).fallback.path())?;
-    set_raw(&port)?;
-    Ok(port)
+    let fallback = board::of(Arch::OWN).fallback;
+    let path = fallback.path();
+    let open = || {
+        let port = OpenOptions::new().read(true).write(true).open(path)?;
+        set_raw(&port)?;
+        Ok(port)
+    };
+    open().map_err(|error: io::Error| {
+        let needs = fallback.needs();
+        io::Error::other(format!(
+            "no virtio port, and {path}: {error}; the kernel needs VIRTIO_PCI with VIRTIO_CONSOLE, or {needs}"
+        ))
+    })
 }
 
 fn named_port() -> Option<PathBuf> {

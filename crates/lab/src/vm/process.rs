@@ -10,6 +10,7 @@ use std::io::{self, Read, Seek, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -18,6 +19,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use netplumb_model::message::{PROTOCOL_VERSION, Refused, Reply, Request};
+use netplumb_sys::cpus;
 use netplumb_sys::memory::memfd;
 
 use super::console::{Tail, lines};
@@ -26,7 +28,7 @@ use super::machine::{Inherited, Machine, Memory};
 use super::qmp::Qmp;
 use super::rest::RESTS;
 use super::saved::Saved;
-use super::trial::QemuMissing;
+use super::trial::{self, QemuMissing};
 use crate::cancel::Cancel;
 use crate::channel::{self, Decoder};
 
@@ -71,6 +73,8 @@ pub struct Extra {
     pub args: Vec<String>,
     /// Descriptors that these refer to; closed here once QEMU has them.
     pub fds: Vec<OwnedFd>,
+    /// The one CPU that QEMU runs on; any, if there is none.
+    pub cpu: Option<u32>,
 }
 
 /// How a guest starts.
@@ -169,7 +173,7 @@ impl Guest {
             .stderr(Stdio::piped())
             // A process group of its own: Ctrl-C is handled by plumb.
             .process_group(0);
-        let parent = std::process::id();
+        let (parent, cpu) = (std::process::id(), extra.cpu);
         // SAFETY: the closure makes system calls only, and allocates nothing.
         unsafe {
             command.pre_exec(move || {
@@ -185,6 +189,10 @@ impl Guest {
                         return Err(io::Error::last_os_error());
                     }
                 }
+                // One that went offline meanwhile is no reason to fail.
+                if let Some(cpu) = cpu {
+                    let _ = cpus::pin(0, cpu);
+                }
                 Ok(())
             });
         }
@@ -192,11 +200,7 @@ impl Guest {
             io::ErrorKind::NotFound => {
                 VmError::QemuMissing(QemuMissing::Named(machine.qemu.clone()))
             }
-            _ => VmError::QemuFailed {
-                status: e.to_string(),
-                stderr: Vec::new(),
-                console: Vec::new(),
-            },
+            _ => VmError::QemuMissing(QemuMissing::NotQemu(machine.qemu.clone(), e.to_string())),
         })?;
         // QEMU has the peers and the extra descriptors now.
         drop((console_peer, fallback_peer, agent_peer, control_peer));
@@ -231,7 +235,7 @@ impl Guest {
         }
         match Qmp::open(control, deadline, &guest.cancel) {
             Ok(control) => guest.control = Some(control),
-            Err(error) => return Err(guest.control_failed(error)),
+            Err(error) => return Err(not_qemu(&machine.qemu, guest.control_failed(error))),
         }
         if let (Some(state), Some(devices)) = (state, &devices) {
             guest.load(state, devices.as_raw_fd(), deadline)?;
@@ -528,14 +532,23 @@ impl Guest {
                 return Err(self.ended(status));
             }
             // The kernel may be configured not to reboot after a panic.
-            if let Some(message) = panicked(&self.console) {
+            if panicked(&self.console).is_some() {
                 thread::sleep(POLL);
-                return Err(VmError::KernelPanic {
-                    message,
-                    console: self.console(),
-                });
+                if let Some(error) = self.panic() {
+                    return Err(error);
+                }
             }
         }
+    }
+
+    /// The error of a panic, if there was one: where the agent ended, that is why.
+    fn panic(&self) -> Option<VmError> {
+        let message = panicked(&self.console)?;
+        let console = self.console();
+        Some(match agent_failed(&self.console) {
+            Some(why) => VmError::AgentFailed { why, console },
+            None => VmError::KernelPanic { message, console },
+        })
     }
 
     /// The error of an exit of QEMU.
@@ -543,8 +556,8 @@ impl Guest {
         // Its last output may still be in the pipes.
         thread::sleep(POLL);
         let console = self.console();
-        if let Some(message) = panicked(&self.console) {
-            return VmError::KernelPanic { message, console };
+        if let Some(error) = self.panic() {
+            return error;
         }
         // QEMU exits without a message if the guest asked it to.
         if status.success() {
@@ -578,12 +591,29 @@ impl Drop for Guest {
     }
 }
 
+/// What ended before it could be spoken to, without a word, may be another program than QEMU.
+fn not_qemu(qemu: &Path, error: VmError) -> VmError {
+    let said = match &error {
+        VmError::QemuFailed { stderr, .. } => stderr,
+        VmError::Stopped { console } => console,
+        _ => return error,
+    };
+    match said.is_empty().then(|| trial::version(qemu)) {
+        Some(Err(why)) => VmError::QemuMissing(QemuMissing::NotQemu(qemu.to_path_buf(), why)),
+        _ => error,
+    }
+}
+
 fn unpacking_failed(console: &Mutex<Tail>) -> Option<String> {
     console.lock().ok()?.unpacking.clone()
 }
 
 fn panicked(console: &Mutex<Tail>) -> Option<String> {
     console.lock().ok()?.panic.clone()
+}
+
+fn agent_failed(console: &Mutex<Tail>) -> Option<String> {
+    console.lock().ok()?.agent.clone()
 }
 
 fn follow(port: usize, mut stream: UnixStream, sender: Sender<Event>) {

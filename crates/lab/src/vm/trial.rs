@@ -40,13 +40,16 @@ pub enum QemuMissing {
     /// No directory of PATH has it.
     #[error("no {} in any directory of PATH", .0.qemu())]
     NotInPath(Arch),
+    /// The program is another one, or can't be executed: why.
+    #[error("{} is not QEMU: {}", .0.display(), .1)]
+    NotQemu(PathBuf, String),
 }
 
 impl QemuMissing {
     /// Debian's package with it.
     pub fn package(&self) -> &'static str {
         match self {
-            QemuMissing::Named(_) => Arch::OWN.qemu_package(),
+            QemuMissing::Named(_) | QemuMissing::NotQemu(..) => Arch::OWN.qemu_package(),
             QemuMissing::NotInPath(arch) => arch.qemu_package(),
         }
     }

@@ -94,6 +94,11 @@ pub fn is_of_hosts(knob: &Knob) -> bool {
     OF_HOSTS.contains(&knob.key) || ALSO_OF_HOSTS.contains(&knob.key)
 }
 
+/// The default of a knob of two hosts, if it is another one than that of packets.
+pub fn default_of_hosts(knob: &Knob) -> Option<&'static str> {
+    (knob.key == "link").then_some("e1000; in the netns lab veth")
+}
+
 /// Whether a web server on one of two hosts has a knob.
 pub fn is_of_web(knob: &Knob) -> bool {
     OF_WEB.contains(&knob.key)
