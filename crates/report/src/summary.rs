@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use netplumb_model::class::{Link, Proto};
+use netplumb_model::class::{Family, Link, Proto};
 use netplumb_model::recording::Arm;
 
 use crate::analysis::ClassView;
@@ -259,8 +259,13 @@ pub(crate) fn arm_heading(arm: &Arm) -> String {
 /// What an arm sends, over what.
 pub(crate) fn sent(arm: &Arm) -> String {
     let mut text = match (arm.proto, arm.link) {
-        (Proto::Command, Link::Any) => printable(&arm.name, 200),
-        (Proto::Command, _) => format!("{} over {}, {}", arm.name, arm.family, arm.link),
+        (Proto::Command, _) if !has_network(arm) => printable(&arm.name, 200),
+        (Proto::Command, _) => format!(
+            "{} over {}, {}",
+            printable(&arm.name, 200),
+            arm.family,
+            arm.link
+        ),
         (Proto::Work, _) => printable(&arm.name, 200),
         // What other programs send, nobody made of one size.
         (_, Link::Any) => format!(
@@ -282,10 +287,20 @@ pub(crate) fn sent(arm: &Arm) -> String {
     text
 }
 
+/// Whether the network around a command is worth a word: another one than that which is there for all, or a peer.
+fn has_network(arm: &Arm) -> bool {
+    let of_all = arm.link == Link::Veth && arm.family == Family::V4 && !arm.forward;
+    arm.link != Link::Any && (!of_all || arm.knobs.contains_key("peer"))
+}
+
 fn command_heading(arm: &Arm) -> String {
     let peer = arm.knobs.get("peer");
-    if arm.link == Link::Any {
-        return format!("{}: a command on this machine\n", printable(&arm.name, 200));
+    if !has_network(arm) {
+        let place = match arm.link {
+            Link::Any => " on this machine",
+            _ => "",
+        };
+        return format!("{}: a command{place}\n", printable(&arm.name, 200));
     }
     format!(
         "{}: {} over {}{}{}\n",

@@ -48,7 +48,8 @@ pub(super) fn unknown(recordings: &[&Recording], name: &str) -> anyhow::Error {
         _ => "either recording",
     };
     Usage(format!(
-        "no such function in {place}: `{}`; {similar}",
+        "no such function in {place}: `{}`; {similar}. One that the compiler inlined is part of its callers, \
+         and its lines are theirs",
         printable(name, 80)
     ))
     .into()

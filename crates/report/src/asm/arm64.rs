@@ -50,11 +50,63 @@ impl Disassemble for Disassembler {
 fn text(word: u32) -> Option<String> {
     const SYSTEM: (u32, u32) = (0xffc0_0000, 0xd500_0000);
     if word & SYSTEM.0 == SYSTEM.1 {
+        if let Some(text) = maintenance(word) {
+            return Some(text);
+        }
         return disarm64::decoder::decode(word).map(|decoded| decoded.to_string());
     }
     let bytes = word.to_le_bytes();
     let decoded = InstDecoder::default().decode(&mut U8Reader::new(&bytes));
     decoded.ok().map(|decoded| decoded.to_string())
+}
+
+/// Maintenance of caches and TLBs, which are names of `sys` (Arm ARM, C5.1.3), by op1, CRn, CRm and op2: what
+/// kernels use. And `clrex`.
+fn maintenance(word: u32) -> Option<String> {
+    const SYS: (u32, u32) = (0xfff8_0000, 0xd508_0000);
+    const CLREX: u32 = 0xd503_3f5f;
+    if word == CLREX {
+        return Some("clrex".into());
+    }
+    if word & SYS.0 != SYS.1 {
+        return None;
+    }
+    let field = |low: u32, bits: u32| word >> low & ((1 << bits) - 1);
+    let name = match (field(16, 3), field(12, 4), field(8, 4), field(5, 3)) {
+        (0, 7, 1, 0) => "ic ialluis",
+        (0, 7, 5, 0) => "ic iallu",
+        (3, 7, 5, 1) => "ic ivau",
+        (0, 7, 6, 1) => "dc ivac",
+        (0, 7, 6, 2) => "dc isw",
+        (0, 7, 10, 2) => "dc csw",
+        (0, 7, 14, 2) => "dc cisw",
+        (3, 7, 4, 1) => "dc zva",
+        (3, 7, 10, 1) => "dc cvac",
+        (3, 7, 11, 1) => "dc cvau",
+        (3, 7, 12, 1) => "dc cvap",
+        (3, 7, 14, 1) => "dc civac",
+        (0, 7, 8, 0) => "at s1e1r",
+        (0, 7, 8, 1) => "at s1e1w",
+        (0, 7, 8, 2) => "at s1e0r",
+        (0, 7, 8, 3) => "at s1e0w",
+        (0, 8, 3, 0) => "tlbi vmalle1is",
+        (0, 8, 3, 1) => "tlbi vae1is",
+        (0, 8, 3, 2) => "tlbi aside1is",
+        (0, 8, 3, 3) => "tlbi vaae1is",
+        (0, 8, 3, 5) => "tlbi vale1is",
+        (0, 8, 3, 7) => "tlbi vaale1is",
+        (0, 8, 7, 0) => "tlbi vmalle1",
+        (0, 8, 7, 1) => "tlbi vae1",
+        (0, 8, 7, 2) => "tlbi aside1",
+        (0, 8, 7, 3) => "tlbi vaae1",
+        (0, 8, 7, 5) => "tlbi vale1",
+        (0, 8, 7, 7) => "tlbi vaale1",
+        _ => return None,
+    };
+    Some(match field(0, 5) {
+        31 => name.into(),
+        register => format!("{name}, x{register}"),
+    })
 }
 
 /// What an instruction does with an address that it names.
@@ -146,6 +198,12 @@ mod tests {
             (0xd503_245f, "bti c"),
             (0xd538_4100, "mrs x0, sp_el0"),
             (0xd503_3bbf, "dmb ish"),
+            // As GNU as has them: dc zva, x0; ic ivau, x3; dc cvau, x1; tlbi vmalle1is; clrex.
+            (0xd50b_7420, "dc zva, x0"),
+            (0xd50b_7523, "ic ivau, x3"),
+            (0xd50b_7b21, "dc cvau, x1"),
+            (0xd508_831f, "tlbi vmalle1is"),
+            (0xd503_3f5f, "clrex"),
         ] {
             assert_eq!(told(word, 0x1000).0, form);
         }

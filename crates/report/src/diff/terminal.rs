@@ -283,10 +283,11 @@ pub(super) fn notes(
                 };
                 let calls = if came { b.calls.after } else { b.calls.before };
                 format!(
-                    "{caller} {verb} {} ({} with all below it, {} a packet)",
+                    "{caller} {verb} {} ({} with all below it, {} a {})",
                     name(b.callee),
                     signed(&b.inclusive_insns.delta()),
-                    figure(calls)
+                    figure(calls),
+                    class.per
                 )
             })
             .collect(),
@@ -323,8 +324,9 @@ pub(super) fn notes(
             notes.push(Note::new(
                 "apart",
                 format!(
-                    "block {} {side} has {own} a packet, all others {others}: what happened once is left out",
-                    block + 1
+                    "block {} {side} has {own} a {}, all others {others}: what happened once is left out",
+                    block + 1,
+                    class.per
                 ),
             ));
         }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use netplumb_model::class::{Context, Direction};
+use netplumb_model::class::{Context, Direction, Proto};
 use netplumb_model::experiment::Experiment;
 use netplumb_model::quantity::Of;
 use netplumb_model::recording::{NodeId, Recording, env};
@@ -112,11 +112,13 @@ pub(crate) fn title(recording: &Recording, experiment: Option<&Experiment>) -> S
             .get(env::NAME)
             .map_or("", |n| n.as_str());
         let arms: Vec<&str> = recording.arms.iter().map(|arm| arm.name.as_str()).collect();
+        let is_run = recording.arms.iter().all(|arm| arm.proto == Proto::Command);
+        let each = if is_run { "run" } else { "packet" };
         match (name, arms.as_slice()) {
             ("" | "path", [_, ..]) if arms.len() <= 4 => {
-                format!("What a packet costs: {}", arms.join(", "))
+                format!("What a {each} costs: {}", arms.join(", "))
             }
-            ("" | "path", _) => "What a packet costs".into(),
+            ("" | "path", _) => format!("What a {each} costs"),
             (name, _) => name.into(),
         }
     };

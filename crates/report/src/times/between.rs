@@ -2,7 +2,7 @@
 //! began.
 
 use netplumb_model::quantity::Declared;
-use netplumb_model::recording::Recording;
+use netplumb_model::recording::{Arm, Recording};
 use netplumb_model::spans::{
     APART, BEGUN, ENDED, ENOUGH, INSTRUMENT, OPEN, PROGRAMS, RUNS, SEEN, SLOW, STACKS, THRESHOLD,
     UNMATCHED,
@@ -66,6 +66,7 @@ pub(super) fn notes(recording: &Recording) -> Vec<Note> {
         Note::new("slow", text)
     }));
     notes.push(Note::new("ledger", ledger(recording)));
+    notes.extend(without_spans(recording));
     let apart = by_label(recording, &APART, |_| true);
     let apart: Vec<String> = (apart.iter())
         .map(|(cause, count)| format!("{} {}", printable(cause, 60), thousands(*count as u64)))
@@ -93,6 +94,43 @@ pub(super) fn notes(recording: &Recording) -> Vec<Note> {
         },
     ));
     notes
+}
+
+/// The arms of which nothing ended, so that they have no row, where others have: a scheduler that has no queue,
+/// for one, never inserts a request into it.
+fn without_spans(recording: &Recording) -> Vec<Note> {
+    let note = |(number, arm): (usize, &Arm)| {
+        let is_of = |block: u32| {
+            let block = recording.blocks.get(block as usize);
+            block.is_some_and(|b| b.arm as usize == number)
+        };
+        let mut ended = (recording.scalars_of(&ENDED))
+            .filter(|scalar| scalar.block().is_some_and(is_of))
+            .peekable();
+        ended.peek()?;
+        if ended.any(|scalar| scalar.value > 0.0) {
+            return None;
+        }
+        let seen = by_label(recording, &SEEN, is_of);
+        let never: Vec<String> = (seen.iter())
+            .filter(|(_, count)| **count == 0.0)
+            .map(|(event, _)| printable(event, 80))
+            .collect();
+        let why = match never.is_empty() {
+            true => "though each event occurred".into(),
+            false => format!("as these did not occur: {}", never.join(", ")),
+        };
+        let name = printable(&arm.name, 60);
+        let text = format!("none ended in {name}, which has no row, {why}");
+        Some(Note::warning("ended", text))
+    };
+    match recording.arms.len() {
+        // Its ledger says it.
+        1 => Vec::new(),
+        _ => (recording.arms.iter().enumerate())
+            .filter_map(note)
+            .collect(),
+    }
 }
 
 /// What is slow.

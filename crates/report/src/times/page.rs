@@ -53,9 +53,10 @@ pub fn page(
             page.question = between::events(recording);
         }
     }
-    if page.title.starts_with("What a packet costs") {
+    let costs = ["What a packet costs", "What a run costs"];
+    if let Some(named) = costs.iter().find(|named| page.title.starts_with(**named)) {
         page.title = page.title.replacen(
-            "What a packet costs",
+            named,
             match recording.stages().next().is_none() {
                 true => "What a packet's way takes, by function",
                 false => "What a packet's way takes, by stage",

@@ -7,7 +7,7 @@ pub(crate) mod recording;
 use std::path::Path;
 
 use netplumb_model::quantity::{Item, Of};
-use netplumb_model::recording::{Recording, Total};
+use netplumb_model::recording::{Arm, Block, Recording, Total};
 use netplumb_model::span::{Span, SpanOf};
 use netplumb_model::spans;
 use netplumb_testkit::golden;
@@ -224,4 +224,42 @@ fn nothing_was_slow() {
     assert_eq!(nothing(&between()), None);
     let stacks = none_slow("p99", None);
     assert_eq!(nothing(&stacks.part("stacks")).unwrap(), "none ended");
+}
+
+/// Check that an arm without spans, which has no row, is named, with the events that did not occur; and that
+/// an arm that was not measured is not.
+#[test]
+fn an_arm_without_spans() {
+    let mut recording = between();
+    let named = |recording: &Recording| {
+        let footer = trust::footer(recording, &classes(recording));
+        let notes = footer.into_iter().filter(|note| note.topic == "ended");
+        notes.map(|note| note.text).collect::<Vec<_>>()
+    };
+    assert!(named(&recording).is_empty());
+    for name in ["kyber", "unmeasured"] {
+        let arm = Arm {
+            name: name.into(),
+            ..recording.arms[0].clone()
+        };
+        recording.arms.push(arm);
+    }
+    let arm = recording.arms.len() as u32 - 2;
+    let number = recording.blocks.len() as u32;
+    recording.blocks.push(Block {
+        arm,
+        ..recording.blocks[0].clone()
+    });
+    let of = Of::Block(number);
+    recording.add(of, &spans::ENDED, Item::ONLY, 0.0);
+    for (event, count) in [
+        ("block:block_rq_insert", 0.0),
+        ("block:block_rq_issue", 7.0),
+    ] {
+        recording.add(of, &spans::SEEN, Item::label(event), count);
+    }
+    assert_eq!(
+        named(&recording),
+        ["none ended in kyber, which has no row, as these did not occur: block:block_rq_insert"]
+    );
 }
