@@ -15,8 +15,8 @@
 
 #define STACK_UNKNOWN INT32_MIN
 
-/* Registers of arguments that are read. */
-#define ARCH_ARGUMENTS 6
+/* Registers of arguments that are read, where there are so many. */
+#define ARCH_ARGUMENTS 8
 
 struct arch {
 	const char *target; /* QEMU's name of it */
@@ -33,7 +33,7 @@ struct arch {
 	const char *read_register;
 	int stack_pointer;
 	int result;
-	int arguments[ARCH_ARGUMENTS];
+	int arguments[ARCH_ARGUMENTS]; /* -1 beyond the last */
 	/* The register with the flag that masks interrupts, and its bit. */
 	int flags;
 	uint32_t masked;

@@ -176,7 +176,7 @@ const struct arch arch_arm64 = {
 	.stack_pointer = GDB_SP,
 	.result = GDB_X0,
 	.arguments = { GDB_X0, GDB_X0 + 1, GDB_X0 + 2, GDB_X0 + 3, GDB_X0 + 4,
-		       GDB_X0 + 5 },
+		       GDB_X0 + 5, GDB_X0 + 6, GDB_X0 + 7 },
 	.flags = GDB_CPSR,
 	.masked = PSTATE_I,
 	.kind_of = kind_of,

@@ -59,8 +59,8 @@ enum exact_record {
 	EXACT_STORE = 10,
 	/*
 	 * Registers when the block that was started last began, where calls are
-	 * traced: those of the first six arguments, two words each, low and
-	 * high. p: 1 if a call led there, and the stack pointer was that of
+	 * traced: those of the first eight arguments, two words each, low and
+	 * high, 0 where there are fewer. p: 1 if a call led there, and the stack pointer was that of
 	 * EXACT_CALL, or else 0.
 	 */
 	EXACT_ARGUMENTS = 11,

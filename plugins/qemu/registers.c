@@ -92,7 +92,9 @@ bool registers_masked(void)
 void registers_arguments(uint64_t registers[ARCH_ARGUMENTS])
 {
 	for (size_t i = 0; i < ARCH_ARGUMENTS; i++)
-		registers[i] = read_register(arch->arguments[i]);
+		registers[i] = arch->arguments[i] < 0
+				       ? 0
+				       : read_register(arch->arguments[i]);
 }
 
 bool registers_text(uint64_t vaddr, char *text, size_t size, size_t *length)

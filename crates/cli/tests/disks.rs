@@ -73,7 +73,7 @@ fn costs(recording: &Recording) -> (Costs, Done) {
 }
 
 /// Check that a delay which is planted in the disk is found at its size, in the time from issue to completion,
-/// and none of it in the queue before, whatever the delay is.
+/// and none of it in the queue before, whatever the delay is; and that a queue which is planted is found there.
 #[test]
 fn where_a_request_waits() {
     if !common::has_guests() {
@@ -112,6 +112,18 @@ fn where_a_request_waits() {
         assert!(queue_ns < 0.01 * planted_ns, "{arm}: {queue_ns}");
     }
     assert!(mean_ns("no delay", "block_rq_issue") < 0.1 * 3.3e6);
+    // A disk that takes one request at a time has the others wait.
+    for (arm, planted_ns) in [
+        ("7 in flight", 6.0 * 550e3),
+        ("4 in flight", 3.0 * 550e3),
+        ("2 in flight", 3.3e6),
+    ] {
+        let queue_ns = mean_ns(arm, "block_rq_insert");
+        assert!(
+            (queue_ns / planted_ns - 1.0).abs() < 0.05,
+            "{arm}: {queue_ns}"
+        );
+    }
 }
 
 /// Check that the case of the guide comes out as it is told: every claim holds, two runs are equal to

@@ -491,7 +491,10 @@ impl Boot<'_> {
             facts.insert(key.into(), hash.finish());
         }
         let qemu = trial::find_qemu(self.kernel.arch).map_err(VmError::QemuMissing)?;
-        let version = trial::version(&qemu).unwrap_or_else(|_| "unknown".into());
+        // It is kept with the state: one that could not be read now is read in vain for good.
+        let version = trial::version(&qemu)
+            .or_else(|_| trial::version(&qemu))
+            .map_err(|why| VmError::QemuMissing(trial::QemuMissing::NotQemu(qemu.clone(), why)))?;
         facts.insert(env::QEMU.into(), version);
         let config = self
             .kernel

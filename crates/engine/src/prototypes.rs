@@ -18,6 +18,7 @@ use netplumb_kernel::modules::ModuleTree;
 use netplumb_kernel::prototype::Prototype;
 use netplumb_lab::bundle::{Bundle, Kind};
 use netplumb_lab::vm::kernels::KernelEntry;
+use netplumb_model::arch::Arch;
 use netplumb_model::symbol::base_name;
 
 use crate::debug_info;
@@ -28,6 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// What is known of a guest's functions.
 pub(crate) struct Known<'a> {
     image: PathBuf,
+    arch: Arch,
     /// Its image with debug information, if that was added.
     debug: Option<PathBuf>,
     /// Its types, read when they are needed.
@@ -53,6 +55,7 @@ impl<'a> Known<'a> {
     pub(crate) fn of(kernel: &KernelEntry, tree: ModuleTree, cancel: &'a AtomicBool) -> Known<'a> {
         Known {
             image: kernel.boot_image(),
+            arch: kernel.arch,
             debug: kernel.debug_vmlinux(),
             kernel: OnceLock::new(),
             tree,
@@ -163,7 +166,9 @@ impl Prototypes for Known<'_> {
             return None;
         }
         let names = std::iter::once(&symbol.name).chain(&symbol.aliases);
-        let found = names.into_iter().find_map(|name| btf.prototype(name))?;
+        let found = names
+            .into_iter()
+            .find_map(|name| btf.prototype(name, self.arch))?;
         Some(Arc::new(found))
     }
 

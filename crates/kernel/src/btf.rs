@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use netplumb_model::arch::Arch;
 use object::{Object, ObjectSection};
 
 use crate::prototype::{Parameter, Place, Prototype, Shape, Type};
@@ -216,14 +217,18 @@ impl Btf {
     }
 
     /// The prototype of the functions of a name; none if there are several.
-    pub fn prototype(&self, name: &str) -> Option<Prototype> {
-        let mut all = self.functions.get(name)?.iter().map(|id| self.of(*id));
+    pub fn prototype(&self, name: &str, arch: Arch) -> Option<Prototype> {
+        let mut all = self
+            .functions
+            .get(name)?
+            .iter()
+            .map(|id| self.of(*id, arch));
         let first = all.next()??;
         all.all(|other| other.as_ref() == Some(&first))
             .then_some(first)
     }
 
-    fn of(&self, function: u32) -> Option<Prototype> {
+    fn of(&self, function: u32, arch: Arch) -> Option<Prototype> {
         let (_, function) = self.entry(function)?;
         let (owner, prototype) = self.entry(function.of)?;
         if prototype.kind != FUNC_PROTO {
@@ -246,6 +251,7 @@ impl Btf {
         Some(Prototype {
             parameters,
             returns: self.plain(prototype.of)?,
+            arch,
         })
     }
 
@@ -407,14 +413,14 @@ mod tests {
     fn prototypes() {
         let (bytes, strings) = kernel();
         let kernel = Arc::new(Btf::parse(bytes, None).unwrap());
-        let get = kernel.prototype("get").unwrap();
-        let registers = [0xffff_8880_0000_1000, 3, 0xffff_ffff, 0, 0, 0];
+        let get = kernel.prototype("get", Arch::X86_64).unwrap();
+        let registers = [0xffff_8880_0000_1000, 3, 0xffff_ffff, 0, 0, 0, 0, 0];
         assert_eq!(
             get.arguments(&registers, |_| None),
             "page=0xffff888000001000, order=0x3, mode=NONE"
         );
         assert_eq!(get.returned(-5_i64 as u64).unwrap(), "-5");
-        assert_eq!(kernel.prototype("put"), None);
+        assert_eq!(kernel.prototype("put", Arch::X86_64), None);
         let mut w = Writer {
             base: strings,
             ..Writer::default()
@@ -423,8 +429,8 @@ mod tests {
         w.words(&[0, FUNC_PROTO << 24 | 1, 0, of, 5]); // 9
         w.words(&[name, FUNC << 24, 9]); // 10
         let module = Btf::parse(w.finish(), Some(kernel)).unwrap();
-        let put = module.prototype("put").unwrap();
-        assert_eq!(put.arguments(&[7; 6], |_| None), "count=0x7");
+        let put = module.prototype("put", Arch::X86_64).unwrap();
+        assert_eq!(put.arguments(&[7; 8], |_| None), "count=0x7");
         assert_eq!(put.returned(7), None);
         assert!(module.has_function("put") && !module.has_function("get"));
     }
@@ -434,13 +440,14 @@ mod tests {
     fn damaged() {
         let (bytes, _) = kernel();
         for length in 0..bytes.len() {
-            let _ = Btf::parse(bytes[..length].to_vec(), None).map(|btf| btf.prototype("get"));
+            let _ = Btf::parse(bytes[..length].to_vec(), None)
+                .map(|btf| btf.prototype("get", Arch::X86_64));
         }
         for at in 0..bytes.len() {
             for value in [0, 4, 0x0c, 0x7f, 0xff] {
                 let mut wrong = bytes.clone();
                 wrong[at] = value;
-                let _ = Btf::parse(wrong, None).map(|btf| btf.prototype("get"));
+                let _ = Btf::parse(wrong, None).map(|btf| btf.prototype("get", Arch::X86_64));
             }
         }
         assert!(matches!(

@@ -2,11 +2,17 @@
 //!
 //! The System V ABI for x86-64: the first six integers and pointers are in rdi, rsi, rdx, rcx, r8 and
 //! r9, a small structure in one or two of them, and the rest on the stack. What is returned is in rax.
+//!
+//! The Procedure Call Standard for AArch64 (AAPCS64, 6.8): the first eight are in x0 to x7, a small structure in one or
+//! two of them, a large one by its address, and what does not fit, with all after it, on the stack. What is returned is
+//! in x0, or where x8 points to.
 
 use std::sync::Arc;
 
-/// Registers of arguments, in their order: rdi, rsi, rdx, rcx, r8, r9.
-pub const REGISTERS: usize = 6;
+use netplumb_model::arch::Arch;
+
+/// The most registers of arguments, in their order: rdi, rsi, rdx, rcx, r8, r9; x0 to x7.
+pub const REGISTERS: usize = 8;
 /// Pointers from here on up are errors (`IS_ERR_VALUE`, include/linux/err.h).
 const MAX_ERRNO: u64 = 4095;
 /// Larger structures are in memory.
@@ -139,12 +145,22 @@ pub struct Parameter {
 }
 
 /// The prototype of a function.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prototype {
     /// The parameters, in order.
     pub parameters: Vec<Parameter>,
     /// What it returns; none of `void`.
     pub returns: Option<Type>,
+    /// Whose calls these are.
+    pub arch: Arch,
+}
+
+/// Registers of arguments of an architecture.
+pub fn registers(arch: Arch) -> usize {
+    match arch {
+        Arch::X86_64 => 6,
+        Arch::Arm64 => REGISTERS,
+    }
 }
 
 impl Prototype {
@@ -160,7 +176,9 @@ impl Prototype {
         self.by_abi().map(move |(parameter, by_abi)| {
             let place = match parameter.place {
                 Place::ByAbi => by_abi.filter(|_| !changed),
-                Place::Register(at) => Some(usize::from(at)).filter(|at| *at < REGISTERS),
+                Place::Register(at) => {
+                    Some(usize::from(at)).filter(|at| *at < registers(self.arch))
+                }
                 Place::Nowhere => None,
             };
             (parameter, place)
@@ -169,9 +187,11 @@ impl Prototype {
 
     /// The register of each parameter by the ABI.
     fn by_abi(&self) -> impl Iterator<Item = (&Parameter, Option<usize>)> {
-        // What is returned in memory has its address in the first one.
-        let in_memory = (self.returns.as_ref())
-            .is_some_and(|of| of.registers == Some(0) && of.bytes > MAX_IN_REGISTERS);
+        let all = registers(self.arch);
+        let is_arm = self.arch == Arch::Arm64;
+        let is_large = |of: &Type| of.registers == Some(0) && of.bytes > MAX_IN_REGISTERS;
+        // What is returned in memory has its address in the first one, and on arm64 in one of its own.
+        let in_memory = !is_arm && self.returns.as_ref().is_some_and(is_large);
         let unknown = (self.returns.as_ref()).is_some_and(|of| of.registers.is_none());
         let mut next = match unknown {
             true => None,
@@ -182,8 +202,20 @@ impl Prototype {
                 next = None;
                 return (parameter, None);
             };
-            let takes = usize::from(takes);
-            if takes == 0 || at + takes > REGISTERS {
+            let takes = match is_arm && is_large(&parameter.of) {
+                // By its address.
+                true => 1,
+                false => usize::from(takes),
+            };
+            if is_arm && takes == 2 && at % 2 == 1 {
+                // A number of 16 bytes begins at an even one, a structure need not.
+                next = None;
+                return (parameter, None);
+            }
+            if takes == 0 || at + takes > all {
+                if is_arm && takes > 0 {
+                    next = Some(all);
+                }
                 return (parameter, None);
             }
             next = Some(at + takes);
@@ -291,7 +323,7 @@ mod tests {
     #[test]
     fn registers() {
         let long = || Type::scalar(Shape::Signed, 8);
-        let registers = [1, 2, 3, 4, 5, 6];
+        let registers = [1, 2, 3, 4, 5, 6, 7, 8];
         let mut prototype = Prototype {
             parameters: vec![
                 of("a", Type::aggregate(16)),
@@ -304,6 +336,7 @@ mod tests {
                 of("h", long()),
             ],
             returns: None,
+            arch: Arch::X86_64,
         };
         assert_eq!(
             prototype.arguments(&registers, |_| None),
@@ -320,6 +353,7 @@ mod tests {
         let mut changed = Prototype {
             parameters: vec![of("a", long()), of("b", long()), of("c", long())],
             returns: None,
+            arch: Arch::X86_64,
         };
         (changed.parameters[0].place, changed.parameters[1].place) =
             (Place::Nowhere, Place::Register(1));
@@ -329,10 +363,39 @@ mod tests {
         let texts = Prototype {
             parameters: vec![of("n", long()), of("name", Type::scalar(Shape::Text, 8))],
             returns: None,
+            arch: Arch::X86_64,
         };
         assert_eq!(texts.texts(), 2);
         assert_eq!(texts.arguments(&registers, |_| None), "n=1, name=0x2");
         let told = texts.arguments(&registers, |at| (at == 1).then_some("a\"\n"));
         assert_eq!(told, r#"n=1, name="a\"\n""#);
+    }
+
+    /// Check which registers arguments are in on arm64: eight, a large structure by its address, and all on the stack
+    /// after one that does not fit.
+    #[test]
+    fn registers_of_arm64() {
+        let long = || Type::scalar(Shape::Signed, 8);
+        let values = [1, 2, 3, 4, 5, 6, 7, 8];
+        let mut eight = Prototype {
+            parameters: (0..9).map(|_| of("", long())).collect(),
+            returns: Some(Type::aggregate(24)),
+            arch: Arch::Arm64,
+        };
+        let told = "arg1=1, arg2=2, arg3=3, arg4=4, arg5=5, arg6=6, arg7=7, arg8=8, arg9=?";
+        assert_eq!(eight.arguments(&values, |_| None), told);
+        eight.parameters = vec![
+            of("large", Type::aggregate(24)),
+            of("z", long()),
+            of("pair", Type::aggregate(16)),
+            of("w", long()),
+        ];
+        let told = "large=?, z=2, pair=?, w=5";
+        assert_eq!(eight.arguments(&values, |_| None), told);
+        eight.parameters = (0..7).map(|_| of("", long())).collect();
+        eight.parameters.push(of("pair", Type::aggregate(16)));
+        eight.parameters.push(of("last", long()));
+        let told = eight.arguments(&values, |_| None);
+        assert!(told.ends_with("arg7=7, pair=?, last=?"), "{told}");
     }
 }

@@ -6,7 +6,7 @@ mod name;
 
 use serde::{Deserialize, Serialize};
 
-pub use declared::{EVENTS, Event, Source, find};
+pub use declared::{EVENTS, Event, Source, find, is_time};
 pub use name::{Asked, Mode, NameError, Ratio, nearest, within};
 
 use crate::class::words;

@@ -41,6 +41,9 @@ pub struct FileReads {
     pub cold: bool,
     /// Whether the file is closed and opened again after settings were changed.
     pub reopen: bool,
+    /// How many reads are under way at a time, by io_submit(2) if more than one; past the page cache only, since others
+    /// are over when that returns.
+    pub in_flight: u32,
 }
 
 /// Requests that the disk completed for reads.

@@ -7,6 +7,10 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
 use netplumb_model::reads::{Access, FileReads};
 
+use aio::Queue;
+
+mod aio;
+
 /// The pages of this machine and of guests (x86-64).
 pub const PAGE_BYTES: u64 = 4096;
 
@@ -17,6 +21,8 @@ pub struct Reader {
     file: File,
     bytes: u64,
     map: Option<Map>,
+    /// For several reads at a time; before their buffer, which it outlives otherwise.
+    queue: Option<Queue>,
     buffer: Vec<u8>,
     /// Where in it a page begins.
     begin: usize,
@@ -64,6 +70,7 @@ impl Reader {
             map: None,
             buffer: Vec::new(),
             begin: 0,
+            queue: None,
         })
     }
 
@@ -94,8 +101,11 @@ impl Reader {
             Access::Mmap => self.map = Some(Map::of(&self.file, self.bytes)?),
             // Memory for O_DIRECT begins at a page.
             Access::Read | Access::Direct => {
-                let bytes = self.plan.chunk_bytes.max(1) as usize;
-                self.buffer = vec![0; bytes + PAGE_BYTES as usize];
+                let all = self.plan.in_flight.max(1) as usize;
+                if all > 1 {
+                    self.queue = Some(Queue::new(all));
+                }
+                self.buffer = vec![0; all * self.room() + PAGE_BYTES as usize];
                 self.begin = self.buffer.as_ptr().align_offset(PAGE_BYTES as usize);
             }
         }
@@ -114,12 +124,22 @@ impl Reader {
         }
     }
 
-    /// Write to the buffer, so that its pages are this process's own.
-    pub fn touch(&mut self) {
+    /// Bytes of the buffer for a read, in whole pages.
+    fn room(&self) -> usize {
+        let pages = self.plan.chunk_bytes.max(1).div_ceil(PAGE_BYTES as u32);
+        pages as usize * PAGE_BYTES as usize
+    }
+
+    /// Write to the buffer, so that its pages are this process's own, and begin what a child does not inherit.
+    ///
+    /// # Errors
+    /// The kernel has no asynchronous I/O, and several reads at a time were asked for.
+    pub fn touch(&mut self) -> io::Result<()> {
         for byte in self.buffer.iter_mut().step_by(PAGE_BYTES as usize) {
             // SAFETY: a reference to a byte of ours; volatile, so that it happens.
             unsafe { std::ptr::write_volatile(byte, 1) };
         }
+        self.queue.as_mut().map_or(Ok(()), Queue::begin)
     }
 
     /// Read all of it.
@@ -133,9 +153,15 @@ impl Reader {
         };
         let pieces = self.bytes.div_ceil(each);
         let most = self.plan.count.map_or(pieces, u64::from);
+        let mut offsets =
+            (Order::of(pieces, self.plan.random).take(most as usize)).map(|at| at * each);
+        let room = self.room();
+        if let Some(queue) = &mut self.queue {
+            let buffers = self.buffer[self.begin..].chunks_exact_mut(room);
+            return queue.read_all(&self.file, buffers, each, &mut offsets);
+        }
         let mut total = Total::default();
-        for at in Order::of(pieces, self.plan.random).take(most as usize) {
-            let offset = at * each;
+        for offset in offsets {
             total.bytes += match &self.map {
                 Some(map) => {
                     map.access(offset);
@@ -257,6 +283,7 @@ mod tests {
             chunk_bytes: 4096,
             cold: true,
             reopen: false,
+            in_flight: 1,
         }
     }
 
@@ -286,7 +313,7 @@ mod tests {
         let read = |plan: FileReads| {
             let mut reader = Reader::open(&plan).unwrap().reopen().unwrap();
             reader.prepare().unwrap();
-            reader.touch();
+            reader.touch().unwrap();
             reader.run().unwrap()
         };
         let whole = |accesses| Total {
@@ -306,6 +333,19 @@ mod tests {
             ..plan(&name)
         };
         assert_eq!(read(one), whole(1));
+        // Past the page cache where the file system has that, and several at a time, of which the last is shorter.
+        for in_flight in [2, 7] {
+            let several = FileReads {
+                access: Access::Direct,
+                random: true,
+                in_flight,
+                ..plan(&name)
+            };
+            match Reader::open(&several) {
+                Ok(_) => assert_eq!(read(several), whole(3)),
+                Err(error) => assert_eq!(error.kind(), io::ErrorKind::InvalidInput),
+            }
+        }
         let some = FileReads {
             count: Some(2),
             ..plan(&name)

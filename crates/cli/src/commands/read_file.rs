@@ -40,6 +40,9 @@ pub(crate) struct ReadFileArgs {
     /// Bytes of each read(2), like 4K [default: 128K]
     #[arg(long, value_name = "BYTES", conflicts_with = "mmap")]
     chunk: Option<Bytes>,
+    /// Reads that are under way at a time, by io_submit(2) [default: 1, by read(2)]
+    #[arg(long, value_name = "N", requires = "direct", value_parser = clap::value_parser!(u32).range(1..=256))]
+    in_flight: Option<u32>,
     /// Drop the file's pages from the page cache first
     #[arg(long)]
     cold: bool,
@@ -66,6 +69,7 @@ impl ReadFileArgs {
             chunk_bytes: self.chunk.map_or(CHUNK_BYTES, |bytes| bytes.0.max(1)),
             cold: self.cold,
             reopen: self.reopen,
+            in_flight: self.in_flight.unwrap_or(1),
         }
     }
 }

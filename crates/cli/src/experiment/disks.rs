@@ -8,7 +8,7 @@ use netplumb_lab::bundle::{Bundle, BundleError, Kind};
 use netplumb_lab::vm::disk::maker_path;
 use netplumb_lab::vm::files::Program;
 use netplumb_model::arch::Arch;
-use netplumb_model::experiment::{Disk, DiskPlan, Setup};
+use netplumb_model::experiment::{DISK_DEVICE, DISK_FOLDER, Disk, DiskPlan, Setup};
 
 use crate::exit::{CannotHere, WrongKey};
 use crate::signals;
@@ -85,11 +85,20 @@ pub(super) fn check_size(
     let inside = disks.iter().filter(|disk| disk.device.is_in_guest());
     let inside = inside.map(|disk| disk.size_bytes).max().unwrap_or(0);
     let sum = |on_disk: bool| -> u64 {
-        let is_on = |path: &Path| path.starts_with(netplumb_model::experiment::DISK_FOLDER);
+        let is_on = |path: &Path| path.starts_with(DISK_FOLDER);
         let made = setup.files.iter();
         let made = made.filter(|(path, _)| is_on(Path::new(path)) == on_disk);
         made.map(|(_, size)| u64::from(size.0)).sum()
     };
+    let on_disk = |path: &&String| Path::new(path.as_str()).starts_with(DISK_FOLDER);
+    let is_bare = disks.iter().any(|disk| disk.file_system.maker().is_none());
+    if let Some(path) = setup.files.keys().find(on_disk).filter(|_| is_bare) {
+        let why = format!(
+            "{path} can't be made: a disk that is raw has no file system, and none is mounted there; use ext4 or xfs, or \
+             read {DISK_DEVICE}"
+        );
+        return Err(WrongKey::usage("files", why).into());
+    }
     let copied = bundle
         .entries()
         .values()

@@ -142,7 +142,9 @@ fn task(reader: &mut Reader, shared: *mut Left, ends: &Ends) -> libc::c_int {
     }
     // SAFETY: takes nothing.
     unsafe { libc::setsid() };
-    reader.touch();
+    if reader.touch().is_err() {
+        return 1;
+    }
     let (faults, began_ns) = (usage(), now_ns());
     mark::<{ mark::RUN_BEGIN }>();
     let outcome = reader.run();

@@ -223,7 +223,7 @@ impl Callers {
 /// Why it can't be told who causes an event.
 fn unable(event: &Resolved) -> Option<&'static str> {
     match () {
-        () if event.is_time => {
+        () if event.is_time && !event.is_tracepoint() => {
             Some("a clock has no callers: plumb profile samples where time goes")
         }
         () if event.is_hardware => Some(

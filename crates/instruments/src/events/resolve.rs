@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use libbpf_sys as sys;
-use netplumb_model::events::{Asked, Mode, NameError, Source, nearest};
+use netplumb_model::events::{Asked, Mode, NameError, Source, is_time, nearest};
 use netplumb_model::text::matches;
 
 use super::{reasons, uprobe};
@@ -344,9 +344,10 @@ pub(crate) fn one(
                     let all = tracepoints.all().map_err(Refusal::known)?;
                     return Err(Refusal::unknown(no_tracepoint(&one, all)));
                 };
+                let attr = base(sys::PERF_TYPE_TRACEPOINT, id);
                 found.push(Resolved {
                     name: one.clone(),
-                    ..alone(base(sys::PERF_TYPE_TRACEPOINT, id), None, false, false)
+                    ..alone(attr, None, false, is_time(&one))
                 });
             }
             Ok(found)

@@ -5,16 +5,33 @@ use std::path::Path;
 
 use gimli::{AttributeValue, EndianSlice, LittleEndian, Unit, UnitOffset};
 use netplumb_kernel::prototype::{Parameter, Place, Prototype, Shape, Type};
+use netplumb_model::arch::Arch;
 
-use object::read::elf::ElfFile64;
+use object::elf::EM_AARCH64;
+use object::read::elf::{ElfFile64, FileHeader};
 
 use super::lines::{Entry, LinesError, Patience, Slice, has_lines, sections};
 use super::{debug_file, readable};
 
 /// References and types that stand for each other, at most.
 const MAX_STEPS: usize = 16;
-/// Numbers of the registers of arguments, in DWARF: rdi, rsi, rdx, rcx, r8, r9.
-const DWARF_REGISTERS: [u8; 6] = [5, 4, 1, 2, 8, 9];
+/// Numbers of the registers of arguments, in DWARF: rdi, rsi, rdx, rcx, r8, r9; x0 to x7.
+fn dwarf_registers(arch: Arch) -> &'static [u8] {
+    match arch {
+        Arch::X86_64 => &[5, 4, 1, 2, 8, 9],
+        Arch::Arm64 => &[0, 1, 2, 3, 4, 5, 6, 7],
+    }
+}
+
+/// The architecture of a file's code, as far as its calls are known; others have no registers that are.
+fn arch_of(file: &[u8]) -> Result<Arch, LinesError> {
+    let elf = ElfFile64::<object::LittleEndian>::parse(file)
+        .map_err(|e| LinesError::Damaged(e.to_string()))?;
+    Ok(match elf.elf_header().e_machine(object::LittleEndian) {
+        EM_AARCH64 => Arch::Arm64,
+        _ => Arch::X86_64,
+    })
+}
 /// Functions that an error names.
 const MOST_LISTED: usize = 8;
 /// Structures within each other, at most.
@@ -34,8 +51,12 @@ pub fn prototypes(
     if addresses.is_empty() {
         return Ok(found);
     }
+    let arch = arch_of(file)?;
     each_unit(file, go_on, &mut |all, unit, patience| {
-        let of = Reader::of(all, unit)?;
+        let of = Reader {
+            arch,
+            ..Reader::of(all, unit)?
+        };
         let mut entries = unit.entries();
         while let Some(entry) = entries.next_dfs()? {
             patience.step()?;
@@ -160,6 +181,8 @@ struct Reader<'r, 'a> {
     is_c: bool,
     /// GCC made it.
     is_gnu: bool,
+    /// Whose calls they are.
+    arch: Arch,
 }
 
 impl<'r, 'a> Reader<'r, 'a> {
@@ -189,6 +212,7 @@ impl<'r, 'a> Reader<'r, 'a> {
             unit,
             is_c,
             is_gnu: false,
+            arch: Arch::OWN,
         };
         if let Some(producer) = root.and_then(|root| root.attr_value(gimli::DW_AT_producer)) {
             of.is_gnu = of.text(producer)?.starts_with("GNU");
@@ -264,6 +288,7 @@ impl<'r, 'a> Reader<'r, 'a> {
         Ok(Prototype {
             parameters,
             returns,
+            arch: self.arch,
         })
     }
 
@@ -280,7 +305,7 @@ impl<'r, 'a> Reader<'r, 'a> {
             let [operation] = expression.0.slice() else {
                 return None;
             };
-            DWARF_REGISTERS
+            dwarf_registers(self.arch)
                 .iter()
                 .position(|register| gimli::DW_OP_reg0.0 + register == *operation)
                 .map(|at| Place::Register(at as u8))
@@ -510,6 +535,40 @@ int main(int argc, char **argv)
         symbol.unwrap().address()
     }
 
+    /// Check that arguments of arm64 are in its registers, of which there are eight.
+    #[test]
+    fn arguments_of_arm64() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = "long sink;\n\
+            long eight(long a, long b, long c, long d, long e, long f, long g, int h)\n\
+            { sink = a; return a * b * c * d * e * f * g * h; }\n";
+        std::fs::write(folder.path().join("p.c"), program).unwrap();
+        for optimise in ["-O1", "-O2"] {
+            let words = [
+                "-g",
+                optimise,
+                "-nostdlib",
+                "-static",
+                "-Wl,-e,eight",
+                "-o",
+                "p",
+                "p.c",
+            ];
+            let done = Command::new("aarch64-linux-gnu-gcc")
+                .args(words)
+                .current_dir(folder.path())
+                .status();
+            if !done.is_ok_and(|status| status.success()) {
+                return netplumb_testkit::skip("no C compiler for arm64");
+            }
+            let file = std::fs::read(folder.path().join("p")).unwrap();
+            let at = address(&file, "eight");
+            let found = prototypes(&file, &[at].into(), &|| true).unwrap();
+            let told = found[&at].arguments(&[1, 2, 3, 4, 5, 6, 7, 8], |_| None);
+            assert_eq!(told, "a=1, b=2, c=3, d=4, e=5, f=6, g=7, h=8");
+        }
+    }
+
     /// Check that arguments are in the registers where a compiler puts them, by name and type.
     #[test]
     fn arguments() {
@@ -522,8 +581,8 @@ int main(int argc, char **argv)
             let asked = addresses.into_iter().collect();
             let found = prototypes(&file, &asked, &|| true).unwrap();
             let told = |n: usize| {
-                let all =
-                    found[&addresses[n]].arguments(&[0x1000, 0x21, 0xfe, 0x101, 7, 9], |_| None);
+                let all = found[&addresses[n]]
+                    .arguments(&[0x1000, 0x21, 0xfe, 0x101, 7, 9, 0, 0], |_| None);
                 (all, found[&addresses[n]].returned(-3_i64 as u64))
             };
             assert_eq!(

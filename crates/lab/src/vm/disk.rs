@@ -236,6 +236,10 @@ fn devices() -> BTreeSet<String> {
         .collect()
 }
 
+/// Requests that null_blk takes at a time, unless another number is asked for (g_hw_queue_depth of
+/// drivers/block/null_blk/main.c).
+const DEFAULT_DEPTH: u32 = 64;
+
 /// A device of null_blk with memory behind it.
 fn null_blk(disk: &Disk) -> io::Result<()> {
     super::guest::mount("configfs", CONFIG)?;
@@ -250,6 +254,14 @@ fn null_blk(disk: &Disk) -> io::Result<()> {
         ("max_sectors", MOST_SECTORS.to_string()),
         ("irqmode", by.to_string()),
         ("completion_nsec", disk.delay_ns.to_string()),
+        (
+            "hw_queue_depth",
+            match disk.depth {
+                0 => DEFAULT_DEPTH,
+                depth => depth,
+            }
+            .to_string(),
+        ),
         ("power", "1".to_string()),
     ] {
         match fs::write(Path::new(NULL_BLK).join(name), value) {

@@ -559,6 +559,17 @@ impl Guest {
         if let Some(error) = self.panic() {
             return error;
         }
+        // It ends well then, and says so (system/runstate.c, qemu_kill_report).
+        let killed = lines(&self.stderr)
+            .into_iter()
+            .find_map(|line| Some(line.split_once("terminating on signal ")?.1.to_string()));
+        if let Some(by) = killed {
+            return VmError::QemuFailed {
+                status: format!("ended from outside, by signal {by}"),
+                stderr: Vec::new(),
+                console,
+            };
+        }
         // QEMU exits without a message if the guest asked it to.
         if status.success() {
             return VmError::Stopped { console };

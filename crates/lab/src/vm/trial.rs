@@ -27,6 +27,8 @@ use run::{Ended, memory_file, path_of};
 
 /// Timeout after which a guest counts as hung. It needs some 50 ms.
 const LIMIT: Duration = Duration::from_secs(3);
+/// Of QEMU's version, which is kept with a saved state: a machine under load takes long to start a program.
+const VERSION_LIMIT: Duration = Duration::from_secs(10);
 
 /// The environment variable that names another QEMU.
 pub const QEMU_VARIABLE: &str = "PLUMB_QEMU";
@@ -155,7 +157,7 @@ fn is_for(qemu: &Path, arch: Arch) -> bool {
 pub fn version(qemu: &Path) -> Result<String, String> {
     let mut command = Command::new(qemu);
     command.arg("--version");
-    let ended = run::run(command, &[], LIMIT).map_err(|e| e.to_string())?;
+    let ended = run::run(command, &[], VERSION_LIMIT).map_err(|e| e.to_string())?;
     let said = ended.output();
     let version = said
         .lines()

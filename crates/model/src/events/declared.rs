@@ -80,6 +80,21 @@ impl Event {
     }
 }
 
+/// Tracepoints of which perf counts nanoseconds that they report, and not how often they are reached (`__perf_count` in
+/// include/trace/events/sched.h).
+const OF_TIME: [&str; 5] = [
+    "sched:sched_stat_runtime",
+    "sched:sched_stat_wait",
+    "sched:sched_stat_sleep",
+    "sched:sched_stat_iowait",
+    "sched:sched_stat_blocked",
+];
+
+/// Whether what the kernel counts of an event is a time, in nanoseconds.
+pub fn is_time(name: &str) -> bool {
+    OF_TIME.contains(&name) || find(name).is_some_and(|event| event.source.is_time())
+}
+
 /// The event of a name.
 pub fn find(name: &str) -> Option<&'static Event> {
     EVENTS
@@ -139,7 +154,7 @@ pub static EVENTS: &[Event] = &[
     Event::tracepoint(
         "sched:sched_stat_runtime",
         Focus::Process,
-        "updates of the time that a task ran",
+        "time that tasks ran, where the scheduler notes it",
     ),
     Event::tracepoint("signal:signal_generate", Focus::Process, "signals sent"),
     Event::tracepoint("signal:signal_deliver", Focus::Process, "signals delivered"),

@@ -86,6 +86,8 @@ const MOST_BYTES: u64 = 96 << 20;
 const MOST_OUTSIDE_BYTES: u64 = 1 << 30;
 /// Two seconds: a slow request is not a timeout of the block layer, which is 30 s.
 const MOST_DELAY_NS: u64 = 2_000_000_000;
+/// What null_blk takes by default is 64.
+const MOST_DEPTH: u32 = 1024;
 
 impl FileSystem {
     /// The smallest disk that it fits on.
@@ -121,7 +123,8 @@ impl IoScheduler {
     }
 }
 
-/// A disk: `null_blk:64M:ext4`, or with a delay of each request `null_blk:64M:ext4:50us`.
+/// A disk: `null_blk:64M:ext4`, with a delay of each request `null_blk:64M:ext4:50us`, and if it takes one request at
+/// a time `null_blk:64M:ext4:50us:1`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Disk {
     /// The device.
@@ -132,6 +135,8 @@ pub struct Disk {
     pub file_system: FileSystem,
     /// How long after its arrival at the device a request completes; 0 for at once.
     pub delay_ns: u64,
+    /// How many requests it takes at a time, while others wait in its queue; 0 for the driver's default.
+    pub depth: u32,
 }
 
 impl FromStr for Disk {
@@ -141,12 +146,16 @@ impl FromStr for Disk {
         let shown: String = text.chars().filter(|c| !c.is_control()).take(60).collect();
         let wrong = || {
             format!(
-                "invalid disk `{shown}`; expected DEVICE:SIZE:FILESYSTEM or \
-                 DEVICE:SIZE:FILESYSTEM:DELAY, like null_blk:64M:ext4 or null_blk:64M:ext4:50us"
+                "invalid disk `{shown}`; expected DEVICE:SIZE:FILESYSTEM, \
+                 DEVICE:SIZE:FILESYSTEM:DELAY or DEVICE:SIZE:FILESYSTEM:DELAY:DEPTH, like \
+                 null_blk:64M:ext4, null_blk:64M:ext4:50us or null_blk:64M:ext4:50us:1"
             )
         };
         let parts: Vec<&str> = text.trim().split(':').map(str::trim).collect();
-        let ([device, size, file_system] | [device, size, file_system, _]) = parts[..] else {
+        let ([device, size, file_system]
+        | [device, size, file_system, _]
+        | [device, size, file_system, _, _]) = parts[..]
+        else {
             return Err(wrong());
         };
         let device: DiskDevice = device.parse().map_err(|e| format!("disk `{shown}`: {e}"))?;
@@ -165,6 +174,14 @@ impl FromStr for Disk {
                 )
             })?,
         };
+        let depth = match parts.get(4) {
+            None => 0,
+            Some(depth) => (depth.parse().ok())
+                .filter(|depth| (1..=MOST_DEPTH).contains(depth))
+                .ok_or_else(|| {
+                    format!("disk `{shown}`: invalid depth; expected 1 to {MOST_DEPTH}")
+                })?,
+        };
         let least = file_system.least_bytes();
         let most = device.most_bytes();
         if !(least..=most).contains(&size_bytes) || size_bytes % (1 << 20) != 0 {
@@ -178,16 +195,19 @@ impl FromStr for Disk {
                 }
             ));
         }
-        if delay_ns > 0 && device != DiskDevice::NullBlk {
-            return Err(format!(
-                "disk `{shown}`: {device} has no delay: use null_blk"
-            ));
+        for (given, what) in [(delay_ns > 0, "delay"), (depth > 0, "depth")] {
+            if given && device != DiskDevice::NullBlk {
+                return Err(format!(
+                    "disk `{shown}`: {device} has no {what}: use null_blk"
+                ));
+            }
         }
         Ok(Disk {
             device,
             size_bytes,
             file_system,
             delay_ns,
+            depth,
         })
     }
 }
@@ -205,12 +225,17 @@ impl fmt::Display for Disk {
             size_bytes,
             file_system,
             delay_ns,
+            depth,
         } = self;
         write!(f, "{device}:{}M:{file_system}", size_bytes >> 20)?;
         match delay_ns {
+            0 if *depth == 0 => {}
+            ns if ns % 1_000 == 0 => write!(f, ":{}us", ns / 1_000)?,
+            ns => write!(f, ":{ns}ns")?,
+        }
+        match depth {
             0 => Ok(()),
-            ns if ns % 1_000 == 0 => write!(f, ":{}us", ns / 1_000),
-            ns => write!(f, ":{ns}ns"),
+            depth => write!(f, ":{depth}"),
         }
     }
 }

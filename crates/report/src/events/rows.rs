@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use netplumb_model::events::{
-    self, COUNT, ENABLED, INSTRUMENT, RUNNING, Ratio, TASK_COUNT, TASK_TIME, TIME, find,
+    self, COUNT, ENABLED, INSTRUMENT, RUNNING, Ratio, TASK_COUNT, TASK_TIME, TIME, find, is_time,
 };
 use netplumb_model::quantity::Declared;
 use netplumb_model::recording::Recording;
@@ -340,7 +340,6 @@ pub(super) fn divided(recording: &Recording, ratios: &[String]) -> Vec<Divided> 
         };
         for ratio in &ratios {
             let both = of(&ratio.over).zip(of(&ratio.under));
-            let is_time = |name: &str| find(name).is_some_and(|e| e.source.is_time());
             let unit = match (is_time(&ratio.over), is_time(&ratio.under)) {
                 (true, false) => "ns",
                 (false, true) => "/s",

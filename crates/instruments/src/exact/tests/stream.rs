@@ -67,12 +67,13 @@ fn everything() -> (Vec<u32>, Vec<Record>) {
     records.extend([Record::Exec(2), Record::Ret(0xffff_c900_1234_5678)]);
     words.push(0x8b00_0001);
     words.extend([1, 0, 2, 0, 3, 0, 4, 0, 5, 0, 0x1234_5678, 0xffff_c900]);
+    words.extend([7, 0, 8, 0]);
     words.extend([0x8d01_0005, 0x6461_6d61, 0x61, 0x8d00_0000]);
     words.extend([0x8c00_0000, 0xffff_fffe, u32::MAX, 0x8800_0002, 1]);
     records.extend([
         Record::Arguments {
             checked: true,
-            registers: [1, 2, 3, 4, 5, 0xffff_c900_1234_5678],
+            registers: [1, 2, 3, 4, 5, 0xffff_c900_1234_5678, 7, 8],
         },
         Record::Text(1, b"amada".to_vec()),
         Record::Text(0, Vec::new()),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use netplumb_kernel::kallsyms::Symbol;
 use netplumb_kernel::prototype::{Parameter, Place, Prototype, Shape, Type};
+use netplumb_model::arch::Arch;
 use netplumb_model::experiment::Trace;
 use netplumb_model::trace::Flags;
 
@@ -456,6 +457,7 @@ impl Prototypes for Made {
         Some(Arc::new(Prototype {
             parameters,
             returns: Some(long()),
+            arch: Arch::X86_64,
         }))
     }
 
@@ -468,7 +470,7 @@ impl Prototypes for Made {
 /// interrupted.
 fn with_values(m: &mut Machine<'_>, checked: bool) {
     for (len, value) in [(10, 10), (20, -90_i64), (30, 30)] {
-        let registers = |first: u64| [first, len, 0, 0, 0, 0];
+        let registers = |first: u64| [first, len, 0, 0, 0, 0, 0, 0];
         m.call_only("entry_SYSCALL_64", 0xe00);
         m.jump("udp_sendmsg", 0, 5);
         m.take(Record::Arguments {
