@@ -411,13 +411,18 @@ mod tests {
             ("null_blk:64M:ext4:3.3ms", "null_blk:64M:ext4:3300us"),
             (" null_blk : 8M : ext4 : 1500ns", "null_blk:8M:ext4:1500ns"),
             ("null_blk:8M:ext4:0us", "null_blk:8M:ext4"),
+            ("null_blk:8M:ext4:550us:1", "null_blk:8M:ext4:550us:1"),
+            ("null_blk:8M:ext4:0us:32", "null_blk:8M:ext4:0us:32"),
         ] {
             assert_eq!(super::normal(text).as_deref(), Ok(normal));
             assert_eq!(super::normal(normal).as_deref(), Ok(normal));
         }
         for (text, says) in [
             ("null_blk", "DEVICE:SIZE"),
-            ("null_blk:64M:ext4:1us:2", "DEVICE:SIZE"),
+            ("null_blk:64M:ext4:1us:2:3", "DEVICE:SIZE"),
+            ("null_blk:64M:ext4:1us:0", "1 to 1024"),
+            ("null_blk:64M:ext4:1us:many", "1 to 1024"),
+            ("brd:64M:ext4:0us:1", "no depth: use null_blk"),
             ("floppy:64M:ext4", "null_blk, brd"),
             ("", "DEVICE:SIZE"),
             ("brd:64M:ext3", "ext4, xfs, raw"),
