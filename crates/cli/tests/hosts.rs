@@ -322,7 +322,7 @@ fn as_long_as_it_goes_on() {
         .code(0);
     let began = Instant::now();
     let long = "bench stream --blocks 1 --timeout 3 -o y.plumb --bytes";
-    place.run(&format!("{long} 16M")).code(0);
+    place.run(&format!("{long} 48M")).code(0);
     assert!(
         began.elapsed() > Duration::from_secs(3),
         "too short for this test"
