@@ -75,7 +75,7 @@ impl Failure {
         if let Some(error) = error.downcast_ref::<ModuleBuildError>() {
             return error.kind().into();
         }
-        match error.downcast_ref::<EngineError>() {
+        match error.downcast_ref::<EngineError>().map(EngineError::cause) {
             Some(
                 EngineError::Vm(VmError::QemuMissing(_) | VmError::AgentFailed { .. })
                 | EngineError::Agent(_)

@@ -307,6 +307,11 @@ fn what_fails() {
         ("--disk null_blk:64M:ext3 -- true", 2, "ext4, xfs, raw"),
         ("--disk null_blk:4M:ext4 -- true", 2, "8M to 96M"),
         ("--disk virtio-blk:2048M:raw -- true", 2, "1M to 1024M"),
+        (
+            "--disk null_blk:8M:raw --make-file /disk/x:1M -- true",
+            2,
+            "no file system",
+        ),
         ("--disk virtio-blk:64M:ext4:1ms -- true", 2, "no delay"),
         ("--disk /dev/vda --read-ahead 4 -- true", 2, "this machine"),
         ("--read-ahead 128 -- true", 2, "--disk"),

@@ -94,6 +94,11 @@ fn what_devices_cannot() {
             "refuses rx-usecs=50",
         ),
         ("--feature speed=on", 2, "no feature `speed`"),
+        (
+            "--rings rx=256 --rings rx=100000",
+            3,
+            "arm rings.rx=100000: in the guest",
+        ),
         ("--feature tx-lockless=on", 3, "[fixed]; leave it out"),
         (
             "--module-options e1000=Speeed=1",

@@ -12,7 +12,7 @@ use std::time::Duration;
 use common::{Place, Running};
 
 /// What each does when it was started as QEMU is; `control` is the control channel.
-const STUBS: [(&str, &str); 7] = [
+const STUBS: [(&str, &str); 8] = [
     // By a program that it started, which holds all of our pipes.
     (
         "opens-nothing",
@@ -25,6 +25,10 @@ const STUBS: [(&str, &str); 7] = [
     ),
     ("says-nothing", "control.recv(1); time.sleep(1000)"),
     ("greets", "greet(); time.sleep(1000)"),
+    (
+        "is-stopped",
+        "greet(); os.kill(os.getpid(), signal.SIGSTOP)",
+    ),
     (
         "says-no-end",
         "try:\n    while True: control.sendall(b'x' * 65536)\nexcept OSError: time.sleep(1000)",
@@ -39,7 +43,7 @@ const STUBS: [(&str, &str); 7] = [
 fn stub(does: &str) -> String {
     format!(
         "#!/usr/bin/env python3\n\
-         import json, re, signal, socket, subprocess, sys, time\n\
+         import json, os, re, signal, socket, subprocess, sys, time\n\
          if sys.argv[1:2] == ['--version']: print('QEMU emulator version 7.2.22'); sys.exit()\n\
          fd = re.search(r'id=control,fd=(\\d+)', ' '.join(sys.argv)).group(1)\n\
          control = socket.socket(fileno=int(fd))\n\
@@ -77,6 +81,7 @@ fn the_limit_holds() {
         let ran = Running::start(&mut command).finish();
         let why = match name {
             "says-no-end" => "QEMU's control channel: a line of more than 1048576 bytes",
+            "is-stopped" => "as its QEMU is stopped (SIGSTOP",
             _ => "--timeout",
         };
         ran.code(1).says(&[why]);

@@ -28,14 +28,20 @@ pub enum EngineError {
     #[error(transparent)]
     Vm(#[from] VmError),
     /// The guest of one of two hosts.
-    #[error("the guest of the {} {}: {source}", side.called(), how_it_ended(*stopped, source))]
+    #[error("the guest of the {} {}: {source}", side.called(), how_it_ended(source))]
     OfHost {
         /// Which.
         side: Side,
-        /// Whether its QEMU was stopped from outside.
-        stopped: bool,
         /// Its error.
         source: Box<VmError>,
+    },
+    /// One of several arms that were measured.
+    #[error("arm {arm}: {source}")]
+    OfArm {
+        /// Its name.
+        arm: String,
+        /// Its error.
+        source: Box<EngineError>,
     },
     /// Both hosts wait, as one of them hangs.
     #[error("neither host goes on: the guest of one hangs, and the other waits for it: {0}")]
@@ -211,9 +217,9 @@ pub enum EngineError {
 }
 
 /// How a guest ended, in words.
-fn how_it_ended(stopped: bool, error: &VmError) -> &'static str {
+fn how_it_ended(error: &VmError) -> &'static str {
     match error {
-        _ if stopped => "is stopped (SIGSTOP)",
+        VmError::QemuStopped { .. } => "is stopped (SIGSTOP)",
         VmError::Timeout { .. } => "hangs",
         _ => "ended",
     }
@@ -250,8 +256,19 @@ impl EngineError {
     /// Whether a device or a kernel refused the settings of an arm: others can still be measured.
     pub fn is_of_settings(&self) -> bool {
         match self {
-            EngineError::Topology(error) => !error.lacks_rights() && !error.lacks_means(),
+            EngineError::Topology(error) => {
+                error.is_not_taken() || (!error.lacks_rights() && !error.lacks_means())
+            }
+            EngineError::OfArm { source, .. } => source.is_of_settings(),
             error => error.is_the_guests(),
+        }
+    }
+
+    /// The error, whichever arm it is of.
+    pub fn cause(&self) -> &EngineError {
+        match self {
+            EngineError::OfArm { source, .. } => source.cause(),
+            error => error,
         }
     }
 
@@ -261,13 +278,7 @@ impl EngineError {
     }
 
     /// Name the host that ended a run of two. What its guest says itself names its device.
-    pub(crate) fn of_pair(
-        PairError {
-            guest,
-            stopped,
-            error,
-        }: PairError,
-    ) -> EngineError {
+    pub(crate) fn of_pair(PairError { guest, error }: PairError) -> EngineError {
         let side = guest.and_then(|number| Side::ALL.get(number).copied());
         match (EngineError::of_start(error), side) {
             (
@@ -276,17 +287,14 @@ impl EngineError {
                     | VmError::Stopped { .. }
                     | VmError::KernelPanic { .. }
                     | VmError::AgentFailed { .. }
-                    | VmError::Timeout { .. }),
+                    | VmError::Timeout { .. }
+                    | VmError::QemuStopped { .. }),
                 ),
                 side,
             ) => {
                 let source = Box::new(error);
                 match side {
-                    Some(side) => EngineError::OfHost {
-                        side,
-                        stopped,
-                        source,
-                    },
+                    Some(side) => EngineError::OfHost { side, source },
                     None => EngineError::BothHang(source),
                 }
             }
@@ -313,14 +321,7 @@ mod tests {
     /// Check that an error of two hosts says which it is about, or that it may be either.
     #[test]
     fn names_of_hosts() {
-        let told = |guest, stopped, error| {
-            let error = PairError {
-                guest,
-                stopped,
-                error,
-            };
-            EngineError::of_pair(error).to_string()
-        };
+        let told = |guest, error| EngineError::of_pair(PairError { guest, error }).to_string();
         let killed = || VmError::QemuFailed {
             status: "signal: 9 (SIGKILL)".into(),
             stderr: Vec::new(),
@@ -331,19 +332,23 @@ mod tests {
             seconds: 30,
             console: Vec::new(),
         };
-        let text = told(Some(1), false, killed());
+        let stopped = || VmError::QemuStopped {
+            what: "answer".into(),
+            seconds: 30,
+        };
+        let text = told(Some(1), killed());
         assert!(
             text.starts_with("the guest of the receiver ended: QEMU failed"),
             "{text}"
         );
         assert!(text.contains("dmesg"), "{text}");
-        let text = told(Some(0), true, silent());
+        let text = told(Some(0), stopped());
         assert!(
             text.starts_with("the guest of the sender is stopped (SIGSTOP)"),
             "{text}"
         );
-        let text = told(None, false, silent());
+        let text = told(None, silent());
         assert!(text.starts_with("neither host goes on"), "{text}");
-        assert_eq!(told(Some(0), false, VmError::Interrupted), "interrupted");
+        assert_eq!(told(Some(0), VmError::Interrupted), "interrupted");
     }
 }

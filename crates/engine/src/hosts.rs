@@ -193,7 +193,17 @@ impl Site for Hosts<'_, '_> {
         let (shared, arm, number) = (self.shared, turn.arm, self.number);
         self.number += 1;
         self.scope.spawn(move || {
-            let result = shared.one(number, &shared.run.plan.arms[arm]);
+            let arms = &shared.run.plan.arms;
+            let result = shared.one(number, &arms[arm]);
+            let result = result.map_err(|source| match source {
+                // No arm's own.
+                EngineError::Vm(VmError::Interrupted) => source,
+                source if arms.len() > 1 => EngineError::OfArm {
+                    arm: arms[arm].name.clone(),
+                    source: Box::new(source),
+                },
+                source => source,
+            });
             if result.is_err() {
                 shared.stop.store(true, Ordering::Relaxed);
             }
@@ -207,7 +217,7 @@ impl Site for Hosts<'_, '_> {
         // INVARIANT: the loop starts a turn before it waits for one.
         #[allow(clippy::expect_used)]
         let (turn, receiver) = self.begun.pop_front().expect("a turn was begun");
-        // Without a sender its thread has panicked, which the scope goes on with.
+        // Its thread has panicked, which the scope goes on with.
         let result = receiver.recv().unwrap_or(Err(VmError::Interrupted.into()));
         let added = result.map(|(origins, ran)| {
             self.add(&turn, &origins, ran, keeper.recording);

@@ -109,7 +109,10 @@ pub enum ImageError {
         reason: String,
     },
     /// It has no release.
-    #[error("the kernel image has no release; it is damaged")]
+    #[error(
+        "no kernel's release is in it (the text \"Linux version\"): it is the file of another program, or damaged; \
+         give the vmlinuz, Image or vmlinux of a kernel"
+    )]
     NoRelease,
 }
 

@@ -220,4 +220,18 @@ mod tests {
         assert_eq!(of(&["cycles:x"], &[]).check().unwrap_err().0, "names");
         assert_eq!(of(&[], &["cycles"]).check().unwrap_err().0, "ratios");
     }
+
+    /// Check that what perf counts in nanoseconds is known to be a time, and that other tracepoints are not.
+    #[test]
+    fn times() {
+        for (name, is) in [
+            ("task-clock", true),
+            ("sched:sched_stat_runtime", true),
+            ("sched:sched_stat_iowait", true),
+            ("sched:sched_switch", false),
+            ("page-faults", false),
+        ] {
+            assert_eq!(is_time(name), is, "{name}");
+        }
+    }
 }

@@ -461,19 +461,10 @@ fn compare_by<'a>(
         classes: Vec::new(),
         one_clock: judge == Judge::Exact || instrument(sides.before) == instrument(sides.after),
         both: Vec::new(),
-        unpaired: Vec::new(),
+        unpaired: arms_alone(sides, paired),
         differences: facts::differences(sides, &paired.pairs),
         warnings: facts::warnings(judge, sides, &paired.pairs),
     };
-    for (recording, left, name) in [
-        (sides.before, &paired.left_before, sides.before_name),
-        (sides.after, &paired.left_after, sides.after_name),
-    ] {
-        for arm in left {
-            let arm = printable(&recording.arms[*arm].name, 80);
-            diff.unpaired.push(one_sided(&format!("arm {arm}"), name));
-        }
-    }
     let alone;
     match judge {
         _ if !diff.one_clock => {
@@ -544,6 +535,21 @@ fn tree_of<'d>(trees: &'d Diff<'_>, class: &ClassDiff) -> Option<&'d ClassDiff> 
 }
 
 /// That only one side has something.
+/// The arms that only one side has.
+pub(crate) fn arms_alone(sides: Sides<'_>, paired: &Pairs) -> Vec<String> {
+    let both = [
+        (sides.before, &paired.left_before, sides.before_name),
+        (sides.after, &paired.left_after, sides.after_name),
+    ];
+    let alone = both.into_iter().flat_map(|(recording, left, name)| {
+        left.iter().map(move |arm| {
+            let arm = printable(&recording.arms[*arm].name, 80);
+            one_sided(&format!("arm {arm}"), name)
+        })
+    });
+    alone.collect()
+}
+
 fn one_sided(what: &str, side: &str) -> String {
     format!("{what}: only in {}", printable(side, 120))
 }

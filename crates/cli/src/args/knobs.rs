@@ -18,7 +18,7 @@ pub(crate) trait Shows: Clone + Send + Sync + 'static {
     fn shows(knob: &Knob) -> bool;
 
     /// The default of a knob, if it is another one here.
-    fn default_of(_: &Knob) -> Option<&'static str> {
+    fn default_of(_: &Knob) -> Option<String> {
         None
     }
 }
@@ -66,7 +66,7 @@ impl Shows for OfHosts {
         is_of_hosts(knob) && knob.key != "proto"
     }
 
-    fn default_of(knob: &Knob) -> Option<&'static str> {
+    fn default_of(knob: &Knob) -> Option<String> {
         default_of_hosts(knob)
     }
 }
@@ -80,7 +80,7 @@ impl Shows for OfWeb {
         (OfHosts::shows(knob) && knob.key != "size_bytes") || is_of_web(knob)
     }
 
-    fn default_of(knob: &Knob) -> Option<&'static str> {
+    fn default_of(knob: &Knob) -> Option<String> {
         default_of_hosts(knob)
     }
 }
@@ -168,7 +168,7 @@ fn level(knob: &Knob, text: &str) -> Result<String, String> {
     }
 }
 
-fn help(knob: &Knob, own_default: Option<&str>) -> String {
+fn help(knob: &Knob, own_default: Option<String>) -> String {
     let mut letters = knob.help.chars();
     let first = letters.next().map(|c| c.to_uppercase().to_string());
     let mut help = first.unwrap_or_default() + letters.as_str();
@@ -193,7 +193,7 @@ fn help(knob: &Knob, own_default: Option<&str>) -> String {
         (_, Flag::Switch(_), _) => {}
         ("path", ..) => help.push_str(" [default: all that this machine supports]"),
         (_, _, KnobDefault::Level(level) | KnobDefault::Told(level)) => {
-            let level = own_default.unwrap_or(level);
+            let level = own_default.as_deref().unwrap_or(level);
             help.push_str(&format!(" [default: {level}]"));
         }
     }

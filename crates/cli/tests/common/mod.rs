@@ -426,3 +426,12 @@ pub(crate) fn closes(arm: &Value) -> u64 {
     assert!(came > 0, "{arm:#}");
     came
 }
+
+/// Run an experiment file of this text.
+pub(crate) fn experiment(text: &str) -> Ran {
+    let place = Place::new();
+    place.write("x.toml", text);
+    let ran = place.run("run x.toml");
+    assert_eq!(place.files(), ["x.toml"], "{ran:?}");
+    ran
+}

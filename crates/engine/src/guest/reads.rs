@@ -142,12 +142,10 @@ fn task(reader: &mut Reader, shared: *mut Left, ends: &Ends) -> libc::c_int {
     }
     // SAFETY: takes nothing.
     unsafe { libc::setsid() };
-    if reader.touch().is_err() {
-        return 1;
-    }
+    let ready = reader.touch();
     let (faults, began_ns) = (usage(), now_ns());
     mark::<{ mark::RUN_BEGIN }>();
-    let outcome = reader.run();
+    let outcome = ready.and_then(|()| reader.run());
     mark::<{ mark::WINDOW_END }>();
     let took_ns = now_ns().saturating_sub(began_ns);
     let after = usage();

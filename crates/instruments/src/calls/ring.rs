@@ -47,6 +47,8 @@ pub(super) enum What {
         name: String,
         /// The other one.
         next: i32,
+        /// Its name.
+        next_name: String,
     },
     /// A task started another one.
     Fork {
@@ -54,7 +56,10 @@ pub(super) enum What {
         child: i32,
     },
     /// A task began to execute a program.
-    Exec,
+    Exec {
+        /// The task's name from then on; empty if the record is cut off.
+        name: String,
+    },
     /// Records of the CPU before this time were lost.
     Gap,
 }
@@ -132,6 +137,23 @@ fn number(record: &[u8], (at, bytes): Place) -> Option<u64> {
     Some(u64::from_le_bytes(all))
 }
 
+/// Text up to its NUL.
+fn text(bytes: &[u8]) -> String {
+    let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(text).into_owned()
+}
+
+/// The name of a task that executes a file: its last part (`begin_new_exec()` in fs/exec.c), as long as a name may be.
+/// The field has where the path is: the offset in its lower half, the length in the upper one.
+fn program_name(record: &[u8], field: Place) -> Option<String> {
+    let place = number(record, field)? as usize;
+    let (at, bytes) = (place & 0xffff, place >> 16 & 0xffff);
+    let path = record.get(at..at + bytes)?;
+    let path = path.split(|byte| *byte == 0).next()?;
+    let name = path.rsplit(|byte| *byte == b'/').next()?;
+    Some(text(&name[..name.len().min(NAME_BYTES - 1)]))
+}
+
 impl Pages {
     /// By the formats of the records, which `format` reads.
     ///
@@ -152,9 +174,12 @@ impl Pages {
         Ok(Pages {
             enter: layout("ftrace/funcgraph_entry", &["func", "depth"])?,
             leave: layout("ftrace/funcgraph_exit", &["func", "depth"])?,
-            switch: layout("sched/sched_switch", &["prev_comm", "prev_pid", "next_pid"])?,
+            switch: layout(
+                "sched/sched_switch",
+                &["prev_comm", "prev_pid", "next_comm", "next_pid"],
+            )?,
             fork: layout("sched/sched_process_fork", &["child_pid"])?,
-            exec: layout("sched/sched_process_exec", &[])?,
+            exec: layout("sched/sched_process_exec", &["filename"])?,
         })
     }
 
@@ -238,12 +263,14 @@ impl Pages {
                 (task, of(&self.leave, "depth")?, what)
             }
             id if id == self.switch.id => {
-                let (at, bytes) = self.switch.place("prev_comm")?;
-                let name = record.get(at..at + bytes.min(NAME_BYTES))?;
-                let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+                let name = |field| {
+                    let (at, bytes) = self.switch.place(field)?;
+                    Some(text(record.get(at..at + bytes.min(NAME_BYTES))?))
+                };
                 let what = What::Switch {
-                    name: String::from_utf8_lossy(name).into_owned(),
+                    name: name("prev_comm")?,
                     next: of(&self.switch, "next_pid")? as u32 as i32,
+                    next_name: name("next_comm")?,
                 };
                 (of(&self.switch, "prev_pid")? as u32 as i32, 0, what)
             }
@@ -251,7 +278,12 @@ impl Pages {
                 let child = of(&self.fork, "child_pid")? as u32 as i32;
                 (task, 0, What::Fork { child })
             }
-            id if id == self.exec.id => (task, 0, What::Exec),
+            id if id == self.exec.id => {
+                let name = self.exec.place("filename");
+                let name = name.and_then(|place| program_name(record, place));
+                let name = name.unwrap_or_default();
+                (task, 0, What::Exec { name })
+            }
             _ => return None,
         };
         Some(Record {
@@ -375,6 +407,7 @@ mod tests {
         switch[0] = 300 | 0x0800_0000 >> 8;
         switch[2..6].copy_from_slice(&[0x0068_6a73, 0, 0, 0]);
         switch[6] = 7;
+        switch[10..12].copy_from_slice(&[0x666f_736b, 0x74]);
         switch[14] = 9;
         add(&[7 << 5, 68]);
         add(&switch);
@@ -398,8 +431,19 @@ mod tests {
         let switched = What::Switch {
             name: "sjh".into(),
             next: 9,
+            next_name: "ksoft".into(),
         };
         assert_eq!(records[0].what, switched);
+        // The path begins after 16 bytes, and has 23.
+        let mut exec = vec![0; 16];
+        exec[..2].copy_from_slice(&302_u16.to_le_bytes());
+        exec[4] = 5;
+        exec[8..12].copy_from_slice(&(16_u32 | 23 << 16).to_le_bytes());
+        exec.extend(b"/opt/a-program-of-note\0");
+        let name = |record: &[u8]| pages.record(record, 1, 0).map(|record| record.what);
+        let named = |name: &str| Some(What::Exec { name: name.into() });
+        assert_eq!(name(&exec), named("a-program-of-no"));
+        assert_eq!(name(&exec[..20]), named(""));
         let mut seed = 1_u64;
         for _ in 0..2_000 {
             let mut noise = vec![0_u8; 256];

@@ -17,6 +17,8 @@ use super::ring::{Level, Record, What};
 
 /// Nodes of the tree of all calls.
 const MAX_NODES: usize = 1 << 20;
+/// Tasks whose names are known at once.
+const MAX_TASK_NAMES: usize = 1 << 16;
 
 /// What a call has of the tracer's own cost.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -89,7 +91,6 @@ struct Task {
     dropped: u64,
     now: Counters,
     left_ns: Option<u64>,
-    name: Option<String>,
 }
 
 /// The calls of a window.
@@ -100,6 +101,8 @@ pub(super) struct Calls {
     started: Option<FxHashSet<i32>>,
     cost: Cost,
     tasks: FxHashMap<(i32, u32), Task>,
+    /// Names of tasks, as switches and programs told them last.
+    task_names: FxHashMap<i32, String>,
     calls: Kept<TimedCall>,
     /// The tree of all calls, and what they cost by context.
     nodes: Vec<(Option<u32>, u32)>,
@@ -155,13 +158,36 @@ impl Calls {
         (record.task, if record.task == 0 { record.cpu } else { 0 })
     }
 
+    fn call_task(&mut self, task: i32, name: &str) {
+        // Idle tasks have the names of their CPUs.
+        if task == 0 || name.is_empty() {
+            return;
+        }
+        match self.task_names.get_mut(&task) {
+            Some(known) if known == name => {}
+            Some(known) => name.clone_into(known),
+            None => {
+                // Whose names are gone are asked for, if they still run.
+                if self.task_names.len() >= MAX_TASK_NAMES {
+                    self.task_names.clear();
+                }
+                self.task_names.insert(task, name.into());
+            }
+        }
+    }
+
     fn record(&mut self, record: &Record, names: &mut dyn Names) {
         match &record.what {
-            What::Switch { name, next } => {
+            What::Switch {
+                name,
+                next,
+                next_name,
+            } => {
+                self.call_task(record.task, name);
+                self.call_task(*next, next_name);
                 if let Some(task) = self.tasks.get_mut(&Self::key(record)) {
                     task.left_ns = Some(record.ns);
                     task.now.switches += 1;
-                    task.name = Some(name.clone());
                 }
                 let next = Record {
                     task: *next,
@@ -180,7 +206,8 @@ impl Calls {
                     started.insert(*child);
                 }
             }
-            What::Exec => {
+            What::Exec { name } => {
+                self.call_task(record.task, name);
                 if let Some(started) = &mut self.started {
                     started.insert(record.task);
                 }
@@ -383,7 +410,7 @@ impl Calls {
             }
         }
         if task.open.is_empty() {
-            let command = names.task(key.0, task.name.as_deref());
+            let command = names.task(key.0, self.task_names.get(&key.0).map(String::as_str));
             for step in &mut task.steps {
                 step.command = command;
             }

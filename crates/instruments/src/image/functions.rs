@@ -23,7 +23,7 @@ fn dwarf_registers(arch: Arch) -> &'static [u8] {
     }
 }
 
-/// The architecture of a file's code, as far as its calls are known; others have no registers that are.
+/// The architecture of a file's code: those of others run in no guest.
 fn arch_of(file: &[u8]) -> Result<Arch, LinesError> {
     let elf = ElfFile64::<object::LittleEndian>::parse(file)
         .map_err(|e| LinesError::Damaged(e.to_string()))?;

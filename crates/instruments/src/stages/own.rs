@@ -92,10 +92,15 @@ fn begins(bucket: u16) -> f64 {
 }
 
 /// A histogram whose times are shorter, in the same order.
+///
+/// Times are whole ns, and a bucket ends with its longest one. That one becomes one of the numbers from its shorter
+/// self to 1 above, each as likely, which rounded down are its shorter self on average: so the sum of the buckets
+/// remains that of the times, also where these are of a few ns.
 fn moved_by(buckets: &[(u16, u64)], shorter: impl Fn(f64) -> f64) -> Vec<(u16, u64)> {
     let mut found: BTreeMap<u16, u64> = BTreeMap::new();
     for &(bucket, count) in buckets {
-        let (from, to) = (shorter(begins(bucket)), shorter(begins(bucket + 1)));
+        let longest = begins(bucket + 1) - 1.0;
+        let (from, to) = (shorter(begins(bucket)), shorter(longest) + 1.0);
         if to <= 0.0 {
             *found.entry(0).or_default() += count;
             continue;
@@ -212,6 +217,35 @@ mod tests {
         assert_eq!(seen.buckets.iter().map(|(_, n)| n).sum::<u64>(), 5);
         shorten(&mut seen, 1_040);
         assert_eq!((seen.total_ns, &seen.buckets[..]), (0, &[(0, 5)][..]));
+    }
+
+    /// Check that the buckets have room for the sum, and no more than it, whatever is subtracted of however short times.
+    #[test]
+    fn buckets_have_room_for_the_sum() {
+        let mut state = 1_u64;
+        let mut random = |below: u64| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (state >> 33) % below
+        };
+        for _ in 0..500 {
+            let (least, spread) = (random(40), 1 + random(200));
+            let values: Vec<u64> = (0..2000).map(|_| least + random(spread)).collect();
+            let mut seen = times(&values);
+            let off_ns = random(seen.total_ns);
+            shorten(&mut seen, off_ns);
+            let sum = |of: fn(u16) -> u64| -> u64 {
+                seen.buckets.iter().map(|(bucket, n)| of(*bucket) * n).sum()
+            };
+            let (low, high) = (sum(|bucket| begins(bucket) as u64), sum(upper));
+            // What was rounded: a few packets of each bucket.
+            let slack = 100 + seen.total_ns / 50;
+            assert!(
+                low <= seen.total_ns + slack && seen.total_ns <= high + slack,
+                "{least} ns and up to {spread} more, less {off_ns} ns in all: {seen:?}"
+            );
+        }
     }
 
     /// Check that a shift by less than a bucket moves that share of it, so that a median does not stand

@@ -121,11 +121,12 @@ fn refused<'a>(
 }
 
 /// A setting that the driver of a device does not take, whatever the kernel calls that.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}; leave it out, or try a link with another driver")]
+pub(super) struct NotTaken(String);
+
 fn not_taken(what: String) -> io::Error {
-    io::Error::new(
-        io::ErrorKind::Unsupported,
-        format!("{what}; leave it out, or try a link with another driver"),
-    )
+    io::Error::new(io::ErrorKind::Unsupported, NotTaken(what))
 }
 
 fn features(device: &str, wanted: &BTreeMap<String, bool>, notes: &mut Notes) -> io::Result<()> {

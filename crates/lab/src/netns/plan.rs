@@ -58,6 +58,12 @@ impl TopologyError {
         self.source.kind() == io::ErrorKind::PermissionDenied
     }
 
+    /// Whether the driver of a device does not take a setting.
+    pub fn is_not_taken(&self) -> bool {
+        let of = self.source.get_ref();
+        of.is_some_and(|of| of.is::<super::nic::NotTaken>())
+    }
+
     /// Whether what was asked for is not there, as a feature that no device has.
     pub fn is_asked(&self) -> bool {
         // Not what the kernel holds to be invalid, which may be ours.

@@ -116,9 +116,10 @@ impl Guest {
         match error {
             QmpError::Interrupted => return VmError::Interrupted,
             QmpError::Timeout(what) => {
-                return VmError::NoAnswer {
-                    what,
-                    seconds: self.limit.as_secs(),
+                let seconds = self.limit.as_secs();
+                return match self.is_stopped() {
+                    true => VmError::QemuStopped { what, seconds },
+                    false => VmError::NoAnswer { what, seconds },
                 };
             }
             QmpError::Io(_) | QmpError::Refused { .. } => {}

@@ -88,6 +88,17 @@ pub enum VmError {
         /// Its last output.
         console: Vec<String>,
     },
+    /// The guest did not respond in time, as its QEMU was stopped from outside.
+    #[error(
+        "the guest did not {what} within {seconds} s, as its QEMU is stopped (SIGSTOP, or a debugger)\n\
+         run it again, and leave QEMU running or allow more with --timeout"
+    )]
+    QemuStopped {
+        /// The operation.
+        what: String,
+        /// The timeout.
+        seconds: u64,
+    },
     /// QEMU did not respond in time.
     #[error(
         "QEMU did not {what} within {seconds} s: try another one, named in $PLUMB_QEMU, or allow \
@@ -167,6 +178,11 @@ fn killed_hint(status: &str) -> &'static str {
 }
 
 impl VmError {
+    /// Whether nothing was heard of the guest in time.
+    pub(crate) fn is_silence(&self) -> bool {
+        matches!(self, VmError::Timeout { .. } | VmError::QemuStopped { .. })
+    }
+
     /// The guest's last console lines, if there are any.
     pub fn console(&self) -> &[String] {
         match self {

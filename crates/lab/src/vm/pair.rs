@@ -12,14 +12,9 @@ pub(crate) const OTHER_HAS_ENDED: &str = "the other host has ended";
 pub struct PairError {
     /// The guest that was the cause, by its number; none if both hang, and it may be either.
     pub guest: Option<usize>,
-    /// Whether its QEMU was stopped from outside (SIGSTOP).
-    pub stopped: bool,
     /// Its error.
     pub error: VmError,
 }
-
-/// How a guest ended: with its error, and whether its QEMU was stopped then.
-type Ended = (VmError, bool);
 
 /// Run both, each in a thread that has its guest until it is done. If one of them fails, its guest
 /// is ended at once; the wire then ends the other.
@@ -39,10 +34,7 @@ pub fn together<T: Send>(
             scope.spawn(move || {
                 let result = run(of, &mut guest);
                 // A guest that is done answers the other until that is done too.
-                match result {
-                    Ok(value) => Ok((value, guest)),
-                    Err(error) => Err((error, guest.is_stopped())),
-                }
+                result.map(|value| (value, guest))
             })
         });
         threads.map(|thread| {
@@ -59,28 +51,27 @@ pub fn together<T: Send>(
     }
 }
 
-fn only(guest: usize, (error, stopped): Ended) -> PairError {
+fn only(guest: usize, error: VmError) -> PairError {
     PairError {
         guest: Some(guest),
-        stopped,
         error,
     }
 }
 
 /// The cause of two ends. Of two guests in step one that hangs makes both silent: which it is, is only known of one
 /// that was stopped.
-fn cause(one: Ended, other: Ended) -> PairError {
-    let is_silent = |ended: &Ended| matches!(ended.0, VmError::Timeout { .. });
-    let (first, second) = (is_consequence(&one.0), is_silent(&other) && other.1);
-    let (number, its, of_other) = match first || (second && !one.1) {
-        true => (1, other, one),
-        false => (0, one, other),
-    };
-    let both = is_silent(&its) && !its.1 && (is_silent(&of_other) || is_consequence(&of_other.0));
+fn cause(one: VmError, other: VmError) -> PairError {
+    let is_stopped = |error: &VmError| matches!(error, VmError::QemuStopped { .. });
+    let hangs = |error: &VmError| error.is_silence() && !is_stopped(error);
+    let (number, error, of_other) =
+        match is_consequence(&one) || (is_stopped(&other) && !is_stopped(&one)) {
+            true => (1, other, one),
+            false => (0, one, other),
+        };
+    let both = hangs(&error) && (of_other.is_silence() || is_consequence(&of_other));
     PairError {
         guest: (!both).then_some(number),
-        stopped: its.1,
-        error: its.0,
+        error,
     }
 }
 
@@ -131,26 +122,25 @@ mod tests {
             seconds: 30,
             console: Vec::new(),
         };
-        for (one, other, guest, stopped) in [
-            ((killed(), false), (gone(), false), Some(0), false),
-            ((gone(), false), (killed(), false), Some(1), false),
-            ((silent(), true), (gone(), false), Some(0), true),
-            ((gone(), false), (silent(), true), Some(1), true),
-            ((silent(), false), (silent(), true), Some(1), true),
-            ((silent(), true), (silent(), false), Some(0), true),
-            ((silent(), false), (gone(), false), None, false),
-            ((gone(), false), (silent(), false), None, false),
-            ((silent(), false), (silent(), false), None, false),
-            (
-                (VmError::Interrupted, false),
-                (gone(), false),
-                Some(0),
-                false,
-            ),
+        let stopped = || VmError::QemuStopped {
+            what: "answer".into(),
+            seconds: 30,
+        };
+        for (one, other, guest) in [
+            (killed(), gone(), Some(0)),
+            (gone(), killed(), Some(1)),
+            (stopped(), gone(), Some(0)),
+            (gone(), stopped(), Some(1)),
+            (silent(), stopped(), Some(1)),
+            (stopped(), silent(), Some(0)),
+            (silent(), gone(), None),
+            (gone(), silent(), None),
+            (silent(), silent(), None),
+            (VmError::Interrupted, gone(), Some(0)),
         ] {
             let what = format!("{one:?} and {other:?}");
             let cause = cause(one, other);
-            assert_eq!((cause.guest, cause.stopped), (guest, stopped), "{what}");
+            assert_eq!(cause.guest, guest, "{what}");
             assert!(!is_consequence(&cause.error), "{what}");
         }
     }

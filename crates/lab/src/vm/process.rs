@@ -298,11 +298,7 @@ impl Guest {
                 return Err(VmError::Interrupted);
             }
             if Instant::now() > deadline {
-                return Err(VmError::Timeout {
-                    what: "come to rest",
-                    seconds: limit.as_secs(),
-                    console: self.console(),
-                });
+                return Err(self.late("come to rest", limit));
             }
         }
         Ok(())
@@ -358,8 +354,8 @@ impl Guest {
         if let Err(closed) = self.tell(request) {
             // The guest's exit says more than a closed port.
             return match self.event(Instant::now() + 20 * POLL, "answer", limit) {
-                Ok(_) | Err(VmError::Timeout { .. }) => Err(closed),
-                Err(ended) => Err(ended),
+                Err(ended) if !ended.is_silence() => Err(ended),
+                _ => Err(closed),
             };
         }
         self.answers(limit, each)
@@ -397,7 +393,7 @@ impl Guest {
         let mut seen = progress();
         loop {
             let reply = match self.event(Instant::now() + limit, "answer", limit) {
-                Err(VmError::Timeout { .. }) if progress() != seen => {
+                Err(error) if error.is_silence() && progress() != seen => {
                     seen = progress();
                     continue;
                 }
@@ -482,12 +478,26 @@ impl Guest {
     }
 
     /// Whether QEMU was stopped from outside, by SIGSTOP or a debugger: `T` or `t` in proc_pid_stat(5).
-    pub fn is_stopped(&self) -> bool {
+    pub(super) fn is_stopped(&self) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
         let state = |stat: String| stat.rsplit(") ").next()?.chars().next();
         stat.ok()
             .and_then(state)
             .is_some_and(|c| c == 'T' || c == 't')
+    }
+
+    /// The error of a guest that did not do something in time.
+    fn late(&self, what: &'static str, limit: Duration) -> VmError {
+        let seconds = limit.as_secs();
+        if self.is_stopped() {
+            let what = what.into();
+            return VmError::QemuStopped { what, seconds };
+        }
+        VmError::Timeout {
+            what,
+            seconds,
+            console: self.console(),
+        }
     }
 
     fn failed(&self, why: Refused) -> VmError {
@@ -510,11 +520,7 @@ impl Guest {
             }
             // Also for a guest that never stops sending.
             if Instant::now() > deadline {
-                return Err(VmError::Timeout {
-                    what,
-                    seconds: limit.as_secs(),
-                    console: self.console(),
-                });
+                return Err(self.late(what, limit));
             }
             // The kernel would go on without the files that are missing.
             if let Some(reason) = unpacking_failed(&self.console) {

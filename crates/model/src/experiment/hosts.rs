@@ -94,9 +94,24 @@ pub fn is_of_hosts(knob: &Knob) -> bool {
     OF_HOSTS.contains(&knob.key) || ALSO_OF_HOSTS.contains(&knob.key)
 }
 
+/// The link of two hosts in a lab, if none is named.
+fn link_in(lab: Lab) -> Link {
+    match lab {
+        Lab::Netns => Link::Veth,
+        _ => Link::E1000,
+    }
+}
+
 /// The default of a knob of two hosts, if it is another one than that of packets.
-pub fn default_of_hosts(knob: &Knob) -> Option<&'static str> {
-    (knob.key == "link").then_some("e1000; in the netns lab veth")
+pub fn default_of_hosts(knob: &Knob) -> Option<String> {
+    let in_netns = || {
+        format!(
+            "{}; in the netns lab {}",
+            link_in(Lab::Vm),
+            link_in(Lab::Netns)
+        )
+    };
+    (knob.key == "link").then(in_netns)
 }
 
 /// Whether a web server on one of two hosts has a knob.
@@ -169,10 +184,7 @@ impl Experiment {
             return knobs.arm(name, self.lab);
         }
         let is_request = self.workload.kind == Kind::Request;
-        let link = match self.lab {
-            Lab::Netns => Link::Veth,
-            _ => Link::E1000,
-        };
+        let link = link_in(self.lab);
         for (key, level) in [
             ("proto", Proto::Tcp.as_str()),
             ("link", link.as_str()),

@@ -46,8 +46,12 @@ impl Disassemble for Disassembler {
 }
 
 /// An instruction in the form that assemblers prefer. Of two libraries: this one knows the aliases (`cmp` for
-/// `subs wzr`), the other one the registers, hints and barriers of the system.
+/// `subs wzr`), the other one the registers, hints and barriers of the system. Neither knows maintenance, and both
+/// leave out by what a register is extended.
 fn text(word: u32) -> Option<String> {
+    if let Some(text) = extended(word) {
+        return Some(text);
+    }
     const SYSTEM: (u32, u32) = (0xffc0_0000, 0xd500_0000);
     if word & SYSTEM.0 == SYSTEM.1 {
         if let Some(text) = maintenance(word) {
@@ -58,6 +62,47 @@ fn text(word: u32) -> Option<String> {
     let bytes = word.to_le_bytes();
     let decoded = InstDecoder::default().decode(&mut U8Reader::new(&bytes));
     decoded.ok().map(|decoded| decoded.to_string())
+}
+
+/// Sums and differences with an extended register (Arm ARM, C4.1, "Add/subtract (extended register)").
+fn extended(word: u32) -> Option<String> {
+    const SUM: (u32, u32) = (0x1fe0_0000, 0x0b20_0000);
+    const SP: u32 = 31;
+    let field = |low: u32, bits: u32| word >> low & ((1 << bits) - 1);
+    let (option, amount) = (field(13, 3), field(10, 3));
+    if word & SUM.0 != SUM.1 || amount > 4 {
+        return None;
+    }
+    let (long, flags) = (field(31, 1) == 1, field(29, 1) == 1);
+    let name = |register: u32, long: bool, of_31: [&str; 2]| match (register, long) {
+        (SP, long) => of_31[usize::from(long)].to_string(),
+        (register, true) => format!("x{register}"),
+        (register, false) => format!("w{register}"),
+    };
+    let [stack, zero] = [["wsp", "sp"], ["wzr", "xzr"]];
+    let (to, from) = (field(0, 5), field(5, 5));
+    let by = name(field(16, 5), long && option & 3 == 3, zero);
+    let mut operands = vec![name(from, long, stack), by];
+    let op = match (field(30, 1), flags, to) {
+        (0, true, SP) => "cmn",
+        (1, true, SP) => "cmp",
+        (subtract, flags, _) => {
+            operands.insert(0, name(to, long, if flags { zero } else { stack }));
+            [["add", "adds"], ["sub", "subs"]][subtract as usize][usize::from(flags)]
+        }
+    };
+    // With the stack pointer a register as it is needs no word.
+    let plain = option == 2 + u32::from(long) && (from == SP || (to == SP && !flags));
+    const EXTENDED: [&str; 8] = [
+        "uxtb", "uxth", "uxtw", "uxtx", "sxtb", "sxth", "sxtw", "sxtx",
+    ];
+    match (plain, amount) {
+        (true, 0) => {}
+        (true, amount) => operands.push(format!("lsl #{amount}")),
+        (false, 0) => operands.push(EXTENDED[option as usize].into()),
+        (false, amount) => operands.push(format!("{} #{amount}", EXTENDED[option as usize])),
+    }
+    Some(format!("{op} {}", operands.join(", ")))
 }
 
 /// Maintenance of caches and TLBs, which are names of `sys` (Arm ARM, C5.1.3), by op1, CRn, CRm and op2: what
@@ -204,6 +249,17 @@ mod tests {
             (0xd50b_7b21, "dc cvau, x1"),
             (0xd508_831f, "tlbi vmalle1is"),
             (0xd503_3f5f, "clrex"),
+            (0x0b20_0020, "add w0, w1, w0, uxtb"),
+            (0x2b20_2029, "adds w9, w1, w0, uxth"),
+            (0xab20_d020, "adds x0, x1, w0, sxtw #4"),
+            (0x4b20_a2b5, "sub w21, w21, w0, sxth"),
+            (0x8b34_42a0, "add x0, x21, w20, uxtw"),
+            (0x8b20_63e0, "add x0, sp, x0"),
+            (0xcb20_63ff, "sub sp, sp, x0"),
+            (0xcb20_6fff, "sub sp, sp, x0, lsl #3"),
+            (0xeb20_c85f, "cmp x2, w0, sxtw #2"),
+            (0xeb29_63ff, "cmp sp, x9"),
+            (0x2b20_003f, "cmn w1, w0, uxtb"),
         ] {
             assert_eq!(told(word, 0x1000).0, form);
         }

@@ -28,6 +28,13 @@ pub struct Difference {
     pub means: String,
 }
 
+impl Difference {
+    /// Whether it is of the unit of what is counted.
+    pub(crate) fn is_of_unit(&self) -> bool {
+        self.what == UNIT
+    }
+}
+
 impl std::fmt::Display for Difference {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let short = |text: &str| printable(text, 100);
@@ -41,6 +48,7 @@ impl std::fmt::Display for Difference {
 }
 
 const ARCHITECTURE: &str = "architecture";
+const UNIT: &str = "unit";
 /// What it means that two guests are of different architectures.
 pub(crate) const OTHER_CODE: &str =
     "the same source is other code: registers, inlining and configuration differ";
@@ -115,7 +123,7 @@ const MACHINE: [Fact; 11] = [
     ),
     Fact::new(
         env::UNIT,
-        "unit",
+        UNIT,
         "another unit: the figures are not of one kind",
     ),
     Fact::new(

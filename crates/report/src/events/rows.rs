@@ -362,7 +362,7 @@ pub(super) fn divided(recording: &Recording, ratios: &[String]) -> Vec<Divided> 
 
 /// The ratio of two sums over the same blocks, with its interval: by how much each block is off from
 /// it, as for any ratio estimate (Cochran, "Sampling Techniques", chapter 6).
-fn ratio_of(over: &[f64], under: &[f64], scale: f64) -> Option<Mean> {
+pub(super) fn ratio_of(over: &[f64], under: &[f64], scale: f64) -> Option<Mean> {
     let below = mean(under);
     if below <= 0.0 {
         return None;
@@ -372,7 +372,11 @@ fn ratio_of(over: &[f64], under: &[f64], scale: f64) -> Option<Mean> {
     let each: Vec<f64> = each
         .map(|(a, b)| (ratio + (a - ratio * b) / below) * scale)
         .collect();
-    Mean::of(&each)
+    // A block may be off by more than the ratio, but no count is below 0.
+    Mean::of(&each).map(|mean| Mean {
+        low: mean.low.map(|low| low.max(0.0)),
+        ..mean
+    })
 }
 
 /// The unit of an event's count.

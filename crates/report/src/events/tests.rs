@@ -171,6 +171,10 @@ fn ratios_of_sums() {
     assert!(mean(2).is_none());
     let interval = all[0].mean.as_ref().unwrap();
     assert!(interval.low.unwrap() < interval.value && interval.value < interval.high.unwrap());
+    // All faults in one block of four.
+    let rare = rows::ratio_of(&[0.0, 8.0, 0.0, 0.0], &[4.0; 4], 1.0).unwrap();
+    assert_eq!((rare.value, rare.low), (0.5, Some(0.0)));
+    assert!(rare.high.unwrap() > 2.0);
 }
 
 fn compared(writes: [u64; 2]) -> String {

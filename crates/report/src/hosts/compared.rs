@@ -12,10 +12,10 @@ use netplumb_stats::welch::mean;
 use serde::Serialize;
 
 use super::{NAME_LETTERS, called};
-use crate::diff::Sides;
-use crate::diff::arms::ArmPair;
+use crate::diff::arms::Pairs;
 use crate::diff::facts::{Difference, differences};
 use crate::diff::json::SCHEMA;
+use crate::diff::{Sides, arms_alone};
 use crate::json::pretty;
 use crate::number::{counted, printable};
 use crate::table::{Column, Room, Table, Value};
@@ -86,6 +86,8 @@ pub struct Compared {
     pairs: Vec<(String, Option<bool>)>,
     /// In what their machines, kernels and programs differ.
     differences: Vec<Difference>,
+    /// What only one side has.
+    unpaired: Vec<String>,
     clock: &'static str,
     /// What they are of.
     called: &'static str,
@@ -93,8 +95,11 @@ pub struct Compared {
 }
 
 /// Compare pairs of arms.
-pub fn compare(sides: Sides<'_>, pairs: &[ArmPair]) -> Compared {
-    let differences = differences(sides, pairs);
+pub fn compare(sides: Sides<'_>, paired: &Pairs) -> Compared {
+    let pairs = &paired.pairs;
+    let mut differences = differences(sides, pairs);
+    // Each figure has its own unit, and those that both have are compared.
+    differences.retain(|difference| !difference.is_of_unit());
     let mut rows: Vec<Row> = Vec::new();
     // Of the rows that vary, with their numbers.
     let mut varying: Vec<(usize, Pair)> = Vec::new();
@@ -157,6 +162,7 @@ pub fn compare(sides: Sides<'_>, pairs: &[ArmPair]) -> Compared {
         rows,
         pairs: told,
         differences,
+        unpaired: arms_alone(sides, paired),
         clock,
         called: called(sides.before),
         names: [sides.before_name, sides.after_name].map(|name| printable(name, 120)),
@@ -227,6 +233,7 @@ struct Document<'a> {
     before: &'a str,
     after: &'a str,
     differences: &'a [Difference],
+    unpaired: &'a [String],
     figures: Vec<Value>,
 }
 
@@ -279,6 +286,7 @@ impl Compared {
             };
             all.push(format!("{arms}: {equal}{frames}"));
         }
+        all.extend(self.unpaired.iter().cloned());
         all
     }
 
@@ -334,6 +342,7 @@ impl Compared {
             before,
             after,
             differences: &self.differences,
+            unpaired: &self.unpaired,
             figures: Table::new(columns(), self.rows.iter()).json(),
         })
     }
@@ -351,7 +360,9 @@ impl Compared {
         for sentence in self.sentences() {
             out.push_str(&format!("{}\n\n", crate::text::prose(&sentence, 400)));
         }
-        Table::new(columns(), self.shown()).markdown(&mut out);
+        if self.shown().next().is_some() {
+            Table::new(columns(), self.shown()).markdown(&mut out);
+        }
         out
     }
 }
@@ -364,6 +375,47 @@ mod tests {
 
     use super::super::tests::recording;
     use super::*;
+    use crate::diff::arms::ArmPair;
+
+    /// The first arms of both sides.
+    fn both(arms: usize) -> Pairs {
+        let pair = |n| ArmPair {
+            before: n,
+            after: n,
+        };
+        Pairs {
+            pairs: (0..arms).map(pair).collect(),
+            left_before: Vec::new(),
+            left_after: Vec::new(),
+        }
+    }
+
+    /// Check that arms which only one side has are named, in each output, and that another unit of the recordings is no
+    /// difference: each figure has its own.
+    #[test]
+    fn arms_of_one_side() {
+        let (before, mut after) = (recording(), recording());
+        after.arms[1].name = "another".into();
+        after.environment.insert(env::UNIT.into(), "ells".into());
+        let sides = Sides {
+            before: &before,
+            after: &after,
+            before_name: "a",
+            after_name: "b",
+        };
+        let pairs = Pairs {
+            left_before: vec![1],
+            left_after: vec![1],
+            ..both(1)
+        };
+        let compared = compare(sides, &pairs);
+        for text in [compared.terminal(200), compared.markdown(), compared.json()] {
+            for part in ["arm tso=off ", ": only in a", "arm another: only in b"] {
+                assert!(text.contains(part), "no `{part}` in:\n{text}");
+            }
+            assert!(!text.contains("ells"), "{text}");
+        }
+    }
 
     /// Check that what is equal is called so, that how much others differ by is said, and that
     /// which side is worse depends on the figure.
@@ -378,12 +430,7 @@ mod tests {
                 after_name: "b",
             }
         }
-        let pairs: Vec<ArmPair> = (0..before.arms.len())
-            .map(|n| ArmPair {
-                before: n,
-                after: n,
-            })
-            .collect();
+        let pairs = both(before.arms.len());
         let same = compare(sides(&before, &after), &pairs);
         assert!(same.shown().next().is_none());
         assert!(same.terminal(100).contains("are equal"));
@@ -421,10 +468,7 @@ mod tests {
             before_name: "a",
             after_name: "b",
         };
-        let pairs = [ArmPair {
-            before: 0,
-            after: 0,
-        }];
+        let pairs = both(1);
         let other = compare(sides(&after), &pairs);
         for text in [other.terminal(200), other.markdown()] {
             let told = "nginx and its libraries: aaaa → bbbb";
@@ -470,11 +514,7 @@ mod tests {
                 before_name: "a",
                 after_name: "b",
             };
-            let both = ArmPair {
-                before: 0,
-                after: 0,
-            };
-            compare(sides, &[both])
+            compare(sides, &both(1))
         };
         let none = compared(1.001).terminal(120);
         assert!(none.contains("no difference seen in 1 figure"), "{none}");

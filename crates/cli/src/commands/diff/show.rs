@@ -109,7 +109,7 @@ fn two_hosts(
             );
         }
     };
-    let compared = hosts::compare(sides, &pairs.pairs);
+    let compared = hosts::compare(sides, pairs);
     if compared.is_empty() {
         return wrong("no arm and figure in common: name an arm of each, like a.plumb:ARM");
     }

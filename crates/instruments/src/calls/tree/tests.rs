@@ -6,7 +6,10 @@ use super::*;
 
 /// Names by address; `1` is what is traced.
 #[derive(Default)]
-struct Addresses;
+struct Addresses {
+    /// The names that tasks were known by.
+    tasks: Vec<Option<String>>,
+}
 
 impl Names for Addresses {
     fn name(&mut self, address: u64) -> u32 {
@@ -17,7 +20,8 @@ impl Names for Addresses {
         name == 1
     }
 
-    fn task(&mut self, task: i32, _: Option<&str>) -> u32 {
+    fn task(&mut self, task: i32, known: Option<&str>) -> u32 {
+        self.tasks.push(known.map(str::to_string));
         1_000 + task as u32
     }
 
@@ -60,8 +64,12 @@ fn leave(from: u64, to: u64, depth: u32, function: u64) -> Record {
 }
 
 fn switch(ns: u64, from: i32, next: i32) -> Record {
-    let name = "task".into();
-    record(ns, from, Level::Task, 0, What::Switch { name, next })
+    let what = What::Switch {
+        name: "task".into(),
+        next,
+        next_name: "next".into(),
+    };
+    record(ns, from, Level::Task, 0, what)
 }
 
 fn at(level: Level, record: Record) -> Record {
@@ -70,8 +78,8 @@ fn at(level: Level, record: Record) -> Record {
 
 fn ended(spec: &CallsSpec, cost: Cost, records: &[Record]) -> Ended {
     let mut calls = Calls::new(spec, cost);
-    calls.take(records, &mut Addresses);
-    calls.end(&mut Addresses)
+    calls.take(records, &mut Addresses::default());
+    calls.end(&mut Addresses::default())
 }
 
 /// What steps are: function, elapsed, total, own, switches, whether they came in between.
@@ -210,6 +218,33 @@ fn missing_records() {
     assert_eq!(cut.kept.len(), 1);
 }
 
+fn exec(ns: u64, name: &str) -> Record {
+    record(ns, 7, Level::Task, 0, What::Exec { name: name.into() })
+}
+
+/// Check that a task is known by the name that it had last, when it was switched to or from or began a program.
+#[test]
+fn names_of_tasks() {
+    let call = |ns: u64| [enter(ns, 0, 1), leave(ns, ns + 5, 0, 1)];
+    let mut records = call(0).to_vec();
+    records.push(switch(10, 8, 7));
+    records.extend(call(20));
+    records.push(exec(30, "ls"));
+    records.extend(call(40));
+    // Nothing is known of a path that was cut off.
+    records.push(exec(50, ""));
+    records.extend(call(60));
+    records.push(switch(70, 7, 8));
+    records.extend(call(80));
+    let mut names = Addresses::default();
+    let mut calls = Calls::new(&spec(), Cost::default());
+    calls.take(&records, &mut names);
+    let told: Vec<&str> = (names.tasks.iter())
+        .map(|name| name.as_deref().unwrap_or("?"))
+        .collect();
+    assert_eq!(told, ["?", "next", "ls", "ls", "task"]);
+}
+
 /// Check that of a command only what runs after its exec counts, and what it starts.
 #[test]
 fn from_its_exec() {
@@ -221,7 +256,7 @@ fn from_its_exec() {
         [enter(ns, 0, 1), leave(ns, ns + 5, 0, 1)].map(|record| Record { task, ..record })
     };
     let mut records = call(7, 0).to_vec();
-    records.push(record(10, 7, Level::Task, 0, What::Exec));
+    records.push(exec(10, "ls"));
     records.extend(call(7, 20));
     records.push(record(30, 7, Level::Task, 0, What::Fork { child: 9 }));
     records.extend(call(9, 40));

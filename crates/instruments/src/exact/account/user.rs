@@ -289,7 +289,25 @@ impl Accountant<'_> {
                 }
                 self.on_user(segment.symbol)
             }
-            _ => self.on_user(segment.symbol),
+            _ => {
+                if !segment.at_entry {
+                    self.go_back_to_user(segment.symbol);
+                }
+                self.on_user(segment.symbol)
+            }
+        }
+    }
+
+    /// Into the middle of a function, by a jump: if it has been called and has not returned, what it called is over, by
+    /// `longjmp` or as the handler of a signal.
+    fn go_back_to_user(&mut self, symbol: Symbol) {
+        let frames = self.user_frames();
+        let jumped = jumped_from(frames, |f| (f.symbol, f.why), symbol);
+        if jumped.is_none()
+            && let Some(at) = frames.iter().rposition(|f| f.symbol == symbol)
+            && at + 1 < frames.len()
+        {
+            self.pop_user(at + 1);
         }
     }
 

@@ -306,7 +306,15 @@ impl KernelStoreError {
             | Self::LargePages { .. }
             | Self::NoLargePages { .. }
             | Self::NoRunningImage { .. }
-            | Self::RunningImageUnreadable { .. } => ErrorKind::CannotHere,
+            | Self::RunningImageUnreadable { .. }
+            | Self::Image {
+                source:
+                    ImageError::OtherMachine { .. }
+                    | ImageError::BigEndian
+                    | ImageError::LargePages { .. }
+                    | ImageError::TooOld { .. },
+                ..
+            } => ErrorKind::CannotHere,
             Self::Interrupted => ErrorKind::Interrupted,
             _ => ErrorKind::Failed,
         }
