@@ -82,6 +82,11 @@ impl Failure {
                 | EngineError::Plugin(_)
                 | EngineError::NoArguments(_),
             ) => Failure::CannotHere,
+            Some(EngineError::OfHost { source, .. })
+                if matches!(**source, VmError::AgentFailed { .. }) =>
+            {
+                Failure::CannotHere
+            }
             Some(EngineError::OtherPlan(_) | EngineError::Live(LiveError::Asked(_))) => {
                 Failure::Usage
             }

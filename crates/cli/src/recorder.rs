@@ -43,10 +43,14 @@ impl Outcome {
 /// What is asked for: an experiment, and the text of its file, empty for a command line.
 pub(crate) type Asked<'a> = (&'a Experiment, &'a str);
 
-/// One guest for each CPU; each takes up to 300 MB.
-fn default_jobs() -> usize {
-    const MOST: usize = 8;
-    std::thread::available_parallelism().map_or(1, |n| n.get().min(MOST))
+/// One guest, or two hosts, for each CPU, as far as memory goes: a guest takes up to 300 MB.
+fn default_jobs(experiment: &Experiment) -> usize {
+    const MOST_GUESTS: usize = 8;
+    let most = match experiment.has_hosts() {
+        true => MOST_GUESTS / 2,
+        false => MOST_GUESTS,
+    };
+    std::thread::available_parallelism().map_or(1, |n| n.get().min(most))
 }
 
 /// The recording to resume, if it exists.
@@ -202,7 +206,9 @@ pub(crate) fn record_by(
         init: "/proc/self/exe".into(),
         quick: options.quick,
         cold: options.cold,
-        jobs: options.jobs.map_or_else(default_jobs, usize::from),
+        jobs: options
+            .jobs
+            .map_or_else(|| default_jobs(experiment), usize::from),
         timeout: Duration::from_secs(options.timeout),
         layers,
         cancel,

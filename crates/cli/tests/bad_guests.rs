@@ -286,7 +286,7 @@ fn a_setting_that_there_is_not() {
     let place = Place::new();
     place
         .run(&format!("{SHORT} --sysctl net.core.no_such=1"))
-        .code(1)
+        .code(3)
         .says(&["in the guest", "net.core.no_such"]);
     assert_eq!(place.files(), [""; 0]);
 }

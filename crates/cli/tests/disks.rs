@@ -312,6 +312,17 @@ fn what_fails() {
             2,
             "no file system",
         ),
+        (
+            "--disk null_blk:8M:raw --with /bin/true:/disk/true -- true",
+            2,
+            "/disk/true can't be made",
+        ),
+        (
+            // The disk of the first arm has the file, and there is none in the second.
+            "--disk null_blk:8M:ext4 --disk null_blk:8M:raw --make-file /disk/data:1M -- cat /disk/data",
+            1,
+            "/disk/data: No such file",
+        ),
         ("--disk virtio-blk:64M:ext4:1ms -- true", 2, "no delay"),
         ("--disk /dev/vda --read-ahead 4 -- true", 2, "this machine"),
         ("--read-ahead 128 -- true", 2, "--disk"),

@@ -14,6 +14,7 @@ use netplumb_lab::vm::pair::PairError;
 use netplumb_lab::vm::process::VmError;
 use netplumb_model::hosts::Side;
 use netplumb_model::message::NotLoaded;
+use netplumb_model::recording::Arm;
 
 /// An error that ended an experiment.
 #[derive(Debug, thiserror::Error)]
@@ -28,7 +29,7 @@ pub enum EngineError {
     #[error(transparent)]
     Vm(#[from] VmError),
     /// The guest of one of two hosts.
-    #[error("the guest of the {} {}: {source}", side.called(), how_it_ended(source))]
+    #[error("{}", of_host(*side, source))]
     OfHost {
         /// Which.
         side: Side,
@@ -216,12 +217,15 @@ pub enum EngineError {
     },
 }
 
-/// How a guest ended, in words.
-fn how_it_ended(error: &VmError) -> &'static str {
+/// How the guest of one of two hosts ended, in words.
+fn of_host(side: Side, error: &VmError) -> String {
+    let guest = format!("the guest of the {}", side.called());
+    let (text, how) = (error.to_string(), "the guest ");
     match error {
-        VmError::QemuStopped { .. } => "is stopped (SIGSTOP)",
-        VmError::Timeout { .. } => "hangs",
-        _ => "ended",
+        // It says how itself.
+        VmError::QemuStopped { .. } => text.replacen(how, &format!("{guest} "), 1),
+        VmError::Timeout { .. } => format!("{guest} hangs: {text}"),
+        _ => format!("{guest} ended: {text}"),
     }
 }
 
@@ -269,6 +273,19 @@ impl EngineError {
         match self {
             EngineError::OfArm { source, .. } => source.cause(),
             error => error,
+        }
+    }
+
+    /// Name the arm that it is of, if there are several.
+    pub(crate) fn of_arm(self, arm: usize, arms: &[Arm]) -> EngineError {
+        match self {
+            // No arm's own.
+            EngineError::Vm(VmError::Interrupted) => self,
+            source if arms.len() > 1 => EngineError::OfArm {
+                arm: arms[arm].name.clone(),
+                source: Box::new(source),
+            },
+            source => source,
         }
     }
 
@@ -344,7 +361,9 @@ mod tests {
         assert!(text.contains("dmesg"), "{text}");
         let text = told(Some(0), stopped());
         assert!(
-            text.starts_with("the guest of the sender is stopped (SIGSTOP)"),
+            text.starts_with(
+                "the guest of the sender did not answer within 30 s, as its QEMU is stopped"
+            ),
             "{text}"
         );
         let text = told(None, silent());

@@ -271,6 +271,7 @@ pub(crate) fn note(recording: &mut Recording, arm: usize, facts: &BTreeMap<Strin
         "kernel.",
         env::CONFIG,
         env::QEMU,
+        env::PROGRAM,
     ];
     for (key, value) in facts {
         let of_interest = TOLD.iter().any(|prefix| key.starts_with(prefix));

@@ -121,6 +121,7 @@ pub fn run_hosts(
         store: &store,
         origins: Mutex::default(),
         cpus: Cpus::of(options.jobs),
+        failed: Mutex::default(),
         stop: AtomicBool::new(false),
     };
     let index = Index::of(recording);
@@ -160,12 +161,17 @@ struct Shared<'a> {
     /// Where guests start from, with what each is for.
     origins: Mutex<Vec<(GuestPlan, Arc<Origin>)>>,
     cpus: Cpus,
-    /// Whether arms that have not begun are to be left, since one has failed.
+    /// Why arms that have not begun are to be left: what failed first.
+    failed: Mutex<Option<EngineError>>,
+    /// Whether something did.
     stop: AtomicBool,
 }
 
 /// What came of an arm: where its hosts started from, and what they did.
-type Over = Result<([Arc<Origin>; 2], pair::Ran), EngineError>;
+type Over = Result<([Arc<Origin>; 2], pair::Ran), Left>;
+
+/// An arm was left: it failed, another one did, or a signal came.
+struct Left;
 
 /// The site: two guests for each arm, of which some run in parallel. Their results are added in the order of arms, so
 /// that recordings of one plan are the same.
@@ -193,22 +199,8 @@ impl Site for Hosts<'_, '_> {
         let (shared, arm, number) = (self.shared, turn.arm, self.number);
         self.number += 1;
         self.scope.spawn(move || {
-            let arms = &shared.run.plan.arms;
-            let result = shared.one(number, &arms[arm]);
-            let result = result.map_err(|source| match source {
-                // No arm's own.
-                EngineError::Vm(VmError::Interrupted) => source,
-                source if arms.len() > 1 => EngineError::OfArm {
-                    arm: arms[arm].name.clone(),
-                    source: Box::new(source),
-                },
-                source => source,
-            });
-            if result.is_err() {
-                shared.stop.store(true, Ordering::Relaxed);
-            }
             // There is no receiver if the run has panicked.
-            let _ = sender.send(result);
+            let _ = sender.send(shared.one(number, arm));
         });
         self.begun.push_back((turn, receiver));
     }
@@ -218,11 +210,14 @@ impl Site for Hosts<'_, '_> {
         #[allow(clippy::expect_used)]
         let (turn, receiver) = self.begun.pop_front().expect("a turn was begun");
         // Its thread has panicked, which the scope goes on with.
-        let result = receiver.recv().unwrap_or(Err(VmError::Interrupted.into()));
-        let added = result.map(|(origins, ran)| {
-            self.add(&turn, &origins, ran, keeper.recording);
-            Ended::Measured
-        });
+        let result = receiver.recv().unwrap_or(Err(Left));
+        let added = match result {
+            Ok((origins, ran)) => {
+                self.add(&turn, &origins, ran, keeper.recording);
+                Ok(Ended::Measured)
+            }
+            Err(Left) => Err(self.shared.cause()),
+        };
         (turn, added)
     }
 }
@@ -270,22 +265,55 @@ impl Hosts<'_, '_> {
 
 impl Shared<'_> {
     /// Run both hosts of an arm.
-    fn one(&self, number: usize, arm: &Arm) -> Over {
+    fn one(&self, number: usize, arm: usize) -> Over {
         let seat = self.cpus.take(number);
-        if self.stop.load(Ordering::Relaxed) || self.options.cancel.load(Ordering::Relaxed) {
-            return Err(VmError::Interrupted.into());
-        }
-        let ends = ends_of(self.run, arm);
-        let origins = self.prepare(&ends)?;
-        (self.progress)(Progress::Arm(arm.name.clone()));
+        self.go_on()?;
+        let arms = &self.run.plan.arms;
+        let ends = ends_of(self.run, &arms[arm]);
+        let origins = self.prepare(&ends, arm)?;
+        (self.progress)(Progress::Arm(arms[arm].name.clone()));
         let from = [&*origins[0], &*origins[1]];
-        let ran = pair::run(arm, &ends, from, self.run.counts, seat.cpu, self.options)?;
+        let ran = pair::run(
+            &arms[arm],
+            &ends,
+            from,
+            self.run.counts,
+            seat.cpu,
+            self.options,
+        );
+        // The seat is kept until then, so that no other arm begins.
+        let ran = ran.map_err(|error| self.fail(error, arm))?;
         Ok((origins, ran))
     }
 
+    /// Whether an arm is not to be left.
+    fn go_on(&self) -> Result<(), Left> {
+        match self.stop.load(Ordering::Acquire) || self.options.cancel.load(Ordering::Relaxed) {
+            true => Err(Left),
+            false => Ok(()),
+        }
+    }
+
+    /// An arm has failed: the others are left.
+    fn fail(&self, error: EngineError, arm: usize) -> Left {
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.get_or_insert_with(|| error.of_arm(arm, &self.run.plan.arms));
+        self.stop.store(true, Ordering::Release);
+        Left
+    }
+
+    /// Why arms are left.
+    fn cause(&self) -> EngineError {
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        // Without one it was a signal, or a thread has panicked, which the scope goes on with.
+        failed.take().unwrap_or_else(|| VmError::Interrupted.into())
+    }
+
     /// Find or make the saved states of both hosts; two boot at the same time, and other arms wait for them.
-    fn prepare(&self, ends: &[End; 2]) -> Result<[Arc<Origin>; 2], EngineError> {
+    fn prepare(&self, ends: &[End; 2], arm: usize) -> Result<[Arc<Origin>; 2], Left> {
         let mut known = self.origins.lock().unwrap_or_else(PoisonError::into_inner);
+        // What did not boot for another arm is not tried again.
+        self.go_on()?;
         let missing: Vec<&End> = (ends.iter())
             .filter(|end| origin_of(&known, end).is_err())
             .collect();
@@ -313,9 +341,11 @@ impl Shared<'_> {
             threads.into_iter().map(join).collect::<Vec<_>>()
         });
         for (end, origin) in missing.into_iter().zip(made) {
-            known.push((end.guest.clone(), Arc::new(origin?)));
+            let origin = origin.map_err(|error| self.fail(error, arm))?;
+            known.push((end.guest.clone(), Arc::new(origin)));
         }
-        Ok([origin_of(&known, &ends[0])?, origin_of(&known, &ends[1])?])
+        let of = |end| origin_of(&known, end).map_err(|error| self.fail(error, arm));
+        Ok([of(&ends[0])?, of(&ends[1])?])
     }
 }
 

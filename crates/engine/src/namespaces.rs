@@ -70,7 +70,8 @@ pub fn run_namespaces(
     }
     let mut arms = Vec::new();
     for (number, arm) in run.plan.arms.iter().enumerate() {
-        let host = Standing::build(run, arm, cpus)?;
+        let host = Standing::build(run, arm, cpus)
+            .map_err(|error| error.of_arm(number, &run.plan.arms))?;
         let prefix = format!("net.{}.{}", arm.link, arm.family);
         for (key, value) in crate::facts::topology(&prefix, &host.topology) {
             recording.environment.entry(key).or_insert(value);

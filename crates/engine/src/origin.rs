@@ -490,8 +490,13 @@ impl Boot<'_> {
             hash.add(key, &archive);
             facts.insert(key.into(), hash.finish());
         }
+        let program =
+            Content::of(&self.init()?).map_err(EngineError::host("read the guest's program"))?;
+        let mut hash = Key::default();
+        hash.add_content(env::PROGRAM, &program);
+        facts.insert(env::PROGRAM.into(), hash.finish());
         let qemu = trial::find_qemu(self.kernel.arch).map_err(VmError::QemuMissing)?;
-        // It is kept with the state: one that could not be read now is read in vain for good.
+        // It is saved with the state, so one that is unknown now would remain so.
         let version = trial::version(&qemu)
             .or_else(|_| trial::version(&qemu))
             .map_err(|why| VmError::QemuMissing(trial::QemuMissing::NotQemu(qemu.clone(), why)))?;

@@ -162,6 +162,8 @@ pub mod env {
     pub const REP: &str = "vm.rep";
     /// Where the guest's random numbers come from: "seed", the plan's seed, or "boot", the boot.
     pub const RANDOM: &str = "guest.random";
+    /// Hash of this program, as it runs in the guest.
+    pub const PROGRAM: &str = "guest.program";
     /// Hash of this machine's `nft` and its libraries, as copied into the guest.
     pub const NFT_FILES: &str = "files.nft";
     /// The same of `tc`.

@@ -534,7 +534,6 @@ fn tree_of<'d>(trees: &'d Diff<'_>, class: &ClassDiff) -> Option<&'d ClassDiff> 
         .filter(|_| class.per != "call")
 }
 
-/// That only one side has something.
 /// The arms that only one side has.
 pub(crate) fn arms_alone(sides: Sides<'_>, paired: &Pairs) -> Vec<String> {
     let both = [
@@ -550,6 +549,7 @@ pub(crate) fn arms_alone(sides: Sides<'_>, paired: &Pairs) -> Vec<String> {
     alone.collect()
 }
 
+/// That only one side has something.
 fn one_sided(what: &str, side: &str) -> String {
     format!("{what}: only in {}", printable(side, 120))
 }

@@ -64,7 +64,7 @@ fn of_costs(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<Note> {
     } else {
         "instructions executed, to the instruction"
     };
-    let whose = match commands(recording) {
+    let whose = match is_of_commands(recording) {
         true => "the kernel's and the command's own ",
         false => "kernel ",
     };
@@ -86,7 +86,7 @@ fn of_costs(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<Note> {
         Note::new("clock", clock),
         Note::new("kernel", kernel),
         Note::new("machine", machine),
-        match commands(recording) {
+        match is_of_commands(recording) {
             true => Note::new("runs", thousands(blocks_of(recording, arms()).len() as u64)),
             false => ledger(recording, arms()),
         },
@@ -98,7 +98,7 @@ fn of_costs(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<Note> {
     notes.splice(3..3, architectures(recording));
     notes.extend(hosts(recording, classes));
     notes.extend(disks(recording));
-    if !commands(recording) {
+    if !is_of_commands(recording) {
         notes.push(others(recording, classes));
     }
     notes.extend(acting::footer(recording));
@@ -125,7 +125,8 @@ fn layers(classes: &[ClassView<'_>], what: &str) -> Note {
 }
 
 /// Whether it is about commands, not packets.
-fn commands(recording: &Recording) -> bool {
+/// Whether commands were run, and no packets sent by the lab.
+pub(crate) fn is_of_commands(recording: &Recording) -> bool {
     recording.arms.iter().any(|a| a.proto == Proto::Command)
 }
 

@@ -343,7 +343,10 @@ mod tests {
             };
             match Reader::open(&several) {
                 Ok(_) => assert_eq!(read(several), whole(3)),
-                Err(error) => assert_eq!(error.kind(), io::ErrorKind::InvalidInput),
+                Err(error) => {
+                    assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+                    netplumb_testkit::tell("the folder of temporary files has no direct reads");
+                }
             }
         }
         let some = FileReads {

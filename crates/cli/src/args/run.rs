@@ -20,7 +20,7 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) timeout: u64,
     /// Guests, or pairs of hosts, to run in parallel; what is counted in them does not depend on it
-    /// [default: the number of CPUs, at most 8]
+    /// [default: the number of CPUs, at most 8, and 4 pairs]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) jobs: Option<u16>,
     /// Resume an interrupted recording: arms that it has are not measured again; with --duration,

@@ -90,12 +90,16 @@ pub(super) fn check_size(
         let made = made.filter(|(path, _)| is_on(Path::new(path)) == on_disk);
         made.map(|(_, size)| u64::from(size.0)).sum()
     };
-    let on_disk = |path: &&String| Path::new(path.as_str()).starts_with(DISK_FOLDER);
-    let is_bare = disks.iter().any(|disk| disk.file_system.maker().is_none());
-    if let Some(path) = setup.files.keys().find(on_disk).filter(|_| is_bare) {
+    // Where one has a file system, the arms of the others are without the files.
+    let all_bare = !disks.is_empty() && disks.iter().all(|disk| disk.file_system.maker().is_none());
+    let made = setup.files.keys().map(Path::new);
+    let mut files = made.chain(bundle.entries().keys().map(|path| path.as_path()));
+    let on_disk = |path: &&Path| path.starts_with(DISK_FOLDER) && *path != Path::new(DISK_FOLDER);
+    if let Some(path) = files.find(on_disk).filter(|_| all_bare) {
         let why = format!(
-            "{path} can't be made: a disk that is raw has no file system, and none is mounted there; use ext4 or xfs, or \
-             read {DISK_DEVICE}"
+            "{} can't be made: a disk that is raw has no file system, and none is mounted there; use ext4 or xfs, or \
+             read {DISK_DEVICE}",
+            path.display()
         );
         return Err(WrongKey::usage("files", why).into());
     }

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use netplumb_lab::vm::disk::{self, Done, Standing, last_lines};
+use netplumb_model::experiment::{DISK_FOLDER, DiskPlan};
 use netplumb_model::message::{CommandPlan, SetupPlan};
 use netplumb_model::quantity::Figure;
 use netplumb_model::reads;
@@ -33,7 +34,12 @@ pub(super) fn set_up(plan: &CommandPlan, ends: &Ends) -> Result<Option<Standing>
         }
         None => None,
     };
+    let is_bare = |disk: &DiskPlan| disk.disk.file_system.maker().is_none();
     for (path, bytes) in &plan.setup.files {
+        // They would be in memory.
+        if plan.disk.as_ref().is_some_and(is_bare) && Path::new(path).starts_with(DISK_FOLDER) {
+            continue;
+        }
         write_file(path, *bytes).map_err(|e| format!("[setup]: make the file {path}: {e}"))?;
     }
     for (program, words) in &plan.setup.commands {

@@ -158,7 +158,7 @@ impl Calls {
         (record.task, if record.task == 0 { record.cpu } else { 0 })
     }
 
-    fn call_task(&mut self, task: i32, name: &str) {
+    fn rename(&mut self, task: i32, name: &str) {
         // Idle tasks have the names of their CPUs.
         if task == 0 || name.is_empty() {
             return;
@@ -167,7 +167,7 @@ impl Calls {
             Some(known) if known == name => {}
             Some(known) => name.clone_into(known),
             None => {
-                // Whose names are gone are asked for, if they still run.
+                // The names that are forgotten here are read from /proc where needed.
                 if self.task_names.len() >= MAX_TASK_NAMES {
                     self.task_names.clear();
                 }
@@ -183,8 +183,8 @@ impl Calls {
                 next,
                 next_name,
             } => {
-                self.call_task(record.task, name);
-                self.call_task(*next, next_name);
+                self.rename(record.task, name);
+                self.rename(*next, next_name);
                 if let Some(task) = self.tasks.get_mut(&Self::key(record)) {
                     task.left_ns = Some(record.ns);
                     task.now.switches += 1;
@@ -207,7 +207,7 @@ impl Calls {
                 }
             }
             What::Exec { name } => {
-                self.call_task(record.task, name);
+                self.rename(record.task, name);
                 if let Some(started) = &mut self.started {
                     started.insert(record.task);
                 }

@@ -14,6 +14,8 @@ use netplumb_sys::netlink::Netlink;
 use netplumb_sys::netns::Namespace;
 use netplumb_sys::steering;
 
+use super::plan::Refusal;
+
 /// Notes, by name.
 type Notes = BTreeMap<String, String>;
 
@@ -86,7 +88,7 @@ impl<T: Display + PartialEq> Set<'_, T> {
             now,
         } = self;
         if now != wanted && now == before {
-            return Err(not_taken(format!(
+            return Err(not_taken(&format!(
                 "{setting} of {device} is still {now} after it was set to {wanted}: not supported by the driver"
             )));
         }
@@ -115,18 +117,27 @@ fn refused<'a>(
     let said = format!("the driver of {device} refuses {}: {error}", all.join(" "));
     match error.kind() {
         // No matter of the driver.
-        io::ErrorKind::PermissionDenied => io::Error::new(error.kind(), said),
-        _ => not_taken(said),
+        kind @ (io::ErrorKind::PermissionDenied
+        | io::ErrorKind::OutOfMemory
+        | io::ErrorKind::Interrupted) => io::Error::new(kind, said),
+        _ => not_taken(&said),
     }
 }
 
-/// A setting that the driver of a device does not take, whatever the kernel calls that.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}; leave it out, or try a link with another driver")]
-pub(super) struct NotTaken(String);
+/// The error of a file in sysfs, which the kernel may lack.
+fn refused_by_file(device: &str, words: &str, error: &io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::Unsupported => {
+            Refusal::NotTaken(format!("{words} of {device}: {error}; leave it out")).into()
+        }
+        _ => refused(device, std::iter::once(words), error),
+    }
+}
 
-fn not_taken(what: String) -> io::Error {
-    io::Error::new(io::ErrorKind::Unsupported, NotTaken(what))
+/// The error of a setting that the driver of a device does not take.
+pub(super) fn not_taken(what: &str) -> io::Error {
+    let what = format!("{what}; leave it out, or try a link with another driver");
+    Refusal::NotTaken(what).into()
 }
 
 fn features(device: &str, wanted: &BTreeMap<String, bool>, notes: &mut Notes) -> io::Result<()> {
@@ -136,14 +147,13 @@ fn features(device: &str, wanted: &BTreeMap<String, bool>, notes: &mut Notes) ->
     for (feature, on) in wanted {
         let number = names.iter().position(|name| name == feature);
         let number = number.ok_or_else(|| {
-            io::Error::new(
-                io::ErrorKind::InvalidInput,
-                format!("{device} has no feature `{feature}`; names are those of `ethtool -k`, like rx-gro"),
-            )
+            Refusal::Asked(format!(
+                "{device} has no feature `{feature}`; names are those of `ethtool -k`, like rx-gro"
+            ))
         })?;
         let before = ethtool.features(device)?;
         if is_in(&before.active, number) != *on && !is_in(&before.changeable, number) {
-            return Err(not_taken(format!(
+            return Err(not_taken(&format!(
                 "{feature} of {device} is {}, and its driver allows no other [fixed]",
                 word(!*on)
             )));
@@ -175,7 +185,7 @@ fn numbers<K: Copy + Ord + Display>(
         let setting = called(*key);
         // What a driver does not tell, it has not.
         let (Some(before), Some(now)) = (before.get(key), now.get(key)) else {
-            return Err(not_taken(format!(
+            return Err(not_taken(&format!(
                 "the driver of {device} has no {setting}"
             )));
         };
@@ -267,7 +277,7 @@ fn steer(
     notes: &mut Notes,
 ) -> io::Result<()> {
     let words = format!("{which}={wanted}");
-    let why = |error: io::Error| refused(device, std::iter::once(words.as_str()), &error);
+    let why = |error: io::Error| refused_by_file(device, &words, &error);
     for queue in steering::queues(namespace, device, which).map_err(why)? {
         let before = steering::read(namespace, device, &queue, which).map_err(why)?;
         steering::write(namespace, device, &queue, which, wanted)
@@ -289,7 +299,7 @@ fn steer(
 fn without_cpu(error: io::Error, device: &str, words: &str) -> io::Error {
     // bitmap_parse (lib/bitmap-str.c): the mask has more bits than there may be CPUs.
     if error.raw_os_error() != Some(libc::EOVERFLOW) {
-        return refused(device, std::iter::once(words), &error);
+        return refused_by_file(device, words, &error);
     }
     let possible = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
     let there = match possible.trim() {
@@ -297,10 +307,10 @@ fn without_cpu(error: io::Error, device: &str, words: &str) -> io::Error {
         "0" => "a guest has one, 0, and lab netns has all of this machine".to_string(),
         all => format!("this kernel has {all}"),
     };
-    io::Error::new(
-        io::ErrorKind::InvalidInput,
-        format!("{words} of {device}: there is no such CPU: {there}"),
-    )
+    Refusal::Asked(format!(
+        "{words} of {device}: there is no such CPU: {there}"
+    ))
+    .into()
 }
 
 fn of_file(
@@ -312,7 +322,7 @@ fn of_file(
 ) -> io::Result<()> {
     let setting = file.name();
     let words = format!("{setting}={wanted}");
-    let why = |error: io::Error| refused(device, std::iter::once(words.as_str()), &error);
+    let why = |error: io::Error| refused_by_file(device, &words, &error);
     let before = file.read(namespace, device).map_err(why)?;
     file.write(namespace, device, wanted).map_err(why)?;
     let now = file.read(namespace, device).map_err(why)?;

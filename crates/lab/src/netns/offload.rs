@@ -7,6 +7,8 @@ use netplumb_model::experiment::Offload;
 use netplumb_sys::ethtool::Ethtool;
 use netplumb_sys::netlink::Netlink;
 
+use super::nic::not_taken;
+
 /// Set offloads of every device of this namespace, and read them back; of `lo` only if it is the
 /// link. A note says where nothing changed.
 pub(super) fn set_all(
@@ -44,7 +46,7 @@ pub(super) fn set_all(
                     Some(error) => format!(": {error}"),
                     None => String::new(),
                 };
-                return Err(io::Error::other(format!(
+                return Err(not_taken(&format!(
                     "{offload} of {name} is still {} after it was set {}: not supported by the driver{why}",
                     word(now),
                     word(*on),

@@ -58,21 +58,45 @@ impl TopologyError {
         self.source.kind() == io::ErrorKind::PermissionDenied
     }
 
-    /// Whether the driver of a device does not take a setting.
+    /// Whether a driver or the kernel does not take a setting, which others may.
     pub fn is_not_taken(&self) -> bool {
-        let of = self.source.get_ref();
-        of.is_some_and(|of| of.is::<super::nic::NotTaken>())
+        matches!(self.refusal(), Some(Refusal::NotTaken(_)))
     }
 
-    /// Whether what was asked for is not there, as a feature that no device has.
+    /// Whether what was asked for is not there, as a feature that no device has. What the kernel holds to be invalid
+    /// may be ours.
     pub fn is_asked(&self) -> bool {
-        // Not what the kernel holds to be invalid, which may be ours.
-        self.source.kind() == io::ErrorKind::InvalidInput && self.source.raw_os_error().is_none()
+        matches!(self.refusal(), Some(Refusal::Asked(_)))
+    }
+
+    fn refusal(&self) -> Option<&Refusal> {
+        self.source.get_ref()?.downcast_ref()
     }
 
     /// Whether this system lacks a program or a kernel feature.
     pub fn lacks_means(&self) -> bool {
         self.source.kind() == io::ErrorKind::Unsupported
+    }
+}
+
+/// Why a setting can't be made.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Refusal {
+    /// A driver or the kernel does not take it, whatever the kernel calls that.
+    #[error("{0}")]
+    NotTaken(String),
+    /// There is nothing of the name or number that was asked for.
+    #[error("{0}")]
+    Asked(String),
+}
+
+impl From<Refusal> for io::Error {
+    fn from(refusal: Refusal) -> io::Error {
+        let kind = match refusal {
+            Refusal::NotTaken(_) => io::ErrorKind::Unsupported,
+            Refusal::Asked(_) => io::ErrorKind::InvalidInput,
+        };
+        io::Error::new(kind, refusal)
     }
 }
 

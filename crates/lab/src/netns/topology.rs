@@ -5,7 +5,7 @@
 //! packets are on the link.
 
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use netplumb_sys::netns::Namespace;
 use netplumb_sys::sysctl;
 
 use super::names::Names;
-use super::plan::{Doing, Nic, TopologyError, TopologyPlan, prefix_len};
+use super::plan::{Doing, Nic, Refusal, TopologyError, TopologyPlan, prefix_len};
 use super::wire::{End, nap, until, wire, wire_to_other_host};
 use super::{nft, nic, offload, qdisc};
 
@@ -445,7 +445,13 @@ fn change_settings(
     settings: &BTreeMap<String, String>,
 ) -> Result<(), TopologyError> {
     for (key, value) in settings {
-        sysctl::set_anywhere(namespace, key, value).doing(|| format!("set {key} to `{value}`"))?;
+        sysctl::set_anywhere(namespace, key, value)
+            .map_err(|error| match error.kind() {
+                ErrorKind::NotFound => Refusal::NotTaken(error.to_string()).into(),
+                ErrorKind::InvalidInput => Refusal::Asked(error.to_string()).into(),
+                _ => error,
+            })
+            .doing(|| format!("set {key} to `{value}`"))?;
     }
     Ok(())
 }

@@ -10,6 +10,7 @@ use netplumb_sys::links::DeviceState;
 use netplumb_sys::netlink::Netlink;
 use netplumb_sys::netns::Namespace;
 
+use super::nic::not_taken;
 use super::plan::{Doing, Nic, TopologyError, TopologyPlan, prefix_len};
 
 /// Maximum time for a device to appear or to have a carrier, in guest time.
@@ -130,10 +131,9 @@ fn of_mtu(error: io::Error, device: &DeviceState, wanted: Option<u32>) -> io::Er
         // It says nothing of its own limits, or they depend on something else.
         _ => format!("refuses it ({error})"),
     };
-    io::Error::new(
-        error.kind(),
-        format!("an MTU of {mtu} is not supported: its driver {takes}"),
-    )
+    not_taken(&format!(
+        "an MTU of {mtu} is not supported: its driver {takes}"
+    ))
 }
 
 /// Wait for the carrier of a device.

@@ -196,11 +196,19 @@ impl Guest {
                 Ok(())
             });
         }
-        let mut child = command.spawn().map_err(|e| match e.kind() {
-            io::ErrorKind::NotFound => {
-                VmError::QemuMissing(QemuMissing::Named(machine.qemu.clone()))
+        let mut child = command.spawn().map_err(|source| {
+            let qemu = machine.qemu.clone();
+            match source.raw_os_error() {
+                Some(libc::ENOENT) => VmError::QemuMissing(QemuMissing::Named(qemu)),
+                Some(libc::EACCES | libc::ENOEXEC | libc::ENOTDIR) => {
+                    VmError::QemuMissing(QemuMissing::NotQemu(qemu, source.to_string()))
+                }
+                // Too little memory, or too many processes.
+                _ => VmError::Host {
+                    what: "start QEMU",
+                    source,
+                },
             }
-            _ => VmError::QemuMissing(QemuMissing::NotQemu(machine.qemu.clone(), e.to_string())),
         })?;
         // QEMU has the peers and the extra descriptors now.
         drop((console_peer, fallback_peer, agent_peer, control_peer));

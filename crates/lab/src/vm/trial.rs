@@ -51,7 +51,11 @@ impl QemuMissing {
     /// Debian's package with it.
     pub fn package(&self) -> &'static str {
         match self {
-            QemuMissing::Named(_) | QemuMissing::NotQemu(..) => Arch::OWN.qemu_package(),
+            QemuMissing::Named(path) | QemuMissing::NotQemu(path, _) => {
+                let is_its = |arch: &&Arch| path.ends_with(arch.qemu());
+                let arch = Arch::ALL.iter().find(is_its);
+                arch.copied().unwrap_or(Arch::OWN).qemu_package()
+            }
             QemuMissing::NotInPath(arch) => arch.qemu_package(),
         }
     }

@@ -46,8 +46,8 @@ impl Disassemble for Disassembler {
 }
 
 /// An instruction in the form that assemblers prefer. Of two libraries: this one knows the aliases (`cmp` for
-/// `subs wzr`), the other one the registers, hints and barriers of the system. Neither knows maintenance, and both
-/// leave out by what a register is extended.
+/// `subs wzr`), the other one the registers, hints and barriers of the system. Neither names the
+/// maintenance instructions, and both leave out how a register is extended.
 fn text(word: u32) -> Option<String> {
     if let Some(text) = extended(word) {
         return Some(text);

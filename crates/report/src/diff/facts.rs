@@ -246,6 +246,23 @@ pub fn differences(sides: Sides<'_>, pairs: &[ArmPair]) -> Vec<Difference> {
     all
 }
 
+/// The builds of this program in the guests of two hosts, if they are known and differ. What is counted in a guest alone is
+/// the same with each (docs/limits.md).
+pub(crate) fn builds(sides: Sides<'_>, pairs: &[ArmPair]) -> Option<Difference> {
+    pairs.iter().find_map(|pair| {
+        let both = sides.of(*pair);
+        let [before, after] = both.map(|one| one.fact(env::PROGRAM));
+        let (before, after) = (before?.to_string(), after?.to_string());
+        (before != after && both[0].arch() == both[1].arch()).then(|| Difference {
+            what: "build of plumb".into(),
+            before,
+            after,
+            means: "its guests start with their timers at another point, and figures were seen to differ by up to 1.5%"
+                .into(),
+        })
+    })
+}
+
 /// The options of the configuration in which the kernels of a pair differ.
 fn options(both: [OneArm<'_>; 2]) -> Vec<Difference> {
     let keys: BTreeSet<&str> = both.iter().flat_map(|one| options_of(*one)).collect();

@@ -340,7 +340,12 @@ pub(super) fn divided(recording: &Recording, ratios: &[String]) -> Vec<Divided> 
         };
         for ratio in &ratios {
             let both = of(&ratio.over).zip(of(&ratio.under));
-            let unit = match (is_time(&ratio.over), is_time(&ratio.under)) {
+            // What events say that is a time is a count where who caused them was counted.
+            let times = match both {
+                Some((over, under)) => (over.is_time, under.is_time),
+                None => (is_time(&ratio.over), is_time(&ratio.under)),
+            };
+            let unit = match times {
                 (true, false) => "ns",
                 (false, true) => "/s",
                 _ => "",

@@ -177,6 +177,22 @@ fn ratios_of_sums() {
     assert!(rare.high.unwrap() > 2.0);
 }
 
+/// Check that a ratio of events that carry a time is one of counts where who caused them was counted, and else of times.
+#[test]
+fn ratios_of_what_was_counted() {
+    let over = "sched:sched_stat_runtime";
+    let told = |quantity| {
+        let mut recording = recording(1_000, 2);
+        for run in 0..2 {
+            recording.add(Of::Block(run), quantity, Item::label(over), 500.0);
+        }
+        let ratio = divided(&recording, &[format!("{over}/syscalls:sys_enter_write")]);
+        (ratio[0].unit, ratio[0].mean.as_ref().unwrap().value)
+    };
+    assert_eq!(told(&TIME), ("ns", 0.5));
+    assert_eq!(told(&COUNT), ("", 0.5));
+}
+
 fn compared(writes: [u64; 2]) -> String {
     let [before, after] = writes.map(|writes| recording(writes, 5));
     let sides = Sides {

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::{NAME_LETTERS, called};
 use crate::diff::arms::Pairs;
-use crate::diff::facts::{Difference, differences};
+use crate::diff::facts::{Difference, builds, differences};
 use crate::diff::json::SCHEMA;
 use crate::diff::{Sides, arms_alone};
 use crate::json::pretty;
@@ -100,6 +100,7 @@ pub fn compare(sides: Sides<'_>, paired: &Pairs) -> Compared {
     let mut differences = differences(sides, pairs);
     // Each figure has its own unit, and those that both have are compared.
     differences.retain(|difference| !difference.is_of_unit());
+    differences.extend(builds(sides, pairs));
     let mut rows: Vec<Row> = Vec::new();
     // Of the rows that vary, with their numbers.
     let mut varying: Vec<(usize, Pair)> = Vec::new();
@@ -317,8 +318,12 @@ impl Compared {
     /// How differences are judged, in a sentence.
     fn basis(&self) -> &'static str {
         match self.varies() {
-            false => {
+            false if self.differences.is_empty() => {
                 "These figures are the same in every run of a plan, so each difference is one of what was compared."
+            }
+            false => {
+                "These figures are the same in every run of a plan, so each difference is one of what was compared, or \
+                 comes from what is said to differ besides."
             }
             true => {
                 "These figures vary from block to block: of all differences that are reported, at most 2% are false \
@@ -459,9 +464,10 @@ mod tests {
     #[test]
     fn other_programs_are_named() {
         let (mut before, mut after) = (recording(), recording());
-        let key = env::NGINX_FILES.to_string();
-        before.environment.insert(key.clone(), "aaaa".into());
-        after.environment.insert(key, "bbbb".into());
+        for key in [env::NGINX_FILES, env::PROGRAM] {
+            before.environment.insert(key.into(), "aaaa".into());
+            after.environment.insert(key.into(), "bbbb".into());
+        }
         let sides = |after| Sides {
             before: &before,
             after,
@@ -471,8 +477,10 @@ mod tests {
         let pairs = both(1);
         let other = compare(sides(&after), &pairs);
         for text in [other.terminal(200), other.markdown()] {
-            let told = "nginx and its libraries: aaaa → bbbb";
-            assert!(text.contains(told), "no `{told}` in:\n{text}");
+            for what in ["nginx and its libraries", "build of plumb"] {
+                let told = format!("{what}: aaaa → bbbb");
+                assert!(text.contains(&told), "no `{told}` in:\n{text}");
+            }
         }
         let document: serde_json::Value = serde_json::from_str(&other.json()).unwrap();
         assert_eq!(document["differences"][0]["after"], "bbbb");

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use netplumb_model::class::{Context, Direction, Proto};
+use netplumb_model::class::{Context, Direction};
 use netplumb_model::experiment::Experiment;
 use netplumb_model::quantity::Of;
 use netplumb_model::recording::{NodeId, Recording, env};
@@ -25,7 +25,7 @@ use crate::summary::{self, label, sent};
 use crate::terminal::bottleneck;
 use crate::together::Together;
 use crate::trace;
-use crate::trust::footer;
+use crate::trust::{footer, is_of_commands};
 
 /// A symbol of more than this is no name of a function.
 const NAME_LETTERS: usize = 500;
@@ -105,20 +105,26 @@ pub(crate) fn functions(recording: &Recording) -> Vec<PageFunction> {
         .collect()
 }
 
+/// The title: the experiment's, or else what its figures are.
 pub(crate) fn title(recording: &Recording, experiment: Option<&Experiment>) -> String {
+    let each = match is_of_commands(recording) {
+        true => "run",
+        false => "packet",
+    };
+    titled(&format!("What a {each} costs"), recording, experiment)
+}
+
+/// The same, where the figures are other ones.
+pub(crate) fn titled(what: &str, recording: &Recording, experiment: Option<&Experiment>) -> String {
     let name = || {
         let name = recording
             .environment
             .get(env::NAME)
             .map_or("", |n| n.as_str());
         let arms: Vec<&str> = recording.arms.iter().map(|arm| arm.name.as_str()).collect();
-        let is_run = recording.arms.iter().all(|arm| arm.proto == Proto::Command);
-        let each = if is_run { "run" } else { "packet" };
         match (name, arms.as_slice()) {
-            ("" | "path", [_, ..]) if arms.len() <= 4 => {
-                format!("What a {each} costs: {}", arms.join(", "))
-            }
-            ("" | "path", _) => format!("What a {each} costs"),
+            ("" | "path", [_, ..]) if arms.len() <= 4 => format!("{what}: {}", arms.join(", ")),
+            ("" | "path", _) => what.into(),
             (name, _) => name.into(),
         }
     };

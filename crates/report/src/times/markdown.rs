@@ -4,6 +4,7 @@ use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::Recording;
 
 use super::analysis::TimedClass;
+use super::page::what_takes;
 use super::terminal::{bottleneck, nothing, shown};
 use super::{between, table, trust};
 use crate::footer;
@@ -20,7 +21,7 @@ pub fn render(
 ) -> String {
     let mut out = match between::is_of(recording) {
         true => format!("# From {}\n\n", prose(&between::events(recording), 300)),
-        false => String::from("# What a packet's way takes\n\n"),
+        false => format!("# {}\n\n", what_takes(recording)),
     };
     for class in shown(classes) {
         out.push_str(&format!("## {}\n\n", prose(&class.label(), 200)));

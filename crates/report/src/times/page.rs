@@ -15,15 +15,24 @@ use super::trust::footer;
 use super::{as_costs, between, ns, table};
 use crate::analysis;
 use crate::diff;
-use crate::html::{functions, report_page};
+use crate::html::{functions, report_page, titled};
 use crate::number::{counted, printable, thousands};
 use crate::page::{Page, PageCell, PageClass, PageStage, PageTimedFunction, PageTimes};
 use crate::summary::sent;
 use crate::together::Together;
+use crate::trust::is_of_commands;
 
 const NAME_LETTERS: usize = 500;
 /// So wide that no sentence is broken.
 const ONE_LINE: usize = usize::MAX;
+
+/// What its times are of.
+pub(super) fn what_takes(recording: &Recording) -> &'static str {
+    match is_of_commands(recording) {
+        true => "What a run takes",
+        false => "What a packet's way takes",
+    }
+}
 
 /// The page of some classes of a recording.
 pub fn page(
@@ -47,22 +56,20 @@ pub fn page(
     page.trust = footer(&costs, classes);
     page.trust
         .retain(|note| !["seen", "dropped"].contains(&note.topic));
+    let by = match recording.stages().next().is_none() {
+        true => "function",
+        false => "stage",
+    };
+    page.title = titled(
+        &format!("{}, by {by}", what_takes(recording)),
+        &costs,
+        experiment,
+    );
     if between::is_of(recording) {
         page.title = "Time between events".into();
         if page.question.is_empty() {
             page.question = between::events(recording);
         }
-    }
-    let costs = ["What a packet costs", "What a run costs"];
-    if let Some(named) = costs.iter().find(|named| page.title.starts_with(**named)) {
-        page.title = page.title.replacen(
-            named,
-            match recording.stages().next().is_none() {
-                true => "What a packet's way takes, by function",
-                false => "What a packet's way takes, by stage",
-            },
-            1,
-        );
     }
     let lab = recording.environment.get(env::LAB);
     if let Some(lab) = lab {

@@ -77,7 +77,7 @@ impl Queue {
     /// Read all offsets, each into a buffer that none under way has.
     ///
     /// # Errors
-    /// A read fails. All that are under way are over then, so that the buffers are free.
+    /// A read fails, or the kernel does not say how reads ended: then those under way end as this is dropped.
     pub(super) fn read_all<'b>(
         &mut self,
         file: &File,

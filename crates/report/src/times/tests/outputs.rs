@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use netplumb_model::class::Proto;
 use netplumb_model::span::SpanOf;
 use serde_json::Value;
 
@@ -287,6 +288,23 @@ fn pages() {
             "a name is markup"
         );
     }
+}
+
+/// Check that the times of a command are called a run's.
+#[test]
+fn titles_of_commands() {
+    let mut recording = functions();
+    for arm in &mut recording.arms {
+        arm.proto = Proto::Command;
+    }
+    let all = classes(&recording);
+    let title = page::page(&recording, &all, None).title;
+    assert!(
+        title.starts_with("What a run takes, by function"),
+        "{title}"
+    );
+    let markdown = markdown::render(&recording, &all, None, &view(100));
+    assert!(markdown.starts_with("# What a run takes\n"), "{markdown}");
 }
 
 /// Check that stages that don't add up, and a recording of nothing, say so.
