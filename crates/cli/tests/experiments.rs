@@ -367,12 +367,12 @@ fn knobs_that_cannot_be_turned() {
     );
     refused(
         "nft = { file = \"gone.nft\" }",
-        2,
+        1,
         &["gone.nft", "can't read the nftables rules"],
     );
     refused(
         "module = \"gone.ko\"",
-        2,
+        1,
         &["gone.ko", "can't read the module"],
     );
     refused(
