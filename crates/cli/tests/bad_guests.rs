@@ -65,7 +65,7 @@ fn no_kernel() {
     assert_eq!(place.files(), [""; 0]);
 }
 
-/// Check that a kernel that guests can't have is told from a file that is no kernel, or a damaged one.
+/// Check the exit codes: 3 for kernels that guests can't boot, and 1 for files that are no kernels.
 #[test]
 fn kernels_of_other_kinds() {
     let place = Place::new();

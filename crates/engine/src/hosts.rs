@@ -209,7 +209,7 @@ impl Site for Hosts<'_, '_> {
         // INVARIANT: the loop starts a turn before it waits for one.
         #[allow(clippy::expect_used)]
         let (turn, receiver) = self.begun.pop_front().expect("a turn was begun");
-        // Its thread has panicked, which the scope goes on with.
+        // Without a sender its thread has panicked, which the scope goes on with.
         let result = receiver.recv().unwrap_or(Err(Left));
         let added = match result {
             Ok((origins, ran)) => {
@@ -281,7 +281,7 @@ impl Shared<'_> {
             seat.cpu,
             self.options,
         );
-        // The seat is kept until then, so that no other arm begins.
+        // Before the seat is free for the next arm.
         let ran = ran.map_err(|error| self.fail(error, arm))?;
         Ok((origins, ran))
     }
