@@ -355,7 +355,7 @@ fn a_boot_that_fails_is_not_repeated() {
     }
     let place = Place::new();
     let arms = "--jobs 4 --tx-shift 0,1 --offload tso=on --offload tso=off";
-    let words = format!("bench stream --bytes 1M --blocks 1 --timeout 5 {arms}");
+    let words = format!("bench stream --bytes 1M --blocks 1 {arms}");
     let mut command = place.plumb(&words);
     command.args(["--cmdline", "rdinit=/nonexistent panic=0"]);
     let ran = Running::start(&mut command).finish();
