@@ -380,6 +380,43 @@ fn vm_a_program() {
     prints(ran.code(0), &["bl      leaf", "deep(n - 1) + leaf(n)"]);
 }
 
+/// Check that arguments are read from the registers that the compiler has them in: a number of 16 bytes, and a
+/// structure that a member aligns to 16, begin at one with an even number; one that its own attribute aligns does not.
+#[test]
+fn vm_wide_arguments() {
+    let place = Place::new();
+    if !has_guests(&place) {
+        return;
+    }
+    place.write(
+        "wide.c",
+        "#define FUNCTION __attribute__((noinline, noipa))\n\
+         struct __attribute__((aligned(16))) own { long a, b; };\n\
+         struct of_member { struct own own; };\n\
+         FUNCTION int wide_number(int a, __int128 wide, int b) { return a + (int)wide + b; }\n\
+         FUNCTION int wide_own(int a, struct own wide, int b) { return a + (int)wide.a + b; }\n\
+         FUNCTION int wide_member(int a, struct of_member wide, int b) { return a + (int)wide.own.a + b; }\n\
+         int main(void) { struct own own = {5, 6}; struct of_member of_member = {own};\n\
+         return wide_number(1, -((__int128)1 << 64), 77) + wide_own(2, own, 78) + wide_member(3, of_member, 79) != 250; }\n",
+    );
+    let line = "-O1 -g -static wide.c -o wide";
+    let built = place.command(COMPILER).args(line.split(' ')).status();
+    if !built.is_ok_and(|status| status.success()) {
+        return skip(NO_COMPILER);
+    }
+    for call in [
+        "wide_number(a=1, wide=-18446744073709551616, b=77) = 78",
+        "wide_own(a=2, wide=?, b=78) = 85",
+        "wide_member(a=3, wide=?, b=79) = 87",
+    ] {
+        let (function, _) = call.split_once('(').unwrap();
+        let ran = place.run(&format!(
+            "trace {function} --args --arch arm64 -q -- ./wide"
+        ));
+        prints(ran.code(0), &[call]);
+    }
+}
+
 /// Check that a program with shared libraries, its own and those of the cross compiler's packages, runs in a guest
 /// of arm64 and is counted, with pointer authentication and branch targets in it; and that libraries brought by
 /// hand, to where the loader looks, take precedence.

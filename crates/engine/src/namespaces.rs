@@ -238,6 +238,14 @@ struct Namespaces<'a> {
 
 impl Alone for Namespaces<'_> {
     fn turn(&mut self, turn: &Turn, keeper: &mut Keeper<'_>) -> Result<Ended, EngineError> {
+        let ended = self.blocks(turn, keeper.recording);
+        ended.map_err(|error| error.of_arm(turn.arm, &keeper.recording.arms))
+    }
+}
+
+impl Namespaces<'_> {
+    /// The blocks of a turn.
+    fn blocks(&mut self, turn: &Turn, recording: &mut Recording) -> Result<Ended, EngineError> {
         let standing = &mut self.arms[turn.arm];
         if standing.blocks == 0 {
             (self.progress)(Progress::Arm(standing.arm.name.clone()));
@@ -262,7 +270,7 @@ impl Alone for Namespaces<'_> {
                     }
                 }
             };
-            block::add(keeper.recording, turn.arm as u32, index, &ran);
+            block::add(recording, turn.arm as u32, index, &ran);
         }
         Ok(Ended::Measured)
     }

@@ -36,6 +36,9 @@ const IS_SIGNED: u32 = 1;
 const IS_BOOL: u32 = 4;
 /// Types that stand for each other, at most.
 const MOST_NAMES: usize = 32;
+/// How deep structures in structures are looked at, and the most members of each.
+const MOST_WITHIN: usize = 3;
+const MOST_MEMBERS: usize = 16;
 
 /// The section of an ELF file that has it.
 const SECTION: &str = ".BTF";
@@ -280,11 +283,35 @@ impl Btf {
                     Type::scalar(shape, bytes)
                 }
                 ENUM | ENUM64 => Type::scalar(owner.names_of(entry)?, bytes),
-                STRUCT | UNION => Type::aggregate(bytes),
+                STRUCT | UNION => {
+                    let fits = bytes <= 16;
+                    Type::aggregate(bytes, fits && owner.has_wide(entry, 0).unwrap_or(false))
+                }
                 _ => Type::default(),
             }));
         }
         None
+    }
+
+    /// Whether a structure of at most 16 bytes has a number of 16 bytes, which aligns it.
+    fn has_wide(&self, of: Entry, within: usize) -> Option<bool> {
+        for member in 0..of.count.min(MOST_MEMBERS) {
+            let mut id = number(&self.bytes, of.at + TYPE_BYTES + 12 * member + 4)?;
+            for _ in 0..MOST_NAMES {
+                let (owner, entry) = self.entry(id)?;
+                match entry.kind {
+                    TYPEDEF | VOLATILE | CONST | RESTRICT | TYPE_TAG => id = entry.of,
+                    INT if entry.of == 16 => return Some(true),
+                    STRUCT | UNION
+                        if within < MOST_WITHIN && owner.has_wide(entry, within + 1)? =>
+                    {
+                        return Some(true);
+                    }
+                    _ => break,
+                }
+            }
+        }
+        Some(false)
     }
 
     /// Whether a type is `const char`.
@@ -433,6 +460,32 @@ mod tests {
         assert_eq!(put.arguments(&[7; 8], |_| None), "count=0x7");
         assert_eq!(put.returned(7), None);
         assert!(module.has_function("put") && !module.has_function("get"));
+    }
+
+    /// Check that a structure with a number of 16 bytes begins at an even register on arm64, and others do not.
+    #[test]
+    fn wide_structures() {
+        let mut w = Writer::default();
+        let names = [
+            "long", "__int128", "s128", "set", "first", "wide", "pair", "last",
+        ];
+        let [long, int128, s128, set, first, wide, pair, last] = names.map(|name| w.name(name));
+        w.words(&[long, INT << 24, 8, 1 << 24 | 64]); // 1
+        w.words(&[int128, INT << 24, 16, 1 << 24 | 128]); // 2
+        w.words(&[s128, TYPEDEF << 24, 2]); // 3
+        w.words(&[0, UNION << 24 | 2, 16, 0, 1, 0, 0, 3, 0]); // 4
+        w.words(&[0, STRUCT << 24 | 1, 16, 0, 4, 0]); // 5
+        w.words(&[0, STRUCT << 24 | 2, 16, 0, 1, 0, 0, 1, 64]); // 6
+        w.words(&[0, FUNC_PROTO << 24 | 4, 1, first, 1]); // 7
+        w.words(&[wide, 5, pair, 6, last, 1]);
+        w.words(&[set, FUNC << 24, 7]); // 8
+        let btf = Btf::parse(w.finish(), None).unwrap();
+        let of = |arch| {
+            let set = btf.prototype("set", arch).unwrap();
+            set.arguments(&[1, 2, 3, 4, 5, 6, 7, 8], |_| None)
+        };
+        assert_eq!(of(Arch::Arm64), "first=1, wide=?, pair=?, last=7");
+        assert_eq!(of(Arch::X86_64), "first=1, wide=?, pair=?, last=6");
     }
 
     /// Check that damaged types are refused or read in part, and never followed for ever.

@@ -4,8 +4,8 @@
 //! r9, a small structure in one or two of them, and the rest on the stack. What is returned is in rax.
 //!
 //! The Procedure Call Standard for AArch64 (AAPCS64, 6.8): the first eight are in x0 to x7, a small structure in one or
-//! two of them, a large one by its address, and what does not fit, with all after it, on the stack. What is returned is
-//! in x0, or where x8 points to.
+//! two of them, a large one by its address, and what does not fit, with all after it, on the stack. What is aligned to
+//! 16 bytes begins at one with an even number. What is returned is in x0, or where x8 points to.
 
 use std::sync::Arc;
 
@@ -54,25 +54,28 @@ pub struct Type {
     pub bytes: u64,
     /// Registers that it takes, 0 on the stack; none if that is not known.
     pub registers: Option<u8>,
+    /// Whether it is aligned to 16 bytes by its nature, or by a member's.
+    pub is_wide: bool,
 }
 
 impl Type {
-    /// A value in one register.
+    /// A value in one register, or a number of 16 bytes in two.
     pub fn scalar(shape: Shape, bytes: u64) -> Type {
-        let fits = (1..=8).contains(&bytes);
+        let registers = match bytes {
+            1..=8 => Some(1),
+            16 => Some(2),
+            _ => None,
+        };
         Type {
-            shape: if fits { shape } else { Shape::Other },
+            shape: registers.map_or(Shape::Other, |_| shape),
             bytes,
-            registers: match bytes {
-                1..=8 => Some(1),
-                16 => Some(2),
-                _ => None,
-            },
+            registers,
+            is_wide: bytes == 16,
         }
     }
 
-    /// A structure or union without floating-point numbers.
-    pub fn aggregate(bytes: u64) -> Type {
+    /// A structure or union without floating-point numbers, and whether a member is aligned to 16 bytes.
+    pub fn aggregate(bytes: u64, is_wide: bool) -> Type {
         let registers = match bytes {
             1..=8 => 1,
             9..=MAX_IN_REGISTERS => 2,
@@ -86,15 +89,25 @@ impl Type {
             },
             bytes,
             registers: Some(registers),
+            is_wide,
         }
     }
 
-    /// The number in a register, as the type has it; an error in a pointer is negative.
-    fn number(&self, register: u64) -> Option<i128> {
+    /// The number in a register, as the type has it; an error in a pointer is negative. One of 16 bytes needs the
+    /// `next` register, too.
+    fn number(&self, register: u64, next: Option<u64>) -> Option<i128> {
         let bits = 8 * self.bytes.clamp(1, 8) as u32;
         let low = register & (u64::MAX >> (64 - bits));
         let signed = i128::from((low << (64 - bits)) as i64 >> (64 - bits));
         let unsigned = i128::from(low);
+        if self.bytes == 16 {
+            let whole = u128::from(next?) << 64 | u128::from(low);
+            return match &self.shape {
+                Shape::Signed => Some(whole as i128),
+                Shape::Unsigned => whole.try_into().ok(),
+                _ => None,
+            };
+        }
         Some(match &self.shape {
             Shape::Other => return None,
             Shape::Signed | Shape::Enum { signed: true, .. } => signed,
@@ -105,8 +118,8 @@ impl Type {
     }
 
     /// The value in a register, for people.
-    fn text(&self, register: u64) -> Option<String> {
-        let number = self.number(register)?;
+    fn text(&self, register: u64, next: Option<u64>) -> Option<String> {
+        let number = self.number(register, next)?;
         Some(match &self.shape {
             Shape::Bool if number < 2 => (number == 1).to_string(),
             Shape::Enum { names, .. } => {
@@ -207,11 +220,8 @@ impl Prototype {
                 true => 1,
                 false => usize::from(takes),
             };
-            if is_arm && takes == 2 && at % 2 == 1 {
-                // A number of 16 bytes begins at an even one, a structure need not.
-                next = None;
-                return (parameter, None);
-            }
+            let odd = is_arm && takes == 2 && parameter.of.is_wide && at % 2 == 1;
+            let at = at + usize::from(odd);
             if takes == 0 || at + takes > all {
                 if is_arm && takes > 0 {
                     next = Some(all);
@@ -249,7 +259,10 @@ impl Prototype {
             let known = place.filter(|_| parameter.of.shape == Shape::Text);
             let text = match known.and_then(&text) {
                 Some(text) => Some(format!("\"{}\"", text.escape_debug())),
-                None => place.and_then(|place| parameter.of.text(registers[place])),
+                None => place.and_then(|place| {
+                    let next = registers.get(place + 1).copied();
+                    parameter.of.text(registers[place], next)
+                }),
             };
             let text = text.unwrap_or_else(|| "?".into());
             format!("{}={text}", named(at, parameter))
@@ -261,17 +274,19 @@ impl Prototype {
     pub fn argument(&self, name: &str, registers: &[u64; REGISTERS]) -> Option<i128> {
         let (_, (parameter, place)) = (self.places().enumerate())
             .find(|(at, (parameter, _))| named(*at, parameter) == name)?;
-        parameter.of.number(registers[place?])
+        let place = place?;
+        let next = registers.get(place + 1).copied();
+        parameter.of.number(registers[place], next)
     }
 
     /// What was returned, for people; none of `void`.
     pub fn returned(&self, register: u64) -> Option<String> {
-        self.returns.as_ref()?.text(register)
+        self.returns.as_ref()?.text(register, None)
     }
 
     /// What was returned as a number, if it is one.
     pub fn return_value(&self, register: u64) -> Option<i128> {
-        self.returns.as_ref()?.number(register)
+        self.returns.as_ref()?.number(register, None)
     }
 }
 
@@ -297,7 +312,7 @@ mod tests {
     /// Check that values are shown by their types, and are only as wide as these.
     #[test]
     fn values() {
-        let text = |shape: Shape, bytes, register| Type::scalar(shape, bytes).text(register);
+        let text = |shape: Shape, bytes, register| Type::scalar(shape, bytes).text(register, None);
         let told = |shape, bytes, register| text(shape, bytes, register).unwrap();
         assert_eq!(told(Shape::Signed, 4, 0xdead_ffff_fffe), "-2");
         assert_eq!(told(Shape::Unsigned, 4, 0xdead_ffff_fffe), "0xfffffffe");
@@ -315,7 +330,16 @@ mod tests {
         assert_eq!(told(of(true), 4, 0), "READ");
         assert_eq!(told(of(true), 4, 0xffff_ffff), "NONE");
         assert_eq!(told(of(false), 4, 7), "7");
-        assert_eq!(text(Shape::Signed, 16, 0), None);
+        let of_two = |shape, next| Type::scalar(shape, 16).text(5, next);
+        assert_eq!(of_two(Shape::Signed, None), None);
+        assert_eq!(
+            of_two(Shape::Signed, Some(u64::MAX)).unwrap(),
+            (5 - (1_i128 << 64)).to_string()
+        );
+        assert_eq!(
+            of_two(Shape::Unsigned, Some(1)).unwrap(),
+            "0x10000000000000005"
+        );
     }
 
     /// Check which registers arguments are in: of structures two, one or none, with what is returned in
@@ -326,12 +350,12 @@ mod tests {
         let registers = [1, 2, 3, 4, 5, 6, 7, 8];
         let mut prototype = Prototype {
             parameters: vec![
-                of("a", Type::aggregate(16)),
-                of("b", Type::aggregate(24)),
-                of("", Type::aggregate(4)),
+                of("a", Type::aggregate(16, false)),
+                of("b", Type::aggregate(24, false)),
+                of("", Type::aggregate(4, false)),
                 of("d", long()),
                 of("e", long()),
-                of("f", Type::aggregate(16)),
+                of("f", Type::aggregate(16, false)),
                 of("g", long()),
                 of("h", long()),
             ],
@@ -345,7 +369,7 @@ mod tests {
         assert_eq!(prototype.argument("g", &registers), Some(6));
         assert_eq!(prototype.argument("h", &registers), None);
         assert_eq!(prototype.argument("arg3", &registers), Some(3));
-        prototype.returns = Some(Type::aggregate(24));
+        prototype.returns = Some(Type::aggregate(24, false));
         assert!(prototype.arguments(&registers, |_| None).contains("d=5"));
         prototype.parameters.insert(0, of("x", Type::default()));
         assert!(prototype.arguments(&registers, |_| None).contains("d=?"));
@@ -379,21 +403,38 @@ mod tests {
         let values = [1, 2, 3, 4, 5, 6, 7, 8];
         let mut eight = Prototype {
             parameters: (0..9).map(|_| of("", long())).collect(),
-            returns: Some(Type::aggregate(24)),
+            returns: Some(Type::aggregate(24, false)),
             arch: Arch::Arm64,
         };
         let told = "arg1=1, arg2=2, arg3=3, arg4=4, arg5=5, arg6=6, arg7=7, arg8=8, arg9=?";
         assert_eq!(eight.arguments(&values, |_| None), told);
         eight.parameters = vec![
-            of("large", Type::aggregate(24)),
+            of("large", Type::aggregate(24, false)),
             of("z", long()),
-            of("pair", Type::aggregate(16)),
+            of("pair", Type::aggregate(16, false)),
             of("w", long()),
         ];
         let told = "large=?, z=2, pair=?, w=5";
         assert_eq!(eight.arguments(&values, |_| None), told);
+        let int128 = || Type::scalar(Shape::Unsigned, 16);
+        eight.parameters = vec![
+            of("a", long()),
+            of("wide", int128()),
+            of("b", long()),
+            of("pair", Type::aggregate(16, true)),
+            of("c", long()),
+        ];
+        let told = "a=1, wide=0x40000000000000003, b=5, pair=?, c=?";
+        assert_eq!(eight.arguments(&values, |_| None), told);
+        assert_eq!(eight.argument("wide", &values), Some((4 << 64) + 3));
+        (eight.arch, eight.returns) = (Arch::X86_64, None);
+        let told = "a=1, wide=0x30000000000000002, b=4, pair=?, c=?";
+        assert_eq!(eight.arguments(&values, |_| None), told);
+        eight.arch = Arch::Arm64;
         eight.parameters = (0..7).map(|_| of("", long())).collect();
-        eight.parameters.push(of("pair", Type::aggregate(16)));
+        eight
+            .parameters
+            .push(of("pair", Type::aggregate(16, false)));
         eight.parameters.push(of("last", long()));
         let told = eight.arguments(&values, |_| None);
         assert!(told.ends_with("arg7=7, pair=?, last=?"), "{told}");

@@ -92,7 +92,7 @@ impl WebPlan {
                        takes this machine's time";
             return Err(("disk", why.into()));
         }
-        if plan.disk.file_system.maker().is_none() {
+        if plan.disk.file_system.is_raw() {
             let why = "a web server needs a file system: ext4 or xfs";
             return Err(("disk", why.into()));
         }

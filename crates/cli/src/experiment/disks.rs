@@ -91,11 +91,11 @@ pub(super) fn check_size(
         made.map(|(_, size)| u64::from(size.0)).sum()
     };
     // Where one has a file system, the arms of the others are without the files.
-    let all_bare = !disks.is_empty() && disks.iter().all(|disk| disk.file_system.maker().is_none());
+    let all_raw = !disks.is_empty() && disks.iter().all(|disk| disk.file_system.is_raw());
     let made = setup.files.keys().map(Path::new);
     let mut files = made.chain(bundle.entries().keys().map(|path| path.as_path()));
     let on_disk = |path: &&Path| path.starts_with(DISK_FOLDER) && *path != Path::new(DISK_FOLDER);
-    if let Some(path) = files.find(on_disk).filter(|_| all_bare) {
+    if let Some(path) = files.find(on_disk).filter(|_| all_raw) {
         let why = format!(
             "{} can't be made: a disk that is raw has no file system, and none is mounted there; use ext4 or xfs, or \
              read {DISK_DEVICE}",

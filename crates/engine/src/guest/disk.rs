@@ -34,10 +34,10 @@ pub(super) fn set_up(plan: &CommandPlan, ends: &Ends) -> Result<Option<Standing>
         }
         None => None,
     };
-    let is_bare = |disk: &DiskPlan| disk.disk.file_system.maker().is_none();
+    let is_raw = |disk: &DiskPlan| disk.disk.file_system.is_raw();
     for (path, bytes) in &plan.setup.files {
         // They would be in memory.
-        if plan.disk.as_ref().is_some_and(is_bare) && Path::new(path).starts_with(DISK_FOLDER) {
+        if plan.disk.as_ref().is_some_and(is_raw) && Path::new(path).starts_with(DISK_FOLDER) {
             continue;
         }
         write_file(path, *bytes).map_err(|e| format!("[setup]: make the file {path}: {e}"))?;

@@ -415,8 +415,14 @@ impl<'r, 'a> Reader<'r, 'a> {
             });
         }
         if bytes > 16 {
-            return Ok(Type::aggregate(bytes));
+            return Ok(Type::aggregate(bytes, false));
         }
+        let aligned = |entry: &Entry<'a>| {
+            let align = entry.attr_value(gimli::DW_AT_alignment);
+            align.and_then(|align| align.udata_value()) == Some(16)
+        };
+        // An argument has not the alignment of its own type's attribute, but that of its members' (AAPCS64, 6.8.2).
+        let mut is_wide = within > 0 && aligned(structure);
         let mut entries = self.unit.entries_at_offset(structure.offset())?;
         let _ = entries.next_dfs()?;
         while let Some(entry) = entries.next_dfs()? {
@@ -430,13 +436,14 @@ impl<'r, 'a> Reader<'r, 'a> {
                 true => self.type_of(std::slice::from_ref(entry), within + 1)?,
                 false => None,
             };
+            is_wide |= aligned(entry) || of.as_ref().is_some_and(|of| of.is_wide);
             // Floating-point numbers are in registers of their own.
             let takes = of.and_then(|of| of.registers).unwrap_or(0);
             if takes == 0 {
                 return Ok(Type::default());
             }
         }
-        Ok(Type::aggregate(bytes))
+        Ok(Type::aggregate(bytes, is_wide))
     }
 
     fn names_of(&self, of: &Entry<'a>) -> Result<Shape, LinesError> {

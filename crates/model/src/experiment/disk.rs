@@ -109,6 +109,11 @@ impl FileSystem {
             FileSystem::Raw => None,
         }
     }
+
+    /// Whether it is none, so that nothing is mounted.
+    pub fn is_raw(self) -> bool {
+        self == FileSystem::Raw
+    }
 }
 
 impl IoScheduler {
