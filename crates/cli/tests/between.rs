@@ -693,8 +693,8 @@ fn as_root_compared() {
         "syscalls:sys_enter_clock_nanosleep",
         "syscalls:sys_exit_clock_nanosleep",
     ];
-    let run = |ns: &str, to: &str| {
-        let options = ["--interval", "100ms", "-o", to, "--", "./sleeps", "800", ns];
+    let run = |times: &str, ns: &str, to: &str| {
+        let options = ["--interval", "100ms", "-o", to, "--", "./sleeps", times, ns];
         let done = between(&place, &[&events[..], &options].concat());
         assert!(
             done.status.success(),
@@ -702,8 +702,8 @@ fn as_root_compared() {
             String::from_utf8_lossy(&done.stderr)
         );
     };
-    run("1000000", "a.plumb");
-    run("3000000", "c.plumb");
+    run("800", "1000000", "a.plumb");
+    run("200", "10000000", "c.plumb");
     let diff = |a: &str, b: &str| -> Value {
         let mut command = place.command(env!("CARGO_BIN_EXE_plumb"));
         let done = command.args(["diff", a, b, "--json"]).output().unwrap();
@@ -718,7 +718,7 @@ fn as_root_compared() {
     let slower = diff("a.plumb", "c.plumb");
     assert!(text(&slower).contains("\"slower\""), "{slower:#}");
     netplumb_testkit::mostly(2, 3, || {
-        run("1000000", "b.plumb");
+        run("800", "1000000", "b.plumb");
         let same = text(&diff("a.plumb", "b.plumb"));
         match ["\"slower\"", "\"faster\""]
             .iter()

@@ -302,7 +302,8 @@ fn no_room() {
         .unwrap();
     assert!(done.status.success());
     let recording = netplumb_store::read(&place.path("profile.plumb")).unwrap();
-    assert!(lost(&recording) > 100, "{}", lost(&recording));
+    // A second has 1,000, if nobody else has the CPU.
+    assert!(lost(&recording) > 10, "{}", lost(&recording));
     let shown = String::from_utf8_lossy(&done.stdout).into_owned();
     assert!(shown.contains("no room for more stacks"), "{shown}");
 }

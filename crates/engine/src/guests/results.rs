@@ -1,0 +1,249 @@
+//! The site of guests: it begins turns, and adds to the recording what they send.
+
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, SyncSender};
+use std::thread::Scope;
+use std::time::{Duration, Instant};
+
+use netplumb_model::experiment::Load;
+use netplumb_model::message::Reply;
+use netplumb_model::recording::{Block, Recording};
+use netplumb_model::timing::QEMU_PEAK;
+
+use super::told::add_told;
+use super::turn::{News, Ran, Seen, Shared};
+use crate::collect::{Executed, Translation};
+use crate::debug_info::Lookup;
+use crate::error::EngineError;
+use crate::extras;
+use crate::gather::Gatherer;
+use crate::index::Index;
+use crate::kernel_lines::KernelLines;
+use crate::long;
+use crate::measure::Measured;
+use crate::origin::Origin;
+use crate::run::{Progress, add_losses};
+use crate::schedule::Turn;
+use crate::site::{Ended, Keeper, Site};
+use crate::traces;
+
+/// How often the rounds of a long run are saved.
+const KEPT_EVERY: Duration = Duration::from_secs(1);
+
+/// The site: guests, in parallel up to the number of jobs.
+pub(super) struct Guests<'scope, 'env, 'a> {
+    pub(super) scope: &'scope Scope<'scope, 'env>,
+    pub(super) shared: &'env Shared<'env>,
+    pub(super) at_once: usize,
+    pub(super) channel: (SyncSender<News>, Receiver<News>),
+    pub(super) begun: usize,
+    /// When a round was saved last.
+    pub(super) kept: Instant,
+    pub(super) lines: KernelLines,
+    pub(super) index: &'a mut Index,
+}
+
+impl Site for Guests<'_, '_, '_> {
+    fn at_once(&self) -> usize {
+        self.at_once
+    }
+
+    /// QEMU is killed when the thread that started it ends, so the thread stays until the turn is
+    /// over.
+    fn begin(&mut self, turn: Turn) {
+        let first = self.begun == 0;
+        self.begun += 1;
+        let (sender, shared) = (self.channel.0.clone(), self.shared);
+        self.scope.spawn(move || {
+            let result = shared.one(&turn, first, &sender);
+            // There is no receiver if the run has panicked.
+            let _ = sender.send(News::Over(Ran {
+                turn,
+                first,
+                result,
+            }));
+        });
+    }
+
+    fn end(&mut self, keeper: &mut Keeper<'_>) -> (Turn, Result<Ended, EngineError>) {
+        let mut unsaved = None;
+        let ran = loop {
+            // INVARIANT: this side of the channel has a sender, so that it is never closed.
+            #[allow(clippy::expect_used)]
+            match self.channel.1.recv().expect("a turn is under way") {
+                News::Over(ran) => break ran,
+                // Those of others are taken, so that they can end.
+                News::Round { .. } if unsaved.is_some() => {}
+                News::Round {
+                    turn,
+                    first,
+                    origin,
+                    measured,
+                } => {
+                    let added = self.counted(&turn, first, &origin, *measured, keeper.recording);
+                    let kept = added.and_then(|_| self.keep(keeper));
+                    if kept.is_err() {
+                        self.shared.stop.store(true, Ordering::Relaxed);
+                    }
+                    unsaved = kept.err();
+                }
+            }
+        };
+        if let Some(error) = unsaved {
+            return (ran.turn, Err(error));
+        }
+        let merged = match ran.result {
+            Ok((_, Seen::InRounds)) => Ok(Ended::Measured),
+            Ok((origin, Seen::Counted(measured))) => {
+                self.counted(&ran.turn, ran.first, &origin, *measured, keeper.recording)
+            }
+            Ok((origin, Seen::Timed(told, error))) => {
+                self.timed(&ran.turn, ran.first, &origin, &told, keeper.recording);
+                error.map_or(Ok(Ended::Measured), |error| self.ended_by(error))
+            }
+            Err(error) => Err(error),
+        };
+        (ran.turn, merged)
+    }
+}
+
+impl Guests<'_, '_, '_> {
+    /// Merge what a guest that goes on has measured, save it from time to time, and report it.
+    fn keep(&mut self, keeper: &mut Keeper<'_>) -> Result<(), EngineError> {
+        keeper.settle();
+        if let Some(long) = keeper.long() {
+            let latest = long::latest(keeper.recording);
+            (self.shared.progress)(Progress::Passed(long.pace(), latest));
+        }
+        if self.kept.elapsed() < KEPT_EVERY {
+            return Ok(());
+        }
+        self.kept = Instant::now();
+        keeper.keep()
+    }
+
+    /// Add the counts of an arm.
+    fn counted(
+        &mut self,
+        turn: &Turn,
+        first: bool,
+        origin: &Origin,
+        measured: Measured,
+        recording: &mut Recording,
+    ) -> Result<Ended, EngineError> {
+        let of_namespaces = |(key, _): &(String, String)| first || key.starts_with("net.");
+        let facts = origin.facts.clone().into_iter().chain(measured.facts);
+        recording.environment.extend(facts.filter(of_namespaces));
+        let symbols = origin.table().or_else(|| measured.symbols.get());
+        match first {
+            true => forget_what_is_common(recording),
+            false => extras::note(recording, turn.arm, &origin.facts),
+        }
+        extras::note(recording, turn.arm, &measured.notes);
+        let options = self.shared.options;
+        if let Some(symbols) = symbols {
+            let executed = Executed {
+                symbols,
+                user: &[],
+                nodes: &measured.nodes,
+            };
+            let windows = measured.blocks.iter().map(|(window, _)| window);
+            let translation =
+                Translation::add(recording, self.index, &executed, &options.layers, windows);
+            let (run, arm) = (self.shared.run, turn.arm as u32);
+            for (number, (window, ledger)) in turn.blocks.clone().zip(measured.blocks) {
+                if let Some(sampling) = &run.sampling {
+                    let at = (arm, number);
+                    translation.add_samples(recording, self.index, at, &window, &ledger, sampling);
+                }
+                if run.exact {
+                    translation.add_block(recording, arm, number, &window, ledger);
+                    if let Some(traced) = &window.traced {
+                        let known = run.trace.as_ref().is_some_and(|spec| spec.has_args());
+                        let prototypes = known.then_some(&measured.prototypes);
+                        traces::add(recording, &executed, &options.layers, traced, prototypes);
+                    }
+                }
+            }
+            if run.exact {
+                let (insns, none) = (&measured.instructions, Lookup::default());
+                translation.add_code(recording, arm, &executed, insns, &none);
+                self.lines.add(recording, arm, &origin.booted(options));
+            }
+            extras::idle(recording, turn.arm, Load::OneAtATime, extras::GUEST_CPUS);
+        }
+        for instrument in self.shared.run.counted() {
+            add_losses(recording, instrument, &measured.losses);
+        }
+        recording.set_most(&QEMU_PEAK, measured.qemu_peak_bytes as f64);
+        (measured.error).map_or(Ok(Ended::Measured), |error| self.ended_by(error))
+    }
+
+    /// In a scan, a setting that breaks the path is a result.
+    fn ended_by(&self, error: EngineError) -> Result<Ended, EngineError> {
+        match self.shared.plan.scan.is_some() && error.is_the_guests() {
+            true => Ok(Ended::CannotHere(extras::in_a_line(&error))),
+            false => Err(error),
+        }
+    }
+
+    /// Add the times of an arm.
+    fn timed(
+        &mut self,
+        turn: &Turn,
+        first: bool,
+        origin: &Origin,
+        told: &[Reply],
+        recording: &mut Recording,
+    ) {
+        if first {
+            recording.environment.extend(origin.facts.clone());
+            forget_what_is_common(recording);
+        } else {
+            extras::note(recording, turn.arm, &origin.facts);
+        }
+        let Shared {
+            run, plan, options, ..
+        } = self.shared;
+        let instrument = run.spec(turn.by).map_or("", |spec| &spec.instrument);
+        let mut gatherer = None;
+        for reply in told {
+            match reply {
+                Reply::Attached(attached) => {
+                    let layers = &options.layers;
+                    let new = Gatherer::new(instrument, recording, self.index, layers, attached);
+                    gatherer = Some(new);
+                }
+                Reply::Facts(notes) => extras::note(recording, turn.arm, notes),
+                Reply::TimedBlock(told) => {
+                    let probed = told.window.is_some();
+                    recording.blocks.push(Block {
+                        arm: (turn.arm + if probed { 0 } else { plan.arms.len() }) as u32,
+                        instrument: if probed {
+                            instrument.into()
+                        } else {
+                            String::new()
+                        },
+                        index: told.index,
+                        ledger: told.ledger.clone(),
+                        totals: Vec::new(),
+                        entered: 0,
+                        returned: 0,
+                        duration_ns: told.duration_ns,
+                    });
+                    let block = recording.blocks.len() as u32 - 1;
+                    add_told(recording, self.index, gatherer.as_mut(), &[block], told);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Arms that ended before the first one have notes on facts that are common to all.
+pub(super) fn forget_what_is_common(recording: &mut Recording) {
+    for notes in recording.notes.values_mut() {
+        let facts = &recording.environment;
+        (notes.facts).retain(|key, value| facts.get(key) != Some(value));
+    }
+}
