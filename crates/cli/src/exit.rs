@@ -82,8 +82,8 @@ impl Failure {
                 | EngineError::Plugin(_)
                 | EngineError::NoArguments(_),
             ) => Failure::CannotHere,
-            Some(EngineError::OfHost { source, .. })
-                if matches!(**source, VmError::AgentFailed { .. }) =>
+            Some(EngineError::OfHost { error, .. })
+                if matches!(**error, VmError::AgentFailed { .. }) =>
             {
                 Failure::CannotHere
             }

@@ -100,6 +100,25 @@ fn calls_of_a_command() {
             .iter()
             .all(|t| t.steps[0].total < t.steps[0].elapsed)
     );
+    // In a guest an instruction is a nanosecond: without the tracer's cost, times are what is executed.
+    place
+        .run(&format!(
+            "trace ksys_write -q --depth 4 --slowest 100 --lab vm -o i.plumb -- ./p {WRITES}"
+        ))
+        .code(0);
+    let counted = place.recording("i.plumb");
+    for (timed, counted) in recording.traces.iter().zip(&counted.traces).skip(1) {
+        let (ns, insns) = (timed.steps[0].total, counted.steps[0].total);
+        let below = timed.steps.len() as u64 - 1;
+        assert!(
+            ns.abs_diff(insns) < 60 + 60 * below,
+            "{ns} ns, {insns} instructions, {below} calls below"
+        );
+    }
+    // The agent reads and writes as well.
+    let of = |t: &Trace| counted.text_of_trace(t.steps[0].command).to_string();
+    assert!(counted.traces.iter().map(of).all(|name| name != "agent"));
+    assert_eq!(counted.traces.len() as u64, WRITES);
     let ran = place.run(&format!(
         "trace hrtimer_nanosleep -q --time --lab vm -o s.plumb -- ./p {WRITES}"
     ));
@@ -120,6 +139,10 @@ fn calls_of_a_command() {
     ));
     ran.code(0);
     prints(&ran, &["50 calls of ksys_write", "0 of them match"]);
+    let ran = place.run(&format!(
+        "trace hrtimer_nanosleep --time --if elapsed>1ms --lab vm -o e.plumb -- ./p {WRITES}"
+    ));
+    prints(ran.code(0), &["1 of them matches", "switched out once; "]);
     let shown = place.run("report s.plumb --perfetto -");
     shown.code(0);
     prints(&shown, &["hrtimer_nanosleep"]);
@@ -277,7 +300,11 @@ fn refused() {
     let place = Place::new();
     for (words, code, why) in [
         ("trace f --time --args", 2, "leave out --args"),
-        ("trace f --time --if insns>5", 2, "use dur or switches"),
+        (
+            "trace f --time --if insns>5",
+            2,
+            "use dur, elapsed or switches",
+        ),
         ("trace f --if dur>5us", 2, "--time"),
         ("trace f --if dur>5", 2, "not a duration"),
         (

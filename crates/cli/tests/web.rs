@@ -8,9 +8,11 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use common::{Place, Ran};
+use netplumb_model::class::Direction;
 use netplumb_model::hosts::{BUSY, FROM_DISK, INSTRUMENT, RETRANSMITTED, THROUGHPUT, TURN, TURNS};
 use netplumb_model::quantity::{Declared, Of};
-use netplumb_model::recording::Recording;
+use netplumb_model::recording::{Block, Recording};
+use netplumb_model::timing::INSTRUCTIONS;
 
 /// Few requests, a hundred of which have the exact shares.
 const FEW: &str = "bench http -q --requests 100 --connections 8 --directories 1 --blocks 1";
@@ -162,6 +164,40 @@ fn functions_of_a_server() {
     let without = entered("--sendfile off");
     assert!(with.contains("do_sendfile") && !without.contains("do_sendfile"));
     assert!(without.contains("tcp_sendmsg") || without.contains("tcp_sendmsg_locked"));
+}
+
+/// Check that what the server's own program asks of the kernel is the sender's: without TSO its driver is called once
+/// for each frame that is on the wire.
+#[test]
+fn all_that_a_server_sends() {
+    if !can_serve() {
+        return;
+    }
+    let place = Place::new();
+    let (_, recording) = measured(&place, "--exact --offload tso=off");
+    let is_counted = |block: &&Block| block.instrument == INSTRUCTIONS.instrument;
+    let [block] = &recording
+        .blocks
+        .iter()
+        .filter(is_counted)
+        .collect::<Vec<_>>()[..]
+    else {
+        panic!("{:?}", recording.blocks);
+    };
+    let calls: u64 = (recording.costs.iter())
+        .filter(|cost| {
+            let function = recording.nodes[cost.node as usize].function as usize;
+            let name = &recording.functions[function].name;
+            cost.direction == Direction::Tx && name == "e1000_xmit_frame"
+        })
+        .map(|cost| cost.calls)
+        .sum();
+    let frames = block.ledger.offered;
+    // One at either end of the window may be half in it.
+    assert!(
+        frames > 300 && calls.abs_diff(frames) <= 2,
+        "{calls} of {frames}"
+    );
 }
 
 /// Check that what can't be measured is said before anything boots.

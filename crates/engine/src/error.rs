@@ -29,12 +29,12 @@ pub enum EngineError {
     #[error(transparent)]
     Vm(#[from] VmError),
     /// The guest of one of two hosts.
-    #[error("{}", of_host(*side, source))]
+    #[error("{}", of_host(*side, error))]
     OfHost {
         /// Which.
         side: Side,
-        /// Its error.
-        source: Box<VmError>,
+        /// Its error, which the text has: it is no cause beside it.
+        error: Box<VmError>,
     },
     /// One of several arms that were measured.
     #[error("arm {arm}: {source}")]
@@ -309,10 +309,10 @@ impl EngineError {
                 ),
                 side,
             ) => {
-                let source = Box::new(error);
+                let error = Box::new(error);
                 match side {
-                    Some(side) => EngineError::OfHost { side, source },
-                    None => EngineError::BothHang(source),
+                    Some(side) => EngineError::OfHost { side, error },
+                    None => EngineError::BothHang(error),
                 }
             }
             (error, _) => error,

@@ -16,6 +16,7 @@ use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::path_rules::PathRules;
 use netplumb_kernel::prototype::Prototype;
 use netplumb_lab::vm::process::{Extra, VmError};
+use netplumb_model::class::Direction;
 use netplumb_model::experiment::Trace;
 use netplumb_model::message::{Reply, Request, RunPlan};
 use netplumb_model::recording::Ledger;
@@ -132,7 +133,7 @@ fn try_measure(
                 return Told::default();
             }
             match origin.table().or_else(|| late.get()) {
-                Some(symbols) => follow(spooled, symbols, traced, done),
+                Some(symbols) => follow(spooled, symbols, traced, None, done),
                 None => Told::default(),
             }
         });
@@ -351,11 +352,13 @@ fn untold_ledger(packets: u32) -> Ledger {
     }
 }
 
-/// Read windows from a stream, up to its end.
+/// Read windows from a stream, up to its end. `serving` is what every program's system calls do, if not markers alone
+/// say what the workload does.
 pub(crate) fn follow(
     stream: impl Read,
     symbols: &SymbolTable,
     traced: Traced<'_>,
+    serving: Option<Direction>,
     done: &dyn Fn(),
 ) -> Told {
     let rules = PathRules::built_in();
@@ -370,7 +373,8 @@ pub(crate) fn follow(
     };
     let mut accountant = Accountant::new(symbols, &rules)
         .sampling(traced.beside.sampling)
-        .tracing(tracing);
+        .tracing(tracing)
+        .serving(serving);
     loop {
         match reader.next() {
             Ok(Some(record)) => {

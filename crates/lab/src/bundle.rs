@@ -188,6 +188,10 @@ impl Bundle {
     /// # Errors
     /// What is missing, unreadable or not a program, and what to try.
     pub fn add_program(&mut self, name: &str) -> Result<PathBuf, BundleError> {
+        // What the user brought needs no file of that path on the host.
+        if self.brought.contains(&clean(Path::new(name))) {
+            return Ok(clean(Path::new(name)));
+        }
         let path = self.find(name)?;
         self.add_executable(&path)?;
         Ok(path)

@@ -287,6 +287,7 @@ impl Step {
         let text = |id: Option<TextId>| Some(recording.text_of_trace(id?));
         match of {
             OfCall::Insns | OfCall::Duration => Some(self.total.into()),
+            OfCall::Elapsed => Some(self.elapsed.into()),
             OfCall::Own => Some(self.own.into()),
             OfCall::Switches => Some(self.switches.into()),
             OfCall::Returned => number(text(self.returned)?),

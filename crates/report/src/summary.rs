@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use netplumb_model::class::{Family, Link, Proto};
-use netplumb_model::recording::Arm;
+use netplumb_model::recording::{Arm, Recording};
 
 use crate::analysis::ClassView;
 use crate::number::{percent, printable};
@@ -50,7 +50,9 @@ pub(crate) fn label(class: &ClassView<'_>) -> String {
     let arm = class.arm();
     let label = match arm.proto {
         Proto::Work => printable(&class.quantity.name, WORD_LIMIT),
-        proto if proto == Proto::Command || arm.name == proto.as_str() => class.class.to_string(),
+        proto if arm.name == proto.as_str() => class.class.to_string(),
+        // The only one is what the report's title names.
+        Proto::Command if commands(class.recording) < 2 => class.class.to_string(),
         _ => format!("{}, {}", printable(&arm.name, 60), class.class),
     };
     let below = match class.recording.root() {
@@ -58,6 +60,12 @@ pub(crate) fn label(class: &ClassView<'_>) -> String {
         None => String::new(),
     };
     label + &below + invalid(class)
+}
+
+/// Arms in which a command runs.
+fn commands(recording: &Recording) -> usize {
+    let is_command = |arm: &&Arm| arm.proto == Proto::Command;
+    recording.arms.iter().filter(is_command).count()
 }
 
 /// What is to stand beside every figure of a class whose packets are not all accounted for.

@@ -124,8 +124,9 @@ impl<'r> OfBlock<'r> {
         if let Some(only) = only {
             let matched = self.count(&self.of.matched);
             lines.push(format!(
-                "{} of them match `{}`",
+                "{} of them {} `{}`",
                 thousands(matched),
+                if matched == 1 { "matches" } else { "match" },
                 printable(only, NAME_LETTERS)
             ));
         }
@@ -162,8 +163,8 @@ pub(crate) fn function<'e>(
     asked.or_else(first).unwrap_or("the function")
 }
 
-/// What is known of a step beside figures, in words.
-fn remarks(step: &Step) -> Vec<String> {
+/// What is known of a step beside figures, in words; its figures have this unit.
+fn remarks(step: &Step, unit: &str) -> Vec<String> {
     let mut all = Vec::new();
     if step.flags.has(Flags::ASIDE) {
         all.push(format!("came in between: {}", step.context));
@@ -175,6 +176,9 @@ fn remarks(step: &Step) -> Vec<String> {
         0 => {}
         1 => all.push("switched out once".into()),
         times => all.push(format!("switched out {times} times")),
+    }
+    if step.switches > 0 && unit == TIMED.step.unit {
+        all.push(format!("{} {unit} elapsed", thousands(step.elapsed)));
     }
     if step.flags.has(Flags::OPEN) {
         all.push("did not return".into());

@@ -39,7 +39,7 @@ pub(crate) struct TraceArgs {
     args: bool,
     /// Keep only calls for which this holds: insns, self, switches, an argument of the function by
     /// its name or retval, compared with a number, like 'insns > 10K && retval < 0'; of calls that are
-    /// timed dur or switches, like 'dur > 1ms'
+    /// timed dur, elapsed or switches, like 'dur > 1ms'
     #[arg(long = "if", value_name = "CONDITION")]
     only: Option<Condition>,
     /// Time calls, by the kernel's function_graph tracer, instead of counting their instructions; as

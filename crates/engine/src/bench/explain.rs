@@ -211,7 +211,9 @@ fn count(origin: &Origin, plan: CountPlan, options: &Options) -> Result<Counted,
         let reader = scope.spawn(move || {
             let spooled = spool(stream);
             match (symbols_ready.recv(), late.get()) {
-                (Ok(()), Some(symbols)) => follow(spooled, symbols, Traced::default(), &|| {}),
+                (Ok(()), Some(symbols)) => {
+                    follow(spooled, symbols, Traced::default(), None, &|| {})
+                }
                 _ => Told::default(),
             }
         });

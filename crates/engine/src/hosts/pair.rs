@@ -10,6 +10,7 @@ use netplumb_instruments::wire::{self, WireEnd};
 use netplumb_lab::vm::process::{Extra, Guest, VmError};
 use netplumb_lab::vm::saved::Key;
 use netplumb_lab::vm::{frames, link, pair};
+use netplumb_model::class::Direction;
 use netplumb_model::hosts::{HostBlock, Latch, Wire};
 use netplumb_model::message::{Reply, Request};
 use netplumb_model::recording::Arm;
@@ -90,7 +91,9 @@ pub(super) fn run(
                         .into(),
                 )
             })?;
-            streams.push((stream, symbols, origin.release()));
+            // A web server has no markers.
+            let serving = end.plan.web.as_ref().map(|_| Direction::Tx);
+            streams.push((stream, symbols, origin.release(), serving));
         }
         logs.push((end.side, log));
     }
@@ -105,14 +108,14 @@ pub(super) fn run(
             .map(|(side, log)| scope.spawn(move || frames::follow(log, side, wire, seen)))
             .collect();
         let streams: Vec<_> = (streams.into_iter())
-            .map(|(stream, symbols, release)| {
+            .map(|(stream, symbols, release, serving)| {
                 scope.spawn(move || {
                     let traced = Traced {
                         beside: Beside::default(),
                         release,
                         command: false,
                     };
-                    measure::follow(stream, symbols, traced, &|| ())
+                    measure::follow(stream, symbols, traced, serving, &|| ())
                 })
             })
             .collect();

@@ -26,6 +26,8 @@ use crate::schedule::interleaved;
 
 /// How often to see whether the run was cancelled.
 const NAP: Duration = Duration::from_millis(50);
+/// Runs of a command until an echo is answered while it runs.
+const TRIES: u32 = 5;
 /// Between two echoes.
 const BETWEEN_ECHOES: Duration = Duration::from_millis(5);
 /// How long a link may take to come up again after its rings or queues were made anew.
@@ -227,13 +229,32 @@ fn is_up(nic: &Nic, namespace: &Namespace, cancel: &Cancel) -> Result<(), Engine
     }
 }
 
-/// One run of the command.
+/// One run of the command: again, if it ends before any echo was answered.
 fn one(
     runs: &NicRuns,
     namespace: &Namespace,
     clock: &CpuClock,
     cancel: &Cancel,
 ) -> Result<NicBlock, EngineError> {
+    for _ in 0..TRIES {
+        if let Some(ran) = once(runs, namespace, clock, cancel)? {
+            return Ok(ran);
+        }
+    }
+    let peer = runs.peer.map(|peer| peer.to_string()).unwrap_or_default();
+    Err(EngineError::Tuning(format!(
+        "{peer} answered no echo in any of {TRIES} runs of the command: try `ping {peer}`, have the command run for longer, \
+         or leave out --peer, and the latency is how long the command runs"
+    )))
+}
+
+/// One run of the command; none if no echo was answered meanwhile.
+fn once(
+    runs: &NicRuns,
+    namespace: &Namespace,
+    clock: &CpuClock,
+    cancel: &Cancel,
+) -> Result<Option<NicBlock>, EngineError> {
     let host = |doing: &'static str| EngineError::host(doing);
     let name = &runs.nic.state(namespace)?.name;
     let moved = || -> Result<u64, EngineError> {
@@ -268,16 +289,12 @@ fn one(
     if let Some(times) = times {
         let mut times = times.map_err(host("send echoes to the peer"))?;
         times.sort_unstable();
-        let median = times.get(times.len() / 2);
-        let peer = runs.peer.map(|peer| peer.to_string()).unwrap_or_default();
-        ran.figures.latency_ns = *median.ok_or_else(|| {
-            EngineError::Tuning(format!(
-                "{peer} answered no echo while the command ran: try `ping {peer}`, or leave out --peer, and the latency is \
-                 how long the command runs"
-            ))
-        })? as f64;
+        let Some(median) = times.get(times.len() / 2) else {
+            return Ok(None);
+        };
+        ran.figures.latency_ns = *median as f64;
     }
-    Ok(ran)
+    Ok(Some(ran))
 }
 
 /// Run the command, and see what it moved and took.

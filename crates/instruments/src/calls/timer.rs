@@ -260,9 +260,10 @@ impl CallTimer {
         if let Whose::Threads(threads) = &mut at_first {
             threads.push(thread.unsigned_abs());
         }
+        let bare: Vec<f64> = (0..ROUNDS).map(|_| round_ns()).collect();
         let mut tracer = Tracer::start(opened, first, asked.depth, &at_first)?;
         let cost = match &calibrated {
-            Some(function) => calibrate(&mut tracer, &pages, thread, function, &all)?,
+            Some(function) => calibrate(&mut tracer, &pages, thread, function, &all, &bare)?,
             None => Cost::default(),
         };
         tracer.aim(&traced, asked.depth)?;
@@ -415,14 +416,35 @@ impl CallTimer {
     }
 }
 
-/// What the tracer costs: by calls of ours that do nearly nothing, traced, and not traced while it
-/// looks at them as at all others.
+/// The functions that were entered.
+fn entered(records: &[Record]) -> impl Iterator<Item = u64> {
+    records.iter().filter_map(|record| match record.what {
+        What::Enter { function, .. } => Some(function),
+        _ => None,
+    })
+}
+
+/// How many functions are entered from one call of this one to the next.
+fn between(records: &[Record], function: u64) -> f64 {
+    let all: Vec<u64> = entered(records).collect();
+    let is_it = |at: &u64| *at == function;
+    let (first, last) = (all.iter().position(is_it), all.iter().rposition(is_it));
+    let calls = all.iter().filter(|at| is_it(at)).count();
+    match (first, last) {
+        (Some(first), Some(last)) if calls > 1 => (last - first) as f64 / (calls - 1) as f64,
+        _ => 0.0,
+    }
+}
+
+/// What the tracer costs, by calls of ours that do nearly nothing, which took `bare` before there was one: what it
+/// looks at, and what it records as well. Where a system call begins is looked at, too, and no part of what is traced.
 fn calibrate(
     tracer: &mut Tracer,
     pages: &Pages,
     thread: i32,
     function: &[String],
     all: &[String],
+    bare: &[f64],
 ) -> Result<Cost, LiveError> {
     let other = NOT_CALLED
         .into_iter()
@@ -430,27 +452,31 @@ fn calibrate(
     let Some(other) = other.map(String::from) else {
         return Ok(Cost::default());
     };
-    let (mut bare, mut traced) = (Vec::new(), Vec::new());
-    let (mut steps, mut shortest) = (0, f64::INFINITY);
+    let (mut looked_at, mut traced) = (Vec::new(), Vec::new());
+    let (mut of_system_calls, mut steps, mut shortest) = (0.0, 0.0, f64::INFINITY);
     for _ in 0..ROUNDS {
-        for (aim, rounds) in [
-            (std::slice::from_ref(&other), &mut bare),
-            (function, &mut traced),
-        ] {
+        let mut round = |aim: &[String], rounds: &mut Vec<f64>| {
             tracer.aim(aim, 0)?;
             tracer.record(true)?;
             // The kernel looks whether a task is traced when it is switched in.
             thread::sleep(SWITCHED);
             rounds.push(round_ns());
             tracer.record(false)?;
+            let mut records = Vec::new();
+            tracer.read(pages, &mut records)?;
+            records.retain(|record| record.task == thread);
+            Ok::<_, LiveError>(records)
+        };
+        round(std::slice::from_ref(&other), &mut looked_at)?;
+        let records = round(function, &mut traced)?;
+        steps = entered(&records).count() as f64 / f64::from(CALLS);
+        // All that a system call calls; once is enough.
+        if of_system_calls == 0.0 {
+            let first = entered(&records).next();
+            let all = round(&[], &mut Vec::new())?;
+            of_system_calls = first.map_or(0.0, |first| between(&all, first));
         }
-        let mut records = Vec::new();
-        tracer.read(pages, &mut records)?;
-        let ours = || records.iter().filter(|record| record.task == thread);
-        steps = ours()
-            .filter(|r| matches!(r.what, What::Enter { .. }))
-            .count();
-        for record in ours() {
+        for record in records {
             if let What::Leave {
                 times: Some((entered, left)),
                 ..
@@ -460,11 +486,12 @@ fn calibrate(
             }
         }
     }
-    let each = steps as f64 / f64::from(CALLS);
-    if each < 1.0 || !shortest.is_finite() {
+    if steps < 1.0 || !shortest.is_finite() {
         return Ok(Cost::default());
     }
-    let call_ns = ((least(&traced) - least(&bare)) / each).max(0.0);
+    let look_ns = (least(&looked_at) - least(bare)) / of_system_calls.max(steps);
+    let record_ns = (least(&traced) - least(&looked_at)) / steps;
+    let call_ns = look_ns.max(0.0) + record_ns.max(0.0);
     Ok(Cost {
         call_ns,
         bias_ns: shortest.min(call_ns),

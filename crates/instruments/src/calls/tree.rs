@@ -430,9 +430,12 @@ impl Calls {
     /// Keep a call that has ended, if it is one of those that took most, or the first.
     fn keep(&mut self, call: TimedCall, total: u64, dropped: u64) {
         self.calls.ended(total);
-        let switches = call.steps.first().map_or(0, |step| step.switches);
+        let first = call.steps.first();
+        let switches = first.map_or(0, |step| step.switches);
+        let elapsed = first.map_or(0, |step| step.elapsed);
         let value = |of: &OfCall| match of {
             OfCall::Duration => Some(i128::from(total)),
+            OfCall::Elapsed => Some(i128::from(elapsed)),
             OfCall::Switches => Some(i128::from(switches)),
             _ => None,
         };

@@ -115,6 +115,8 @@ pub struct Accountant<'a> {
     unaddressed: bool,
     /// Where a command is measured.
     user: Option<Box<User>>,
+    /// Where every program's system calls are the workload's: what they do.
+    serving: Option<Direction>,
     /// Where samples are drawn.
     sampler: Option<Box<Sampler>>,
     /// Where calls are traced.
@@ -153,6 +155,7 @@ impl<'a> Accountant<'a> {
             cut: Cut::default(),
             unaddressed: false,
             user: None,
+            serving: None,
             sampler: None,
             tracer: None,
             registers: Registers::default(),
@@ -164,6 +167,13 @@ impl<'a> Accountant<'a> {
     pub fn sampling(mut self, sampling: Option<&Sampling>) -> Self {
         self.sampler = sampling.map(|sampling| Box::new(Sampler::new(sampling)));
         self
+    }
+
+    /// The same, where a program without markers does the work, as a web server does: what the kernel does for any
+    /// program is the workload's, of this direction. Other tasks are the kernel's own.
+    #[must_use]
+    pub fn serving(self, serving: Option<Direction>) -> Self {
+        Accountant { serving, ..self }
     }
 
     /// The same, with calls traced.

@@ -537,6 +537,7 @@ impl Tracer {
         let prototype = self.prototype(first.symbol);
         let value = |of: &OfCall| match of {
             OfCall::Insns | OfCall::Duration => Some(i128::from(first.total)),
+            OfCall::Elapsed => Some(i128::from(first.elapsed)),
             OfCall::Own => Some(i128::from(first.own)),
             OfCall::Switches => Some(i128::from(first.switches)),
             OfCall::Argument(name) => {

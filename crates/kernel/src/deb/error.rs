@@ -64,8 +64,9 @@ pub enum DebError {
     },
     /// It is a valid package without a kernel.
     #[error(
-        "package {package} has no kernel image; use the one that contains boot/vmlinuz-RELEASE, \
-         often a dependency of this one"
+        "package {package} has no boot/vmlinuz-RELEASE; use the one that has it, often a dependency of this one; or, \
+         if it has an image of another name, as boot/kernel8.img of a Raspberry Pi, unpack it (dpkg -x) and add that: \
+         plumb kernel add boot/kernel8.img --modules lib/modules/RELEASE"
     )]
     NoKernel {
         /// The package's name.

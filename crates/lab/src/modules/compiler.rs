@@ -62,7 +62,11 @@ pub(super) struct Wanted<'a> {
 impl<'a> Wanted<'a> {
     /// The one that names itself so, if it is one.
     pub(super) fn of(compiler: &'a str) -> Option<Self> {
-        let release = compiler.split_whitespace().next()?.strip_prefix("gcc-")?;
+        let name = compiler.split_whitespace().next()?;
+        let cross = Arch::ALL
+            .iter()
+            .find_map(|arch| name.strip_prefix(arch.gnu())?.strip_prefix('-'));
+        let release = cross.unwrap_or(name).strip_prefix("gcc-")?;
         let is_number = !release.is_empty() && release.bytes().all(|byte| byte.is_ascii_digit());
         let version = debian_version(compiler).filter(|_| is_number)?;
         Some(Wanted { release, version })

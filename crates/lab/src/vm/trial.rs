@@ -25,8 +25,10 @@ pub use wire::{WirePlugin, probe_wire};
 
 use run::{Ended, memory_file, path_of};
 
-/// Timeout after which a guest counts as hung. It needs some 50 ms.
-const LIMIT: Duration = Duration::from_secs(3);
+/// Timeout after which a guest counts as hung. It needs some 50 ms, and on a machine under load some seconds.
+const LIMIT: Duration = Duration::from_secs(20);
+/// The same with KVM, where a guest that hangs is no rarity.
+const KVM_LIMIT: Duration = Duration::from_secs(3);
 /// Of QEMU's version, which is kept with a saved state: a machine under load takes long to start a program.
 const VERSION_LIMIT: Duration = Duration::from_secs(10);
 
@@ -206,12 +208,16 @@ fn boot_with(qemu: &Path, arch: Arch, accelerator: Accelerator, plugin: Option<&
     }
     let shared: Vec<&OwnedFd> = std::iter::once(&firmware).chain(plugin).collect();
     let start = Instant::now();
-    match run::run(command, &shared, LIMIT) {
+    let limit = match accelerator {
+        Accelerator::Tcg => LIMIT,
+        Accelerator::Kvm => KVM_LIMIT,
+    };
+    match run::run(command, &shared, limit) {
         Err(e) => Boot::NotStarted {
             error: e.to_string(),
         },
         Ok(Ended::Killed { output }) => Boot::Hung {
-            limit: LIMIT,
+            limit,
             said: output,
         },
         Ok(Ended::Exited { code, output, .. }) if rom::has_finished(arch, code, &output) => {

@@ -72,7 +72,6 @@ const RULES: &[(&str, Rule)] = &[
         true => Err(format!("{ONE}, any ring has room")),
         false => Ok(()),
     }),
-    ("rps_cpus", |scene, _| among_cpus(scene)),
     ("sysctl.", sysctl),
     ("xps_cpus", |scene, _| among_cpus(scene)),
 ];

@@ -197,7 +197,19 @@ fn line_of(text: &str, mistake: &Mistake) -> Option<Range<usize>> {
         "instruments" => &[key, "functions", "lab"],
         key => &[key],
     };
-    let first = |key: &&str| lines.iter().find(|(_, line)| sets(line, key));
+    // Where several lines set it, the one with the value that is quoted.
+    let quoted = mistake
+        .what
+        .split('`')
+        .nth(1)
+        .filter(|value| !value.is_empty());
+    let has_it = |line: &str| quoted.is_some_and(|value| line.contains(value));
+    let first = |key: &&str| {
+        let all = || lines.iter().filter(|(_, line)| sets(line, key));
+        all()
+            .find(|(_, line)| has_it(line))
+            .or_else(|| all().next())
+    };
     let (at, _) = instead.iter().find_map(first)?;
     Some(*at..*at)
 }

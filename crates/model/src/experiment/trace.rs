@@ -84,16 +84,15 @@ impl Trace {
         let mut compared = self.only.iter().flat_map(Condition::compared);
         let wrong = |of: &&Of| match of {
             Of::Switches => false,
-            Of::Duration => !timed,
+            Of::Duration | Of::Elapsed => !timed,
             Of::Insns | Of::Own | Of::Returned | Of::Argument(_) => timed,
         };
         let why = match compared.find(wrong) {
-            Some(Of::Duration) => {
-                "dur is the time of a call, and instructions are counted here: use insns, or time calls \
-                 (--time, instrument `calls`)"
-                    .into()
-            }
-            Some(of) => format!("{of} is not known of calls that are timed: use dur or switches, or instrument `exact`"),
+            Some(of @ (Of::Duration | Of::Elapsed)) => format!(
+                "{of} is the time of a call, and instructions are counted here: use insns, or time calls (--time, \
+                 instrument `calls`)"
+            ),
+            Some(of) => format!("{of} is not known of calls that are timed: use dur, elapsed or switches, or instrument `exact`"),
             None if timed && self.args => {
                 "arguments are read in guests, where instructions are counted (instrument `exact`): leave out --args"
                     .into()
@@ -133,6 +132,8 @@ pub enum Of {
     Insns,
     /// Its time, likewise.
     Duration,
+    /// Its time with all that came in between: other tasks, while it waited, and interrupts.
+    Elapsed,
     /// Its own instructions.
     Own,
     /// How often its task was switched out.
@@ -147,6 +148,7 @@ pub enum Of {
 pub const FIELDS: [&str; 4] = ["insns", "self", "switches", "retval"];
 /// What is compared of calls that are timed, besides `switches`.
 const DURATION: &str = "dur";
+const ELAPSED: &str = "elapsed";
 
 impl fmt::Display for Of {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -163,6 +165,7 @@ impl Of {
         Some(match name {
             "insns" => Of::Insns,
             DURATION => Of::Duration,
+            ELAPSED => Of::Elapsed,
             "self" => Of::Own,
             "switches" => Of::Switches,
             "retval" => Of::Returned,
@@ -175,6 +178,7 @@ impl Of {
         match self {
             Of::Insns => FIELDS[0],
             Of::Duration => DURATION,
+            Of::Elapsed => ELAPSED,
             Of::Own => FIELDS[1],
             Of::Switches => FIELDS[2],
             Of::Returned => FIELDS[3],
@@ -223,7 +227,7 @@ impl Condition {
         self.terms.iter().filter_map(|term| match &term.of {
             Of::Argument(name) => Some(Some(name.as_str())),
             Of::Returned => Some(None),
-            Of::Insns | Of::Duration | Of::Own | Of::Switches => None,
+            Of::Insns | Of::Duration | Of::Elapsed | Of::Own | Of::Switches => None,
         })
     }
 
@@ -284,13 +288,13 @@ fn term(text: &str) -> Result<Term, String> {
     let (field, compare, value) = found.ok_or_else(wrong)?;
     let of = Of::named(field).ok_or_else(wrong)?;
     let (with, expected) = match of {
-        Of::Duration => (duration_ns(value), "a duration; expected like 10us or 1ms"),
+        Of::Duration | Of::Elapsed => (duration_ns(value), "a duration; expected like 10us or 1ms"),
         _ => (number(value), "no number; expected like 10000 or 10K"),
     };
     let refused = || {
         let (text, value) = (shown(text), shown(value));
         let is = match of {
-            Of::Duration => "is not",
+            Of::Duration | Of::Elapsed => "is not",
             _ => "is",
         };
         format!("invalid condition `{text}`: `{value}` {is} {expected}")
@@ -337,7 +341,11 @@ impl fmt::Display for Condition {
             let compare = COMPARISONS.iter().find(|(_, c)| *c == term.compare);
             let join = if n == 0 { "" } else { " && " };
             let compare = compare.map_or("", |c| c.0);
-            let unit = if term.of == Of::Duration { "ns" } else { "" };
+            let unit = if matches!(term.of, Of::Duration | Of::Elapsed) {
+                "ns"
+            } else {
+                ""
+            };
             write!(f, "{join}{} {compare} {}{unit}", term.of.name(), term.with)?;
         }
         Ok(())
@@ -372,6 +380,7 @@ mod tests {
             );
             condition.holds(|of| match of {
                 Of::Insns | Of::Duration => Some(insns.into()),
+                Of::Elapsed => Some(i128::from(insns) + 1_000_000),
                 Of::Own => Some(7),
                 Of::Switches => Some(switches.into()),
                 Of::Returned => Some(-2),

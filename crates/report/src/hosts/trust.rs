@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use netplumb_model::class::Proto;
 use netplumb_model::hosts::{FRAMES, LOST, SEGMENTS, Side, THROUGHPUT, TURNS, Wire};
 use netplumb_model::quantity::{Declared, Scalar};
 use netplumb_model::recording::{Recording, env};
@@ -11,7 +12,10 @@ use super::{NAME_LETTERS, nic_of, varies};
 use crate::acting;
 use crate::footer::Note;
 use crate::number::printable;
-use crate::trust::common::kernel;
+use crate::trust::common::{architectures, kernel};
+
+/// So many arms are named in a note.
+const NAMES: usize = 3;
 
 /// The notes of the footer.
 pub(super) fn trust(recording: &Recording) -> Vec<Note> {
@@ -21,6 +25,7 @@ pub(super) fn trust(recording: &Recording) -> Vec<Note> {
         (None, false) => in_virtual_time(recording),
     };
     notes.push(kernel(recording));
+    notes.extend(architectures(recording));
     if nic_of(recording).is_none() {
         notes.push(ledger(recording));
     }
@@ -41,6 +46,7 @@ pub(super) fn trust(recording: &Recording) -> Vec<Note> {
 /// Which settings could not act or were not taken as they were given, and which arms could not be measured.
 pub(crate) fn of_settings(recording: &Recording) -> Vec<Note> {
     let mut notes = acting::footer(recording);
+    let mut alike: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
     for (number, of_arm) in &recording.notes {
         let arm = recording.arms.get(*number as usize);
         let name = arm.map_or_else(String::new, |arm| printable(&arm.name, NAME_LETTERS));
@@ -54,9 +60,21 @@ pub(crate) fn of_settings(recording: &Recording) -> Vec<Note> {
                 key if key.starts_with("rounded.") => "rounded",
                 _ => continue,
             };
-            let text = format!("arm {name}: {}", printable(why, 120));
-            notes.push(Note::new(of, text));
+            alike
+                .entry((of, why.as_str()))
+                .or_default()
+                .push(name.clone());
         }
+    }
+    for ((of, why), names) in alike {
+        let more = match names.len().saturating_sub(NAMES) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let arms = if names.len() == 1 { "arm" } else { "arms" };
+        let shown = names[..names.len().min(NAMES)].join("; ");
+        let text = format!("{arms} {shown}{more}: {}", printable(why, 120));
+        notes.push(Note::new(of, text));
     }
     notes
 }
@@ -220,17 +238,24 @@ fn ledger(recording: &Recording) -> Note {
         let errors = if beside.is_empty() { ", no errors" } else { "" };
         beside.push_str(&format!("; {answered} requests answered{errors}"));
     }
-    if sum(&SEGMENTS, sent) > 0.0 {
+    // Echoes are no segments: there are only those by which the hosts agree.
+    let has_segments = recording.arms.iter().any(|arm| arm.proto != Proto::Raw);
+    let segments = Some(sum(&SEGMENTS, sent)).filter(|sent| has_segments && *sent > 0.0);
+    if let Some(segments) = segments {
         beside += &format!(
             "; segments with data: {} sent, {} received",
-            sum(&SEGMENTS, sent),
+            segments,
             sum(&SEGMENTS, came),
         );
     }
     if sum(&FRAMES, sent) > 0.0 {
+        let frames = sum(&FRAMES, sent);
+        let empty = match segments.map(|segments| frames - segments) {
+            Some(empty) if empty > 0.0 => format!(" ({empty} without data)"),
+            _ => String::new(),
+        };
         beside += &format!(
-            "; frames: {} and {} back, of which the wire lost {} and {}",
-            sum(&FRAMES, sent),
+            "; frames: {frames}{empty} and {} back, of which the wire lost {} and {}",
             sum(&FRAMES, came),
             sum(&LOST, sent),
             sum(&LOST, came),

@@ -580,6 +580,22 @@ fn stages_of(recording: &Recording, stages: &[Staged<'_>], at: &HashMap<u32, usi
         let packets = span.times.count.saturating_add(one.passed_over);
         sum.1 = sum.1.saturating_add(packets);
     }
+    // A block has no stage of what nothing in it went through: all of the way passed it over.
+    let total = found
+        .iter()
+        .find(|(_, stage)| stage.kind == StageKind::Total);
+    if let Some(total) = total.map(|(key, _)| *key) {
+        let whole = sums.get(&total).cloned().unwrap_or_default();
+        for (key, by_block) in sums.range_mut(..total) {
+            for (sum, whole) in by_block.iter_mut().zip(&whole) {
+                let missing = whole.1.saturating_sub(sum.1);
+                sum.1 += missing;
+                if let Some(stage) = found.get_mut(key) {
+                    stage.passed_over = stage.passed_over.saturating_add(missing);
+                }
+            }
+        }
+    }
     for (key, by_block) in sums {
         if let Some(stage) = found.get_mut(&key) {
             stage.by_block = by_block

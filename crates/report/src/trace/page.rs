@@ -103,7 +103,7 @@ fn page_call(recording: &Recording, trace: &Trace, room: &mut usize) -> PageCall
         page.total.push(step.total);
         page.own.push(step.own);
         page.times.push(line.times as u64);
-        page.remarks.push(remarks(step).join("; "));
+        page.remarks.push(remarks(step, &page.unit).join("; "));
     }
     *room -= lines.len().min(*room);
     page

@@ -103,7 +103,7 @@ impl<'t> Tree<'t> {
         for line in lines.iter().take(limit) {
             let step = &self.trace.steps[line.step as usize];
             let indent = "  ".repeat(line.depth.min(MOST_INDENT));
-            let mut notes = remarks(step);
+            let mut notes = remarks(step, unit);
             if line.times > 1 {
                 notes.insert(0, format!("{} times", thousands(line.times as u64)));
             }

@@ -103,7 +103,7 @@ pub(super) fn hashes(recording: &Recording) -> String {
 
 /// What it means that arms are of several architectures, and the options in which their kernels
 /// differ; nothing if they are of one.
-pub(super) fn architectures(recording: &Recording) -> Vec<Note> {
+pub(crate) fn architectures(recording: &Recording) -> Vec<Note> {
     if values_of_arms(recording, env::ARCH).len() < 2 {
         return Vec::new();
     }

@@ -83,6 +83,10 @@ impl Accountant<'_> {
                 self.sample(returned.unwrap_or(frames.len()));
             }
         }
+        if let (Flow::User, Some(doing)) = (flow, self.serving) {
+            self.current.workload = true;
+            self.current.doing.get_or_insert(doing);
+        }
         let interrupted = flow;
         self.push(
             symbol,

@@ -7,7 +7,7 @@ use super::super::frame::Flow;
 use super::super::stream::MAX_TEXT_BYTES;
 use super::super::trace::{Entered, TracedCalls, returned};
 use super::super::tree::Symbol;
-use super::super::user::User;
+use super::super::user::{Part, User};
 use super::{Accountant, Losses};
 
 /// What registers held at the block that runs.
@@ -143,6 +143,12 @@ impl Accountant<'_> {
     }
 
     fn trace(&mut self, entered: Entered) {
+        // What plumb's agent asks of the kernel beside a command is nobody's question; interrupts meanwhile may be.
+        let part = self.current.thread.as_ref().map(|thread| thread.part);
+        if part == Some(Part::Agent) && entered.context == Some(Context::OtherTask) {
+            self.registers.arguments = None;
+            return;
+        }
         let Some(tracer) = &mut self.tracer else {
             return;
         };

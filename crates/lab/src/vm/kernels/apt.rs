@@ -24,6 +24,30 @@ const PREFIX: &str = "linux-image-";
 /// Maximum number of other versions that an error lists.
 const OFFERED_MAX: usize = 12;
 
+/// Sort what is offered: the longer a version begins as the wanted one does the better, then those of its flavour,
+/// then the newest.
+fn sort_offered(sources: &mut Vec<String>, wanted: &str) {
+    // A backport's `+deb12` is no flavour.
+    let plain = |source: &str| source.replace("+deb", "~");
+    let numbers = |source: &str| -> Vec<u32> {
+        let parts = source.split(|c: char| !c.is_ascii_digit());
+        parts.filter_map(|part| part.parse().ok()).collect()
+    };
+    let letters = |source: &str| source.replace(|c: char| !c.is_alphabetic(), "");
+    let (of_wanted, flavour) = (numbers(wanted), letters(wanted));
+    sources.sort_by_cached_key(|source| {
+        let (source, of_source) = (plain(source), numbers(source));
+        let pairs = of_source.iter().zip(&of_wanted);
+        let alike = pairs.take_while(|(a, b)| a == b).count();
+        (
+            Reverse(alike),
+            letters(&source) != flavour,
+            Reverse(of_source),
+        )
+    });
+    sources.dedup();
+}
+
 /// A package in the archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Offer {
@@ -301,7 +325,7 @@ impl Apt {
         known.iter().map(offer).collect()
     }
 
-    /// The versions in the archive, the most similar first; none if unknown.
+    /// The versions in the archive, the most similar first, of these the newest; none if unknown.
     fn offered(&self, package: &str) -> Vec<String> {
         let pattern = format!("^{PREFIX}[0-9].*-{}$", self.arch.debian());
         let Ok(output) = self.run("apt-cache", &["search", "--names-only", &pattern]) else {
@@ -316,14 +340,7 @@ impl Apt {
             .map(source_of)
             .collect();
         let wanted = source_of(package);
-        let alike = |have: &String| {
-            have.bytes()
-                .zip(wanted.bytes())
-                .take_while(|(a, b)| a == b)
-                .count()
-        };
-        sources.sort_by_cached_key(|have| (Reverse(alike(have)), have.len(), have.clone()));
-        sources.dedup();
+        sort_offered(&mut sources, &wanted);
         sources.truncate(OFFERED_MAX);
         sources
     }
@@ -522,6 +539,36 @@ pub(super) fn wait(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Check that the versions of an error begin with what is most like the wanted one: of its series, of its flavour,
+    /// the newest.
+    #[test]
+    fn similar_versions() {
+        let all = [
+            "debian:6.1.0-9:arm64",
+            "debian:6.1.0-56-rt:arm64",
+            "debian:6.12.117+deb12:arm64",
+            "debian:6.1.0-56:arm64",
+            "debian:6.1.0-56:arm64",
+            "debian:6.12.9+deb12-rt:arm64",
+        ];
+        let sorted = |wanted: &str| {
+            let mut sources = all.map(String::from).to_vec();
+            sort_offered(&mut sources, wanted);
+            sources
+        };
+        let (old, new) = ("debian:6.1.0-56:arm64", "debian:6.12.117+deb12:arm64");
+        assert_eq!(
+            sorted("debian:6.99:arm64")[..3],
+            [new, old, "debian:6.1.0-9:arm64"]
+        );
+        assert_eq!(sorted("debian:6.1.0-99:arm64")[0], old);
+        assert_eq!(
+            sorted("debian:6.12.118-rt:arm64")[0],
+            "debian:6.12.9+deb12-rt:arm64"
+        );
+        assert_eq!(sorted("debian:6.1.0-9").len(), 5);
+    }
 
     /// Check which dependencies are packages, and which packages have libraries.
     #[test]

@@ -432,7 +432,7 @@ fn how_to_add(name: &str) -> String {
 fn unknown_text(name: &str, kernels: &[KernelEntry]) -> String {
     let remedy = how_to_add(name);
     match kernels {
-        [] => format!(", which is empty: {remedy}"),
+        [] => format!(": no kernel was added yet; {remedy}"),
         kernels => format!(": {remedy}; there is:\n{}", table(kernels)),
     }
 }

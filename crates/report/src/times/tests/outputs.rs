@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use netplumb_model::class::Proto;
-use netplumb_model::span::SpanOf;
+use netplumb_model::recording::Recording;
+use netplumb_model::span::{Span, SpanOf, StageKind};
 use serde_json::Value;
 
 use super::recording::{BLOCKS, PACKETS, between, functions, stages};
@@ -248,6 +249,32 @@ fn page_over_time() {
     assert_eq!(devices.rows.len(), 2);
     assert_eq!(page.classes.len(), 1);
     assert!(page.warnings.is_empty(), "{:?}", page.warnings);
+}
+
+/// Check that a stage that no span of a block went through is of all spans nevertheless: blocks don't have it then.
+#[test]
+fn stages_that_blocks_lack() {
+    let mut recording = between();
+    let order_of = |span: &Span| match &span.of {
+        SpanOf::Stage(stage) => stage.order,
+        _ => u16::MAX,
+    };
+    let stage = |recording: &Recording| {
+        let stages = classes(recording).remove(0).stages;
+        let whole = stages
+            .iter()
+            .find(|s| s.kind == StageKind::Total)
+            .unwrap()
+            .packets();
+        let one = stages.into_iter().find(|s| s.order == 2).unwrap();
+        (one.packets(), whole, one.by_block.iter().flatten().count())
+    };
+    let (of_all, whole, blocks) = stage(&recording);
+    assert_eq!(of_all, whole);
+    recording
+        .spans
+        .retain(|span| span.block > 0 || order_of(span) != 2);
+    assert_eq!(stage(&recording), (whole, whole, blocks));
 }
 
 /// Check that a page has what the tables have: web/ is tested with the same files.
