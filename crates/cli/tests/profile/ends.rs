@@ -71,9 +71,13 @@ fn killed() {
     let read = || netplumb_store::read(&path).ok();
     let blocks = || read().map_or(0, |recording| recording.blocks.len());
     let mut seen = BTreeSet::new();
-    while blocks() < 2 {
+    loop {
+        let saved = blocks();
+        if saved >= 2 {
+            break;
+        }
+        seen.insert(saved);
         assert!(begun.elapsed() < Duration::from_secs(60));
-        seen.insert(blocks());
         std::thread::sleep(Duration::from_millis(20));
     }
     child.kill().unwrap();

@@ -327,6 +327,7 @@ fn every_knob_is_judged() {
         "napi_in",
         "per_transfer",
         "rings_in",
+        "rps_cpus",
         "rx_fault",
         "seed",
         "sender",
