@@ -169,10 +169,13 @@ mod tests {
     /// Check which compilers can be had from Debian's archive: no other distribution's, and no path.
     #[test]
     fn wanted() {
-        let found = Wanted::of("gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0");
         let (release, version) = ("12", "12.2.0-14+deb12u1");
-        assert_eq!(found, Some(Wanted { release, version }));
+        for name in ["gcc-12", "aarch64-linux-gnu-gcc-12"] {
+            let text = format!("{name} (Debian 12.2.0-14+deb12u1) 12.2.0");
+            assert_eq!(Wanted::of(&text), Some(Wanted { release, version }));
+        }
         for other in [
+            "sparc64-linux-gnu-gcc-12 (Debian 12.2.0-14) 12.2.0",
             "gcc-13 (Ubuntu 13.2.0-4) 13.2.0",
             "gcc-../x (Debian 12.2.0-14) 12.2.0",
             "gcc- (Debian 12.2.0-14) 12.2.0",

@@ -302,3 +302,21 @@ fn near<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> Option<String> 
     let likely = distance <= 2 && 3 * distance <= word.len().max(best.len());
     likely.then(|| format!("did you mean `{best}`?"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that of several lines that set a key, the error is about the one with the value that it quotes.
+    #[test]
+    fn the_line_of_a_value() {
+        let text = "knobs = { module = \"a\" }\nknobs = { module = \"a+b.patch\" }\n";
+        for (what, line) in [
+            ("invalid patch `b.patch`; expected a file", "line 2"),
+            ("invalid module; expected a name", "line 1"),
+        ] {
+            let error = ExperimentError::about_key(text, "module".into(), what.into()).unwrap();
+            assert!(error.to_string().contains(line), "{error}");
+        }
+    }
+}

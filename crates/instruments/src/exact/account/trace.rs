@@ -143,7 +143,7 @@ impl Accountant<'_> {
     }
 
     fn trace(&mut self, entered: Entered) {
-        // What plumb's agent asks of the kernel beside a command is nobody's question; interrupts meanwhile may be.
+        // System calls of plumb's agent are not the command's; interrupts that come meanwhile are counted.
         let part = self.current.thread.as_ref().map(|thread| thread.part);
         if part == Some(Part::Agent) && entered.context == Some(Context::OtherTask) {
             self.registers.arguments = None;
