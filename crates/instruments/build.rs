@@ -14,7 +14,13 @@ fn main() {
     let folder = root.join("../../plugins/qemu");
     let arch = ["arch.c", "arch_arm64.c", "arch_x86.c", "clock.c"];
     let counter = [&arch[..], &["exact.c", "registers.c", "values.c"]].concat();
-    let wire = ["wire.c", "wire_line.c", "wire_peer.c", "wire_qemu.c"];
+    let wire = [
+        "wire.c",
+        "wire_end.c",
+        "wire_line.c",
+        "wire_peer.c",
+        "wire_qemu.c",
+    ];
     let wire = [&arch[..], &wire].concat();
     plugin(&folder, &counter, &out.join("exact.so"));
     plugin(&folder, &wire, &out.join("wire.so"));
@@ -41,6 +47,7 @@ fn plugin(folder: &Path, sources: &[&str], out: &Path) {
         "registers.h",
         "values.h",
         "wire.h",
+        "wire_end.h",
         "wire_line.h",
         "wire_peer.h",
         "wire_qemu.h",

@@ -25,7 +25,7 @@
 #define WIRE_MAGIC 0x4e505731u /* "NPW1" */
 
 /* Latches are numbered from 0. */
-#define WIRE_LATCHES 2
+#define WIRE_LATCHES 4
 
 enum wire_command {
 	WIRE_BEGIN = 1, /* connect: from now on both hosts have one clock */
@@ -58,14 +58,15 @@ enum wire_value {
 };
 
 /*
- * An entry of the log: a frame that this host put on the wire; or, with 0 bytes,
- * that the hosts go on.
+ * An entry of the log: a frame that was put on the wire; or, with 0 bytes, that
+ * the hosts go on, or, if both ends are in this guest, that the next frame has
+ * arrived.
  */
 struct wire_entry {
 	int64_t begin_ps;   /* its first bit leaves, since WIRE_BEGIN */
 	int64_t arrival_ns; /* it has been received; -1 if it is lost */
 	uint32_t bytes;	    /* with its header, without FCS */
-	uint32_t reserved;
+	uint32_t arrived;
 };
 
 #endif

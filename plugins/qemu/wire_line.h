@@ -10,13 +10,19 @@
 
 #define PS_PER_NS 1000
 
-struct wire_line {
+/* What both directions of all wires have. */
+struct wire_kind {
 	uint64_t bits_per_s;
 	int64_t delay_ns;
 	int64_t jitter_ns;
 	uint64_t loss_ppb; /* of a billion frames */
 	uint32_t overhead_bytes;
 	uint32_t max_bytes; /* of a frame; 0 for any */
+};
+
+extern struct wire_kind wire_kind;
+
+struct wire_line {
 	uint64_t random;
 	int log;
 
@@ -24,10 +30,8 @@ struct wire_line {
 	int64_t last_arrival_ns;
 };
 
-extern struct wire_line wire_line;
-
 /* Nothing is on it yet. */
-void wire_line_clear(void);
+void wire_line_clear(struct wire_line *line);
 
 /* How long so many bytes, and what a wire adds to them, occupy it. */
 int64_t wire_occupied_ps(uint32_t bytes);
@@ -36,9 +40,13 @@ int64_t wire_occupied_ps(uint32_t bytes);
  * A frame is put on it: when does it arrive? -1 if it never does. Counted in
  * `values`, as enum wire_value has them.
  */
-int64_t wire_cross(int64_t now_ns, uint32_t bytes, uint64_t *values);
+int64_t wire_cross(struct wire_line *line, int64_t now_ns, uint32_t bytes,
+		   uint64_t *values);
 
 /* Say in the log that the hosts go on, though they may send nothing. */
-void wire_log_time(void);
+void wire_log_time(const struct wire_line *line);
+
+/* Say in the log that the next frame has arrived. */
+void wire_log_arrival(const struct wire_line *line, int64_t now_ns);
 
 #endif

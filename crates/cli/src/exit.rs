@@ -80,6 +80,7 @@ impl Failure {
                 EngineError::Vm(VmError::QemuMissing(_) | VmError::AgentFailed { .. })
                 | EngineError::Agent(_)
                 | EngineError::Plugin(_)
+                | EngineError::NoDriver { .. }
                 | EngineError::NoArguments(_),
             ) => Failure::CannotHere,
             Some(EngineError::OfHost { error, .. })

@@ -12,6 +12,7 @@ use netplumb_lab::vm::agent::AgentError;
 use netplumb_lab::vm::kernels::KernelStoreError;
 use netplumb_lab::vm::pair::PairError;
 use netplumb_lab::vm::process::VmError;
+use netplumb_model::class::Link;
 use netplumb_model::hosts::Side;
 use netplumb_model::message::NotLoaded;
 use netplumb_model::recording::Arm;
@@ -129,6 +130,21 @@ pub enum EngineError {
     /// Arguments of calls can't be read here.
     #[error("unavailable: {0}")]
     NoArguments(String),
+    /// A kernel has no driver of a link.
+    #[error(
+        "unavailable: kernel {kernel} has no driver of link {link} (module {module}): use --link with one that it has ({others}), \
+         or another kernel"
+    )]
+    NoDriver {
+        /// The release of the kernel.
+        kernel: String,
+        /// The link.
+        link: Link,
+        /// The module that is missing.
+        module: String,
+        /// Links whose drivers it has.
+        others: String,
+    },
     /// The plugin's stream.
     #[error(transparent)]
     Stream(#[from] StreamError),

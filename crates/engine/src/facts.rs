@@ -7,7 +7,7 @@ use netplumb_kernel::config::{ConfigValue, KernelConfig};
 use netplumb_lab::netns::{Topology, facts as facts_of};
 use netplumb_model::hosts::Side;
 use netplumb_model::recording::env;
-use netplumb_sys::clock;
+use netplumb_sys::{clock, proc};
 
 /// Facts of a topology's namespaces.
 pub(crate) fn topology(prefix: &str, topology: &Topology) -> BTreeMap<String, String> {
@@ -60,11 +60,8 @@ pub(crate) fn machine() -> BTreeMap<String, String> {
         }
     }
     let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    if let Some(model) = cpu.lines().find_map(|l| l.strip_prefix("model name")) {
-        facts.insert(
-            "guest.cpu".into(),
-            model.trim_start_matches([' ', '\t', ':']).into(),
-        );
+    if let Some(model) = proc::cpu_model(&cpu) {
+        facts.insert("guest.cpu".into(), model);
     }
     facts
 }
@@ -118,7 +115,12 @@ pub(crate) fn config(config: &KernelConfig) -> BTreeMap<String, String> {
         "INLINE_SPIN_UNLOCK_BH",
         "INLINE_SPIN_UNLOCK_IRQRESTORE",
         "UNINLINE_SPIN_UNLOCK",
+        "PAGE_TABLE_ISOLATION",
+        "MITIGATION_PAGE_TABLE_ISOLATION",
         "UNMAP_KERNEL_AT_EL0",
+        "PAGE_POOL_STATS",
+        "ARCH_HAS_SYNC_DMA_FOR_CPU",
+        "ARCH_HAS_SYNC_DMA_FOR_DEVICE",
         "ARM64_PAN",
         "ARM64_LSE_ATOMICS",
         "ARM64_PTR_AUTH_KERNEL",
@@ -154,7 +156,7 @@ mod tests {
             ("config.HZ", "250"),
             ("config.RETHUNK", "y"),
             ("config.KASAN", "n"),
-            ("config.ARM64_PAN", "not set"),
+            ("config.ARM64_PAN", "absent"),
         ] {
             assert_eq!(facts[key], value, "{key}");
         }

@@ -309,6 +309,16 @@ impl Shared<'_> {
         failed.take().unwrap_or_else(|| VmError::Interrupted.into())
     }
 
+    /// The first arm of all that start where this one does, whichever of them came first to have it made.
+    fn first_of(&self, end: &End) -> usize {
+        let arms = self.run.plan.arms.iter();
+        let starts_there = |arm: &Arm| {
+            let mut ends = ends_of(self.run, arm).into_iter();
+            ends.any(|other| other.starts_as(end))
+        };
+        arms.take_while(|arm| !starts_there(arm)).count()
+    }
+
     /// Find or make the saved states of both hosts; two boot at the same time, and other arms wait for them.
     fn prepare(&self, ends: &[End; 2], arm: usize) -> Result<[Arc<Origin>; 2], Left> {
         let mut known = self.origins.lock().unwrap_or_else(PoisonError::into_inner);
@@ -341,7 +351,7 @@ impl Shared<'_> {
             threads.into_iter().map(join).collect::<Vec<_>>()
         });
         for (end, origin) in missing.into_iter().zip(made) {
-            let origin = origin.map_err(|error| self.fail(error, arm))?;
+            let origin = origin.map_err(|error| self.fail(error, self.first_of(end)))?;
             known.push((end.guest.clone(), Arc::new(origin)));
         }
         let of = |end| origin_of(&known, end).map_err(|error| self.fail(error, arm));
@@ -418,6 +428,12 @@ impl End {
             links,
             plan,
         }
+    }
+
+    /// Whether it starts from the state of another.
+    fn starts_as(&self, other: &End) -> bool {
+        let of = |end: &End| origin::preparation(&end.links);
+        self.guest == other.guest && of(self) == of(other)
     }
 
     fn icount_shift(&self) -> u8 {

@@ -32,6 +32,7 @@ mod site;
 mod source_text;
 mod symbols;
 mod traces;
+mod wires;
 
 pub use command::{CommandArm, CommandRun, run_command};
 pub use error::{EngineError, NicError};

@@ -77,12 +77,13 @@ pub(crate) struct Told {
 pub(crate) fn measure(
     origin: &Origin,
     plan: &RunPlan,
+    wires: Extra,
     beside: Beside<'_>,
     options: &Options,
     done: &(dyn Fn() + Sync),
 ) -> Measured {
     let mut measured = Measured::default();
-    if let Err(error) = try_measure(origin, plan, beside, options, done, &mut measured) {
+    if let Err(error) = try_measure(origin, plan, wires, beside, options, done, &mut measured) {
         measured.error = Some(error);
     }
     measured
@@ -91,6 +92,7 @@ pub(crate) fn measure(
 fn try_measure(
     origin: &Origin,
     plan: &RunPlan,
+    wires: Extra,
     beside: Beside<'_>,
     options: &Options,
     done: &(dyn Fn() + Sync),
@@ -110,7 +112,7 @@ fn try_measure(
         requests.push(Request::ReadFile("/proc/kallsyms".into()));
     }
     let (stream, extra) = tap(&options_of_plugin)?;
-    let guest = origin.start(&requests, extra, options)?;
+    let guest = origin.start(&requests, extra.and(wires), options)?;
 
     // The guest is moved into the scope: when that is left, for whatever reason, it is killed, its
     // end of the pipe is closed, and the reader ends.
@@ -235,13 +237,14 @@ struct Round {
 pub(crate) fn measure_on(
     origin: &Origin,
     plan: &RunPlan,
+    wires: Extra,
     sampling: Option<&Sampling>,
     options: &Options,
     part: &mut dyn FnMut(Measured) -> bool,
 ) -> Result<(), EngineError> {
     let limit = options.timeout;
     let (stream, extra) = tap(&[])?;
-    let guest = origin.start(&[Request::RunOn(plan.clone())], extra, options)?;
+    let guest = origin.start(&[Request::RunOn(plan.clone())], extra.and(wires), options)?;
     let Some(symbols) = origin.table() else {
         let why = "unavailable: a run with a duration needs saved states, which this kernel does not \
                    support; use --blocks instead";

@@ -21,7 +21,7 @@ use netplumb_lab::vm::process::{Extra, Guest, Start, VmError};
 use netplumb_lab::vm::saved::{self, About, Content, Kept, Key, Saved, SavedStates};
 use netplumb_lab::vm::trial;
 use netplumb_model::arch::Arch;
-use netplumb_model::class::Proto;
+use netplumb_model::class::{Link, Proto};
 use netplumb_model::message::{Reply, Request, RunPlan};
 use netplumb_model::recording::env;
 use netplumb_sys::memory::memfd;
@@ -205,6 +205,22 @@ impl Boot<'_> {
         let (tree, own) = extras::module_tree(self.kernel, self.guest)?;
         let mut more = extras::modules(self.guest, self.kernel, &tree)?;
         more.extend(own.iter().map(String::as_str));
+        let of_link = |link: Link| {
+            let machine = Machine {
+                link,
+                ..machine.clone()
+            };
+            tree.resolve(&machine.link_modules())
+        };
+        if let Err(ModuleError::Missing { name, .. }) = of_link(machine.link) {
+            let is_one = |link: &Link| link.has_nics() && of_link(*link).is_ok();
+            return Err(EngineError::NoDriver {
+                kernel: self.kernel.release.clone(),
+                link: machine.link,
+                module: name,
+                others: Link::listed(|link| is_one(&link)),
+            });
+        }
         let needed = tree.resolve(&[machine.link_modules(), more.clone()].concat())?;
         // A module that was built here has no signature, and checking one takes time and memory: then
         // nothing after that is where, and when, it is in a guest with the kernel's own.
@@ -518,7 +534,7 @@ impl Boot<'_> {
 
 /// The part of a plan that a guest prepares for: what arms of a sweep usually share. Settings are
 /// made after the links are set up.
-fn preparation(plan: &RunPlan) -> RunPlan {
+pub(crate) fn preparation(plan: &RunPlan) -> RunPlan {
     RunPlan {
         proto: Proto::Udp,
         size_bytes: 0,

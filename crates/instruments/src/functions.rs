@@ -173,6 +173,8 @@ impl Functions {
             tick_ns: netplumb_sys::clock::tick_ns(),
         };
         let attaching = Instant::now();
+        // Each probe takes some.
+        netplumb_sys::limits::raise_open_files();
         let mut climb = Climb {
             maker: &maker,
             types: &types,
@@ -342,6 +344,9 @@ fn explain(error: &std::io::Error) -> String {
         }
         Some(libc::EPERM) => "probes on functions are not permitted (lockdown?)".into(),
         Some(libc::EBUSY) => "in use by another tracer".into(),
+        Some(libc::EMFILE | libc::ENFILE) => {
+            "too many open files: raise `ulimit -n`, or use a smaller --max-functions".into()
+        }
         _ => error.to_string(),
     }
 }

@@ -56,53 +56,64 @@ impl Instrument for Declaration {
 
 /// One end of a wire, for QEMU.
 #[derive(Debug)]
-pub struct WireEnd<'a> {
-    /// The wire.
-    pub wire: Wire,
-    /// The name of the host, for errors.
-    pub host: &'a str,
+pub struct WireEnd {
     /// The port of its NIC, in QEMU.
-    pub nic: &'a str,
-    /// The longest payload of a frame that it carries; none for any.
-    pub mtu_bytes: Option<u32>,
-    /// The seed of jitter and loss.
+    pub nic: String,
+    /// The seed of jitter and loss of what it sends.
     pub seed: u64,
+    /// The descriptor of the log of what it sends.
+    pub log: i32,
 }
 
-/// QEMU's arguments for the plugin in descriptor `plugin`, with the socket to the other host in
-/// `peer`, and the file for its log in `log`.
-pub fn qemu_args(end: &WireEnd<'_>, plugin: i32, peer: i32, log: i32) -> Vec<String> {
-    let WireEnd {
-        wire,
-        host,
-        nic,
-        mtu_bytes,
-        seed,
-    } = end;
+/// Where the other end of a wire is.
+#[derive(Debug)]
+pub enum WirePeer<'a> {
+    /// In another QEMU: the name of this host, for errors, and the descriptor of the socket between both.
+    Host(&'a str, i32),
+    /// In the same QEMU: ends are given in pairs.
+    Here,
+}
+
+/// QEMU's arguments for the plugin in descriptor `plugin`, of a wire that carries frames with at most so many
+/// bytes of payload, if there is a limit.
+pub fn qemu_args(
+    wire: Wire,
+    mtu_bytes: Option<u32>,
+    plugin: i32,
+    peer: &WirePeer<'_>,
+    ends: &[WireEnd],
+) -> Vec<String> {
     let longest = mtu_bytes.map_or(0, |mtu| u64::from(mtu) + hosts::HEADER_BYTES);
-    let option = format!(
-        "file=/proc/self/fd/{plugin},host={host},nic={nic},peer={peer},log={log},rate={},delay={},\
-         jitter={},loss={},overhead={},longest={longest},random={seed}",
+    let mut option = format!(
+        "file=/proc/self/fd/{plugin},rate={},delay={},jitter={},loss={},overhead={},longest={longest}",
         wire.rate_bps,
         wire.delay_ns,
         wire.jitter_ns,
         wire.loss_ppb,
         hosts::WIRE_OVERHEAD_BYTES,
     );
+    if let WirePeer::Host(name, socket) = peer {
+        option.push_str(&format!(",host={name},peer={socket}"));
+    }
+    for (number, WireEnd { nic, seed, log }) in ends.iter().enumerate() {
+        option.push_str(&format!(
+            ",nic{number}={nic},log{number}={log},random{number}={seed}"
+        ));
+    }
     vec!["-plugin".into(), option]
 }
 
 /// QEMU's arguments for one end of a wire on a trial: which host, the port of its NIC, and the
 /// descriptors of the plugin, the socket and the log.
 pub fn trial_args(wire: Wire, side: Side, nic: &str, fds: [i32; 3]) -> Vec<String> {
+    let [plugin, socket, log] = fds;
     let end = WireEnd {
-        wire,
-        host: side.as_str(),
-        nic,
-        mtu_bytes: None,
+        nic: nic.into(),
         seed: 1,
+        log,
     };
-    qemu_args(&end, fds[0], fds[1], fds[2])
+    let peer = WirePeer::Host(side.as_str(), socket);
+    qemu_args(wire, None, plugin, &peer, &[end])
 }
 
 /// If QEMU ended because the plugin would not have it, or the other way round: why, and what to do.
@@ -140,7 +151,10 @@ mod tests {
     /// declares.
     #[test]
     fn agrees_with_c() {
-        let header = include_str!("../../../plugins/qemu/wire.h");
+        let header = concat!(
+            include_str!("../../../plugins/qemu/wire.h"),
+            include_str!("../../../plugins/qemu/wire_end.h")
+        );
         for line in [
             "#define WIRE_PORT 0x570",
             "#define WIRE_MAGIC 0x4e505731u",
@@ -148,6 +162,7 @@ mod tests {
             "WIRE_END = 2,",
             "WIRE_LATCH = 3,",
             "WIRE_OVER = 2,",
+            "#define WIRE_ENDS 4",
         ] {
             assert!(header.contains(line), "{line}");
         }

@@ -1,8 +1,8 @@
 //! The functions that a user names, and what is below them in the calling-context tree: below one, or
 //! below a chain of them.
 
-use crate::recording::{FunctionId, Recording};
-use crate::symbol::base_name;
+use crate::recording::{FunctionId, Recording, THREAD_MODULE};
+use crate::symbol::{base_name, is_called};
 
 /// What separates the functions of a chain.
 const BETWEEN: char = ';';
@@ -10,7 +10,8 @@ const BETWEEN: char = ';';
 /// The functions of the calling-context tree that a name given by a user means. A plain name is the
 /// function of the source, with all its clones and parts (`f`, `f.isra.0`, `f.cold`): which of them a
 /// kernel has is its compiler's choice. A name with such a suffix is that symbol alone, or the
-/// function where there is no such symbol.
+/// function where there is no such symbol. Where there is none, those of C++ or Rust are meant that are
+/// called so ([`is_called`]). A thread is no function, unless there is no other of its name.
 pub fn functions(recording: &Recording, name: &str) -> Vec<FunctionId> {
     let mut used = vec![false; recording.functions.len()];
     for node in &recording.nodes {
@@ -28,9 +29,21 @@ pub fn functions(recording: &Recording, name: &str) -> Vec<FunctionId> {
         true => Vec::new(),
         false => of(&|symbol| symbol == name),
     };
-    match found.is_empty() {
+    let found = match found.is_empty() {
         true => of(&|symbol| base_name(symbol) == plain),
         false => found,
+    };
+    let found = match found.is_empty() {
+        true => of(&|symbol| is_called(symbol, name)),
+        false => found,
+    };
+    let is_thread = |id: &FunctionId| {
+        let function = recording.functions.get(*id as usize);
+        function.is_some_and(|function| function.module.as_deref() == Some(THREAD_MODULE))
+    };
+    match found.iter().all(is_thread) {
+        true => found,
+        false => found.into_iter().filter(|id| !is_thread(id)).collect(),
     }
 }
 

@@ -89,6 +89,11 @@ pub const TURN: Declared = Declared::new(INSTRUMENT, "turn", "ns", Kind::Duratio
 pub const BUSY: Declared = Declared::new(INSTRUMENT, "CPU use", "CPUs", Kind::Share)
     .exactly()
     .by_label("host");
+/// The part of the time in which a host's CPU was idle by the kernel's own account (`idle_sleeptime`).
+pub const KERNEL_IDLE: Declared =
+    Declared::new(INSTRUMENT, "idle by the kernel", "share", Kind::Share)
+        .exactly()
+        .by_label("host");
 /// The part of the time in which the sender's direction of the wire was occupied.
 pub const WIRE_USE: Declared =
     Declared::new(INSTRUMENT, "wire use", "share", Kind::Share).exactly();
@@ -112,6 +117,8 @@ pub const WIRE_BYTES: Declared = each("bytes on the wire", "bytes");
 pub const LOST: Declared = each("frames lost", "frames");
 /// Frames that a host's NIC had no room for, and kept until it had.
 pub const HELD: Declared = each("frames held", "frames");
+/// Frames that a host's NIC had no room for, and dropped, by its own count (`rx_missed_errors`).
+pub const MISSED: Declared = each("frames dropped by the NIC", "frames");
 /// The longest time that a frame waited for the wire, since the run's beginning.
 pub const LONGEST_WAIT: Declared = Declared::new(
     INSTRUMENT,
@@ -164,6 +171,7 @@ pub const ALL: &[Declared] = &[
     TURNS,
     TURN,
     BUSY,
+    KERNEL_IDLE,
     WIRE_USE,
     INSTRUCTIONS,
     INSTRUCTIONS_PER_BYTE,
@@ -175,6 +183,7 @@ pub const ALL: &[Declared] = &[
     WIRE_BYTES,
     LOST,
     HELD,
+    MISSED,
     LONGEST_WAIT,
     RETRANSMITTED,
     SEGMENTS,
@@ -194,6 +203,9 @@ pub struct Wire {
     /// Frames lost, of a billion.
     pub loss_ppb: u64,
 }
+
+/// The knobs of a wire.
+pub const WIRE_KEYS: [&str; 4] = ["wire_rate", "wire_delay", "wire_jitter", "wire_loss"];
 
 /// What a wire adds to a frame: preamble (8), FCS (4) and gap (12).
 pub const WIRE_OVERHEAD_BYTES: u64 = 24;
@@ -215,6 +227,13 @@ impl Wire {
             jitter_ns: read("wire_jitter", time_of),
             loss_ppb: read("wire_loss", loss_of),
         }
+    }
+
+    /// The wire between NICs of one guest, if an arm has one; else they are on a hub of QEMU, which hands
+    /// frames over at once.
+    pub fn of_one_guest(arm: &Arm) -> Option<Wire> {
+        let has = |key: &&str| arm.knobs.contains_key(*key);
+        WIRE_KEYS.iter().any(has).then(|| Wire::of(arm))
     }
 
     /// Check that two hosts can be kept together: between two of their barriers passes less time
@@ -275,7 +294,9 @@ pub fn rate_of(text: &str) -> Result<u64, String> {
         ("k", 1e3),
         ("kbit", 1e3),
     ];
-    let told = |why: String| format!("{why}; expected bits per second like 1G, 2.5G or 100M");
+    let told = |why: String| {
+        format!("{why}; expected bits per second like 1G, 2.5G or 100M, from 100k to 100G")
+    };
     let rate = number(text, UNITS, "rate").map_err(told)?;
     match (1e5..=1e11).contains(&rate) {
         true => Ok(rate.round() as u64),
@@ -489,6 +510,31 @@ impl Latch {
     }
 }
 
+/// The kernel's own account of its idle time around a block, and when it was read.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KernelIdle {
+    /// Before the beginning.
+    pub before: Latch,
+    /// After the end.
+    pub after: Latch,
+    /// How long the kernel says that it was idle between both.
+    pub idle_ns: u64,
+}
+
+impl KernelIdle {
+    /// Its idle time between two moments of a CPU on which an instruction takes `1 << icount_shift` ns: what it was
+    /// idle before and after is known by the clock and the instructions, and left out.
+    pub fn between_ns(&self, begin: &Latch, end: &Latch, icount_shift: u8) -> u64 {
+        let idle = |from: &Latch, to: &Latch| {
+            let passed = to.clock_ns.saturating_sub(from.clock_ns);
+            let executed = to.instructions.saturating_sub(from.instructions);
+            passed.saturating_sub(executed << icount_shift)
+        };
+        let outside = idle(&self.before, begin) + idle(end, &self.after);
+        self.idle_ns.saturating_sub(outside)
+    }
+}
+
 /// A block, as one host saw it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostBlock {
@@ -504,6 +550,10 @@ pub struct HostBlock {
     pub interrupts: u64,
     /// Runs of the softirq NET_RX, in which NICs are polled.
     pub polls: u64,
+    /// Frames that its NIC dropped for want of room, if it counts them.
+    pub missed: Option<u64>,
+    /// Its idle time as the kernel counts it, if it does.
+    pub kernel_idle: Option<KernelIdle>,
     /// Segments that it sent again.
     pub retransmitted: u64,
     /// Segments with data: of the sender those that it sent, each time, of the receiver those that came.
@@ -531,6 +581,24 @@ mod tests {
             loss_ppb: 0,
         };
         assert_eq!(wire.occupied_ns(1_500), 12_304.0);
+    }
+
+    /// Check that the kernel's idle time of a block is without what it was idle before and after.
+    #[test]
+    fn idle_of_a_block() {
+        let at = |clock_ns, instructions| Latch {
+            clock_ns,
+            instructions,
+            ..Latch::default()
+        };
+        let idle = KernelIdle {
+            before: at(1_000, 100),
+            after: at(30_000, 2_100),
+            idle_ns: 22_000,
+        };
+        // Before: 9,000 ns, 500 instructions of 4 ns each; after: 1,000 ns, all busy.
+        let between = idle.between_ns(&at(10_000, 600), &at(29_000, 1_850), 2);
+        assert_eq!(between, 22_000 - 7_000);
     }
 
     /// Check that rates, times and losses are read with their units, and that others are refused

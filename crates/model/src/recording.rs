@@ -149,7 +149,7 @@ pub mod env {
     /// What the options of its configuration that matter to a packet begin with.
     pub const CONFIG: &str = "config.";
     /// An option that a configuration does not have.
-    pub const NOT_SET: &str = "not set";
+    pub const NOT_SET: &str = "absent";
     /// "on", or "off".
     pub const MITIGATIONS: &str = "kernel.mitigations";
     /// Version of QEMU.

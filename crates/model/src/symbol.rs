@@ -90,6 +90,57 @@ pub fn implementation_of(symbol: &str) -> Option<&'static str> {
         .map(|(function, _)| *function)
 }
 
+/// Whether a name means a function of C++ or Rust, whose own is the whole one: `ns::Shape::area(int) const` is called
+/// `ns::Shape::area`, `Shape::area` and `area` as well, and `int ns::twice<int>(int)` `twice`.
+pub fn is_called(whole: &str, name: &str) -> bool {
+    let path = path_of(whole);
+    let plain = without_generics(path);
+    let ends = |path: &str| {
+        path.strip_suffix(name)
+            .is_some_and(|before| before.is_empty() || before.ends_with("::"))
+    };
+    !name.is_empty() && (whole == name || ends(path) || ends(plain))
+}
+
+/// A function's name without its parameters, what follows them, and the type that it returns.
+fn path_of(whole: &str) -> &str {
+    const NAMELESS: &str = "(anonymous namespace)";
+    let (mut depth, mut begin) = (0_u32, 0);
+    for (at, c) in whole.char_indices() {
+        match c {
+            '<' => depth += 1,
+            // `->` and `operator>` close nothing.
+            '>' => depth = depth.saturating_sub(1),
+            '(' if depth == 0 && !whole[at..].starts_with(NAMELESS) => return &whole[begin..at],
+            // Of `(anonymous namespace)` as well, which is none of a type that is returned.
+            ' ' if depth == 0 && !whole[at..].starts_with(" namespace)") => begin = at + 1,
+            _ => {}
+        }
+    }
+    // Names of Rust have no parameters.
+    whole
+}
+
+/// Without the arguments of a template, or of a generic function, at its end.
+fn without_generics(path: &str) -> &str {
+    if !path.ends_with('>') {
+        return path;
+    }
+    let mut depth = 0_u32;
+    for (at, c) in path.char_indices().rev() {
+        match c {
+            '>' => depth += 1,
+            '<' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth == 0 {
+            let before = &path[..at];
+            return before.strip_suffix("::").unwrap_or(before);
+        }
+    }
+    path
+}
+
 fn split(symbol: &str) -> (&str, bool) {
     let mut name = symbol;
     let mut part = false;
@@ -108,6 +159,41 @@ fn split(symbol: &str) -> (&str, bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Check by which names functions of C++ and Rust are called, and by which they aren't.
+    #[test]
+    fn other_names() {
+        for (whole, names) in [
+            (
+                "ns::S::add(int) const",
+                &["ns::S::add", "S::add", "add"][..],
+            ),
+            (
+                "int ns::tmpl<int>(int, ns::Col)",
+                &["ns::tmpl<int>", "tmpl<int>", "ns::tmpl", "tmpl"],
+            ),
+            (
+                "(anonymous namespace)::hidden(char)",
+                &["(anonymous namespace)::hidden", "hidden"],
+            ),
+            ("<rs::Ci as rs::Shape>::area", &["area"]),
+            ("rs::gen::<u32>", &["rs::gen", "gen"]),
+            ("main", &["main"]),
+        ] {
+            assert!(is_called(whole, whole), "{whole}");
+            for name in names {
+                assert!(is_called(whole, name), "{whole}: {name}");
+            }
+        }
+        for (whole, name) in [
+            ("ns::S::add(int)", "dd"),
+            ("ns::S::add(int)", "S"),
+            ("ns::S::add(int)", ""),
+            ("main", "ain"),
+        ] {
+            assert!(!is_called(whole, name), "{whole}: {name}");
+        }
+    }
 
     /// Check names of one function that differ between kernels and CPUs.
     #[test]

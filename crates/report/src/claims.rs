@@ -11,9 +11,11 @@ mod varying;
 pub(crate) use across::{changes, drawn, steady};
 pub(crate) use samples::{CPU_USE, HANDLED, Samples, What};
 
+use std::borrow::Cow;
+
 use netplumb_model::class::{Class, Direction};
 use netplumb_model::experiment::{Claim, DiskDevice, Experiment};
-use netplumb_model::recording::{Arm, Recording};
+use netplumb_model::recording::{Arm, Recording, env};
 use netplumb_model::timing::INSTRUCTIONS;
 
 use crate::analysis::ClassView;
@@ -23,7 +25,7 @@ use crate::page::PageClaim;
 use crate::seeds;
 use crate::shape::{Shape, shape};
 use crate::text::wrapped;
-use crate::trust::disks::varying;
+use crate::trust::devices::varying;
 
 /// Letters of a text on the page.
 const PAGE_LETTERS: usize = 4_000;
@@ -135,28 +137,41 @@ fn only(experiment: &Experiment, keep: impl Fn(&Claim) -> bool) -> Experiment {
     experiment
 }
 
-/// Of an experiment that several instruments measured, what is left to say with the parts after the
-/// first: claims about quantities of theirs. All others are judged once, by the first.
-pub fn of_later_part(experiment: &Experiment, part: &Recording) -> Experiment {
-    let events = match shape(part) == Shape::Counts {
-        true => events::counts(part),
-        false => Vec::new(),
+/// What is to be said of an experiment with each part of a recording, by the parts' names: a claim is judged once, by the
+/// part that its quantity is of, or the first that has such a one; all others, and those of no part, by the first.
+/// That has the title and the question, too.
+pub fn by_part(experiment: &Experiment, parts: &[(&str, Cow<'_, Recording>)]) -> Vec<Experiment> {
+    let events: Vec<_> = (parts.iter())
+        .map(|(_, part)| match shape(part) {
+            Shape::Counts => events::counts(part),
+            _ => Vec::new(),
+        })
+        .collect();
+    let has = |number: usize, name: &str| {
+        let part = &parts[number].1;
+        let instrument = part.environment.get(env::CLOCK);
+        let mut known = part.quantities.iter();
+        known.any(|of| of.name == name && Some(&of.instrument) == instrument)
+            || events[number].iter().any(|event| event.name == name)
     };
-    let has = |name: &str| {
-        part.quantities.iter().any(|quantity| quantity.name == name)
-            || events.iter().any(|event| event.name == name)
+    let owner = |claim: &Claim| {
+        let quantity = claim.quantity()?;
+        let named = parts.iter().position(|(name, _)| *name == quantity);
+        named.or_else(|| (0..parts.len()).find(|number| has(*number, quantity)))
     };
-    let later = only(experiment, |claim| {
-        claim
-            .quantity()
-            .is_some_and(|name| name != INSTRUCTIONS.name && has(name))
-    });
-    Experiment {
-        title: String::new(),
-        question: String::new(),
-        conclusion: None,
-        ..later
-    }
+    let of = |number: usize| {
+        let own = only(experiment, |claim| owner(claim).unwrap_or(0) == number);
+        match number {
+            0 => own,
+            _ => Experiment {
+                title: String::new(),
+                question: String::new(),
+                conclusion: own.conclusion.filter(|_| !own.claims.is_empty()),
+                ..own
+            },
+        }
+    };
+    (0..parts.len()).map(of).collect()
 }
 
 /// Judge every claim of an experiment: by equality where figures are the same in every run,

@@ -27,7 +27,7 @@ use crate::table::{Room, Table, Value};
 use crate::text::{continued, prose};
 use crate::tree;
 use crate::trust::common::{CUT_SHORT, kernel, ledger, lost};
-use crate::trust::disks::disks;
+use crate::trust::devices::devices;
 #[cfg(test)]
 pub(crate) use columns::declared;
 pub(crate) use columns::with_unit;
@@ -276,7 +276,7 @@ fn trust(recording: &Recording) -> Vec<Note> {
     if recording.environment.contains_key(BROKEN_DOWN) {
         notes.push(Note::new("cost", cost(recording)));
     }
-    notes.extend(disks(recording));
+    notes.extend(devices(recording));
     if let Some(scope) = fact("events.scope_of_functions") {
         let text = format!("calls of functions are counted in {scope}, whatever else is not");
         notes.push(Note::new("functions", text));

@@ -6,7 +6,7 @@ mod compared;
 mod trust;
 
 use netplumb_model::experiment::{Experiment, Figure, number_of};
-use netplumb_model::hosts::{BUSY, CLOCKED, Side, THROUGHPUT, TURN, Wire};
+use netplumb_model::hosts::{BUSY, CLOCKED, Side, THROUGHPUT, TURN};
 use netplumb_model::recording::{Arm, Recording, env};
 use serde::Serialize;
 
@@ -27,6 +27,7 @@ use crate::number::{counted, printable};
 use crate::page::{Page, PageChart, PageTable, SCHEMA};
 use crate::table::{Room, Value};
 use crate::text::{continued, prose};
+use crate::trust::devices::wire_of;
 
 /// Letters of an arm's name.
 const NAME_LETTERS: usize = 60;
@@ -75,28 +76,7 @@ fn heading(recording: &Recording) -> Vec<String> {
     if varies(recording) {
         words.push("namespaces of this machine".into());
     }
-    let of_wire = (!varies(recording)).then(|| {
-        same(&|arm| {
-            let level = |key| arm.level(key).unwrap_or_default();
-            let mut wire = format!(
-                "a wire of {}bit/s and {}",
-                level("wire_rate").trim_end_matches("bit"),
-                level("wire_delay")
-            );
-            let Wire {
-                jitter_ns,
-                loss_ppb,
-                ..
-            } = Wire::of(arm);
-            if jitter_ns > 0 {
-                wire.push_str(&format!(" + 0 to {}", level("wire_jitter")));
-            }
-            if loss_ppb > 0 {
-                wire.push_str(&format!(", {} lost", level("wire_loss")));
-            }
-            printable(&wire, 80)
-        })
-    });
+    let of_wire = (!varies(recording)).then(|| same(&|arm| format!("a wire of {}", wire_of(arm))));
     words.extend(of_wire.flatten());
     let mut sent = recording.blocks.iter().map(|block| block.ledger.offered);
     let first = sent

@@ -3,7 +3,7 @@
 
 mod blind;
 pub(crate) mod common;
-pub(crate) mod disks;
+pub(crate) mod devices;
 mod imported;
 mod profiled;
 mod sampled;
@@ -21,7 +21,7 @@ use common::{
     CUT_SHORT, architectures, below, blocks_of, facts_of_arms, hashes, ledger, levels, lost,
 };
 
-use disks::disks;
+use devices::devices;
 
 use crate::acting;
 use crate::analysis::{ClassView, NO_LAYER, other_work};
@@ -97,7 +97,7 @@ fn of_costs(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<Note> {
     }
     notes.splice(3..3, architectures(recording));
     notes.extend(hosts(recording, classes));
-    notes.extend(disks(recording));
+    notes.extend(devices(recording));
     if !is_of_commands(recording) {
         notes.push(others(recording, classes));
     }

@@ -54,8 +54,15 @@ fn columns<'r>(at: &Tried) -> Vec<Column<'r, Row<'r>>> {
             format!("{mark}{}", name_of(&row.choice.settings))
         })
         .people(0)
-        .json("settings")
-        .hint("settings that were tried; `* ` before the best, `  ` before the others"),
+        .hint("settings that were tried; the best has a star"),
+        Column::text("settings", |row: &Row<'r>| name_of(&row.choice.settings))
+            .json("settings")
+            .hint("settings that were tried"),
+        Column::text("best", |row: &Row<'r>| {
+            if row.is_best { "yes" } else { "no" }.to_string()
+        })
+        .json("best")
+        .hint("whether these are the best: `yes` or `no`"),
         figure("Mbit/s", 1, |m| Value::Number(m.throughput_bps / 1e6))
             .json("mbit_per_second")
             .unit("Mbit/s")

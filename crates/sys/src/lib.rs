@@ -9,6 +9,7 @@ pub mod ethnl;
 pub mod ethtool;
 pub mod guest;
 pub mod interrupts;
+pub mod limits;
 pub mod links;
 pub mod memory;
 pub mod napi;

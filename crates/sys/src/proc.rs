@@ -17,6 +17,38 @@ pub fn number(text: &str, name: &str) -> Option<u64> {
     field(text, name)?.split_whitespace().next()?.parse().ok()
 }
 
+/// The CPU by /proc/cpuinfo: its name, or on arm64, where the kernel has none, who made it and which part it is.
+pub fn cpu_model(cpuinfo: &str) -> Option<String> {
+    /// Parts of Arm itself (arch/arm64/include/asm/cputype.h).
+    const ARM: &str = "0x41";
+    const PARTS: &[(&str, &str)] = &[
+        ("0xd03", "Cortex-A53"),
+        ("0xd04", "Cortex-A35"),
+        ("0xd05", "Cortex-A55"),
+        ("0xd07", "Cortex-A57"),
+        ("0xd08", "Cortex-A72"),
+        ("0xd09", "Cortex-A73"),
+        ("0xd0a", "Cortex-A75"),
+        ("0xd0b", "Cortex-A76"),
+        ("0xd0c", "Neoverse-N1"),
+        ("0xd0d", "Cortex-A77"),
+        ("0xd40", "Neoverse-V1"),
+        ("0xd41", "Cortex-A78"),
+        ("0xd49", "Neoverse-N2"),
+        ("0xd4f", "Neoverse-V2"),
+    ];
+    if let Some(name) = field(cpuinfo, "model name") {
+        return Some(name.into());
+    }
+    let maker = field(cpuinfo, "CPU implementer")?;
+    let part = field(cpuinfo, "CPU part")?;
+    let known = PARTS.iter().find(|(number, _)| *number == part);
+    Some(match known {
+        Some((_, name)) if maker == ARM => (*name).into(),
+        _ => format!("implementer {maker} part {part}"),
+    })
+}
+
 /// The process that a thread is of, by its number; none if there is no such thread.
 pub fn process_of(thread: u32) -> Option<u32> {
     let status = std::fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
@@ -36,6 +68,15 @@ mod tests {
         assert_eq!(field(text, "model name"), Some("Some: CPU"));
         assert_eq!(number(text, "model name"), None);
         assert_eq!(field(text, "Mem"), None);
+        assert_eq!(cpu_model(text).as_deref(), Some("Some: CPU"));
+        let pi = "CPU implementer\t: 0x41\nCPU variant\t: 0x0\nCPU part\t: 0xd08\n";
+        assert_eq!(cpu_model(pi).as_deref(), Some("Cortex-A72"));
+        let other = pi.replace("0x41", "0x61");
+        assert_eq!(
+            cpu_model(&other).as_deref(),
+            Some("implementer 0x61 part 0xd08")
+        );
+        assert_eq!(cpu_model("processor: 0\n"), None);
     }
 
     /// Check that a thread is of its process, also of which it is not the first.

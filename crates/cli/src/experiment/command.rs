@@ -343,6 +343,12 @@ fn tell_ends(run: &CommandRun, files: usize, ends: &[CommandEnd], said: &Said) -
             Exit::Code(0) => None,
             Exit::Code(127) => Some("exited with code 127: if a program or library is missing in the guest, copy it with --with".into()),
             Exit::Code(code) => Some(format!("exited with code {code}")),
+            Exit::Signal(libc::SIGILL) => Some(format!(
+                "was killed by signal {} ({}): if the guest's CPU lacks instructions that it was built for, build it with an \
+                 older -march",
+                libc::SIGILL,
+                signal_name(libc::SIGILL)
+            )),
             Exit::Signal(signal) => Some(format!("was killed by signal {signal} ({})", signal_name(signal))),
         };
         if let Some(how) = how {

@@ -118,8 +118,14 @@ pub(super) fn check_options(
     // What the plugin serves is the same in every run.
     let drawn = guests && asked.iter().all(|i| [EXACT, SAMPLES].contains(&i.name()));
     let counting = "it is for instrument `exact` in the vm lab";
+    let wired = "a wire needs the clock of instructions: leave it out";
     for (flag, given, why) in [
         ("--quick", options.quick && !guests, counting),
+        (
+            "--quick",
+            options.quick && experiment.has_wire_in_guest(),
+            wired,
+        ),
         ("--cold", options.cold && !guests, counting),
         ("--jobs", options.jobs.is_some() && !guests, counting),
         ("--resume", options.resume && !long && !drawn, NOT_RESUMED),

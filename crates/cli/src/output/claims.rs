@@ -26,15 +26,12 @@ fn judged(recording: &Recording) -> anyhow::Result<Vec<Judged>> {
     if shape(recording) == Shape::Rates || parts.len() < 2 {
         return of_part(&experiment, recording);
     }
+    let parts: Vec<_> = (parts.into_iter())
+        .map(|name| (name, recording.part(name)))
+        .collect();
     let mut all = Vec::new();
-    for (number, name) in parts.into_iter().enumerate() {
-        let part = recording.part(name);
-        let later = claims::of_later_part(&experiment, &part);
-        let asked = if number == 0 { &experiment } else { &later };
-        let of_later = of_part(asked, &part)?;
-        // What the first has no data for, a later one may have.
-        all.retain(|claim: &Judged| !of_later.iter().any(|later| later.says == claim.says));
-        all.extend(of_later);
+    for (asked, (_, part)) in claims::by_part(&experiment, &parts).iter().zip(&parts) {
+        all.extend(of_part(asked, part)?);
     }
     Ok(all)
 }

@@ -80,16 +80,17 @@ pub(crate) fn write(
     }
     // A view for each instrument or quantity, and for what claims compare by the first one.
     let mut views = Vec::new();
-    for (number, name) in recording.parts().into_iter().enumerate() {
-        let part = recording.part(name);
-        let later = asked.map(|e| claims::of_later_part(e, &part));
-        let asked = if number == 0 { asked } else { later.as_ref() };
-        let page = of_part(&part, asked, &together, directions, arms)?;
+    let parts: Vec<_> = (recording.parts().into_iter())
+        .map(|name| (name, recording.part(name)))
+        .collect();
+    let by_part = asked.map(|experiment| claims::by_part(experiment, &parts));
+    for (number, (name, part)) in parts.iter().enumerate() {
+        let asked = by_part.as_ref().map(|all| &all[number]);
+        let page = of_part(part, asked, &together, directions, arms)?;
         views.push((printable(name, 80), page));
     }
-    let first = recording.parts().first().map(|name| recording.part(name));
-    if let (Some(experiment), Some(first)) = (asked, first) {
-        views.extend(html::comparisons(&first, experiment, directions));
+    if let (Some(experiment), Some((_, first))) = (asked, parts.first()) {
+        views.extend(html::comparisons(first, experiment, directions));
     }
     match &views[..] {
         [] => {

@@ -68,13 +68,15 @@ pub(crate) fn show(
             _ => Err(part::several(&parts)),
         };
     }
-    for (number, part) in parts.iter().enumerate() {
+    let parts: Vec<_> = (parts.into_iter())
+        .map(|name| (name, recording.part(name)))
+        .collect();
+    let by_part = asked.map(|experiment| claims::by_part(experiment, &parts));
+    for (number, (name, part)) in parts.iter().enumerate() {
         let rule = if number == 0 { "" } else { "\n" };
-        print(&format!("{rule}Instrument {}\n\n", printable(part, 80)))?;
-        let part = recording.part(part);
-        let later = asked.map(|e| claims::of_later_part(e, &part));
-        let asked = if number == 0 { asked } else { later.as_ref() };
-        part_of(&part, asked, &together, args, directions)?;
+        print(&format!("{rule}Instrument {}\n\n", printable(name, 80)))?;
+        let asked = by_part.as_ref().map(|all| &all[number]);
+        part_of(part, asked, &together, args, directions)?;
     }
     if let Some(text) = sampled::render(&together.sampled, columns()) {
         print(&format!("\n{text}"))?;

@@ -12,9 +12,10 @@ use netplumb_lab::vm::files::NGINX;
 use netplumb_lab::vm::random;
 use netplumb_lab::vm::wire::{Moment, WirePorts};
 use netplumb_model::experiment::DISK_FOLDER;
-use netplumb_model::hosts::{HostBlock, HostLoad, HostPlan, Latch, Side};
+use netplumb_model::hosts::{HostBlock, HostLoad, HostPlan, KernelIdle, Latch, Side};
 use netplumb_model::message::{Refused, Reply};
 use netplumb_model::web::{PageCache, WebLoad, WebPlan};
+use netplumb_sys::ethtool::Ethtool;
 use netplumb_sys::sysctl;
 use netplumb_workload::ends::Ends;
 use netplumb_workload::hosts::{Connections, Edges, Receiver};
@@ -82,7 +83,7 @@ fn send(plan: &HostPlan, ends: &Ends) -> Result<(Vec<HostBlock>, Latch), String>
         {
             drop_caches().map_err(|e| format!("drop the caches of files: {e}"))?;
         }
-        let mut measuring = Measuring::of(Side::Tx);
+        let mut measuring = Measuring::of(Side::Tx, ends);
         let read_before = disk.and_then(Standing::done);
         let resent_before = served.as_ref().map(|_| resent(ends)).transpose()?;
         let block = connections.send(load, &mut measuring);
@@ -173,7 +174,7 @@ fn receive(plan: &HostPlan, ends: &Ends) -> Result<(Vec<HostBlock>, Latch), Stri
         let mut connections = receiver
             .accept(load)
             .map_err(|e| format!("accept the connections of block {number}: {e}"))?;
-        let mut measuring = Measuring::of(Side::Rx);
+        let mut measuring = Measuring::of(Side::Rx, ends);
         let block = match load {
             HostLoad::Web(load) => fetch(load, plan, ends, &mut connections, measuring),
             _ => (connections.receive(load, &mut measuring))
@@ -209,19 +210,41 @@ struct Measuring {
     side: Side,
     /// Accessible meanwhile, since getting access takes thousands of instructions.
     ports: Option<WirePorts>,
+    /// The counters of its NIC, if they can be asked for.
+    nic: Option<Ethtool>,
     /// What the kernel had counted before.
     before: Counted,
     block: HostBlock,
 }
 
 impl Measuring {
-    fn of(side: Side) -> Measuring {
+    fn of(side: Side, ends: &Ends) -> Measuring {
+        let namespace = match side {
+            Side::Tx => &ends.tx_namespace,
+            Side::Rx => &ends.rx_namespace,
+        };
         Measuring {
             side,
             ports: None,
+            nic: netplumb_sys::netns::inside(namespace.as_fd(), Ethtool::open).ok(),
             before: Counted::default(),
             block: HostBlock::default(),
         }
+    }
+
+    /// What the kernel has counted, and the NIC.
+    fn count(&self) -> io::Result<Counted> {
+        Ok(Counted {
+            missed: self.missed(),
+            ..Counted::now()?
+        })
+    }
+
+    /// Frames that the NIC dropped for want of room, if its driver counts them. It is the driver that asks the NIC,
+    /// in time only when it is asked for all its counters.
+    fn missed(&self) -> Option<u64> {
+        let counters = self.nic.as_ref()?.statistics(&format!("{}0", self.side));
+        counters.ok()?.get("rx_missed_errors").copied()
     }
 
     /// The block.
@@ -244,8 +267,10 @@ impl Measuring {
 
 impl Edges for Measuring {
     fn prepare(&mut self) -> io::Result<()> {
-        self.before = Counted::now()?;
-        self.ports = Some(WirePorts::open()?);
+        let ports = WirePorts::open()?;
+        self.before = self.count()?;
+        ports.mark(Moment::Before);
+        self.ports = Some(ports);
         Ok(())
     }
 
@@ -272,12 +297,23 @@ impl Edges for Measuring {
     }
 
     fn finish(&mut self) -> io::Result<()> {
-        let after = Counted::now()?;
+        if let Some(ports) = &self.ports {
+            ports.mark(Moment::After);
+        }
+        let after = self.count()?;
         self.block.interrupts = after.interrupts.saturating_sub(self.before.interrupts);
         self.block.polls = after.polls.saturating_sub(self.before.polls);
+        let missed = after.missed.zip(self.before.missed);
+        self.block.missed = missed.map(|(after, before)| after.saturating_sub(before));
         if let Some(ports) = self.ports.take() {
             self.block.begin = ports.latch(Moment::Begin);
             self.block.end = ports.latch(Moment::End);
+            let idle_ns = after.idle_ns.zip(self.before.idle_ns);
+            self.block.kernel_idle = idle_ns.map(|(after, before)| KernelIdle {
+                before: ports.latch(Moment::Before),
+                after: ports.latch(Moment::After),
+                idle_ns: after.saturating_sub(before),
+            });
         }
         Ok(())
     }
@@ -307,6 +343,10 @@ struct Counted {
     interrupts: u64,
     /// Runs of the softirq that polls it.
     polls: u64,
+    /// Time in which the CPU was idle, if the kernel has it.
+    idle_ns: Option<u64>,
+    /// Frames that the NIC had no room for, if it counts them.
+    missed: Option<u64>,
 }
 
 impl Counted {
@@ -314,8 +354,20 @@ impl Counted {
         Ok(Counted {
             interrupts: interrupts_in(&fs::read_to_string("/proc/interrupts")?),
             polls: polls_in(&fs::read_to_string("/proc/softirqs")?),
+            idle_ns: fs::read_to_string("/proc/timer_list")
+                .ok()
+                .and_then(|text| idle_in(&text)),
+            missed: None,
         })
     }
+}
+
+/// Idle time of the only CPU (kernel/time/timer_list.c): `/proc/stat` has it in ticks.
+fn idle_in(text: &str) -> Option<u64> {
+    let mut lines = text.lines();
+    let rest = lines.find_map(|line| line.trim().strip_prefix(".idle_sleeptime"))?;
+    let mut words = rest.split_whitespace();
+    (words.next() == Some(":")).then(|| words.next()?.parse().ok())?
 }
 
 /// Interrupts of the NIC: e1000 and e1000e name them after the device, virtio-net after its queues.
@@ -360,5 +412,9 @@ mod tests {
                     \x20     NET_TX:          2\n\
                     \x20     NET_RX:       1017\n";
         assert_eq!(polls_in(text), 1_017);
+        let text = "  .idle_sleeps    : 2817\n  .idle_entrytime : 34 nsecs\n\
+                    \x20 .idle_sleeptime : 34212446821 nsecs\n";
+        assert_eq!(idle_in(text), Some(34_212_446_821));
+        assert_eq!(idle_in(".idle_sleeptime of none"), None);
     }
 }

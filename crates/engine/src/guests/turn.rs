@@ -18,6 +18,7 @@ use crate::plan::Plan;
 use crate::prototypes::Known;
 use crate::run::{Options, Progress};
 use crate::schedule::Turn;
+use crate::wires::Wires;
 
 /// The arms of one boot.
 pub(super) struct Group<'a> {
@@ -112,6 +113,7 @@ impl Shared<'_> {
         first: bool,
         origin: &Arc<Origin>,
         plan: &RunPlan,
+        wires: Extra,
         sender: &SyncSender<News>,
     ) -> Result<(), EngineError> {
         let is_over = || self.long.is_none_or(|long| long.is_over());
@@ -125,6 +127,7 @@ impl Shared<'_> {
         let outcome = measure_on(
             origin,
             plan,
+            wires,
             sampling.as_ref(),
             self.options,
             &mut |measured| {
@@ -175,9 +178,10 @@ impl Shared<'_> {
             .ok_or(EngineError::OtherPlan("other arms"))?;
         let origin = group.origin(&plan, self.progress)?;
         (self.progress)(Progress::Arm(arm.name.clone()));
-        let seen = match spec {
+        let (wires, extra) = Wires::of(arm)?;
+        let mut seen = match spec {
             None if self.long.is_some() => {
-                self.go_on(turn, first, &origin, &plan, sender)?;
+                self.go_on(turn, first, &origin, &plan, extra, sender)?;
                 Seen::InRounds
             }
             None => {
@@ -195,16 +199,26 @@ impl Shared<'_> {
                     known: known.as_ref(),
                 };
                 let done = || self.one_over();
-                let measured = measure(&origin, &plan, beside, self.options, &done);
+                let measured = measure(&origin, &plan, extra, beside, self.options, &done);
                 Seen::Counted(Box::new(measured))
             }
             Some(spec) => {
                 let mut told = Vec::new();
                 let bare = self.run.is_beside_bare(turn.by);
-                let error = self.time(&origin, spec, plan, bare, &mut told).err();
+                let error = self
+                    .time(&origin, spec, plan, (extra, bare), &mut told)
+                    .err();
                 Seen::Timed(told, error)
             }
         };
+        // The guest has ended. What it ended by is the cause, if there is one.
+        let wrong = wires.check().err();
+        match (&mut seen, wrong) {
+            (_, None) => {}
+            (Seen::InRounds, Some(wrong)) => return Err(wrong),
+            (Seen::Counted(measured), wrong) => measured.error = measured.error.take().or(wrong),
+            (Seen::Timed(_, error), wrong) => *error = error.take().or(wrong),
+        }
         Ok((origin, seen))
     }
 
@@ -214,7 +228,7 @@ impl Shared<'_> {
         origin: &Origin,
         spec: &TimingSpec,
         plan: RunPlan,
-        bare: bool,
+        (extra, bare): (Extra, bool),
         told: &mut Vec<Reply>,
     ) -> Result<(), EngineError> {
         let request = Request::Time {
@@ -222,7 +236,7 @@ impl Shared<'_> {
             plan,
             bare,
         };
-        let mut machine = origin.start(&[request], Extra::default(), self.options)?;
+        let mut machine = origin.start(&[request], extra, self.options)?;
         machine.go_on()?;
         machine.answers(self.options.timeout, |reply| {
             if let Reply::TimedBlock(_) = reply {

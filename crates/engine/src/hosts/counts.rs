@@ -87,7 +87,7 @@ fn add_block(
         arm,
         instrument: INSTRUCTIONS.instrument.into(),
         index,
-        ledger: frames(tx),
+        ledger: frames(tx, rx),
         totals: vec![Total {
             quantity,
             kernel: sum(|window| window.kernel_insns),
@@ -116,13 +116,17 @@ fn add_block(
 }
 
 /// The ledger of the frames that the sender put on the wire.
-fn frames(tx: &HostBlock) -> Ledger {
+fn frames(tx: &HostBlock, rx: &HostBlock) -> Ledger {
     let since = |of: fn(&netplumb_model::hosts::Latch) -> u64| of(&tx.end) - of(&tx.begin);
     let offered = since(|latch| latch.frames);
     let mut dropped = BTreeMap::new();
     for (cause, frames) in [
         ("lost by the wire", since(|latch| latch.lost)),
         ("longer than the wire's MTU", since(|latch| latch.too_long)),
+        (
+            "dropped by the receiver's NIC, which had no room",
+            rx.missed.unwrap_or(0),
+        ),
     ] {
         if frames > 0 {
             dropped.insert(cause.to_string(), frames);
@@ -187,8 +191,12 @@ mod tests {
             },
             ..HostBlock::default()
         };
-        let ledger = frames(&tx);
-        assert_eq!((ledger.offered, ledger.delivered), (100, 97));
+        let rx = HostBlock {
+            missed: Some(7),
+            ..HostBlock::default()
+        };
+        let ledger = frames(&tx, &rx);
+        assert_eq!((ledger.offered, ledger.delivered), (100, 90));
         assert!(ledger.closes());
     }
 

@@ -88,6 +88,8 @@ pub(super) fn add(
             (&hosts::FRAMES_PER_INTERRUPT, by(arrived, side.interrupts)),
             (&hosts::FRAMES_PER_POLL, by(arrived, side.polls)),
             (&hosts::SEGMENTS, side.segments.map(|n| n as f64)),
+            (&hosts::MISSED, side.missed.map(|n| n as f64)),
+            (&hosts::KERNEL_IDLE, kernel_idle(side, end.icount_shift())),
             (&hosts::BUFFER, side.buffer_bytes.map(|n| n as f64)),
         ] {
             if let Some(value) = value {
@@ -111,6 +113,14 @@ pub(super) fn add(
             figure(quantity, Item::label(end.side.called()), value);
         }
     }
+}
+
+/// The part of a host's window in which the kernel says that it was idle.
+fn kernel_idle(side: &HostBlock, icount_shift: u8) -> Option<f64> {
+    let passed = side.end.clock_ns.checked_sub(side.begin.clock_ns)?;
+    let idle = side.kernel_idle.as_ref()?;
+    let idle_ns = idle.between_ns(&side.begin, &side.end, icount_shift);
+    (passed > 0).then(|| idle_ns as f64 / passed as f64)
 }
 
 /// Mean, and some of the sorted times.

@@ -1,20 +1,17 @@
 //! Both guests of an arm, from their saved states to their ends.
 
-use std::fs::File;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, ScopedJoinHandle};
 
-use netplumb_instruments::wire::{self, WireEnd};
-use netplumb_lab::vm::process::{Extra, Guest, VmError};
+use netplumb_lab::vm::process::{Guest, VmError};
 use netplumb_lab::vm::saved::Key;
 use netplumb_lab::vm::{frames, link, pair};
 use netplumb_model::class::Direction;
 use netplumb_model::hosts::{HostBlock, Latch, Wire};
 use netplumb_model::message::{Reply, Request};
 use netplumb_model::recording::Arm;
-use netplumb_sys::memory::memfd;
 
 use super::End;
 use crate::error::EngineError;
@@ -22,6 +19,7 @@ use crate::measure::{self, Beside};
 use crate::origin::Origin;
 use crate::run::Options;
 use crate::traces::Traced;
+use crate::wires::{self, Other};
 
 /// The results of an arm.
 pub(super) struct Ran {
@@ -70,12 +68,16 @@ pub(super) fn run(
     let mut logs = Vec::new();
     let mut streams = Vec::new();
     for ((end, origin), socket) in ends.iter().zip(origins).zip(sockets) {
-        let (log, mut extra) = plug(arm, wire, end, socket, cpu)?;
+        // Each direction has losses of its own.
+        let seed = arm.read("seed").unwrap_or(1_u64) << 1 | end.side as u64;
+        let ports = [(link::port_of_host(end.side), seed)];
+        let other = Other::Host(end.side.as_str(), socket);
+        let (of_ends, mut extra) = wires::plug(arm, wire, &ports, other)?;
+        extra.cpu = cpu;
         let stream = match counts {
             true => {
                 let (stream, more) = measure::tap(&[])?;
-                extra.args.extend(more.args);
-                extra.fds.extend(more.fds);
+                extra = extra.and(more);
                 Some(stream)
             }
             false => None,
@@ -95,7 +97,7 @@ pub(super) fn run(
             let serving = end.plan.web.as_ref().map(|_| Direction::Tx);
             streams.push((stream, symbols, origin.release(), serving));
         }
-        logs.push((end.side, log));
+        logs.extend(of_ends.into_iter().map(|log| (end.side, log)));
     }
     let guests: [Guest; 2] = guests
         .try_into()
@@ -105,7 +107,11 @@ pub(super) fn run(
     let (together, logs, counted) = thread::scope(|scope| {
         // The guests end before they are waited for: their ends of pipes are closed then.
         let logs: Vec<_> = (logs.into_iter())
-            .map(|(side, log)| scope.spawn(move || frames::follow(log, side, wire, seen)))
+            .map(|(side, log)| {
+                scope.spawn(move || {
+                    frames::follow(log, side.as_str(), wire, frames::Ends::Apart, seen)
+                })
+            })
             .collect();
         let streams: Vec<_> = (streams.into_iter())
             .map(|(stream, symbols, release, serving)| {
@@ -197,35 +203,6 @@ fn executed_of(
         told,
         qemu_peak_bytes,
     })
-}
-
-/// The plugin for one of the hosts, and the pipe with its log.
-fn plug(
-    arm: &Arm,
-    wire: Wire,
-    end: &End,
-    socket: OwnedFd,
-    cpu: Option<u32>,
-) -> Result<(File, Extra), EngineError> {
-    let plugin = memfd("netplumb-wire", wire::PLUGIN)
-        .map_err(EngineError::host("hold the plugin of the wire"))?;
-    let (ours, log) = measure::pipe().map_err(EngineError::host("make a pipe"))?;
-    let seed: u64 = arm.read("seed").unwrap_or(1);
-    let end = WireEnd {
-        wire,
-        host: end.side.as_str(),
-        nic: &link::port_of_host(end.side),
-        mtu_bytes: arm.read("mtu_bytes"),
-        // Each direction has losses of its own.
-        seed: seed << 1 | end.side as u64,
-    };
-    let fds = [plugin.as_raw_fd(), socket.as_raw_fd(), log.as_raw_fd()];
-    let extra = Extra {
-        args: wire::qemu_args(&end, fds[0], fds[1], fds[2]),
-        fds: vec![plugin, socket, log],
-        cpu,
-    };
-    Ok((ours, extra))
 }
 
 /// Check the ledger of the wire, in one direction.

@@ -197,19 +197,25 @@ impl Context {
         let name = name.map(|name| name.trim().trim_matches('"').to_owned());
         let memory = proc::number(&meminfo, "MemTotal");
         let flags = proc::field(&cpuinfo, "flags").unwrap_or_default();
-        let model = proc::field(&cpuinfo, "model name").unwrap_or("unknown");
         Machine {
             kernel: self.release.clone(),
             arch: std::env::consts::ARCH.to_owned(),
             os: name.unwrap_or_else(|| "unknown".into()),
-            cpu: model.to_owned(),
+            cpu: proc::cpu_model(&cpuinfo).unwrap_or_else(|| "unknown".into()),
             cpus: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
             memory_mib: memory.unwrap_or(0) / 1024,
-            guest: flags.split_whitespace().any(|f| f == "hypervisor"),
+            guest: flags.split_whitespace().any(|f| f == "hypervisor") || is_virtual_board(),
             lockdown: self.lockdown.clone(),
             privilege: self.privilege.describe(),
         }
     }
+}
+
+/// Whether the board of an arm64 machine is a virtual one, by its device tree (hw/arm/virt.c of QEMU).
+fn is_virtual_board() -> bool {
+    let compatible = fs::read("/proc/device-tree/compatible").unwrap_or_default();
+    let mut boards = compatible.split(|byte| *byte == 0);
+    boards.any(|board| board == b"linux,dummy-virt")
 }
 
 fn read_line(path: &str) -> Option<String> {

@@ -14,6 +14,7 @@ use netplumb_model::quantity::{Figure, Item};
 use netplumb_model::samples::Thread;
 use netplumb_model::timing::{Attached, Filter, TimingSpec, Window};
 use netplumb_sys::cpus;
+use netplumb_sys::limits;
 use netplumb_sys::perf::count::{self, Count, Counter, Target};
 
 use super::calls::{self, Called, Calls};
@@ -169,7 +170,8 @@ pub(super) struct Counting {
 impl Counting {
     pub(super) fn attach(spec: &TimingSpec, asked: &EventsSpec) -> Result<Counting, LiveError> {
         let begun = Instant::now();
-        raise_limit();
+        // Each event takes a descriptor for each CPU or thread.
+        limits::raise_open_files();
         let scope = Scope::of(spec, asked)?;
         let cpus: Vec<u32> = cpus::online()
             .map_err(LiveError::system("read which CPUs are online"))?
@@ -566,21 +568,6 @@ pub(super) fn nothing(refused: &BTreeMap<String, String>, all_unknown: bool) -> 
             reason: format!("no event can be counted by `{INSTRUMENT}`"),
             remedy: reasons,
         },
-    }
-}
-
-/// Each event takes a descriptor for each CPU or thread.
-fn raise_limit() {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: both calls take a limit that is alive, and only raise what this process may have.
-    unsafe {
-        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
-            limit.rlim_cur = limit.rlim_max;
-            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
-        }
     }
 }
 

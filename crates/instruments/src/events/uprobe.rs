@@ -5,9 +5,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use netplumb_model::events::nearest;
+use netplumb_model::symbol::is_called;
 use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
 
-use crate::image::{code_at, inlined_in_words};
+use crate::image::{code_at, inlined_in_words, readable};
 
 /// Larger files are not read: few programs have more.
 const MAX_FILE_BYTES: u64 = 1 << 30;
@@ -18,7 +19,25 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub fn has_function(file: &Path, function: &str) -> bool {
     let Ok(bytes) = read(file) else { return false };
     let elf = object::File::parse(&*bytes);
-    elf.is_ok_and(|elf| functions(&elf).any(|symbol| symbol.name() == Ok(function)))
+    elf.is_ok_and(|elf| matches!(named(&elf, function)[..], [_]))
+}
+
+/// The functions of this name: that whose symbol it is, or those of C++ and Rust that are called so.
+fn named<'f>(elf: &'f object::File<'f>, function: &str) -> Vec<object::Symbol<'f, 'f>> {
+    if let Some(symbol) = functions(elf).find(|symbol| symbol.name() == Ok(function)) {
+        return vec![symbol];
+    }
+    let mut found: Vec<object::Symbol<'_, '_>> = Vec::new();
+    for symbol in functions(elf) {
+        let is_it = |name: &str| is_called(&readable(name), function);
+        let known = found
+            .iter()
+            .any(|other| other.address() == symbol.address());
+        if !known && symbol.name().is_ok_and(is_it) {
+            found.push(symbol);
+        }
+    }
+    found
 }
 
 /// The functions that a file has.
@@ -60,8 +79,11 @@ pub(super) fn offset(file: &Path, function: &str) -> Result<u64, String> {
             None => Err(format!("{shown} has no code at offset {function}")),
         };
     }
-    let Some(symbol) = functions(&elf).find(|symbol| symbol.name() == Ok(function)) else {
-        return Err(missing(file, &bytes, &elf, function));
+    let found = named(&elf, function);
+    let symbol = match &found[..] {
+        [] => return Err(missing(file, &bytes, &elf, function)),
+        [one] => one,
+        several => return Err(ambiguous(file, several, function)),
     };
     let address = symbol.address();
     let within = elf.segments().find_map(|segment| {
@@ -70,6 +92,23 @@ pub(super) fn offset(file: &Path, function: &str) -> Result<u64, String> {
         (at < bytes).then_some(offset + at)
     });
     within.ok_or_else(|| format!("{shown}: function `{function}` is in no segment"))
+}
+
+/// Which of several functions are called so.
+fn ambiguous(file: &Path, several: &[object::Symbol<'_, '_>], function: &str) -> String {
+    const SHOWN: usize = 4;
+    let names = several.iter().filter_map(|symbol| symbol.name().ok());
+    let names = names.map(|name| format!("{} ({name})", readable(name)));
+    let shown: Vec<String> = names.take(SHOWN).collect();
+    let more = match several.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!(
+        "{} has several functions `{function}`: {}{more}; name one by what is in brackets",
+        file.display(),
+        shown.join(", ")
+    )
 }
 
 /// Why a file has no such function.
@@ -83,7 +122,10 @@ fn missing(file: &Path, bytes: &[u8], elf: &object::File<'_>, function: &str) ->
     if let Some(into) = inlined {
         return format!("{shown} has no function `{function}`: it was inlined into {into}");
     }
-    match nearest(function, functions(elf).filter_map(|of| of.name().ok())) {
+    let names: Vec<String> = (functions(elf))
+        .filter_map(|of| of.name().ok().map(readable))
+        .collect();
+    match nearest(function, names.iter().map(String::as_str)) {
         Some(meant) => format!("{shown} has no function `{function}`; did you mean `{meant}`?"),
         None => format!(
             "{shown} has no function `{function}`: it may be inlined into its callers, or be in a library"

@@ -12,7 +12,7 @@ use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::prototype::{Prototype, REGISTERS};
 use netplumb_model::class::{Context, Softirq};
 use netplumb_model::experiment::{Condition, OfCall, Trace as Spec};
-use netplumb_model::symbol::{base_name, is_part};
+use netplumb_model::symbol::{base_name, is_called, is_part};
 use netplumb_model::trace::{CallCounts, Flags};
 use rustc_hash::FxHashMap;
 
@@ -280,7 +280,7 @@ fn is_named(readable: &str, name: &str) -> bool {
 /// Most names suggested for an unknown one.
 const MOST_NEAR: usize = 5;
 
-/// The names that are nearest: spelled nearly so, and those that have all of it but for a prefix of the
+/// The names that are nearest: those of C++ and Rust that are called so without what is around it, spelled nearly so, and those that have all of it but for a prefix of the
 /// kernel's inner functions, which are often inlined into the others.
 fn near(name: &str, all: &[String]) -> Vec<String> {
     let core = name.trim_start_matches('_');
@@ -302,8 +302,13 @@ fn near(name: &str, all: &[String]) -> Vec<String> {
         .collect();
     found.sort_unstable();
     let spelled = found.iter().map(|(_, known)| *known).take(3);
+    let mut called: Vec<&str> = (all.iter())
+        .map(String::as_str)
+        .filter(|known| is_called(known, name))
+        .collect();
+    called.sort_unstable();
     let mut names: Vec<String> = Vec::new();
-    for known in spelled.chain(kin) {
+    for known in called.into_iter().chain(spelled).chain(kin) {
         if names.len() < MOST_NEAR && !is_part(known) && names.iter().all(|name| name != known) {
             names.push(known.to_string());
         }

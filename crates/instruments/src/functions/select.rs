@@ -199,8 +199,14 @@ pub(super) fn choose<'a>(
         && selection.patterns.is_empty()
         && selection.layers.is_empty();
     if nothing_else && !selection.discover {
+        // First those without which there are no such classes.
+        let deciding = super::types::FORWARD.iter().chain(super::types::ECHO);
         let usual = netplumb_kernel::path_rules::common_path();
-        for function in usual.filter_map(|name| types.find(name)) {
+        for function in deciding
+            .copied()
+            .chain(usual)
+            .filter_map(|name| types.find(name))
+        {
             if symbols.refuse(&function.name).is_none() {
                 take(function, &mut chosen);
             }

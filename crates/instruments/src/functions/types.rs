@@ -271,13 +271,16 @@ impl Types {
     }
 }
 
+/// Where a received packet becomes one that is forwarded.
+pub(super) const FORWARD: &[&str] = &["ip_forward", "ip6_forward", "ip_mr_forward", "br_forward"];
+/// Where it becomes one that is answered.
+pub(super) const ECHO: &[&str] = &["icmp_echo", "icmpv6_echo_reply"];
+
 /// What a function does with a packet, by its name; `direction::OTHER` where that
 /// does not tell. Decides the direction of a packet that is first seen there or
 /// below, in a task; in a softirq it is the softirq that tells, but for packets
 /// that are forwarded or answered.
 pub(super) fn hint(name: &str) -> u32 {
-    const FORWARD: &[&str] = &["ip_forward", "ip6_forward", "ip_mr_forward", "br_forward"];
-    const ECHO: &[&str] = &["icmp_echo", "icmpv6_echo_reply"];
     const RX: &[&str] = &[
         "recv",
         "_rcv",

@@ -22,6 +22,11 @@
 #include "../samples/samples.h"
 #include "spans.h"
 
+/* include/uapi/asm-generic/errno-base.h */
+#define EEXIST 17
+/* As often another CPU may be first with the same key. */
+#define BEGIN_TRIES 16
+
 const volatile struct spans_config config = {};
 
 #include "../samples/whose.h"
@@ -247,8 +252,10 @@ static __always_inline void name_group(struct spans_begun *new, __u64 key)
 static __always_inline void begin(void *ctx, __u64 key, __u64 now,
 				  struct spans_counts *c)
 {
-	struct spans_begun new = {}, *was;
+	struct spans_begun new = {};
 	struct bpf_pidns_info ids = {};
+	long full = 0;
+	int i;
 
 	if (config.scope != SAMPLES_SCOPE_ALL || config.by == SPANS_BY_STACK)
 		name_task(&ids);
@@ -261,15 +268,19 @@ static __always_inline void begin(void *ctx, __u64 key, __u64 now,
 		take_stack(ctx, &new, &ids, now, c);
 	else if (config.by)
 		name_group(&new, key);
-	was = bpf_map_lookup_elem(&under_way, &key);
-	if (was)
-		c->again++;
-	if (bpf_map_update_elem(&under_way, &key, &new, BPF_ANY)) {
-		/* What had begun before is there still, and was counted. */
-		if (was)
-			c->again--;
-		c->no_room++;
+	/*
+	 * Another CPU may begin or end the same key meanwhile: who deletes what had
+	 * begun before counts it.
+	 */
+	for (i = 0; i < BEGIN_TRIES; i++) {
+		full = bpf_map_update_elem(&under_way, &key, &new, BPF_NOEXIST);
+		if (full != -EEXIST)
+			break;
+		if (!bpf_map_delete_elem(&under_way, &key))
+			c->again++;
 	}
+	if (full)
+		c->no_room++;
 }
 
 static __always_inline void pass(__u32 event, __u64 key, __u64 now,

@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 use netplumb_model::class::{Direction, Family, Proto};
 use netplumb_model::loss::Loss;
 use netplumb_model::quantity::{Figure, Item};
-use netplumb_model::span::{StageKind, Times, upper};
+use netplumb_model::span::{StageKind, Times};
 use netplumb_model::spans::{
     APART, BEGUN, BEGUN_AGAIN, BETWEEN_NOT_BEGUN, By, ENDED, Group, NO_ROOM, NOT_BEGUN, OPEN,
     OUT_OF_ORDER, PROGRAMS, RUNS, SEEN, SLOW, STACKS, Slice, Slow, SpansSpec, THRESHOLD, UNMATCHED,
     coarse,
 };
 use netplumb_model::timing::{Attached as Facts, Costs, StageTimes, TimingSpec, Window};
+use netplumb_stats::histogram::quantile;
 use netplumb_sys::cpus;
 
 use super::attached::Attached;
@@ -390,17 +391,10 @@ fn neither(names: &str, trampoline: &LiveError, kprobe: LiveError) -> LiveError 
     }
 }
 
-/// What a share of times stays below: the end of the bucket that it falls into.
+/// What a share of times stays below, as tables have it.
 fn threshold(times: &Times, share: f64) -> u64 {
-    let wanted = times.count as f64 * share;
-    let mut below = 0.0;
-    for (bucket, count) in &times.buckets {
-        below += *count as f64;
-        if below >= wanted {
-            return upper(*bucket);
-        }
-    }
-    u64::MAX
+    let found = quantile(&times.buckets, share, times.min_ns, times.max_ns);
+    found.map_or(u64::MAX, |ns| ns as u64)
 }
 
 impl Live for Between {
@@ -456,12 +450,14 @@ impl Live for Between {
 mod tests {
     use super::*;
 
-    /// Check that a share of times is not above the threshold of that share.
+    /// Check that a share of times is not above the threshold of that share, which is within a bucket.
     #[test]
     fn thresholds() {
         let times = Times {
             count: 100,
             buckets: vec![(5, 90), (16, 9), (400, 1)],
+            min_ns: 5,
+            max_ns: 1 << 40,
             ..Times::default()
         };
         assert_eq!(threshold(&times, 0.5), 5);

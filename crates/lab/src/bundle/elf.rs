@@ -73,6 +73,9 @@ pub(super) fn read(host: &Path, path: &Path, arch: Arch) -> Result<Needs, Bundle
     if number != machine.0 {
         return Err(wrong(machine_name(number)));
     }
+    if ident[EI_DATA] == ELFDATA2MSB.0 {
+        return Err(wrong(format!("big-endian {}", machine_name(number))));
+    }
     if ident[EI_CLASS] != ELFCLASS64.0 {
         let narrow = match arch {
             Arch::X86_64 => "x32",

@@ -159,7 +159,7 @@ fn memory_hint(panic: &str) -> String {
     if panic.to_lowercase().contains("memory") {
         format!(
             "\n  the guest has {MEMORY_MIB} MiB, less what --cmdline takes of it; \
-             try smaller packets, or a smaller kernel"
+             try smaller packets, fewer functions (--max-functions), or a smaller kernel"
         )
     } else {
         String::new()

@@ -1,15 +1,27 @@
 //! The log of frames that a wire's plugin writes, checked by arithmetic of its own while it comes:
 //! a wire that delivers a frame at another time than a real one is not to be believed.
 
+use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use netplumb_model::hosts::{Side, WIRE_OVERHEAD_BYTES, Wire};
+use netplumb_model::hosts::{WIRE_OVERHEAD_BYTES, Wire};
 
 use super::saved::Key;
 
 /// Bytes of an entry (`struct wire_entry`, plugins/qemu/wire.h).
 const ENTRY_BYTES: usize = 24;
+/// A frame is handed over so late at most (`LATENESS_NS`, plugins/qemu/wire_end.c).
+const LATENESS_NS: u64 = 128;
+
+/// Where both ends of a wire are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ends {
+    /// In two guests: the log has no arrivals, which each guest counts.
+    Apart,
+    /// In one guest: the log has them.
+    Together,
+}
 
 /// A frame on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,8 +30,11 @@ struct Frame {
     begin_ps: u64,
     /// When it had been received; none if it was lost.
     arrival_ns: Option<u64>,
-    /// With its header, without FCS; 0 if it is no frame, but says that time has passed.
+    /// With its header, without FCS; 0 if it is no frame, but says that time has passed, or that the next
+    /// frame has arrived.
     bytes: u32,
+    /// Whether that has arrived.
+    arrived: bool,
 }
 
 impl Frame {
@@ -34,14 +49,18 @@ impl Frame {
             begin_ps: word(0) as u64,
             arrival_ns: u64::try_from(word(8)).ok(),
             bytes: word(16) as u32,
+            arrived: word(16) >> 32 != 0,
         }
     }
 }
 
-/// Follows the frames that one host sends.
+/// Follows the frames that one end sends.
 #[derive(Debug)]
 struct Follower {
     wire: Wire,
+    ends: Ends,
+    /// The arrivals that are to come, if the log has them.
+    expected_ns: VecDeque<u64>,
     hash: Key,
     frames: u64,
     free_ps: u64,
@@ -50,11 +69,13 @@ struct Follower {
 }
 
 impl Follower {
-    fn new(side: Side, wire: Wire) -> Follower {
+    fn new(end: &str, wire: Wire, ends: Ends) -> Follower {
         let mut hash = Key::default();
-        hash.add("side", side.as_str().as_bytes());
+        hash.add("side", end.as_bytes());
         Follower {
             wire,
+            ends,
+            expected_ns: VecDeque::new(),
             hash,
             frames: 0,
             free_ps: 0,
@@ -65,7 +86,15 @@ impl Follower {
 
     fn take(&mut self, entry: &[u8; ENTRY_BYTES]) {
         let frame = Frame::of(entry);
-        if frame.bytes == 0 || self.wrong.is_some() {
+        if self.wrong.is_some() {
+            return;
+        }
+        if frame.arrived
+            && let Err(why) = self.arrive(frame.arrival_ns)
+        {
+            self.wrong = Some(why.into());
+        }
+        if frame.bytes == 0 {
             return;
         }
         self.hash.extend(entry);
@@ -73,6 +102,18 @@ impl Follower {
             self.wrong = Some(format!("frame {} {why}", self.frames));
         }
         self.frames += 1;
+    }
+
+    /// Check that the next frame arrived when it had to.
+    fn arrive(&mut self, at_ns: Option<u64>) -> Result<(), &'static str> {
+        let expected = self.expected_ns.pop_front();
+        let Some((at_ns, expected)) = at_ns.zip(expected) else {
+            return Err("a frame arrived that was not on its way");
+        };
+        match (expected..=expected + LATENESS_NS).contains(&at_ns) {
+            true => Ok(()),
+            false => Err("a frame was handed over at another time than it had to arrive"),
+        }
     }
 
     /// Check that a frame follows the one before as on a wire of this rate, and arrives when it would.
@@ -98,6 +139,9 @@ impl Follower {
             return Err("arrived at another time than over a wire");
         }
         self.last_arrival_ns = arrival_ns;
+        if self.ends == Ends::Together {
+            self.expected_ns.push_back(arrival_ns);
+        }
         Ok(())
     }
 
@@ -110,18 +154,19 @@ impl Follower {
     }
 }
 
-/// Follow the log of one host to its end, entry by entry; returns the hash of all frames and their
+/// Follow the log of one end to its end, entry by entry; returns the hash of all frames and their
 /// number. `seen` is the number of entries so far: it grows as long as the hosts go on.
 ///
 /// # Errors
 /// A frame was at another time than on a wire.
 pub fn follow(
     mut log: impl Read,
-    side: Side,
+    end: &str,
     wire: Wire,
+    ends: Ends,
     seen: &AtomicU64,
 ) -> Result<(String, u64), String> {
-    let mut follower = Follower::new(side, wire);
+    let mut follower = Follower::new(end, wire, ends);
     let mut buffer = vec![0; ENTRY_BYTES * 1_024];
     let mut filled = 0;
     loop {
@@ -167,7 +212,7 @@ mod tests {
     }
 
     fn check(log: &[u8], wire: Wire) -> Result<(String, u64), String> {
-        follow(log, Side::Tx, wire, &AtomicU64::new(0))
+        follow(log, "tx", wire, Ends::Apart, &AtomicU64::new(0))
     }
 
     /// Check that two full frames, which take 12.304 us each, are believed one after the other, and
@@ -202,6 +247,29 @@ mod tests {
         assert!(check(&log(&overtaken), jitter).is_err());
     }
 
+    /// Check that of both ends in one guest each arrival is followed as well: as many as were sent at most, when
+    /// they had to be.
+    #[test]
+    fn arrivals() {
+        let sent = log(&[(0, 13_304, 1_514), (12_304_000, 25_608, 1_514)]);
+        let arrived = |at_ns: u64| [0, at_ns, 1 << 32].map(u64::to_le_bytes).concat();
+        let check = |arrivals: &[u64]| {
+            let arrivals = arrivals.iter().flat_map(|at| arrived(*at));
+            let log: Vec<u8> = sent.iter().copied().chain(arrivals).collect();
+            follow(&log[..], "nic0", WIRE, Ends::Together, &AtomicU64::new(0))
+        };
+        assert_eq!(check(&[13_304, 25_608]).unwrap().1, 2);
+        assert_eq!(check(&[13_310]).unwrap().1, 2);
+        for wrong in [
+            &[13_303][..],
+            &[13_433],
+            &[13_304, 25_608, 25_609],
+            &[25_608],
+        ] {
+            assert!(check(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
     /// Check that the hash is of frames, wherever the log is cut into pieces and whatever says that
     /// time has passed; and that another frame is another hash.
     #[test]
@@ -221,7 +289,7 @@ mod tests {
         let with_time = [two[0], (0, 0, 0), two[1], (0, 0, 0)];
         let log_of = log(&with_time);
         let seen = AtomicU64::new(0);
-        let pieces = follow(Pieces(&log_of, 7), Side::Tx, WIRE, &seen).unwrap();
+        let pieces = follow(Pieces(&log_of, 7), "tx", WIRE, Ends::Apart, &seen).unwrap();
         assert_eq!((pieces, seen.into_inner()), (whole.clone(), 4));
         let other = [two[0], (12_304_001, 25_609, 1_514)];
         assert_ne!(check(&log(&other), WIRE).unwrap().0, whole.0);

@@ -170,6 +170,11 @@ pub fn port_of_host(side: Side) -> String {
     port(&nic_of_host(side))
 }
 
+/// The ports of a guest's NICs in QEMU, with so many wires, in the order of the wires.
+pub fn ports(wires: u8) -> Vec<String> {
+    nics(wires).iter().map(port).collect()
+}
+
 /// Modules of a link besides those of its devices.
 pub(super) fn modules(link: Link) -> Vec<&'static str> {
     let parts = parts(link);

@@ -77,6 +77,16 @@ pub struct Extra {
     pub cpu: Option<u32>,
 }
 
+impl Extra {
+    /// With those of another, which says nothing of the CPU.
+    #[must_use]
+    pub fn and(mut self, more: Extra) -> Extra {
+        self.args.extend(more.args);
+        self.fds.extend(more.fds);
+        self
+    }
+}
+
 /// How a guest starts.
 #[derive(Debug, Clone, Copy)]
 pub enum Start<'a> {

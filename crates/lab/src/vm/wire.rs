@@ -36,6 +36,10 @@ pub enum Moment {
     Begin = 0,
     /// Its end.
     End = 1,
+    /// When the kernel was asked for what it had counted, before the beginning.
+    Before = 2,
+    /// The same after the end.
+    After = 3,
 }
 
 impl WirePorts {

@@ -68,6 +68,11 @@ pub enum NameError {
         /// What was expected.
         expected: &'static str,
     },
+    /// It is not a ratio of two events.
+    Ratio {
+        /// What was asked for.
+        text: String,
+    },
 }
 
 impl fmt::Display for NameError {
@@ -84,6 +89,11 @@ impl fmt::Display for NameError {
             NameError::Invalid { name, expected } => {
                 write!(f, "invalid event `{}`; expected {expected}", short(name))
             }
+            NameError::Ratio { text } => write!(
+                f,
+                "invalid ratio `{}`; expected one like page-faults/task-clock, of two events without `*`",
+                short(text)
+            ),
         }
     }
 }
@@ -250,10 +260,7 @@ impl Ratio {
     /// # Errors
     /// It is not written so, or there is no such event.
     pub fn parse(text: &str) -> Result<Ratio, NameError> {
-        let invalid = || NameError::Invalid {
-            name: text.into(),
-            expected: "a ratio like page-faults/task-clock, of two events without `*`",
-        };
+        let invalid = || NameError::Ratio { text: text.into() };
         // Files of uprobes have slashes: the second event begins where both sides are events.
         let splits = text.match_indices('/').map(|(at, _)| text.split_at(at));
         let mut unknown = None;

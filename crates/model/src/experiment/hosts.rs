@@ -5,7 +5,7 @@ use super::nic::Ends;
 use super::setup::FileSize;
 use super::{Experiment, Kind, Knob, Knobs, Lab};
 use crate::class::{Link, Proto};
-use crate::hosts::{CLOCKED, Client, HostLoad, INSTRUMENT, Side, Wire};
+use crate::hosts::{CLOCKED, Client, HostLoad, INSTRUMENT, Side, WIRE_KEYS, Wire};
 use crate::recording::Arm;
 use crate::timing::INSTRUCTIONS;
 use crate::web::{MOST_DIRECTORIES, WebLoad, WebPlan};
@@ -29,7 +29,7 @@ const MAX_STREAM_BYTES: u32 = 1 << 30;
 const MAX_TURNS: u32 = 100_000;
 
 /// Settings that only two hosts have.
-const OF_HOSTS: [&str; 13] = [
+const OF_HOSTS: [&str; 9] = [
     "client",
     "offload_in",
     "buffer",
@@ -39,10 +39,6 @@ const OF_HOSTS: [&str; 13] = [
     "rx_buffer",
     "tx_shift",
     "rx_shift",
-    "wire_rate",
-    "wire_delay",
-    "wire_jitter",
-    "wire_loss",
 ];
 
 /// Those of a web server.
@@ -56,7 +52,7 @@ const OF_WEB: [&str; 6] = [
 ];
 
 /// Settings that two hosts have as well.
-const ALSO_OF_HOSTS: [&str; 30] = [
+const ALSO_OF_HOSTS: [&str; 34] = [
     "proto",
     "family",
     "link",
@@ -87,6 +83,10 @@ const ALSO_OF_HOSTS: [&str; 30] = [
     "xps_cpus",
     "steering_in",
     "seed",
+    WIRE_KEYS[0],
+    WIRE_KEYS[1],
+    WIRE_KEYS[2],
+    WIRE_KEYS[3],
 ];
 
 /// Whether two hosts have a knob.
@@ -141,6 +141,11 @@ impl Experiment {
     /// Whether it is about two hosts.
     pub fn has_hosts(&self) -> bool {
         self.hosts == Some(2)
+    }
+
+    /// Whether arms have a wire between NICs of one guest.
+    pub fn has_wire_in_guest(&self) -> bool {
+        !self.has_hosts() && self.set_keys().any(|key| WIRE_KEYS.contains(&key))
     }
 
     /// What two hosts send in a block; the size of requests is that of the arm, and so is the seed.
@@ -374,7 +379,7 @@ impl Experiment {
     /// Check an arm of two hosts.
     pub(super) fn check_host_arm(&self, arm: &Arm) -> Result<(), (&'static str, String)> {
         if !self.has_hosts() {
-            return Ok(());
+            return check_wire_in_guest(arm);
         }
         match (arm.proto, self.workload.kind) {
             (Proto::Tcp, _) | (Proto::Raw, Kind::Request) => {}
@@ -490,6 +495,30 @@ impl Experiment {
             .chain(vary.flat_map(super::Vary::set_ones))
             .map(|knob| knob.key)
     }
+}
+
+/// Check the wire between NICs of one guest.
+fn check_wire_in_guest(arm: &Arm) -> Result<(), (&'static str, String)> {
+    let given = WIRE_KEYS.iter().find(|key| arm.knobs.contains_key(**key));
+    let Some((key, wire)) = given.zip(Wire::of_one_guest(arm)) else {
+        return Ok(());
+    };
+    if !arm.link.declared().hosts {
+        let why = format!(
+            "{key} is of a wire between two NICs of QEMU, not of link {}; expected {}",
+            arm.link,
+            Link::listed(|link| link.declared().hosts)
+        );
+        return Err(("link", why));
+    }
+    if wire.loss_ppb > 0 && arm.proto != Proto::Tcp {
+        let why = format!(
+            "a lost packet of {} is never sent again: use proto tcp, or wire_loss with hosts = 2",
+            arm.proto
+        );
+        return Err(("wire_loss", why));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -282,6 +282,14 @@ fn rules_of(level: &mut Level) -> Option<&mut Nft> {
 
 fn misplaced(knob: &'static Knob, given: &[Lab], kind: Kind) -> Option<(&'static str, String)> {
     let list = |words: Vec<&str>| words.join(" or ");
+    let of_guests = knob.workloads.contains(&Kind::Command) && knob.labs.contains(&Lab::Vm);
+    if !knob.workloads.contains(&kind) && kind == Kind::Work && of_guests {
+        let why = format!(
+            "{} is not supported for commands on this machine; use lab vm (--lab vm), where they run in a guest",
+            knob.key
+        );
+        return Some((knob.key, why));
+    }
     if !knob.workloads.contains(&kind) {
         let kinds = knob.workloads.iter().map(|kind| kind.as_str()).collect();
         let why = format!(

@@ -108,7 +108,11 @@ fn match_functions<'a>(
     if same_kernel {
         return;
     }
-    renames::join(functions, &|functions| {
+    let what = match facts::same_arch(sides, arms) {
+        true => "renamed",
+        false => "its counterpart there",
+    };
+    renames::join(functions, what, &|functions| {
         found
             .iter()
             .map(|(.., before, after)| {

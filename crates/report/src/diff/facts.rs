@@ -349,6 +349,12 @@ pub(super) fn same_kernel(sides: Sides<'_>, pair: ArmPair) -> bool {
     was == is && (by_arms == [false; 2] || before == after)
 }
 
+/// Whether both were measured on one architecture.
+pub(super) fn same_arch(sides: Sides<'_>, pair: ArmPair) -> bool {
+    let [was, is] = sides.of(pair).map(|one| one.arch());
+    was == is
+}
+
 /// Whether all blocks of one arm were measured before any of the other.
 pub(crate) fn apart(sides: Sides<'_>, pair: ArmPair) -> bool {
     if !std::ptr::eq(sides.before, sides.after) {

@@ -40,9 +40,13 @@ struct Profile {
     inclusive_insns: f64,
 }
 
-/// Join what was renamed. The trees have to be made anew after that; says whether
+/// Join what was renamed, or whatever else it is called. The trees have to be made anew after that; says whether
 /// anything was.
-pub(super) fn join(functions: &mut Functions, places: &dyn Fn(&Functions) -> Trees) -> bool {
+pub(super) fn join(
+    functions: &mut Functions,
+    what: &str,
+    places: &dyn Fn(&Functions) -> Trees,
+) -> bool {
     let mut any = false;
     for _ in 0..ROUNDS {
         let gone = functions.joints.iter().any(|j| j.is_gone());
@@ -58,7 +62,7 @@ pub(super) fn join(functions: &mut Functions, places: &dyn Fn(&Functions) -> Tre
                 packets: *packets,
             })
             .collect();
-        let found = find(functions, &places);
+        let found = find(functions, what, &places);
         if found.is_empty() {
             break;
         }
@@ -71,7 +75,11 @@ pub(super) fn join(functions: &mut Functions, places: &dyn Fn(&Functions) -> Tre
 }
 
 /// Pairs of which each is the other's only candidate.
-pub(super) fn find(functions: &Functions, places: &[Place<'_>]) -> Vec<(JointId, JointId, String)> {
+pub(super) fn find(
+    functions: &Functions,
+    what: &str,
+    places: &[Place<'_>],
+) -> Vec<(JointId, JointId, String)> {
     let profiles = profiles(functions, places);
     let of = |wanted: fn(&super::functions::Joint) -> bool| {
         profiles
@@ -98,7 +106,7 @@ pub(super) fn find(functions: &Functions, places: &[Place<'_>]) -> Vec<(JointId,
         .map(|(gone, new)| {
             let (was, is) = (&profiles[gone], &profiles[new]);
             let why = format!(
-                "renamed: the same callers and callees, as many calls, {:.0} and {:.0} instructions of its own",
+                "{what}: the same callers and callees, as many calls, {:.0} and {:.0} instructions of its own",
                 was.self_insns, is.self_insns
             );
             (*gone, *new, why)

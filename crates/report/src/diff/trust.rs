@@ -13,7 +13,7 @@ use crate::interval;
 use crate::number::{counted, printable};
 use crate::shape::{Shape, shape};
 use crate::trust::common::below;
-use crate::trust::disks::disks;
+use crate::trust::devices::devices;
 
 /// The notes of the footer.
 pub(super) fn trust(diff: &Diff<'_>) -> Vec<Note> {
@@ -21,7 +21,7 @@ pub(super) fn trust(diff: &Diff<'_>) -> Vec<Note> {
     for (recording, side) in [(diff.sides.before, "before"), (diff.sides.after, "after")] {
         let note = below(recording);
         notes.extend(note.map(|note| Note::new("below", format!("{side}: {}", note.text))));
-        let of_disks = disks(recording).into_iter();
+        let of_disks = devices(recording).into_iter();
         notes.extend(of_disks.map(|note| Note {
             text: format!("{side}: {}", note.text),
             ..note

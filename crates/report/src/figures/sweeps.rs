@@ -69,7 +69,7 @@ pub fn series(experiment: &Experiment, figure: &Figure, recording: &Recording) -
         below: None,
         stage: None,
     };
-    let mut all: Vec<Series> = Vec::new();
+    let mut drawn: Vec<(Arm, String, Point)> = Vec::new();
     for arm in experiment.arms_of(figure) {
         let level = arm.told(&figure.x);
         let x = level.and_then(|level| match names.is_empty() {
@@ -100,6 +100,15 @@ pub fn series(experiment: &Experiment, figure: &Figure, recording: &Recording) -
             Some(level) => called(lines, level),
             None => arm.name.clone(),
         };
+        drawn.push((arm, name, point));
+    }
+    let rest = others(&drawn, &[&figure.x, lines]);
+    let mut all: Vec<Series> = Vec::new();
+    for (arm, mut name, point) in drawn {
+        let levels = (rest.iter()).filter_map(|key| Some(called(key, arm.told(key)?)));
+        for level in levels {
+            name = format!("{name} {level}");
+        }
         match all.iter_mut().find(|series| series.name == name) {
             Some(series) => series.points.push(point),
             None => all.push(Series {
@@ -109,6 +118,32 @@ pub fn series(experiment: &Experiment, figure: &Figure, recording: &Recording) -
         }
     }
     all
+}
+
+/// The settings that tell arms of one line apart that are at the same place along, besides these: each such arm has a
+/// line of its own.
+fn others(drawn: &[(Arm, String, Point)], besides: &[&str]) -> Vec<String> {
+    let same_place = drawn.iter().enumerate().any(|(number, (_, name, point))| {
+        let before = &drawn[..number];
+        (before.iter()).any(|(_, other, at)| other == name && at.x == point.x)
+    });
+    if !same_place {
+        return Vec::new();
+    }
+    let mut keys: Vec<&String> = drawn
+        .iter()
+        .flat_map(|(arm, ..)| arm.knobs.keys())
+        .collect();
+    keys.sort_unstable();
+    keys.dedup();
+    let differs = |key: &&String| {
+        let mut levels = drawn.iter().map(|(arm, ..)| arm.told(key));
+        let first = levels.next();
+        levels.any(|level| Some(level) != first)
+    };
+    let is_rest = |key: &&String| !besides.contains(&key.as_str());
+    let rest = keys.into_iter().filter(is_rest).filter(differs);
+    rest.cloned().collect()
 }
 
 /// What a line is called: by its level, where that says itself.

@@ -2,8 +2,8 @@
 
 use netplumb_model::hosts::{
     BUFFER, BUSY, FRAMES, FRAMES_PER_INTERRUPT, FRAMES_PER_POLL, FROM_DISK, HELD, INSTRUCTIONS,
-    INSTRUCTIONS_PER_BYTE, INTERRUPTS, LONGEST_WAIT, LOST, POLLS, RETRANSMITTED, Side, THROUGHPUT,
-    TURN, TURNS, WIRE_BYTES, WIRE_USE, is_of_hosts,
+    INSTRUCTIONS_PER_BYTE, INTERRUPTS, KERNEL_IDLE, LONGEST_WAIT, LOST, MISSED, POLLS,
+    RETRANSMITTED, Side, THROUGHPUT, TURN, TURNS, WIRE_BYTES, WIRE_USE, is_of_hosts,
 };
 use netplumb_model::quantity::{Declared, Quantity, Scalar};
 use netplumb_model::recording::Recording;
@@ -188,6 +188,16 @@ fn columns<'r>(
                 .page("busy"),
         );
     }
+    let idle = "the part of the time in which its CPU was idle by the kernel's own account: with its busy part about 1";
+    for column in of_hosts(
+        36,
+        WIDEST,
+        &KERNEL_IDLE,
+        ("idle", "kernel_idle", idle),
+        share,
+    ) {
+        add(&KERNEL_IDLE, column);
+    }
     add(
         &WIRE_USE,
         Column::figure("wire", |row: &Row<'r>| share(row.mean(&WIRE_USE, None)))
@@ -272,6 +282,14 @@ fn columns<'r>(
     );
     for column in of_hosts(18, WIDEST, &HELD, names, number) {
         add(&HELD, column);
+    }
+    let names = (
+        "dropped",
+        "dropped_by_nic",
+        "frames that came when its NIC had no room, and that the NIC dropped",
+    );
+    for column in of_hosts(38, 0, &MISSED, names, number) {
+        add(&MISSED, column);
     }
     let names = (
         "wait",

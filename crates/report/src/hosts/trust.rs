@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use netplumb_model::class::Proto;
-use netplumb_model::hosts::{FRAMES, LOST, SEGMENTS, Side, THROUGHPUT, TURNS, Wire};
+use netplumb_model::hosts::{FRAMES, LOST, MISSED, SEGMENTS, Side, THROUGHPUT, TURNS, Wire};
 use netplumb_model::quantity::{Declared, Scalar};
 use netplumb_model::recording::{Recording, env};
 
@@ -251,7 +251,7 @@ fn ledger(recording: &Recording) -> Note {
     if sum(&FRAMES, sent) > 0.0 {
         let frames = sum(&FRAMES, sent);
         let empty = match segments.map(|segments| frames - segments) {
-            Some(empty) if empty > 0.0 => format!(" ({empty} without data)"),
+            Some(more) if more > 0.0 => format!(" ({more} more than segments with data)"),
             _ => String::new(),
         };
         beside += &format!(
@@ -260,6 +260,13 @@ fn ledger(recording: &Recording) -> Note {
             sum(&LOST, sent),
             sum(&LOST, came),
         );
+        let dropped = [came, sent].map(|side| sum(&MISSED, side));
+        if dropped.iter().any(|frames| *frames > 0.0) {
+            beside += &format!(
+                ", the receiver's NIC dropped {} and the sender's {} for want of room: a longer ring (--rings rx=4096) has more",
+                dropped[0], dropped[1]
+            );
+        }
     }
     match offered == delivered {
         true => {

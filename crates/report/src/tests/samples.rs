@@ -1,5 +1,7 @@
 //! Costs that vary: CPU time by samples, in every rendering.
 
+use std::borrow::Cow;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -434,8 +436,21 @@ fn claims_agree_with_comparisons() {
     assert_eq!(asked(&[Direction::Tx], &["before", "after"]), (1, true));
     assert_eq!(asked(&[], &["before"]), (0, false));
     assert_eq!(asked(&[Direction::Rx], &[]), (0, false));
-    let later = claims::of_later_part(&experiment, &recording);
-    assert!(later.claims.is_empty() && later.conclusion.is_none());
+    // Once, by the first part, and by that whose quantity it is of.
+    let owners = |text: &str| -> Vec<usize> {
+        let parts = ["samples", "disk reads"].map(|name| (name, Cow::Borrowed(&recording)));
+        let by_part = claims::by_part(&Experiment::parse(text).unwrap(), &parts);
+        by_part.iter().map(|of| of.claims.len()).collect()
+    };
+    assert_eq!(owners(&whole), [1, 0]);
+    assert_eq!(
+        owners(&format!("{whole}\nquantity = \"disk reads\"")),
+        [0, 1]
+    );
+    assert_eq!(
+        owners(&format!("{whole}\nquantity = \"unheard of\"")),
+        [1, 0]
+    );
 }
 
 /// Check that where nobody counted packets shares of all samples are compared, user mode's among them, so

@@ -19,7 +19,7 @@ use crate::footer::Note;
 use crate::number::{self, printable};
 use crate::scalars::{by_label, sum};
 use crate::trust::common::{CUT_SHORT, below, kernel, ledger, lost};
-use crate::trust::disks::disks;
+use crate::trust::devices::devices;
 
 /// So many names in a line.
 const NAMES: usize = 3;
@@ -51,7 +51,7 @@ pub fn footer(recording: &Recording, classes: &[TimedClass<'_>]) -> Vec<Note> {
     let mut notes = vec![Note::new("clock", clock)];
     notes.extend(below(recording));
     notes.push(kernel(recording));
-    notes.extend(disks(recording));
+    notes.extend(devices(recording));
     notes.extend(probes(recording));
     notes.extend(correction(classes).map(|text| Note::new("corrected", text)));
     notes.extend(own_time(classes).map(|text| Note::new("corrected", text)));
@@ -338,7 +338,10 @@ fn refused(recording: &Recording) -> Vec<Note> {
     let shed = recording.all_shed().into_iter();
     let shed: Vec<String> = shed.map(|name| printable(name, 60)).collect();
     if !shed.is_empty() {
-        let text = format!("to stay within the overhead budget: {}", some(&shed));
+        let text = format!(
+            "to stay within --max-functions or --max-overhead: {}",
+            some(&shed)
+        );
         notes.push(Note::new("shed", text));
     }
     notes

@@ -9,7 +9,7 @@ use netplumb_model::timing::{
 
 use super::blind;
 use super::common::{CUT_SHORT, kernel, lost};
-use super::disks::disks;
+use super::devices::devices;
 use super::layers;
 use super::varying::{blocks, intervals};
 use crate::analysis::{ClassView, quantity};
@@ -33,7 +33,7 @@ pub(super) fn footer(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<No
         false => clock(recording),
     };
     let mut notes = vec![Note::new("clock", clock), kernel(recording)];
-    notes.extend(disks(recording));
+    notes.extend(devices(recording));
     match waits {
         true => notes.push(ledger(recording)),
         false => {

@@ -7,7 +7,7 @@ use netplumb_model::recording::Recording;
 use netplumb_model::timing::{DEFERRED, IN_KERNEL, INTERRUPTS_OFF, SAMPLE_PERIOD, SAMPLE_SEED};
 
 use super::common::{CUT_SHORT, architectures, kernel, ledger, lost};
-use super::disks::disks;
+use super::devices::devices;
 use super::layers;
 use super::varying::{apart, intervals};
 use crate::acting;
@@ -36,7 +36,7 @@ pub(super) fn footer(
     }
     let mut notes = vec![Note::new("clock", clock), kernel(recording)];
     notes.extend(architectures(recording));
-    notes.extend(disks(recording));
+    notes.extend(devices(recording));
     notes.extend(interrupts(recording, classes));
     notes.push(Note::new("samples", samples(recording)));
     if recording.blocks.iter().any(|b| b.ledger.offered > 0) {

@@ -11,7 +11,7 @@ use netplumb_model::trace::{CALL_BIAS, CALL_PROBE, TIMED};
 
 use super::blind;
 use super::common::{CUT_SHORT, kernel, ledger, lost};
-use super::disks::disks;
+use super::devices::devices;
 use super::{layers, profiled};
 use crate::acting;
 use crate::analysis::{ClassView, class};
@@ -31,7 +31,7 @@ pub(super) fn footer(
         Note::new("clock", clock(recording, quantity)),
         kernel(recording),
     ];
-    notes.extend(disks(recording));
+    notes.extend(devices(recording));
     if quantity.calls == Calls::Samples {
         notes.push(Note::new("samples", samples(recording)));
         let blind = blind::charged(recording);
@@ -76,7 +76,8 @@ fn clock(recording: &Recording, quantity: &Quantity) -> String {
         };
         return format!(
             "nanoseconds of calls by function_graph, without interrupts that came in between above --depth, and \
-             other tasks; {cost}; elapsed is as read"
+             other tasks; {cost}; elapsed is as read. Calls below --depth cost the tracer as much, and nobody counts \
+             them: that time is in those at --depth and above, often several times their own; a greater --depth has less of it"
         );
     }
     if quantity.calls == Calls::Entries {

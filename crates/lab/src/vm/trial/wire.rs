@@ -261,7 +261,13 @@ fn guest(
     }
     let mut log = File::from(log);
     log.rewind().map_err(|e| format!("read the log: {e}"))?;
-    let (_, frames) = frames::follow(log, side, WIRE, &AtomicU64::new(0))?;
+    let (_, frames) = frames::follow(
+        log,
+        side.as_str(),
+        WIRE,
+        frames::Ends::Apart,
+        &AtomicU64::new(0),
+    )?;
     match frames as usize == SIZES.len() {
         true => Ok(()),
         false => Err(format!(

@@ -129,13 +129,21 @@ fn coalescing_of_emulated_nics() {
             "coalesce = { rx-usecs = 250 }\nthrottle = \"off\"".to_string(),
             "delays no interrupt",
         ),
+        (
+            "link = \"e1000e\"\noffload = { tso = \"off\" }\ncoalesce = { rx-usecs = 250 }"
+                .to_string(),
+            "InterruptThrottleRate=4000",
+        ),
         ("napi_defer_hard_irqs = 1".to_string(), "which is 0"),
     ] {
         assert!(of(&knobs).contains(why), "{knobs}: {}", of(&knobs));
     }
     for knobs in [
         format!("coalesce = {{ rx-usecs = 250 }}\n{free}"),
-        "link = \"e1000e\"\noffload = { tso = \"off\" }\ncoalesce = { rx-usecs = 250 }".into(),
+        "coalesce = { rx-usecs = 3 }".into(),
+        "link = \"e1000e\"\noffload = { tso = \"off\" }\ncoalesce = { rx-usecs = 250 }\n\
+         module_options = { e1000e = \"IntMode=0\" }"
+            .into(),
         "link = \"virtio-net\"\ncoalesce = { rx-usecs = 50 }".into(),
         "napi_defer_hard_irqs = 1\ngro_flush_timeout = \"20us\"".into(),
     ] {
@@ -333,6 +341,10 @@ fn every_knob_is_judged() {
         "sender",
         "steering_in",
         "threaded",
+        "wire_delay",
+        "wire_jitter",
+        "wire_loss",
+        "wire_rate",
     ];
     for knob in KNOBS {
         let of_packets = knob.workloads.contains(&Kind::Packets);

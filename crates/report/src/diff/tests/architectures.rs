@@ -20,7 +20,7 @@ const X86: [(&str, &str); 8] = [
     (env::KERNEL_HASH, "aaaa"),
     ("config.HZ", "250"),
     ("config.RETHUNK", "y"),
-    ("config.ARM64_PAN", "not set"),
+    ("config.ARM64_PAN", "absent"),
 ];
 const ARM: [(&str, &str); 8] = [
     (env::ARCH, "arm64"),
@@ -29,7 +29,7 @@ const ARM: [(&str, &str); 8] = [
     (env::KERNEL, "6.1-arm64"),
     (env::KERNEL_HASH, "bbbb"),
     ("config.HZ", "250"),
-    ("config.RETHUNK", "not set"),
+    ("config.RETHUNK", "absent"),
     ("config.ARM64_PAN", "y"),
 ];
 
@@ -88,8 +88,8 @@ const DIFFERENCES: [&str; 6] = [
     "string instructions: each repetition counts as one → every instruction counts as one (copies \
      and clears count otherwise)",
     "kernel: 6.1-amd64 → 6.1-arm64",
-    "CONFIG_ARM64_PAN: not set → y",
-    "CONFIG_RETHUNK: y → not set",
+    "CONFIG_ARM64_PAN: absent → y",
+    "CONFIG_RETHUNK: y → absent",
 ];
 
 /// Check that arms of one recording and two recordings say the same: what differs, by functions, new
@@ -131,7 +131,7 @@ fn arms_as_recordings() {
             .map(|side| document[side]["environment"]["config.RETHUNK"].clone())
             .into()
     };
-    assert_eq!(sides(&two), serde_json::json!(["y", "not set"]));
+    assert_eq!(sides(&two), serde_json::json!(["y", "absent"]));
     assert_eq!(sides(&one), sides(&two));
     let page = page::page(&one);
     let cpu = page.facts.iter().find(|fact| fact.key == env::CPU).unwrap();
@@ -170,7 +170,7 @@ fn report_of_several() {
         "kernel    6.1-amd64 and 6.1-arm64, by arm (aaaa and bbbb), mitigations off\n",
         "arch      x86-64 and arm64, by arm: the same source is other code: registers, inlining and \
          configuration differ\n",
-        "config    by arm: CONFIG_ARM64_PAN not set and y, CONFIG_RETHUNK y and not set\n",
+        "config    by arm: CONFIG_ARM64_PAN absent and y, CONFIG_RETHUNK y and absent\n",
     ] {
         assert!(text.contains(line), "no `{line}` in {text}");
     }

@@ -1,7 +1,14 @@
-//! Knobs of the wire between two hosts.
+//! Knobs of the wire between two hosts, or two NICs of a guest.
 
-use super::{Default, Flag, Knob, OF_HOSTS, Said, of_wire};
+use super::{Default, Flag, Knob, PACKETS_AND_HOSTS, SWITCH, Said, VM, of_wire};
 use crate::hosts;
+
+/// The base of these.
+const OF_WIRES: Knob = Knob {
+    labs: VM,
+    workloads: PACKETS_AND_HOSTS,
+    ..SWITCH
+};
 
 pub(super) const KNOBS: &[Knob] = &[
     Knob {
@@ -13,8 +20,8 @@ pub(super) const KNOBS: &[Knob] = &[
         default: Default::Level("1G"),
         said: Said::As("wire_rate"),
         turn: 49,
-        help: "between two hosts, bits per second of the wire, like 1G or 100M, 100k to 100G",
-        ..OF_HOSTS
+        help: "bits per second of the wire between two hosts, like 1G or 100M, 100k to 100G; between NICs of one guest there is a wire if one of these is set",
+        ..OF_WIRES
     },
     Knob {
         key: "wire_delay",
@@ -25,8 +32,8 @@ pub(super) const KNOBS: &[Knob] = &[
         default: Default::Level("1us"),
         said: Said::As("wire_delay"),
         turn: 50,
-        help: "between two hosts, the time that a bit takes from one end of the wire to the other, like 1us or 10ms, at most 1s",
-        ..OF_HOSTS
+        help: "the time that a bit takes from one end of the wire to the other, like 1us or 10ms, at most 1s",
+        ..OF_WIRES
     },
     Knob {
         key: "wire_jitter",
@@ -37,8 +44,8 @@ pub(super) const KNOBS: &[Knob] = &[
         default: Default::Level("0"),
         said: Said::As("wire_jitter"),
         turn: 51,
-        help: "between two hosts, the longest time that is added to `wire_delay`, a random one for each frame by `seed`; frames stay in order",
-        ..OF_HOSTS
+        help: "the longest time that is added to `wire_delay`, a random one for each frame by `seed`; frames stay in order",
+        ..OF_WIRES
     },
     Knob {
         key: "wire_loss",
@@ -49,7 +56,7 @@ pub(super) const KNOBS: &[Knob] = &[
         default: Default::Level("0"),
         said: Said::As("wire_loss"),
         turn: 52,
-        help: "between two hosts, the share of frames that the wire loses, like 0.1%, by `seed`",
-        ..OF_HOSTS
+        help: "the share of frames that the wire loses, like 0.1%, by `seed`",
+        ..OF_WIRES
     },
 ];

@@ -1,10 +1,11 @@
-//! What is to be known about disks and interfaces: those of this machine whose settings were changed, and disks of
-//! guests that are not the same in each run.
+//! What is to be known about disks, interfaces and wires: those of this machine whose settings were changed, disks of
+//! guests that are not the same in each run, and wires between NICs of a guest.
 
 use std::collections::BTreeSet;
 
 use netplumb_model::class::Link;
 use netplumb_model::experiment::{DiskDevice, DiskPlan, MachinePlan};
+use netplumb_model::hosts::{self, Wire};
 use netplumb_model::recording::{Arm, Recording};
 
 use crate::footer::Note;
@@ -21,9 +22,44 @@ pub(crate) fn varying(arm: &Arm) -> Option<DiskDevice> {
     (!device.repeats()).then_some(device)
 }
 
-/// The notes about disks and interfaces.
-pub(crate) fn disks(recording: &Recording) -> Vec<Note> {
-    let mut notes = Vec::new();
+/// The wire of an arm: "1Gbit/s and 1us".
+pub(crate) fn wire_of(arm: &Arm) -> String {
+    let level = |key| arm.level(key).unwrap_or_default();
+    let mut told = format!(
+        "{}bit/s and {}",
+        level("wire_rate").trim_end_matches("bit"),
+        level("wire_delay")
+    );
+    let wire = Wire::of(arm);
+    if wire.jitter_ns > 0 {
+        told.push_str(&format!(" + 0 to {}", level("wire_jitter")));
+    }
+    if wire.loss_ppb > 0 {
+        told.push_str(&format!(", {} lost", level("wire_loss")));
+    }
+    printable(&told, 80)
+}
+
+/// The wires between NICs of a guest, if arms have some.
+fn wires(recording: &Recording) -> Option<Note> {
+    if recording.instruments().contains(&hosts::INSTRUMENT) {
+        return None;
+    }
+    let has_one = |arm: &&Arm| Wire::of_one_guest(arm).is_some();
+    let wires = recording.arms.iter().filter(has_one).map(wire_of);
+    let wires: BTreeSet<String> = wires.collect();
+    let text = || {
+        format!(
+            "{} between the guest's NICs, in its virtual time; the time of every frame is checked",
+            list(wires.clone())
+        )
+    };
+    (!wires.is_empty()).then(|| Note::new("wire", text()))
+}
+
+/// The notes about disks, interfaces and wires.
+pub(crate) fn devices(recording: &Recording) -> Vec<Note> {
+    let mut notes: Vec<Note> = wires(recording).into_iter().collect();
     let own = || recording.arms.iter().filter(|arm| arm.link == Link::Any);
     let disks = || own().filter_map(|arm| MachinePlan::of(arm).disk);
     let of_disks = disks().flat_map(|disk| disk.queue.into_iter().map(|setting| setting.name));
