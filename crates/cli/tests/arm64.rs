@@ -268,8 +268,8 @@ fn vm_both_architectures() {
         "architecture: x86-64 → arm64 (the same source is other code: ",
         "CPU: max",
         "kernel: ",
-        "CONFIG_ARM64_PAN: not set → y",
-        "CONFIG_RETPOLINE: y → not set",
+        "CONFIG_ARM64_PAN: absent → y",
+        "CONFIG_RETPOLINE: y → absent",
         "entry_SYSCALL_64",
         "el0t_64_sync",
         "gone",
@@ -289,7 +289,7 @@ fn vm_both_architectures() {
     let ran = place.run("report both.plumb");
     let told = [
         "arch      x86-64 and arm64, by arm",
-        "CONFIG_ARM64_PAN not set and y",
+        "CONFIG_ARM64_PAN absent and y",
     ];
     prints(ran.code(0), &told);
 }

@@ -171,10 +171,10 @@ fn a_missing_module() {
     let place = Place::new();
     let mut command = place.plumb("path --link veth");
     command.env("PLUMB_CACHE", cache.path());
-    Running::start(&mut command)
-        .finish()
-        .code(1)
-        .says(&["no kernel module \"veth\""]);
+    Running::start(&mut command).finish().code(3).says(&[
+        "no driver of link veth (module veth)",
+        "--link with one that it has (lo",
+    ]);
     assert_eq!(place.files(), [""; 0]);
 }
 

@@ -52,6 +52,32 @@ int main(int argc, char **argv)
 }
 "#;
 
+/// Two threads that call functions with the same few numbers, on two CPUs.
+const RACES: &str = r#"
+#include <pthread.h>
+#include <stdlib.h>
+#define APART __attribute__((noinline)) void
+APART begin(long n) { __asm__ volatile("" :: "r"(n)); }
+APART end(long n) { __asm__ volatile("" :: "r"(n)); }
+static void *race(void *rounds)
+{
+	for (long n = 0; n < (long)rounds; n++) {
+		begin(n % 4);
+		end(n % 4);
+	}
+	return NULL;
+}
+int main(int argc, char **argv)
+{
+	pthread_t threads[2];
+	for (int i = 0; i < 2; i++)
+		pthread_create(&threads[i], NULL, race, (void *)atol(argv[1]));
+	for (int i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+	return 0;
+}
+"#;
+
 /// Sleeps so often, so long, and prints how long that was on the average, in nanoseconds.
 const SLEEPS: &str = r#"
 #include <stdio.h>
@@ -203,6 +229,27 @@ fn as_root_budget() {
     assert_eq!(stage.unwrap()["passed_over"], 100);
     let csv = report(&place, &["between.plumb", "--csv"]);
     assert!(csv.contains("begin → end"), "{csv}");
+}
+
+/// Check that the ledger adds up where two CPUs begin and end one key at a time.
+#[test]
+fn as_root_one_key_on_two_cpus() {
+    if !as_root() {
+        return;
+    }
+    const ROUNDS: u64 = 50_000;
+    let place = compiled("races", RACES);
+    let races = place.path("races");
+    let [begin, end] = ["begin", "end"].map(|name| format!("uprobe:{}:{name}", races.display()));
+    let rounds = ROUNDS.to_string();
+    let program = races.to_str().unwrap();
+    let recording = measured(
+        &place,
+        &[&begin, &end, "--key", "arg0", "--", program, &rounds],
+    );
+    assert_ledger(&recording);
+    assert_eq!(sum(&recording, &BEGUN, None), 2 * ROUNDS);
+    assert_eq!(sum(&recording, &SEEN, None), 4 * ROUNDS);
 }
 
 /// Check that a planted sleep is found as long as the program itself saw it, within a twentieth.

@@ -258,3 +258,27 @@ fn refused_at_once() {
     }
     assert_eq!(place.files(), [""; 0]);
 }
+
+/// Check that packets which are forwarded, or answered by the kernel, have a class of their own without being asked for.
+#[test]
+fn forwarded_and_answered() {
+    if !common::has_guests() {
+        return;
+    }
+    let place = Place::new();
+    for (words, direction) in [
+        ("--proto udp --forward", Direction::Forward),
+        ("--proto raw", Direction::Echo),
+    ] {
+        let words = format!(
+            "path --lab vm --link veth --family ipv4 {words} --clock functions --packets 30 --blocks 1 -o x.plumb"
+        );
+        place.run(&words).code(0);
+        let recording = place.recording("x.plumb");
+        let mut calls = recording.calls();
+        assert!(
+            calls.any(|(span, _)| span.direction == direction && span.times.count > 0),
+            "{words}"
+        );
+    }
+}

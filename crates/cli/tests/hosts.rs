@@ -14,7 +14,7 @@ use common::{Place, Running};
 use netplumb_model::class::Direction;
 use netplumb_model::hosts::{
     BUSY, COUNTED_IN_KERNEL, COUNTED_IN_PROGRAMS, FRAMES, FRAMES_PER_POLL, INSTRUCTIONS,
-    THROUGHPUT, TURN, TURNS,
+    KERNEL_IDLE, MISSED, THROUGHPUT, TURN, TURNS,
 };
 use netplumb_model::quantity::{Declared, Of};
 use netplumb_model::recording::Recording;
@@ -345,6 +345,63 @@ fn as_long_as_it_goes_on() {
         assert!(ran.stderr.contains(part), "no `{part}`: {ran:?}");
     }
     assert_eq!(place.processes(), [""; 0]);
+}
+
+/// Check that frames which a receiver's NIC has no room for are counted as dropped: what came to its driver, and what TCP
+/// sent again, is the rest; and that a longer ring drops none.
+#[test]
+fn dropped_by_the_nic() {
+    if !common::has_guests() {
+        return;
+    }
+    let place = Place::new();
+    let words = "bench stream --blocks 1 --rx-shift 2 --connections 16 --exact -o";
+    place.run(&format!("{words} x.plumb")).code(0);
+    let recording = place.recording("x.plumb");
+    let of_rx = |quantity: &Declared| mean(&recording, quantity, Some("receiver")) as u64;
+    let dropped = of_rx(&MISSED);
+    assert!(dropped > 100, "too few for this test: {dropped}");
+    let counts = recording.part("exact");
+    let ledger = &counts.blocks[0].ledger;
+    assert!(ledger.closes());
+    assert_eq!(ledger.delivered, ledger.offered - dropped);
+    let receive = counts
+        .functions
+        .iter()
+        .position(|f| f.name == "napi_gro_receive");
+    let calls: u64 = (counts.costs.iter())
+        .filter(|cost| counts.nodes[cost.node as usize].function as usize == receive.unwrap())
+        .filter(|cost| cost.direction == Direction::Rx)
+        .map(|cost| cost.calls)
+        .sum();
+    // The byte by which both agree on the end is among them, or not.
+    assert!(calls.abs_diff(ledger.delivered) <= 2, "{calls} {ledger:?}");
+    place
+        .run(&format!("{words} y.plumb --rings rx=4096"))
+        .code(0);
+    let longer = place.recording("y.plumb");
+    assert_eq!(mean(&longer, &MISSED, Some("receiver")), 0.0);
+}
+
+/// Check that the kernel's own account of a host's idle time goes with the time in which it executes nothing: what it
+/// does to become idle is idle to it.
+#[test]
+fn idle_by_the_kernel() {
+    if !common::has_guests() {
+        return;
+    }
+    let place = Place::new();
+    place
+        .run("bench stream --bytes 1M --blocks 1 -o x.plumb")
+        .code(0);
+    let recording = place.recording("x.plumb");
+    for host in ["sender", "receiver"] {
+        let [busy, idle] = [&BUSY, &KERNEL_IDLE].map(|of| mean(&recording, of, Some(host)));
+        assert!(
+            (0.98..1.2).contains(&(busy + idle)),
+            "{host}: {busy} {idle}"
+        );
+    }
 }
 
 /// Check that a boot that fails ends all arms that wait for it, with its error.

@@ -373,7 +373,11 @@ fn what_cannot_be_counted() {
         ),
         (&["cycles:q", "--", "true"], 2, "`:u`"),
         (&["block:", "--", "true"], 2, "SUBSYSTEM:TRACEPOINT"),
-        (&["--ratio", "cycles", "--", "true"], 2, "a ratio like"),
+        (
+            &["--ratio", "cycles", "--", "true"],
+            2,
+            "invalid ratio `cycles`",
+        ),
         (
             &["uprobe:/bin/sh:no_such_function", "--", "true"],
             2,

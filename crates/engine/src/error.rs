@@ -132,8 +132,7 @@ pub enum EngineError {
     NoArguments(String),
     /// A kernel has no driver of a link.
     #[error(
-        "unavailable: kernel {kernel} has no driver of link {link} (module {module}): use --link with one that it has ({others}), \
-         or another kernel"
+        "unavailable: kernel {kernel} has no driver of link {link} (module {module}): {remedy}"
     )]
     NoDriver {
         /// The release of the kernel.
@@ -142,8 +141,8 @@ pub enum EngineError {
         link: Link,
         /// The module that is missing.
         module: String,
-        /// Links whose drivers it has.
-        others: String,
+        /// What to try.
+        remedy: String,
     },
     /// The plugin's stream.
     #[error(transparent)]

@@ -213,12 +213,20 @@ impl Boot<'_> {
             tree.resolve(&machine.link_modules())
         };
         if let Err(ModuleError::Missing { name, .. }) = of_link(machine.link) {
-            let is_one = |link: &Link| link.has_nics() && of_link(*link).is_ok();
+            let of_hosts = machine.host.is_some();
+            let is_one =
+                |link: &Link| (!of_hosts || link.declared().hosts) && of_link(*link).is_ok();
+            let others = Link::listed(|link| is_one(&link));
             return Err(EngineError::NoDriver {
                 kernel: self.kernel.release.clone(),
                 link: machine.link,
                 module: name,
-                others: Link::listed(|link| is_one(&link)),
+                remedy: match others.is_empty() {
+                    true => "use another kernel".into(),
+                    false => {
+                        format!("use --link with one that it has ({others}), or another kernel")
+                    }
+                },
             });
         }
         let needed = tree.resolve(&[machine.link_modules(), more.clone()].concat())?;

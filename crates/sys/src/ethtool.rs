@@ -113,7 +113,8 @@ impl Ethtool {
             )
         };
         match done {
-            0 => Ok(()),
+            // Of features a positive number says what was not done; they are read back.
+            0.. => Ok(()),
             _ => Err(io::Error::last_os_error()),
         }
     }

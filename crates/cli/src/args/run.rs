@@ -13,7 +13,7 @@ pub(crate) struct RunOptions {
     /// percent between runs
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Recording to write [default: NAME.plumb]; an existing one is renamed to NAME.plumb.old
+    /// Recording to write [default: NAME.plumb]; an existing one is renamed to NAME.plumb.old, or .old.1 and so on
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     /// Timeout in seconds for booting a guest, and for running an arm

@@ -125,11 +125,14 @@ fn compare(args: &DiffArgs, sides: Sides<'_>, pairs: Pairs) -> anyhow::Result<Ex
     }
     let both = own[0].iter().filter(|name| own[1].contains(name));
     let both: Vec<&str> = both.copied().collect();
-    if let [hosts::INSTRUMENT, counted] | [counted, hosts::INSTRUMENT] = both[..] {
-        // What the wire says is the same in every run: functions are compared.
+    let for_one = args.json || args.csv || args.markdown || args.page.wanted();
+    if let [hosts::INSTRUMENT, counted] | [counted, hosts::INSTRUMENT] = both[..]
+        && for_one
+    {
+        // Functions, of which there is more to say; --clock wire has the others.
         return compare_part(args, sides, counted, pairs);
     }
-    if args.json || args.csv || args.markdown || args.page.wanted() || both.is_empty() {
+    if for_one || both.is_empty() {
         return Err(Usage(format!(
             "the recordings have several instruments ({}; {}): choose one with --clock",
             list(&own[0]),

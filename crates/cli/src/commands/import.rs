@@ -27,7 +27,7 @@ pub(crate) struct ImportArgs {
     /// standard input
     #[arg(default_value = "perf.data")]
     file: PathBuf,
-    /// Recording to write [default: the file's name with .plumb]; an existing one is renamed to NAME.plumb.old
+    /// Recording to write [default: the file's name with .plumb]; an existing one is renamed to NAME.plumb.old, or .old.1 and so on
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Blocks of equal time that it is cut into: what intervals and comparisons go by

@@ -56,8 +56,21 @@ pub(crate) struct ReadFileArgs {
 }
 
 impl ReadFileArgs {
-    fn reads(&self) -> FileReads {
-        FileReads {
+    /// What is to be read.
+    ///
+    /// # Errors
+    /// It can't be read so.
+    fn reads(&self) -> Result<FileReads, String> {
+        /// The smallest blocks of disks.
+        const SECTOR_BYTES: u32 = 512;
+        let chunk_bytes = self.chunk.map_or(CHUNK_BYTES, |bytes| bytes.0.max(1));
+        if self.direct && chunk_bytes % SECTOR_BYTES != 0 {
+            return Err(format!(
+                "--chunk {chunk_bytes}: with --direct expected a multiple of {SECTOR_BYTES} bytes, or of the disk's blocks, \
+                 if these are larger"
+            ));
+        }
+        Ok(FileReads {
             path: self.file.clone(),
             access: match (self.mmap, self.direct) {
                 (true, _) => Access::Mmap,
@@ -66,11 +79,11 @@ impl ReadFileArgs {
             },
             count: self.count,
             random: self.random,
-            chunk_bytes: self.chunk.map_or(CHUNK_BYTES, |bytes| bytes.0.max(1)),
+            chunk_bytes,
             cold: self.cold,
             reopen: self.reopen,
             in_flight: self.in_flight.unwrap_or(1),
-        }
+        })
     }
 }
 
@@ -121,7 +134,7 @@ pub(crate) fn in_guest(words: &[String]) -> anyhow::Result<Option<FileReads>> {
     if !own.args.file.starts_with('/') {
         return Err(wrong("expected a path in the guest, like /disk/data".into()).into());
     }
-    Ok(Some(own.args.reads()))
+    own.args.reads().map(Some).map_err(|why| wrong(why).into())
 }
 
 /// Read it.
@@ -129,7 +142,14 @@ pub(crate) fn in_guest(words: &[String]) -> anyhow::Result<Option<FileReads>> {
 /// # Errors
 /// It can't be read, or the command fails.
 pub(crate) fn run(args: &ReadFileArgs) -> anyhow::Result<ExitCode> {
-    let reads = args.reads();
+    let reads = args.reads().map_err(Usage)?;
+    if Path::new(&args.file).is_dir() {
+        return Err(Usage(format!(
+            "{} is a directory; expected a file",
+            printable(&args.file, 200)
+        ))
+        .into());
+    }
     let shown = printable(&args.file, 200);
     let failed = || format!("can't read {shown}");
     let mut reader = Reader::open(&reads).with_context(failed)?;

@@ -39,7 +39,7 @@ pub(super) fn show(
         }
         Some(_) => {
             let why = "counts of events are no profile; use --markdown, --openmetrics, --csv or \
-                       --json";
+                       --json, or --clock callers where they were counted by layer or by stack";
             return Err(Usage(why.into()).into());
         }
         None => {}

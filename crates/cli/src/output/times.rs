@@ -29,7 +29,7 @@ pub(super) fn show(
     directions: &[Direction],
 ) -> anyhow::Result<ExitCode> {
     if args.lines.is_some() {
-        return Err(Usage("--lines is only for recordings of instrument `exact`".into()).into());
+        return Err(Usage("--lines is of functions: for recordings of instrument `exact`, and of `plumb profile`, or a part of this one by --clock".into()).into());
     }
     let views = asked(recording, directions, &args.arm)?;
     let view = View {

@@ -145,6 +145,34 @@ mod tests {
         { __asm__ volatile(\"\" : \"+r\"(n)); return n * 3; }
         int main(int argc, char **argv) { return inlined_away(argc); }";
 
+    /// Check that functions of Rust are found as one writes them, and that a name of several asks for more.
+    #[test]
+    fn of_a_program_of_rust() {
+        const SOURCE: &str = "
+            mod shapes { pub struct S; impl S { #[inline(never)] pub fn area(&self) -> u32 { std::hint::black_box(3) } } }
+            mod other { #[inline(never)] pub fn area() -> u32 { std::hint::black_box(4) }
+                        #[inline(never)] pub fn alone() -> u32 { std::hint::black_box(5) } }
+            fn main() { println!(\"{}\", shapes::S.area() + other::area() + other::alone()); }";
+        let place = tempfile::tempdir().unwrap();
+        let (source, own) = (place.path().join("own.rs"), place.path().join("own"));
+        fs::write(&source, SOURCE).unwrap();
+        let compiler = Command::new("rustc")
+            .args(["-C", "opt-level=1", "-o"])
+            .args([&own, &source])
+            .status();
+        assert!(compiler.unwrap().success());
+        let whole = offset(&own, "own::other::alone").unwrap();
+        assert_eq!(offset(&own, "other::alone"), Ok(whole));
+        assert_eq!(offset(&own, "alone"), Ok(whole));
+        assert!(has_function(&own, "alone"));
+        let error = offset(&own, "area").unwrap_err();
+        assert!(
+            error.contains("own::other::area") && error.contains("several"),
+            "{error}"
+        );
+        assert!(offset(&own, "other::area").is_ok());
+    }
+
     /// Check that functions of a program are found, and that others offer the nearest, or say why there
     /// is none.
     #[test]

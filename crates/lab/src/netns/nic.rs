@@ -162,6 +162,13 @@ fn features(device: &str, wanted: &BTreeMap<String, bool>, notes: &mut Notes) ->
             .set_feature(device, number, *on)
             .map_err(|error| refused(device, std::iter::once(feature.as_str()), &error))?;
         let now = ethtool.features(device)?;
+        if is_in(&now.active, number) != *on {
+            return Err(not_taken(&format!(
+                "{feature} of {device} is still {} after it was set {}",
+                word(!*on),
+                word(*on)
+            )));
+        }
         Set {
             device,
             setting: feature,

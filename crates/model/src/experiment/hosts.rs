@@ -5,7 +5,11 @@ use super::nic::Ends;
 use super::setup::FileSize;
 use super::{Experiment, Kind, Knob, Knobs, Lab};
 use crate::class::{Link, Proto};
-use crate::hosts::{CLOCKED, Client, HostLoad, INSTRUMENT, Side, WIRE_KEYS, Wire};
+use crate::events::nearest;
+use crate::hosts::{
+    self, CLOCKED, COUNTED_IN_KERNEL, COUNTED_IN_PROGRAMS, Client, HostLoad, INSTRUMENT, PAYLOAD,
+    Side, WIRE_KEYS, Wire,
+};
 use crate::recording::Arm;
 use crate::timing::INSTRUCTIONS;
 use crate::web::{MOST_DIRECTORIES, WebLoad, WebPlan};
@@ -357,9 +361,45 @@ impl Experiment {
             let why = "size_bytes (--size) is not supported with kind http: files have the sizes of SPECweb99";
             return Err(("size_bytes", why.to_string()).into());
         }
+        self.check_quantities()?;
         if is_stream && self.set_keys().any(|key| key == "size_bytes") {
             let why = "size_bytes (--size) is the size of a request; for a stream use write_bytes (--write-bytes), in [workload]";
             return Err(("size_bytes", why.to_string()).into());
+        }
+        Ok(())
+    }
+
+    /// Check that claims and figures are about quantities that two hosts have, before anything is measured.
+    fn check_quantities(&self) -> Result<(), Mistake> {
+        // Of functions as well, if these are counted.
+        const OF_FUNCTIONS: [&str; 2] = [INSTRUCTIONS.name, "calls"];
+        let more = [PAYLOAD, COUNTED_IN_KERNEL, COUNTED_IN_PROGRAMS];
+        let names = || {
+            let declared = hosts::ALL.iter().chain(&more).map(|of| of.name);
+            declared.chain(OF_FUNCTIONS)
+        };
+        let of_claims = self.claims.iter().filter_map(|claim| claim.quantity());
+        let of_claims = of_claims.map(|name| ("quantity", name));
+        let of_figures = self.figures.iter().map(|figure| ("y", figure.y.as_str()));
+        for (key, name) in of_claims.chain(of_figures) {
+            // One of the figures of a quantity: `CPU use of sender`.
+            let base = name.rsplit_once(" of ").map_or(name, |(base, _)| base);
+            if names().any(|known| known == name || known == base) {
+                continue;
+            }
+            let expected = match nearest(base, names()) {
+                Some(meant) => format!("did you mean `{meant}`?"),
+                None => {
+                    let all: Vec<&str> = hosts::ALL.iter().map(|of| of.name).collect();
+                    format!("expected {}", all.join(", "))
+                }
+            };
+            let shown: String = name.chars().take(40).collect();
+            return Err((
+                key,
+                format!("no quantity of two hosts is called `{shown}`; {expected}"),
+            )
+                .into());
         }
         Ok(())
     }
@@ -411,7 +451,11 @@ impl Experiment {
             return Err(("throttle", why.into()));
         }
         if self.workload.kind == Kind::Request && arm.size_bytes == 0 {
-            return Err(("size_bytes", "a request has at least a byte".into()));
+            return Err((
+                "size_bytes",
+                "invalid size_bytes (--size) `0`: a request, or an echo, has at least a byte"
+                    .into(),
+            ));
         }
         if arm.level("offload_in") == Some("router") {
             return Err(("offload_in", "two hosts have no router".into()));
@@ -460,7 +504,11 @@ impl Experiment {
             return Err(("link", why));
         }
         if self.workload.kind == Kind::Request && arm.size_bytes == 0 {
-            return Err(("size_bytes", "a request has at least a byte".into()));
+            return Err((
+                "size_bytes",
+                "invalid size_bytes (--size) `0`: a request, or an echo, has at least a byte"
+                    .into(),
+            ));
         }
         let client: Client = arm.read("client").unwrap_or_default();
         let kind = match client {
@@ -675,6 +723,10 @@ mod tests {
             (
                 "[workload]\nkind = \"stream\"\n[knobs]\nrx_link = \"virtio-net\"\nthrottle = \"off\"",
                 "e1000 only",
+            ),
+            (
+                "[workload]\nkind = \"stream\"\n[[figure]]\nname = \"a\"\nx = \"tx_buffer\"\ny = \"troughput\"",
+                "did you mean `throughput`?",
             ),
             (
                 "[workload]\nkind = \"stream\"\n[knobs]\nwire_rate = \"fast\"",

@@ -366,12 +366,18 @@ pub(crate) fn stages<'a>(between: Option<usize>) -> Vec<Column<'a, Row<'a>>> {
         ),
     };
     let mut columns: Vec<Column<'a, Row<'a>>> = vec![
-        Column::text("stage", |r: &Row<'a>| r.name().0.into())
-            .hint(name)
-            .json("name")
-            .people(0)
-            .letters(between.unwrap_or(STAGE_LETTERS))
-            .page_own("stage"),
+        Column::machine(|r: &Row<'a>| Value::Text(r.name().0.into())).json("name"),
+        Column::text("stage", move |r: &Row<'a>| {
+            let whole = r.name().0;
+            between.map_or_else(
+                || whole.to_string(),
+                |letters| events_within(whole, letters),
+            )
+        })
+        .hint(name)
+        .people(0)
+        .letters(between.unwrap_or(STAGE_LETTERS))
+        .page_own("stage"),
         Column::machine(|r: &Row<'a>| r.stage(|s| Value::Text(s.kind.to_string()))).json("kind"),
         Column::text("kind", |r: &Row<'a>| match r.of {
             Of::Stage(stage) if matches!(stage.kind, StageKind::Work | StageKind::Wait) => {
@@ -433,6 +439,30 @@ pub(crate) fn stages<'a>(between: Option<usize>) -> Vec<Column<'a, Row<'a>>> {
         .from(between.map_or(0, |_| BARS_OF_EVENTS)),
     ]);
     columns
+}
+
+/// The names of two events with what is between them, in so many letters: what they end with tells them apart.
+fn events_within(whole: &str, letters: usize) -> String {
+    const BETWEEN: &str = " → ";
+    let length = |text: &str| text.chars().count();
+    let Some((from, to)) = whole
+        .split_once(BETWEEN)
+        .filter(|_| length(whole) > letters)
+    else {
+        return whole.into();
+    };
+    let room = letters.saturating_sub(length(BETWEEN));
+    let half = room / 2;
+    // A short one leaves the other more.
+    let of_from = half.max(room.saturating_sub(length(to))).min(length(from));
+    let end = |text: &str, most: usize| match length(text) <= most {
+        true => text.to_string(),
+        false => {
+            let rest = text.chars().skip(length(text) + 1 - most.max(1));
+            std::iter::once('…').chain(rest).collect()
+        }
+    };
+    format!("{}{BETWEEN}{}", end(from, of_from), end(to, room - of_from))
 }
 
 /// The letters of names, where stages are between events.

@@ -23,6 +23,7 @@ impl std::str::FromStr for Bytes {
             "" | "B" => 1,
             "K" | "KiB" => 1 << 10,
             "M" | "MiB" => 1 << 20,
+            "G" | "GiB" => 1 << 30,
             _ => return Err(invalid_size(s)),
         };
         number
@@ -36,7 +37,7 @@ impl std::str::FromStr for Bytes {
 
 fn invalid_size(text: &str) -> String {
     format!(
-        "invalid size `{}`; expected bytes like 1400, 4K (1,024 bytes each) or 1M",
+        "invalid size `{}`; expected bytes like 1400, 4K (1,024 bytes each), 1M or 1G",
         cut(text, 40)
     )
 }
