@@ -64,7 +64,7 @@ impl ReadFileArgs {
         /// The smallest blocks of disks.
         const SECTOR_BYTES: u32 = 512;
         let chunk_bytes = self.chunk.map_or(CHUNK_BYTES, |bytes| bytes.0.max(1));
-        if self.direct && chunk_bytes % SECTOR_BYTES != 0 {
+        if self.direct && !chunk_bytes.is_multiple_of(SECTOR_BYTES) {
             return Err(format!(
                 "--chunk {chunk_bytes}: with --direct expected a multiple of {SECTOR_BYTES} bytes, or of the disk's blocks, \
                  if these are larger"
