@@ -124,10 +124,10 @@ pub fn describe_refusal(stderr: &[String]) -> Option<String> {
         let remedy = match why.contains("delay") {
             true => "",
             false => {
-                "; two hosts need QEMU 7.2, as Debian 12 has it (qemu-system-x86, qemu-system-arm): install it, or name it with $PLUMB_QEMU"
+                "; it needs QEMU 7.2, as Debian 12 has it (qemu-system-x86, qemu-system-arm): install it, or name it with $PLUMB_QEMU"
             }
         };
-        return Some(format!("no wire between the hosts: {why}{remedy}"));
+        return Some(format!("no wire: {why}{remedy}"));
     }
     None
 }

@@ -188,7 +188,7 @@ fn columns<'r>(
                 .page("busy"),
         );
     }
-    let idle = "the part of the time in which its CPU was idle by the kernel's own account: with its busy part about 1";
+    let idle = "the part of the time in which its CPU was idle by the kernel's own account: with its busy part 1 or a bit more";
     for column in of_hosts(
         36,
         WIDEST,

@@ -366,7 +366,11 @@ pub(crate) fn stages<'a>(between: Option<usize>) -> Vec<Column<'a, Row<'a>>> {
         ),
     };
     let mut columns: Vec<Column<'a, Row<'a>>> = vec![
-        Column::machine(|r: &Row<'a>| Value::Text(r.name().0.into())).json("name"),
+        Column::text("stage", |r: &Row<'a>| r.name().0.into())
+            .hint(name)
+            .json("name")
+            .page_own("stage"),
+        // Where there is less room.
         Column::text("stage", move |r: &Row<'a>| {
             let whole = r.name().0;
             between.map_or_else(
@@ -376,8 +380,7 @@ pub(crate) fn stages<'a>(between: Option<usize>) -> Vec<Column<'a, Row<'a>>> {
         })
         .hint(name)
         .people(0)
-        .letters(between.unwrap_or(STAGE_LETTERS))
-        .page_own("stage"),
+        .letters(between.unwrap_or(STAGE_LETTERS)),
         Column::machine(|r: &Row<'a>| r.stage(|s| Value::Text(s.kind.to_string()))).json("kind"),
         Column::text("kind", |r: &Row<'a>| match r.of {
             Of::Stage(stage) if matches!(stage.kind, StageKind::Work | StageKind::Wait) => {
