@@ -220,7 +220,7 @@ fn the_same_knobs_twice() {
         ran.code(0);
         let told = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(
-            told.contains("no effect here: gso of tx0 was already on"),
+            told.contains("no effect gso of tx0 was already on"),
             "{told}"
         );
         recordings.push(place.recording("x.plumb"));

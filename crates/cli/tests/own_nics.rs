@@ -180,6 +180,48 @@ fn as_root_while_a_command_runs() {
     }
 }
 
+/// Check that settings that were so already, and those that can't act, are said to be so, in `stat` and `profile`.
+#[test]
+fn as_root_without_effect() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    own::sh(
+        &machine.namespace,
+        "ip addr add 192.0.2.2/24 dev v1 noprefixroute",
+    );
+    let before = machine.state();
+    let still = "stat -q cs --nic t0 --coalesce rx-frames=3 --coalesce rx-frames=8 --blocks 2 -- true";
+    let ran = machine.run(still);
+    let of_t0 = [
+        "idle rx-frames could not act: no packet passed t0 while the command ran",
+        "no effect rx-frames of t0 was already 3 (in coalesce.rx-frames=3)",
+    ];
+    joined(ran.code(0), &of_t0);
+    // An echo to a neighbour that does not answer is asked for: that is a packet.
+    let sends = "bash -c 'echo > /dev/udp/192.0.2.77/9'";
+    let ran = machine.run(&format!(
+        "stat -q cs --nic v0 --offload tso=on --rps-cpus 0 --napi-defer-hard-irqs 2 -- {}",
+        sends.replace(' ', "\u{a0}")
+    ));
+    let told = "idle napi_defer_hard_irqs could not act: it defers interrupts by gro_flush_timeout, which is 0";
+    let text = joined(ran.code(0), &[told, "no effect tso of v0 was already on"]);
+    assert!(!text.contains("no packet passed"), "{text}");
+    assert!(!text.contains("rps_cpus of"), "{text}");
+    machine.run(&still.replace("stat -q cs", "profile -q -o p.plumb"));
+    assert_eq!(machine.state(), before);
+}
+
+/// What a command printed, in one line, which has these words.
+fn joined(ran: &Ran, words: &[&str]) -> String {
+    let text: Vec<&str> = ran.stdout.split_whitespace().collect();
+    let text = text.join(" ");
+    for word in words {
+        assert!(text.contains(word), "no {word:?} in {text}");
+    }
+    text
+}
+
 /// Check that an experiment file asks before it changes an interface, and lists what it would change.
 #[test]
 fn as_root_a_file_asks() {

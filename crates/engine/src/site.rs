@@ -88,6 +88,11 @@ impl<'a> Keeper<'a> {
         (self.save)(self.recording).map_err(EngineError::Save)
     }
 
+    /// What cancels the run.
+    pub(crate) fn cancel(&self) -> &'a Cancel {
+        self.cancel
+    }
+
     /// Whether the run was cancelled.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.cancel.load(Ordering::Relaxed)

@@ -297,7 +297,7 @@ impl Setting {
     }
 
     /// The name of its interface or disk.
-    fn object(&self) -> Option<&str> {
+    pub fn object(&self) -> Option<&str> {
         let nic = self.nic().map(|nic| nic.name.as_str());
         nic.or_else(|| Some(self.disk()?.name.as_str()))
     }

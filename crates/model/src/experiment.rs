@@ -51,7 +51,7 @@ pub use knobs::{
     files, of_files,
 };
 pub use lasting::DURATION;
-pub use machine::{MachinePlan, OwnDisk, OwnNic};
+pub use machine::{MachinePlan, OwnDisk, OwnNic, is_of_nic};
 pub use measured::Difference;
 pub use module::Module;
 pub use nft::{Hook, Looks, MAX_RULESET_BYTES, NeverMatching, Nft, Ruleset, TABLE};

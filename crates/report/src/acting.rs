@@ -1,4 +1,4 @@
-//! Settings that could not act where they were measured, as a run noted them: that they
+//! Settings that could not act where they were measured, or were so before, as a run noted them: that they
 //! made no difference says nothing about them.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,10 +30,12 @@ fn idle(recording: &Recording, arm: usize) -> BTreeMap<String, Idle> {
         .collect()
 }
 
-/// Notes for a footer: what could not act, why, and in which arms where it could in others.
-/// The scan reports what it tried.
+/// So many arms are named in a note.
+const ARMS: usize = 4;
+
+/// Notes for a footer: what could not act, made no difference or was not taken as it was given, why, and in
+/// which arms where it was otherwise in others. The scan reports what it tried.
 pub(crate) fn footer(recording: &Recording) -> Vec<Note> {
-    const ARMS: usize = 4;
     let arms = 0..recording.arms.len();
     let shown: Vec<usize> = arms
         .filter(|arm| {
@@ -41,13 +43,24 @@ pub(crate) fn footer(recording: &Recording) -> Vec<Note> {
             arm.scanned().is_none() && arm.repeats().is_none()
         })
         .collect();
-    let mut found: BTreeMap<Idle, Vec<usize>> = BTreeMap::new();
+    // In the order in which they are shown.
+    let mut found: BTreeMap<(&'static str, String), Vec<usize>> = BTreeMap::new();
     for arm in &shown {
+        let mut add = |label, text| found.entry((label, text)).or_default().push(*arm);
         for idle in idle(recording, *arm).into_values() {
-            found.entry(idle).or_default().push(*arm);
+            add("idle", idle.to_string());
+        }
+        let notes = recording.notes.get(&(*arm as u32));
+        for (key, why) in notes.iter().flat_map(|notes| &notes.facts) {
+            let label = match key.split_once('.') {
+                Some(("no_effect", _)) => "no effect",
+                Some(("rounded", _)) => "rounded",
+                _ => continue,
+            };
+            add(label, printable(why, WHY_LIMIT));
         }
     }
-    let line = |(idle, of): (Idle, Vec<usize>)| {
+    let line = |((label, text), of): ((&'static str, String), Vec<usize>)| {
         let names = of.iter().take(ARMS);
         let names: Vec<String> = names
             .map(|arm| printable(&recording.arms[*arm].name, KNOB_LIMIT))
@@ -60,7 +73,7 @@ pub(crate) fn footer(recording: &Recording) -> Vec<Note> {
             true => String::new(),
             false => format!(" (in {}{more})", names.join(", ")),
         };
-        Note::new("idle", format!("{idle}{which}"))
+        Note::new(label, format!("{text}{which}"))
     };
     found.into_iter().map(line).collect()
 }

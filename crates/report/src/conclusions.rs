@@ -121,7 +121,7 @@ pub(crate) fn markdown(experiment: Option<&Experiment>, judged: &[Judged], out: 
     }
 }
 
-/// What the arms' guests had otherwise than the first one, and knobs without effect.
+/// What the arms' guests had otherwise than the first one.
 pub fn knobs(recording: &Recording, columns: usize) -> String {
     let mut out = String::new();
     let arms = (0..).zip(&recording.arms);
@@ -131,13 +131,9 @@ pub fn knobs(recording: &Recording, columns: usize) -> String {
             .iter()
             .flat_map(|notes| &notes.facts)
             .filter_map(|(key, value)| {
-                let value = printable(value, 120);
-                if key.starts_with("no_effect.") {
-                    return Some(format!("no effect here: {value}"));
-                }
                 // The command line and the version say what the arm's knobs say.
                 let name = key.strip_prefix("vulnerability.")?;
-                Some(format!("{}: {value}", printable(name, 40)))
+                Some(format!("{}: {}", printable(name, 40), printable(value, 120)))
             })
             .collect();
         if !told.is_empty() {

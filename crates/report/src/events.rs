@@ -14,6 +14,7 @@ use netplumb_model::recording::{Arm, Recording, Total};
 use netplumb_model::timing::OWN_CPU;
 use serde::Serialize;
 
+use crate::acting;
 use crate::analysis;
 use crate::claims::{self, Judged};
 use crate::conclusions;
@@ -277,6 +278,7 @@ fn trust(recording: &Recording) -> Vec<Note> {
         notes.push(Note::new("cost", cost(recording)));
     }
     notes.extend(devices(recording));
+    notes.extend(acting::footer(recording));
     if let Some(scope) = fact("events.scope_of_functions") {
         let text = format!("calls of functions are counted in {scope}, whatever else is not");
         notes.push(Note::new("functions", text));

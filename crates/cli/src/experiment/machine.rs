@@ -138,24 +138,31 @@ pub(crate) fn guard(nics: &[&Nic], may: bool) -> anyhow::Result<()> {
 /// # Errors
 /// The interface is not there, or has nothing of the kind.
 pub(crate) fn of_system(plan: &MachinePlan) -> anyhow::Result<Vec<Change>> {
-    let mut all: Vec<(Setting, String)> = (plan.sysctl.iter())
+    let mut all: Vec<Change> = (plan.sysctl.iter())
         .map(|(key, value)| {
-            let key = key.clone();
-            (Setting::Sysctl { key, nic: None }, value.clone())
+            let setting = Setting::Sysctl {
+                key: key.clone(),
+                nic: None,
+            };
+            change(format!("sysctl.{key}"), setting, value.clone())
         })
         .collect();
     if let Some(own) = &plan.nic {
         all.extend(of_nic(own)?);
     }
-    let change = |(setting, before)| Change {
+    Ok(all)
+}
+
+fn change(knob: String, setting: Setting, before: String) -> Change {
+    Change {
+        knob,
         setting,
         before,
         after: None,
-    };
-    Ok(all.into_iter().map(change).collect())
+    }
 }
 
-fn of_nic(own: &OwnNic) -> anyhow::Result<Vec<(Setting, String)>> {
+fn of_nic(own: &OwnNic) -> anyhow::Result<Vec<Change>> {
     let namespace = Namespace::current()?;
     let nic = || find_nic(&own.name);
     let on_off = |on: bool| (if on { "on" } else { "off" }).to_string();
@@ -164,23 +171,28 @@ fn of_nic(own: &OwnNic) -> anyhow::Result<Vec<(Setting, String)>> {
     // Queues and rings are made anew by these, and interrupts with them: the rest comes after.
     for (which, count) in &settings.channels {
         let (nic, which) = (nic()?, *which);
-        all.push((Setting::Channel { nic, which }, count.to_string()));
+        let setting = Setting::Channel { nic, which };
+        all.push(change(format!("channels.{which}"), setting, count.to_string()));
     }
     for (which, packets) in &settings.rings {
         let (nic, which) = (nic()?, *which);
-        all.push((Setting::Ring { nic, which }, packets.to_string()));
+        let setting = Setting::Ring { nic, which };
+        all.push(change(format!("rings.{which}"), setting, packets.to_string()));
     }
     for (which, on) in &own.offload {
         let (nic, which) = (nic()?, *which);
-        all.push((Setting::Feature { nic, which }, on_off(*on)));
+        let setting = Setting::Feature { nic, which };
+        all.push(change(format!("offload.{which}"), setting, on_off(*on)));
     }
     for (name, on) in &settings.features {
+        let knob = format!("feature.{name}");
         let (nic, name) = (nic()?, name.clone());
-        all.push((Setting::NamedFeature { nic, name }, on_off(*on)));
+        all.push(change(knob, Setting::NamedFeature { nic, name }, on_off(*on)));
     }
     for (which, number) in &settings.coalesce {
         let (nic, which) = (nic()?, *which);
-        all.push((Setting::Coalescing { nic, which }, number.to_string()));
+        let setting = Setting::Coalescing { nic, which };
+        all.push(change(format!("coalesce.{which}"), setting, number.to_string()));
     }
     let polling = &settings.polling;
     for (file, number) in [
@@ -191,17 +203,20 @@ fn of_nic(own: &OwnNic) -> anyhow::Result<Vec<(Setting, String)>> {
         ),
     ] {
         if let Some(number) = number {
+            let knob = file.to_string();
             let (nic, file) = (nic()?, file.to_string());
-            all.push((Setting::Polling { nic, file }, number.to_string()));
+            all.push(change(knob, Setting::Polling { nic, file }, number.to_string()));
         }
     }
     if let Some(on) = polling.threaded {
-        all.push((Setting::Threaded { nic: nic()? }, on_off(on)));
+        let setting = Setting::Threaded { nic: nic()? };
+        all.push(change("threaded".into(), setting, on_off(on)));
     }
     for (which, list) in &settings.steering {
         for queue in steering::queues(&namespace, &own.name, *which)? {
             let (nic, which) = (nic()?, *which);
-            all.push((Setting::Steering { nic, queue, which }, list.clone()));
+            let setting = Setting::Steering { nic, queue, which };
+            all.push(change(which.to_string(), setting, list.clone()));
         }
     }
     if let Some(list) = &own.irq_cpus {
@@ -213,7 +228,7 @@ fn of_nic(own: &OwnNic) -> anyhow::Result<Vec<(Setting, String)>> {
             );
             return Err(WrongKey::cannot_here("irq_cpus", why).into());
         }
-        let set = |irq| (Setting::Affinity { irq }, list.clone());
+        let set = |irq| change("irq_cpus".into(), Setting::Affinity { irq }, list.clone());
         all.extend(irqs.into_iter().map(set));
     }
     Ok(all)
@@ -249,6 +264,7 @@ fn of_disk(
             return Err(WrongKey::usage(key, why).into());
         }
         Ok(Change {
+            knob: setting.name.clone(),
             setting: Setting::BlockQueue {
                 disk: disk.clone(),
                 which: setting.name.clone(),

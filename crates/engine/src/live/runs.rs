@@ -10,7 +10,7 @@ use netplumb_model::recording::{Arm, Block, Ledger};
 use netplumb_model::timing::BUSY;
 
 use super::child::{Held, Running};
-use super::machine::{Change, Machine, after_open};
+use super::machine::{Change, Machine, Moved, after_open};
 use super::work::{LAST_WORDS, WorkPlan, finish};
 use super::{LiveEnd, LiveEvent, Probes};
 use crate::error::EngineError;
@@ -54,6 +54,9 @@ pub(super) fn run(
     let machine = Machine::begin(&changes)?;
     probes.attach(Some(0), &|spec| spec.clone(), keeper.recording)?;
     keeper.recording.arms = runs.arms.iter().map(|arm| arm.arm.clone()).collect();
+    for arm in 0..runs.arms.len() {
+        machine.note(keeper.recording, arm);
+    }
     let (tell, seed) = (probes.tell, probes.options.seed);
     let nap = match probes.name() == events::INSTRUMENT {
         true => NAP,
@@ -66,6 +69,7 @@ pub(super) fn run(
         nap,
         probes,
         end: LiveEnd::default(),
+        moved: Moved::default(),
         is_only: runs.arms.len() == 1 && runs.blocks == 1,
     });
     let arms = runs.arms.len();
@@ -75,8 +79,12 @@ pub(super) fn run(
         (tell.borrow_mut())(LiveEvent::Block(recording, over, Some(all)));
     });
     let Runs {
-        end, mut probes, ..
+        end,
+        mut probes,
+        moved,
+        ..
     } = site.site;
+    moved.note(keeper.recording);
     let ended = machine.end();
     if let (Err(_), Err(error)) = (&ran, &ended) {
         (tell.borrow_mut())(LiveEvent::Note(error.to_string()));
@@ -98,6 +106,7 @@ struct Runs<'a, 't> {
     probes: Probes<'a, 't>,
     /// How the first one that failed did, or else the last one.
     end: LiveEnd,
+    moved: Moved,
     /// Whether there is one run, of one arm: what is known of it when it is interrupted is worth a report.
     is_only: bool,
 }
@@ -106,7 +115,7 @@ impl Alone for Runs<'_, '_> {
     fn turn(&mut self, turn: &Turn, keeper: &mut Keeper<'_>) -> Result<Ended, EngineError> {
         let arm = &self.arms[turn.arm];
         // Restored when it is dropped, after the command has ended.
-        let mut applied = self.machine.set(&arm.changes)?;
+        let mut applied = self.machine.set(&arm.changes, keeper.cancel())?;
         let (held, other) = match arm.changes.iter().any(|change| change.after.is_some()) {
             true => {
                 let (held, other) =
@@ -115,6 +124,7 @@ impl Alone for Runs<'_, '_> {
             }
             false => (None, None),
         };
+        let before = Moved::so_far(keeper.recording, turn.arm)?;
         let cpus = Cpus::read();
         self.probes.open()?;
         let output = self.work.output_to_stderr.into();
@@ -160,6 +170,7 @@ impl Alone for Runs<'_, '_> {
         // One that goes on after an interruption is killed.
         drop(command);
         let window = self.probes.close()?.unwrap_or_default();
+        self.moved.add(keeper.recording, turn.arm, before)?;
         drop(applied);
         let busy = cpus.and_then(|cpus| cpus.busy_since());
         if matches!(self.end.command, None | Some(Exit::Code(0))) {

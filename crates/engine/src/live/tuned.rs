@@ -1,7 +1,6 @@
 //! Runs of a command with settings of an interface of this machine, and what it moved over that meanwhile.
 
 use std::net::IpAddr;
-use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,11 +15,10 @@ use netplumb_model::quantity::{Figure, Item, Of};
 use netplumb_model::recording::{Arm, Block, Ledger, Recording, env};
 use netplumb_model::tune::Figures;
 use netplumb_sys::netns::Namespace;
-use netplumb_sys::proc::counters::Counters;
 use netplumb_workload::echo::Echoes;
 
 use super::child::{Output, Running};
-use super::machine::{Change, Machine};
+use super::machine::{Change, Machine, bytes_of};
 use crate::error::EngineError;
 use crate::schedule::interleaved;
 
@@ -30,8 +28,6 @@ const NAP: Duration = Duration::from_millis(50);
 const TRIES: u32 = 5;
 /// Between two echoes.
 const BETWEEN_ECHOES: Duration = Duration::from_millis(5);
-/// How long a link may take to come up again after its rings or queues were made anew.
-const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Runs of a command with settings of an interface.
 #[derive(Debug, Clone)]
@@ -145,8 +141,7 @@ pub fn run_with_nic(
             if cancel.load(Ordering::Relaxed) {
                 return Err(VmError::Interrupted.into());
             }
-            let applied = machine.set(&runs.arms[turn.arm])?;
-            is_up(&runs.nic, applied.namespace(), cancel)?;
+            let applied = machine.set(&runs.arms[turn.arm], cancel)?;
             let figures = one(runs, applied.namespace(), clock, cancel);
             drop(applied);
             all[turn.arm].push(figures?);
@@ -206,29 +201,6 @@ pub fn keep(changes: &[Change]) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// Wait until an interface that was up is up again.
-fn is_up(nic: &Nic, namespace: &Namespace, cancel: &Cancel) -> Result<(), EngineError> {
-    let begun = Instant::now();
-    loop {
-        let state = nic.state(namespace)?;
-        if !state.up || state.running {
-            return Ok(());
-        }
-        if cancel.load(Ordering::Relaxed) {
-            return Err(VmError::Interrupted.into());
-        }
-        if begun.elapsed() > PATIENCE {
-            return Err(EngineError::Tuning(format!(
-                "{} has no carrier {} s after its settings were changed: check its cable and its peer (ip link show {})",
-                nic.name,
-                PATIENCE.as_secs(),
-                nic.name
-            )));
-        }
-        thread::sleep(NAP);
-    }
-}
-
 /// One run of the command: again, if it ends before any echo was answered.
 fn one(
     runs: &NicRuns,
@@ -257,12 +229,7 @@ fn once(
 ) -> Result<Option<NicBlock>, EngineError> {
     let host = |doing: &'static str| EngineError::host(doing);
     let name = &runs.nic.state(namespace)?.name;
-    let moved = || -> Result<u64, EngineError> {
-        let counters = Counters::read(namespace.as_fd());
-        let counters = counters.map_err(host("read the interface's counters"))?;
-        let of = |which: &str| counters.get(&format!("{name} {which}"));
-        Ok(of("rx_bytes") + of("tx_bytes"))
-    };
+    let moved = || bytes_of(name, namespace);
     let mut echoes = match runs.peer {
         Some(peer) => Some(Echoes::of(peer).map_err(host("send echoes to the peer"))?),
         None => None,

@@ -76,6 +76,10 @@ const RULES: &[(&str, Rule)] = &[
     ("xps_cpus", |scene, _| among_cpus(scene)),
 ];
 
+/// The rules that ask for no more than the arm and its machine: those for a command, of which it is not known what
+/// it sends.
+const OF_ANY_LOAD: &[&str] = &["channels.", "coalesce.", "napi_defer_hard_irqs", "xps_cpus"];
+
 /// Kernel functions that are called only if a setting has an effect.
 const PROOFS: &[(&str, &[&str])] = &[
     ("mtu_bytes", &["ip_do_fragment", "ip6_fragment"]),
@@ -126,6 +130,10 @@ fn covers(rule: &str, key: &str) -> bool {
 /// # Errors
 /// It can't: the reason, as part of a sentence.
 pub fn can_act(key: &str, scene: &Scene<'_>) -> Result<(), String> {
+    let is_known = !matches!(scene.arm.proto, Proto::Command | Proto::Work);
+    if !is_known && !OF_ANY_LOAD.iter().any(|rule| covers(rule, key)) {
+        return Ok(());
+    }
     let rule = RULES.iter().find(|rule| covers(rule.0, key));
     rule.map_or(Ok(()), |(prefix, rule)| {
         rule(scene, key.strip_prefix(prefix).unwrap_or_default())

@@ -81,6 +81,12 @@ impl MachinePlan {
     }
 }
 
+/// Whether a setting of an arm is of an interface, where the lab is this machine.
+pub fn is_of_nic(key: &str) -> bool {
+    let table = key.split_once('.').map_or(key, |(table, _)| table);
+    table == "irq_cpus" || OF_NIC.contains(&table)
+}
+
 /// Settings that are of an interface in lab host.
 const OF_NIC: [&str; 10] = [
     "coalesce",

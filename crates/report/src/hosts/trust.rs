@@ -14,9 +14,6 @@ use crate::footer::Note;
 use crate::number::printable;
 use crate::trust::common::{architectures, kernel};
 
-/// So many arms are named in a note.
-const NAMES: usize = 3;
-
 /// The notes of the footer.
 pub(super) fn trust(recording: &Recording) -> Vec<Note> {
     let mut notes = match (nic_of(recording), varies(recording)) {
@@ -43,10 +40,9 @@ pub(super) fn trust(recording: &Recording) -> Vec<Note> {
     notes
 }
 
-/// Which settings could not act or were not taken as they were given, and which arms could not be measured.
+/// What came of settings, and which arms could not be measured.
 pub(crate) fn of_settings(recording: &Recording) -> Vec<Note> {
     let mut notes = acting::footer(recording);
-    let mut alike: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
     for (number, of_arm) in &recording.notes {
         let arm = recording.arms.get(*number as usize);
         let name = arm.map_or_else(String::new, |arm| printable(&arm.name, NAME_LETTERS));
@@ -54,27 +50,6 @@ pub(crate) fn of_settings(recording: &Recording) -> Vec<Note> {
             let text = format!("arm {name}: {}", printable(why, 200));
             notes.push(Note::warning("unavailable", text));
         }
-        for (key, why) in &of_arm.facts {
-            let of = match key {
-                key if key.starts_with("no_effect.") => "no effect",
-                key if key.starts_with("rounded.") => "rounded",
-                _ => continue,
-            };
-            alike
-                .entry((of, why.as_str()))
-                .or_default()
-                .push(name.clone());
-        }
-    }
-    for ((of, why), names) in alike {
-        let more = match names.len().saturating_sub(NAMES) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        let arms = if names.len() == 1 { "arm" } else { "arms" };
-        let shown = names[..names.len().min(NAMES)].join("; ");
-        let text = format!("{arms} {shown}{more}: {}", printable(why, 120));
-        notes.push(Note::new(of, text));
     }
     notes
 }

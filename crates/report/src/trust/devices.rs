@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use netplumb_model::class::Link;
-use netplumb_model::experiment::{DiskDevice, DiskPlan, MachinePlan};
+use netplumb_model::experiment::{DiskDevice, DiskPlan, MachinePlan, is_of_nic};
 use netplumb_model::hosts::{self, Wire};
 use netplumb_model::recording::{Arm, Recording};
 
@@ -64,8 +64,7 @@ pub(crate) fn devices(recording: &Recording) -> Vec<Note> {
     let disks = || own().filter_map(|arm| MachinePlan::of(arm).disk);
     let of_disks = disks().flat_map(|disk| disk.queue.into_iter().map(|setting| setting.name));
     let nics = || own().filter(|arm| MachinePlan::of(arm).nic.is_some());
-    let is_setting = |key: &&String| !["nic", "command", "disk"].contains(&key.as_str());
-    let of_nics = nics().flat_map(|arm| arm.knobs.keys().filter(is_setting).cloned());
+    let of_nics = nics().flat_map(|arm| arm.knobs.keys().filter(|key| is_of_nic(key)).cloned());
     let names = nics().filter_map(|arm| arm.knobs.get("nic").cloned());
     for (set, on) in [
         (of_disks.collect(), disks().map(|disk| disk.name).collect()),

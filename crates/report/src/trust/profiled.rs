@@ -12,6 +12,7 @@ use super::common::{CUT_SHORT, kernel, lost};
 use super::devices::devices;
 use super::layers;
 use super::varying::{blocks, intervals};
+use crate::acting;
 use crate::analysis::{ClassView, quantity};
 use crate::footer::Note;
 use crate::number::{printable, thousands};
@@ -34,6 +35,7 @@ pub(super) fn footer(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<No
     };
     let mut notes = vec![Note::new("clock", clock), kernel(recording)];
     notes.extend(devices(recording));
+    notes.extend(acting::footer(recording));
     match waits {
         true => notes.push(ledger(recording)),
         false => {
