@@ -281,7 +281,7 @@ fn as_root_refused() {
     for (words, code, says) in [
         (
             format!("--disk {device} --read-ahead 130 -- true"),
-            3,
+            2,
             "use 128",
         ),
         (
@@ -296,12 +296,12 @@ fn as_root_refused() {
         ),
         (format!("--disk {device} -- true"), 2, "no effect by itself"),
         (
-            format!("--disk {device} --read-ahead 1,2"),
+            format!("--disk {device} --read-ahead 4,8"),
             2,
             "each run of a command",
         ),
         (
-            format!("--disk {device} --read-ahead 1,2 --duration 2s -- true"),
+            format!("--disk {device} --read-ahead 4,8 --duration 2s -- true"),
             2,
             "each run",
         ),

@@ -108,7 +108,12 @@ pub fn run_hosts(
         args: wire::trial_args,
     };
     for (arch, qemu) in &qemus {
-        trial::probe_wire(*arch, qemu, &plugin).map_err(|why| no_wire(&why))?;
+        trial::probe_wire(*arch, qemu, &plugin).map_err(|why| match trial::version(qemu) {
+            Ok(_) => no_wire(&why),
+            Err(why) => {
+                VmError::QemuMissing(trial::QemuMissing::NotQemu(qemu.clone(), why)).into()
+            }
+        })?;
     }
     let all = run.plan.arms.len() as u32 * run.plan.blocks;
     let turns = whole(run.plan.arms.len(), 1, 0..run.plan.blocks);

@@ -75,7 +75,7 @@ pub enum Setting {
         /// The feature, as `ethtool -k` has it.
         name: String,
     },
-    /// When a device raises interrupts: a number, or 1 or 0 for what is on or off.
+    /// When a device raises interrupts: a number, or `on` or `off`.
     Coalescing {
         /// The device.
         nic: Nic,

@@ -95,10 +95,12 @@ pub fn render(
     if sentences.is_empty() {
         return String::new();
     }
-    format!(
-        "\n{}\n",
-        wrapped(&format!("In short: {}", sentences.join(" ")), columns)
-    )
+    in_short(&sentences.join(" "), columns)
+}
+
+/// A conclusion as it ends a report.
+pub fn in_short(text: &str, columns: usize) -> String {
+    format!("\n{}\n", wrapped(&format!("In short: {text}"), columns))
 }
 
 /// The claims of an experiment as Markdown, with its conclusion; nothing where it has none.

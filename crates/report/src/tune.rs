@@ -48,6 +48,15 @@ fn columns<'r>(at: &Tried) -> Vec<Column<'r, Row<'r>>> {
     let figure = |title: &'static str, rank: u8, of: fn(&Figures) -> Value| {
         Column::figure(title, move |row: &Row<'r>| of(&row.choice.measured.mean())).people(rank)
     };
+    let within_it = Column::figure("±", |row: &Row<'r>| {
+        let within = within(&row.choice.measured.values(row.goal));
+        within.map_or(Value::Missing, Value::Share)
+    });
+    let within_it = match at {
+        // Runs of guests don't differ.
+        Tried::Guests => within_it,
+        Tried::Namespaces | Tried::Nic { .. } => within_it.people(4),
+    };
     let mut all = vec![
         Column::text("settings", |row: &Row<'r>| {
             let mark = if row.is_best { "* " } else { "  " };
@@ -82,12 +91,8 @@ fn columns<'r>(at: &Tried) -> Vec<Column<'r, Row<'r>>> {
         .json("cpu_ns_per_kib")
         .unit("ns")
         .hint("CPU time of both hosts, or of this machine, for a KiB"),
-        Column::figure("±", |row: &Row<'r>| {
-            let within = within(&row.choice.measured.values(row.goal));
-            within.map_or(Value::Missing, Value::Share)
-        })
-        .people(4)
-        .json("within")
+        within_it
+            .json("within")
         .hint("half of the 95% interval of what the goal is about, as a share of its mean; nothing where runs don't differ"),
         figure(first, 5, |m| Value::Share(m.busy[0]))
             .from(WIDE)
@@ -117,7 +122,7 @@ fn columns<'r>(at: &Tried) -> Vec<Column<'r, Row<'r>>> {
 /// All columns, for the reference.
 #[cfg(test)]
 pub(crate) fn declared() -> Vec<Entry> {
-    entries(&columns(&Tried::Guests))
+    entries(&columns(&Tried::Namespaces))
 }
 
 fn rows(tuned: &Tuned) -> impl Iterator<Item = Row<'_>> {

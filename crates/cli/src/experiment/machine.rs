@@ -192,7 +192,7 @@ fn of_nic(own: &OwnNic) -> anyhow::Result<Vec<Change>> {
     for (which, number) in &settings.coalesce {
         let (nic, which) = (nic()?, *which);
         let setting = Setting::Coalescing { nic, which };
-        all.push(change(format!("coalesce.{which}"), setting, number.to_string()));
+        all.push(change(format!("coalesce.{which}"), setting, which.level(*number)));
     }
     let polling = &settings.polling;
     for (file, number) in [

@@ -1,26 +1,25 @@
 //! What a recording says of the claims of its experiment, for `--fail-if-claim-fails`.
 
+use std::borrow::Cow;
 use std::process::ExitCode;
 
 use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::Recording;
 use netplumb_report::claims::{self, Answer, Judged};
+use netplumb_report::conclusions::conclusion;
 use netplumb_report::printable;
 use netplumb_report::shape::{Shape, shape};
 
 use super::costs::shown_classes;
 use crate::exit::WORSE;
 
+/// A part of a recording, with its name.
+type Part<'a> = (&'a str, Cow<'a, Recording>);
+
 /// What each part of a recording says of the claims that are shown with it.
 fn judged(recording: &Recording) -> anyhow::Result<Vec<Judged>> {
     let Some(experiment) = Experiment::of_recording(recording)? else {
         return Ok(Vec::new());
-    };
-    let of_part = |experiment: &Experiment, part: &Recording| -> anyhow::Result<Vec<Judged>> {
-        Ok(match shape(part) {
-            Shape::Costs => claims::judge(experiment, &shown_classes(part, &[], &[])?),
-            _ => claims::judge_blocks(experiment, part),
-        })
     };
     let parts = recording.parts();
     if shape(recording) == Shape::Rates || parts.len() < 2 {
@@ -29,11 +28,38 @@ fn judged(recording: &Recording) -> anyhow::Result<Vec<Judged>> {
     let parts: Vec<_> = (parts.into_iter())
         .map(|name| (name, recording.part(name)))
         .collect();
+    of_parts(&claims::by_part(&experiment, &parts), &parts)
+}
+
+fn of_part(experiment: &Experiment, part: &Recording) -> anyhow::Result<Vec<Judged>> {
+    Ok(match shape(part) {
+        Shape::Costs => claims::judge(experiment, &shown_classes(part, &[], &[])?),
+        _ => claims::judge_blocks(experiment, part),
+    })
+}
+
+fn of_parts(by_part: &[Experiment], parts: &[Part<'_>]) -> anyhow::Result<Vec<Judged>> {
     let mut all = Vec::new();
-    for (asked, (_, part)) in claims::by_part(&experiment, &parts).iter().zip(&parts) {
+    for (asked, (_, part)) in by_part.iter().zip(parts) {
         all.extend(of_part(asked, part)?);
     }
     Ok(all)
+}
+
+/// The conclusion of an experiment that names claims of several parts; none where one of them has it.
+///
+/// # Errors
+/// A part has no classes.
+pub(super) fn concluded(
+    experiment: &Experiment,
+    by_part: &[Experiment],
+    parts: &[Part<'_>],
+) -> anyhow::Result<Option<String>> {
+    let is_of_one = by_part.iter().any(|of| of.conclusion.is_some());
+    if experiment.conclusion.is_none() || is_of_one {
+        return Ok(None);
+    }
+    Ok(conclusion(experiment, &of_parts(by_part, parts)?))
 }
 
 /// Name the claims that do not hold, and those of which the data don't say it.

@@ -16,6 +16,7 @@ use netplumb_report::{claims, events, hosts, html, printable, rates, times};
 use tempfile::Builder;
 
 use super::browser::{browsers, open};
+use super::claims as of_claims;
 use super::costs::shown_classes;
 use super::part;
 use crate::args::page::PageArgs;
@@ -88,6 +89,11 @@ pub(crate) fn write(
         let asked = by_part.as_ref().map(|all| &all[number]);
         let page = of_part(part, asked, &together, directions, arms)?;
         views.push((printable(name, 80), page));
+    }
+    if let (Some(experiment), Some(by_part), Some((_, first))) = (asked, &by_part, views.first_mut())
+        && let Some(text) = of_claims::concluded(experiment, by_part, &parts)?
+    {
+        first.headline.insert(0, text);
     }
     if let (Some(experiment), Some((_, first))) = (asked, parts.first()) {
         views.extend(html::comparisons(first, experiment, directions));

@@ -10,11 +10,11 @@ use netplumb_report::printable;
 use netplumb_report::shape::{Shape, shape};
 use netplumb_report::times::nothing;
 use netplumb_report::together::Together;
-use netplumb_report::{claims, sampled, shares};
+use netplumb_report::{claims, conclusions, sampled, shares};
 
 use super::costs::NO_THREADS;
 use super::print::{columns, print};
-use super::{costs, events, formats, hosts, part, rates, times};
+use super::{claims as of_claims, costs, events, formats, hosts, part, rates, times};
 use crate::args::show::ShowArgs;
 use crate::exit::Usage;
 
@@ -80,6 +80,11 @@ pub(crate) fn show(
     }
     if let Some(text) = sampled::render(&together.sampled, columns()) {
         print(&format!("\n{text}"))?;
+    }
+    if let (Some(experiment), Some(by_part)) = (asked, &by_part)
+        && let Some(text) = of_claims::concluded(experiment, by_part, &parts)?
+    {
+        print(&conclusions::in_short(&text, columns()))?;
     }
     print_shares(&together)?;
     Ok(ExitCode::SUCCESS)

@@ -114,7 +114,7 @@ impl Setting {
             })?,
             Setting::Coalescing { which, .. } => {
                 let all = ns.inside(|| EthtoolNetlink::open()?.coalescing(name))?;
-                told(all.get(which))?
+                which.level(has(all.get(which))?)
             }
             Setting::Ring { which, .. } => {
                 let all = ns.inside(|| EthtoolNetlink::open()?.rings(name))?;
@@ -190,7 +190,12 @@ impl Setting {
                 })
             }
             Setting::Coalescing { which, .. } => {
-                let to = [(*which, number(value)?)].into();
+                let level = match (which.is_switch(), value) {
+                    (true, "on") => 1,
+                    (true, "off") => 0,
+                    _ => number(value)?,
+                };
+                let to = [(*which, level)].into();
                 ns.inside(|| EthtoolNetlink::open()?.set_coalescing(name, &to))
             }
             Setting::Ring { which, .. } => {
@@ -240,9 +245,13 @@ impl Setting {
 }
 
 /// What a driver does not tell, it has not.
+fn has(number: Option<&u32>) -> io::Result<u32> {
+    let number = number.copied();
+    number.ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))
+}
+
 fn told(number: Option<&u32>) -> io::Result<String> {
-    let number = number.ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))?;
-    Ok(number.to_string())
+    Ok(has(number)?.to_string())
 }
 
 fn number_of_feature(ethtool: &Ethtool, device: &str, feature: &str) -> io::Result<usize> {

@@ -186,6 +186,7 @@ fn numbers<K: Copy + Ord + Display>(
     device: &str,
     [before, wanted, now]: [&BTreeMap<K, u32>; 3],
     called: impl Fn(K) -> String,
+    level: impl Fn(K, u32) -> String,
     notes: &mut Notes,
 ) -> io::Result<()> {
     for (key, number) in wanted {
@@ -199,9 +200,9 @@ fn numbers<K: Copy + Ord + Display>(
         Set {
             device,
             setting: &setting,
-            before: *before,
-            wanted: *number,
-            now: *now,
+            before: level(*key, *before),
+            wanted: level(*key, *number),
+            now: level(*key, *now),
         }
         .note(notes)?;
     }
@@ -222,7 +223,11 @@ fn rings(device: &str, wanted: &BTreeMap<Ring, u32>, notes: &mut Notes) -> io::R
         return Err(why(with_most(error, wanted, &most, called)));
     }
     let now = netlink.rings(device).map_err(why)?;
-    numbers(device, [&before, wanted, &now], called, notes)
+    numbers(device, [&before, wanted, &now], called, as_number, notes)
+}
+
+fn as_number<K>(_: K, number: u32) -> String {
+    number.to_string()
 }
 
 /// An error, with the largest numbers that a driver takes if more were wanted.
@@ -247,18 +252,36 @@ fn with_most<K: Copy + Ord>(
 }
 
 fn coalesce(device: &str, wanted: &BTreeMap<Coalescing, u32>, notes: &mut Notes) -> io::Result<()> {
-    let words: Vec<String> = wanted.iter().map(|(key, n)| format!("{key}={n}")).collect();
+    let word = |(key, n): (&Coalescing, &u32)| format!("{key}={}", key.level(*n));
+    let words: Vec<String> = wanted.iter().map(word).collect();
     let why = |error: io::Error| refused(device, words.iter().map(String::as_str), &error);
     let mut netlink = EthtoolNetlink::open()?;
     let before = netlink.coalescing(device).map_err(why)?;
-    netlink.set_coalescing(device, wanted).map_err(why)?;
+    netlink
+        .set_coalescing(device, wanted)
+        .map_err(|error| why(with_taken(error, device, wanted)))?;
     let now = netlink.coalescing(device).map_err(why)?;
     numbers(
         device,
         [&before, wanted, &now],
         |key| key.to_string(),
+        Coalescing::level,
         notes,
     )
+}
+
+/// An error, with the numbers that a driver takes, where they are no range from 0.
+fn with_taken(error: io::Error, device: &str, wanted: &BTreeMap<Coalescing, u32>) -> io::Error {
+    let driver = Ethtool::open().and_then(|ethtool| Ok(ethtool.driver(device)));
+    let is_intel = driver.is_ok_and(|name| ["e1000", "e1000e"].map(Some).contains(&name.as_deref()));
+    match is_intel && wanted.contains_key(&Coalescing::RxUsecs) {
+        // e1000_set_coalesce() in drivers/net/ethernet/intel/{e1000/e1000,e1000e/}ethtool.c.
+        true => io::Error::new(
+            error.kind(),
+            format!("{error}; it takes rx-usecs=0, 1, 3, 4, and 10 to 10000"),
+        ),
+        false => error,
+    }
 }
 
 fn channels(device: &str, wanted: &BTreeMap<Channel, u32>, notes: &mut Notes) -> io::Result<()> {
@@ -272,7 +295,7 @@ fn channels(device: &str, wanted: &BTreeMap<Channel, u32>, notes: &mut Notes) ->
     let before = netlink.channels(device).map_err(why)?;
     netlink.set_channels(device, wanted).map_err(why)?;
     let now = netlink.channels(device).map_err(why)?;
-    numbers(device, [&before, wanted, &now], called, notes)
+    numbers(device, [&before, wanted, &now], called, as_number, notes)
 }
 
 /// The CPUs of all queues of a kind.

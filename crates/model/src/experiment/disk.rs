@@ -294,9 +294,22 @@ fn whole(text: &str, least: u32, most: u32) -> Result<String, String> {
     }
 }
 
+/// KiB of a page, of which files are read ahead; where pages are larger, the kernel's own number is read back.
+const PAGE_KB: u32 = 4;
+
 /// The normal form of a level of knob `read_ahead_kb`.
 pub(super) fn read_ahead(text: &str) -> Result<String, String> {
-    timed(text, |one| whole(one, 0, 1 << 20))
+    timed(text, |one| {
+        let level = whole(one, 0, 1 << 20)?;
+        let kb: u32 = level.parse().unwrap_or(0);
+        match kb % PAGE_KB {
+            0 => Ok(level),
+            rest => Err(format!(
+                "invalid value `{level}`; files are read ahead by pages of {PAGE_KB} KiB: use {}",
+                kb - rest
+            )),
+        }
+    })
 }
 
 /// The normal form of a level of knob `nr_requests`.
@@ -464,7 +477,7 @@ mod tests {
             Ok("none then mq-deadline")
         );
         assert_eq!(requests("32").as_deref(), Ok("32"));
-        for wrong in ["", "x", "128 then", "1 then 2 then 3", "-1"] {
+        for wrong in ["", "x", "128 then", "4 then 8 then 12", "-1", "129"] {
             assert!(read_ahead(wrong).is_err(), "{wrong}");
         }
         assert!(scheduler("noop").unwrap_err().contains("mq-deadline"));

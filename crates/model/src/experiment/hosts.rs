@@ -485,9 +485,8 @@ impl Experiment {
             let ends = Ends::of(arm, "offload_in");
             let is_off = arm.level("offload.tso") == Some("off") && ends.has(*side);
             if link_of(arm, *side) == Link::E1000e && !is_off && arm.proto != Proto::Raw {
-                let why = "QEMU's e1000e sends IP fragments instead of TCP segments; use link e1000, or set \
-                           offload = { tso = \"off\" } of each host that sends (of requests both do); as rx_link \
-                           it can receive a stream";
+                let why = "QEMU's e1000e sends IP fragments instead of TCP segments; use link e1000, or turn offload \
+                           tso off in each host that sends (of requests both do); as rx_link it can receive a stream";
                 return Err(("link", why.into()));
             }
         }

@@ -34,6 +34,15 @@ impl Coalescing {
     pub fn is_switch(self) -> bool {
         Coalescing::SWITCHES.contains(&self.as_str())
     }
+
+    /// A level as `ethtool -C` has it: `on` or `off`, or a number.
+    pub fn level(self, number: u32) -> String {
+        match (self.is_switch(), number) {
+            (true, 0) => "off".into(),
+            (true, _) => "on".into(),
+            (false, number) => number.to_string(),
+        }
+    }
 }
 
 words! {

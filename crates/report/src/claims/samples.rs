@@ -514,6 +514,8 @@ impl<'r> Samples<'r> {
                     // Of two hosts, which have no table of times beside it, whatever they are; of others, what the
                     // table has with its unit.
                     ("ns", is_of_hosts) if is_of_hosts || value.abs() >= 10_000.0 => ns(value),
+                    // As the table has it.
+                    ("bit/s", _) if value.abs() >= 100_000.0 => format!("{:.1} Mbit/s", value / 1e6),
                     (unit, _) => format!("{} {unit}", short(value)).trim_end().to_string(),
                 }
             }

@@ -5,7 +5,7 @@ mod side;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use netplumb_model::class::{Direction, Proto};
+use netplumb_model::class::Direction;
 use netplumb_model::recording::{FunctionId, Recording};
 use netplumb_model::span::StageKind;
 use netplumb_stats::judge::{Pair, judge};
@@ -18,6 +18,7 @@ use crate::number::printable;
 use crate::per::Per;
 use crate::shape::{Shape, shape};
 use crate::times::analysis::percentile;
+use crate::times::is_between;
 use side::{Part, SAMPLE, Side, counting, sides};
 
 /// Half the width of a 95 % interval, in standard errors.
@@ -108,10 +109,11 @@ fn class(
     // Without packets that were counted, calls are compared. Of samples, which are no calls, their
     // shares: windows of one length are no load of one size.
     let sampled = before.sample.is_some() && after.sample.is_some();
+    let are_spans = is_between(sides.before) && is_between(sides.after);
     let per = match (before.per, after.per) {
+        _ if are_spans => "span",
         (Per::Packet(_), Per::Packet(_)) | (Per::Run(_), Per::Run(_)) => before.per.word(),
         _ if sampled => SAMPLE,
-        _ if before.class.proto == Proto::Work && !before.stages.is_empty() => "span",
         (Per::Second(_), Per::Second(_)) if before.sees_all => before.per.word(),
         _ => "call",
     };

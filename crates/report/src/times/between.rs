@@ -27,7 +27,7 @@ const EVENT_LETTERS: usize = 300;
 const COLUMNS: u64 = 160;
 
 /// Whether a recording is of such.
-pub(super) fn is_of(recording: &Recording) -> bool {
+pub(crate) fn is_of(recording: &Recording) -> bool {
     instrument(recording) == Some(INSTRUMENT)
 }
 

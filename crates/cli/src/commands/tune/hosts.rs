@@ -12,7 +12,7 @@ use netplumb_model::hosts::{BUSY, Side, THROUGHPUT, TURN, clocked};
 use netplumb_model::quantity::Declared;
 use netplumb_model::recording::{Recording, env};
 use netplumb_model::tune::{
-    Dimension, Figures, Measured, Tried, Tuned, arm_of, chosen, of_guests, of_namespaces,
+    Dimension, Figures, Goal, Measured, Tried, Tuned, arm_of, chosen, of_guests, of_namespaces,
 };
 use netplumb_stats::halving::Point;
 
@@ -69,7 +69,12 @@ pub(super) fn run(
         let all = pair_of(&[]).experiment(kind, &[Vec::new()], 0)?;
         all.check().map_err(|(_, why)| Usage(why))?;
     }
-    let asked = pair_of(&[]).experiment(Kind::Stream, &[Vec::new()], 0)?;
+    // The load that the goal is of is recorded.
+    let (kept, other) = match args.goal {
+        Goal::Latency => (Kind::Request, Kind::Stream),
+        Goal::Throughput | Goal::Cpu => (Kind::Stream, Kind::Request),
+    };
+    let asked = pair_of(&[]).experiment(kept, &[Vec::new()], 0)?;
     // What is given is the situation, and not searched.
     let is_free = |dimension: &Dimension| {
         let mut keys = dimension.iter().flat_map(|setting| &setting.knobs);
@@ -105,7 +110,7 @@ pub(super) fn run(
             let points: Vec<Point> = last.iter().map(|n| found.tried[*n].point.clone()).collect();
             // What is kept is a run of two hosts of these.
             let mut experiment = pair
-                .experiment(Kind::Stream, &points, found.scale)
+                .experiment(kept, &points, found.scale)
                 .map_err(odd)?;
             if in_netns {
                 experiment.blocks.count = Some(CONFIRMING);
@@ -116,12 +121,16 @@ pub(super) fn run(
             pair.carry_out(&experiment, engine, recording, save, teller)?;
             let again = match in_netns {
                 true => {
-                    let mut experiment = pair.experiment(Kind::Request, &points, 0).map_err(odd)?;
+                    let mut experiment = pair.experiment(other, &points, 0).map_err(odd)?;
                     experiment.blocks.count = Some(CONFIRMING);
-                    let mut requests = Recording::default();
+                    let mut beside = Recording::default();
                     let nowhere = &mut |_: &Recording| Ok(());
-                    pair.carry_out(&experiment, engine, &mut requests, nowhere, teller)?;
-                    let all = (0..points.len()).map(|arm| pair.figures(recording, &requests, arm));
+                    pair.carry_out(&experiment, engine, &mut beside, nowhere, teller)?;
+                    let (stream, requests) = match kept {
+                        Kind::Request => (&beside, &*recording),
+                        _ => (&*recording, &beside),
+                    };
+                    let all = (0..points.len()).map(|arm| pair.figures(stream, requests, arm));
                     Some(all.collect::<Result<Vec<_>, _>>()?)
                 }
                 false => None,

@@ -273,13 +273,7 @@ fn undo(nic: &Nic, changes: &[Change]) -> anyhow::Result<Vec<String>> {
                 ethtool("K", &word)
             }
             Machine::NamedFeature { name: feature, .. } => ethtool("K", feature),
-            Machine::Coalescing { which, .. } => match which.is_switch() {
-                true => {
-                    let word = if before == "0" { "off" } else { "on" };
-                    format!("ethtool -C {name} {which} {word}")
-                }
-                false => ethtool("C", which),
-            },
+            Machine::Coalescing { which, .. } => ethtool("C", which),
             Machine::Ring { which, .. } => ethtool("G", which),
             Machine::Channel { which, .. } => ethtool("L", which),
             Machine::Polling { file, .. } => {
