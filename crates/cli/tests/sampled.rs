@@ -241,9 +241,22 @@ fn experiments() {
     }
     let place = Place::new();
     let file = "name = \"sampled\"\ninstruments = [\"exact\", \"samples\", \"stages\"]\n\
-                [workload]\npackets = 20\n[blocks]\ncount = 2\n[samples]\nperiod = 50\nseeds = [7, 8]\n";
+                conclusion = \"counted, {most}; sampled, {sampled}.\"\n\
+                [workload]\npackets = 20\n[blocks]\ncount = 2\n[samples]\nperiod = 50\nseeds = [7, 8]\n\
+                [[claim]]\nname = \"most\"\nkind = \"bottleneck\"\nsays = \"?\"\nclasses = [\"udp tx\"]\n\
+                [[claim]]\nname = \"sampled\"\nkind = \"bottleneck\"\nsays = \"?\"\nclasses = [\"udp tx\"]\n\
+                quantity = \"samples\"\n";
     place.write("sampled.toml", file);
-    place.run("run -q sampled.toml -o x.plumb").code(0);
+    let ran = place.run("run -q sampled.toml -o x.plumb");
+    // Of both instruments, at the end.
+    let told: Vec<&str> = ran.code(0).stdout.split_whitespace().collect();
+    let told = told.join(" ");
+    let concluded = told.matches("In short: ").count();
+    assert_eq!(concluded, 1, "{told}");
+    let (_, end) = told.split_once("In short: ").unwrap();
+    let says = ["Counted, the largest are udp tx ", "; sampled, "];
+    assert!(says.iter().all(|words| end.contains(words)), "{end}");
+    assert!(!end.contains("(not measured)"), "{end}");
     let recording = place.recording("x.plumb");
     assert_eq!(
         recording.parts(),
