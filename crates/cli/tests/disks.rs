@@ -328,11 +328,7 @@ fn what_fails() {
         ("--read-ahead 128 -- true", 2, "--disk"),
         ("--disk null_blk:64M:ext4", 2, "command"),
         ("--disk brd:16M:ext4 --scheduler bfq -- true", 2, "no queue"),
-        (
-            "--disk brd:16M:ext4 --read-ahead 129 -- true",
-            2,
-            "use 128",
-        ),
+        ("--disk brd:16M:ext4 --read-ahead 129 -- true", 2, "use 128"),
         (
             "--disk brd:16M:ext4 --read-ahead=1then -- true",
             2,

@@ -191,7 +191,8 @@ fn as_root_without_effect() {
         "ip addr add 192.0.2.2/24 dev v1 noprefixroute",
     );
     let before = machine.state();
-    let still = "stat -q cs --nic t0 --coalesce rx-frames=3 --coalesce rx-frames=8 --blocks 2 -- true";
+    let still =
+        "stat -q cs --nic t0 --coalesce rx-frames=3 --coalesce rx-frames=8 --blocks 2 -- true";
     let ran = machine.run(still);
     let of_t0 = [
         "idle rx-frames could not act: no packet passed t0 while the command ran",

@@ -110,9 +110,7 @@ pub fn run_hosts(
     for (arch, qemu) in &qemus {
         trial::probe_wire(*arch, qemu, &plugin).map_err(|why| match trial::version(qemu) {
             Ok(_) => no_wire(&why),
-            Err(why) => {
-                VmError::QemuMissing(trial::QemuMissing::NotQemu(qemu.clone(), why)).into()
-            }
+            Err(why) => VmError::QemuMissing(trial::QemuMissing::NotQemu(qemu.clone(), why)).into(),
         })?;
     }
     let all = run.plan.arms.len() as u32 * run.plan.blocks;

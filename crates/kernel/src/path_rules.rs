@@ -380,5 +380,7 @@ mod tests {
         assert_eq!(rules.direction(ack), Direction::Ack);
         assert_eq!(rules.direction(ack | data), Direction::Rx);
         assert_eq!(rules.direction(0), Direction::Rx);
+        // It returns at once for a bare acknowledgement.
+        assert_eq!(rules.role("tcp_data_queue").reaches, 0);
     }
 }

@@ -196,7 +196,7 @@ impl Writer<'_> {
         let _ = writeln!(self.out, "creator: plumb {}", fact(env::PLUMB));
         let _ = writeln!(self.out, "cmd: {}", fact(env::ARGV));
         self.out.push_str("part: 1\n");
-        for line in conditions(self.recording) {
+        for line in conditions(self.recording, classes) {
             let _ = writeln!(self.out, "desc: {line}");
         }
         self.out.push_str("\npositions: line\n");

@@ -135,7 +135,11 @@ pub fn knobs(recording: &Recording, columns: usize) -> String {
             .filter_map(|(key, value)| {
                 // The command line and the version say what the arm's knobs say.
                 let name = key.strip_prefix("vulnerability.")?;
-                Some(format!("{}: {}", printable(name, 40), printable(value, 120)))
+                Some(format!(
+                    "{}: {}",
+                    printable(name, 40),
+                    printable(value, 120)
+                ))
             })
             .collect();
         if !told.is_empty() {

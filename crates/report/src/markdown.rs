@@ -13,6 +13,7 @@ use crate::summary::{cost, label, summary_table};
 use crate::table::{Column, Table, Value};
 use crate::text::{code, prose};
 use crate::together::Together;
+use crate::trust::common::{arms_of, values_of_arms};
 use crate::view::View;
 use crate::{claims, conclusions, disks};
 use crate::{footer, trust};
@@ -78,7 +79,12 @@ fn heading(
     {
         out.push_str(&format!("{}\n\n", prose(question, 2_000)));
     }
-    let release = recording.environment.get(env::KERNEL);
+    let shown = arms_of(recording, classes);
+    let release = values_of_arms(recording, &shown, env::KERNEL);
+    let release = match release.is_empty() {
+        true => "?".to_string(),
+        false => release.join(" and "),
+    };
     let below = recording.root();
     let below = below.map_or_else(String::new, |root| format!(" below {}", code(root, 80)));
     let quantity = quantity(recording);
@@ -96,10 +102,7 @@ fn heading(
             )
         }
     };
-    out.push_str(&format!(
-        "{of}{below}, Linux {}.\n\n",
-        code(release.map_or("?", |r| r), 80)
-    ));
+    out.push_str(&format!("{of}{below}, Linux {}.\n\n", code(&release, 160)));
     out
 }
 

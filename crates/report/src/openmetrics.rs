@@ -14,6 +14,7 @@ use crate::analysis::ClassView;
 use crate::number::{is_active, printable};
 use crate::shape::{Shape, shape};
 use crate::times;
+use crate::trust::common::values_of_arms;
 pub use metric::{METRICS, Metric};
 pub use sums::{Keep, OTHER, Sums};
 
@@ -165,8 +166,8 @@ impl std::fmt::Display for Number {
     }
 }
 
-/// Under which conditions something was measured, as labels.
-pub(crate) fn conditions(recording: &Recording) -> Labels {
+/// Under which conditions these arms were measured, as labels.
+pub(crate) fn conditions(recording: &Recording, arms: &[usize]) -> Labels {
     let mut labels = Labels::none();
     for (label, key) in [
         ("clock", env::CLOCK),
@@ -175,8 +176,9 @@ pub(crate) fn conditions(recording: &Recording) -> Labels {
         ("plumb", env::PLUMB),
         ("name", env::NAME),
     ] {
-        if let Some(value) = recording.environment.get(key) {
-            labels = labels.with(label, value);
+        let values = values_of_arms(recording, arms, key);
+        if !values.is_empty() {
+            labels = labels.with(label, &values.join(" and "));
         }
     }
     labels.with("complete", if recording.complete { "yes" } else { "no" })

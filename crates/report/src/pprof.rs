@@ -188,7 +188,7 @@ fn profile(recording: &Recording, classes: &[ClassView<'_>]) -> proto::Profile {
         time_nanos: started_ns(recording),
         ..Default::default()
     };
-    for line in conditions(recording) {
+    for line in conditions(recording, classes) {
         out.comment.push(strings.number(line));
     }
     let mut places = Places::new(recording, &mut strings);

@@ -8,6 +8,7 @@ use netplumb_model::recording::{FunctionId, NodeId, Recording, env};
 
 use crate::analysis::ClassView;
 use crate::number::printable;
+use crate::trust::common::{arms_of, values_of_arms};
 
 /// Letters of a name: longer than any symbol of a kernel that is one.
 pub(crate) const NAME_LIMIT: usize = 200;
@@ -253,7 +254,7 @@ pub(crate) fn tame(name: &str) -> String {
 
 /// Under which conditions it was measured, a line for each: what decides the
 /// figures, not all that is known, since readers print it above every table.
-pub(crate) fn conditions(recording: &Recording) -> Vec<String> {
+pub(crate) fn conditions(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<String> {
     const KEYS: [&str; 12] = [
         env::NAME,
         env::UNIT,
@@ -268,10 +269,11 @@ pub(crate) fn conditions(recording: &Recording) -> Vec<String> {
         env::PLUMB,
         env::BELOW,
     ];
+    let shown = arms_of(recording, classes);
     KEYS.iter()
-        .filter_map(|key| {
-            let value = recording.environment.get(*key)?;
-            Some(format!("{key}: {}", printable(value, 1_000)))
+        .flat_map(|key| {
+            let values = values_of_arms(recording, &shown, key).into_iter();
+            values.map(move |value| format!("{key}: {}", printable(value, 1_000)))
         })
         .collect()
 }

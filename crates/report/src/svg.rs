@@ -16,6 +16,7 @@ use crate::analysis::{ClassView, quantity, unit};
 use crate::figures::{is_function, is_successor};
 use crate::number::{percent, printable};
 use crate::summary::label;
+use crate::trust::common::{arms_of, values_of_arms};
 
 /// Width of a panel, which is that of a column.
 const PANEL_PT: f64 = 240.0;
@@ -93,7 +94,7 @@ pub fn render(
             });
         }
     }
-    let mut notes = vec![source(recording)];
+    let mut notes = vec![source(recording, classes)];
     if panels.len() > MAX_PANELS {
         notes.push(format!(
             "{} more classes are not drawn: choose with --direction and --arm",
@@ -105,27 +106,34 @@ pub fn render(
 }
 
 /// Under which conditions, in a line.
-fn source(recording: &Recording) -> String {
+fn source(recording: &Recording, classes: &[ClassView<'_>]) -> String {
+    let kernel = || {
+        let shown = arms_of(recording, classes);
+        printable(
+            &values_of_arms(recording, &shown, env::KERNEL).join(" and "),
+            80,
+        )
+    };
     let fact = |key: &str| printable(recording.environment.get(key).map_or("?", |v| v), 40);
     let quantity = quantity(recording);
     if quantity.calls == Calls::Samples {
         return format!(
             "{} by function, by samples; Linux {}, plumb {}",
             printable(&quantity.name, 60),
-            fact(env::KERNEL),
+            kernel(),
             fact(env::PLUMB)
         );
     }
     if quantity.unit == "ns" {
         return format!(
             "Time by function, less the probes' own cost; Linux {}, plumb {}",
-            fact(env::KERNEL),
+            kernel(),
             fact(env::PLUMB)
         );
     }
     format!(
         "Instructions executed; Linux {}, QEMU {}, plumb {}",
-        fact(env::KERNEL),
+        kernel(),
         fact(env::QEMU),
         fact(env::PLUMB)
     )

@@ -18,8 +18,8 @@ pub mod trust;
 
 use netplumb_model::recording::Recording;
 
-pub use between::nothing;
 pub(crate) use between::is_of as is_between;
+pub use between::nothing;
 pub use costs::as_costs;
 
 pub use analysis::{Per, Stage, TimedClass, TimedFunction, TimedGroup, classes};

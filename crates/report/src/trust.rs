@@ -18,7 +18,8 @@ use netplumb_model::recording::{Recording, env};
 use netplumb_model::timing::{DEFERRED, FREQUENCY, SAMPLED};
 
 use common::{
-    CUT_SHORT, architectures, below, blocks_of, facts_of_arms, hashes, ledger, levels, lost,
+    CUT_SHORT, architectures_of, arms_of, below, blocks_of, facts_of_arms, hashes, ledger, levels,
+    lost,
 };
 
 use devices::devices;
@@ -68,17 +69,19 @@ fn of_costs(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<Note> {
         true => "the kernel's and the command's own ",
         false => "kernel ",
     };
+    let shown = arms_of(recording, classes);
+    let of_shown = |key: &str| facts_of_arms(recording, &shown, key);
     let kernel = format!(
         "{} ({}), mitigations {}",
-        levels(recording, "kernel").unwrap_or_else(|| facts_of_arms(recording, env::KERNEL)),
-        hashes(recording),
-        levels(recording, "mitigations").unwrap_or_else(|| fact(env::MITIGATIONS))
+        levels(recording, &shown, "kernel").unwrap_or_else(|| of_shown(env::KERNEL)),
+        hashes(recording, &shown),
+        levels(recording, &shown, "mitigations").unwrap_or_else(|| of_shown(env::MITIGATIONS))
     );
     let machine = format!(
         "QEMU {} TCG, -cpu {}, one vCPU; {}",
         fact(env::QEMU),
-        facts_of_arms(recording, env::CPU),
-        facts_of_arms(recording, env::REP)
+        of_shown(env::CPU),
+        of_shown(env::REP)
     );
     let clock = format!("{whose}{exact}; not time: no caches, no branch prediction, no contention");
     let arms = || classes.iter().map(|class| class.arm);
@@ -95,7 +98,7 @@ fn of_costs(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<Note> {
         notes.push(blocks(classes));
         notes.push(layers(classes, "instructions"));
     }
-    notes.splice(3..3, architectures(recording));
+    notes.splice(3..3, architectures_of(recording, &shown));
     notes.extend(hosts(recording, classes));
     notes.extend(devices(recording));
     if !is_of_commands(recording) {

@@ -172,12 +172,20 @@ fn of_nic(own: &OwnNic) -> anyhow::Result<Vec<Change>> {
     for (which, count) in &settings.channels {
         let (nic, which) = (nic()?, *which);
         let setting = Setting::Channel { nic, which };
-        all.push(change(format!("channels.{which}"), setting, count.to_string()));
+        all.push(change(
+            format!("channels.{which}"),
+            setting,
+            count.to_string(),
+        ));
     }
     for (which, packets) in &settings.rings {
         let (nic, which) = (nic()?, *which);
         let setting = Setting::Ring { nic, which };
-        all.push(change(format!("rings.{which}"), setting, packets.to_string()));
+        all.push(change(
+            format!("rings.{which}"),
+            setting,
+            packets.to_string(),
+        ));
     }
     for (which, on) in &own.offload {
         let (nic, which) = (nic()?, *which);
@@ -187,12 +195,20 @@ fn of_nic(own: &OwnNic) -> anyhow::Result<Vec<Change>> {
     for (name, on) in &settings.features {
         let knob = format!("feature.{name}");
         let (nic, name) = (nic()?, name.clone());
-        all.push(change(knob, Setting::NamedFeature { nic, name }, on_off(*on)));
+        all.push(change(
+            knob,
+            Setting::NamedFeature { nic, name },
+            on_off(*on),
+        ));
     }
     for (which, number) in &settings.coalesce {
         let (nic, which) = (nic()?, *which);
         let setting = Setting::Coalescing { nic, which };
-        all.push(change(format!("coalesce.{which}"), setting, which.level(*number)));
+        all.push(change(
+            format!("coalesce.{which}"),
+            setting,
+            which.level(*number),
+        ));
     }
     let polling = &settings.polling;
     for (file, number) in [
@@ -205,7 +221,11 @@ fn of_nic(own: &OwnNic) -> anyhow::Result<Vec<Change>> {
         if let Some(number) = number {
             let knob = file.to_string();
             let (nic, file) = (nic()?, file.to_string());
-            all.push(change(knob, Setting::Polling { nic, file }, number.to_string()));
+            all.push(change(
+                knob,
+                Setting::Polling { nic, file },
+                number.to_string(),
+            ));
         }
     }
     if let Some(on) = polling.threaded {

@@ -90,7 +90,8 @@ pub(crate) fn write(
         let page = of_part(part, asked, &together, directions, arms)?;
         views.push((printable(name, 80), page));
     }
-    if let (Some(experiment), Some(by_part), Some((_, first))) = (asked, &by_part, views.first_mut())
+    if let (Some(experiment), Some(by_part), Some((_, first))) =
+        (asked, &by_part, views.first_mut())
         && let Some(text) = of_claims::concluded(experiment, by_part, &parts)?
     {
         first.headline.insert(0, text);

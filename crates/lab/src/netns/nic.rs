@@ -273,7 +273,8 @@ fn coalesce(device: &str, wanted: &BTreeMap<Coalescing, u32>, notes: &mut Notes)
 /// An error, with the numbers that a driver takes, where they are no range from 0.
 fn with_taken(error: io::Error, device: &str, wanted: &BTreeMap<Coalescing, u32>) -> io::Error {
     let driver = Ethtool::open().and_then(|ethtool| Ok(ethtool.driver(device)));
-    let is_intel = driver.is_ok_and(|name| ["e1000", "e1000e"].map(Some).contains(&name.as_deref()));
+    let is_intel =
+        driver.is_ok_and(|name| ["e1000", "e1000e"].map(Some).contains(&name.as_deref()));
     match is_intel && wanted.contains_key(&Coalescing::RxUsecs) {
         // e1000_set_coalesce() in drivers/net/ethernet/intel/{e1000/e1000,e1000e/}ethtool.c.
         true => io::Error::new(

@@ -515,7 +515,9 @@ impl<'r> Samples<'r> {
                     // table has with its unit.
                     ("ns", is_of_hosts) if is_of_hosts || value.abs() >= 10_000.0 => ns(value),
                     // As the table has it.
-                    ("bit/s", _) if value.abs() >= 100_000.0 => format!("{:.1} Mbit/s", value / 1e6),
+                    ("bit/s", _) if value.abs() >= 100_000.0 => {
+                        format!("{:.1} Mbit/s", value / 1e6)
+                    }
                     (unit, _) => format!("{} {unit}", short(value)).trim_end().to_string(),
                 }
             }

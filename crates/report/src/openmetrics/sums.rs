@@ -123,8 +123,13 @@ impl Sums {
         is_shown: &dyn Fn(u32, Direction) -> bool,
     ) {
         let clock = recording.instruments().first().map_or("", |name| name);
+        let arms: BTreeSet<u32> = recording.blocks.iter().map(|block| block.arm).collect();
+        let any = |arm: &u32| Direction::ALL.iter().any(|of| is_shown(*arm, *of));
+        let shown: Vec<usize> = (arms.into_iter().filter(any))
+            .map(|arm| arm as usize)
+            .collect();
         self.conditions
-            .insert(clock.to_string(), conditions(recording));
+            .insert(clock.to_string(), conditions(recording, &shown));
         for (instrument, losses) in &recording.losses {
             for loss in losses {
                 let key = (instrument.clone(), limited(&loss.cause));

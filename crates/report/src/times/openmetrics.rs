@@ -8,6 +8,8 @@ use netplumb_model::recording::Recording;
 use netplumb_model::span::{SUB_BITS, StageKind, Times};
 use netplumb_stats::histogram;
 
+use std::collections::BTreeSet;
+
 use super::analysis::{Stage, TimedClass, TimedFunction};
 use super::between;
 use crate::openmetrics::{Labels, Metric, Number, Text, conditions, escaped, metric};
@@ -18,9 +20,11 @@ const TOGETHER: u16 = 4;
 /// The exposition, to its end mark.
 pub(crate) fn render(recording: &Recording, classes: &[TimedClass<'_>]) -> String {
     let mut text = Text::default();
+    let shown: BTreeSet<usize> = classes.iter().map(|class| class.arm).collect();
+    let shown: Vec<usize> = shown.into_iter().collect();
     text.family(
         &metric::RECORDING,
-        [(conditions(recording), Number::Whole(1))],
+        [(conditions(recording, &shown), Number::Whole(1))],
     );
     let functions = || {
         classes

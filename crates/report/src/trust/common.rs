@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use netplumb_model::recording::{Block, Recording, env};
 
+use crate::analysis::ClassView;
 use crate::diff::facts;
 use crate::footer::Note;
 use crate::number::{counted, percent, printable, thousands};
@@ -57,41 +58,60 @@ pub(crate) fn lost(recording: &Recording, nothing: &str, cut: &str) -> Vec<Note>
     notes
 }
 
-/// The levels of a knob in which arms differ; none if they don't.
-pub(crate) fn levels(recording: &Recording, knob: &str) -> Option<String> {
-    let mut levels: Vec<&str> = recording
-        .arms
+/// The arms that classes are of, in their order; all, if there are none.
+pub(crate) fn arms_of(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<usize> {
+    let mut arms: Vec<usize> = classes.iter().map(|class| class.arm).collect();
+    arms.sort_unstable();
+    arms.dedup();
+    match arms.is_empty() {
+        true => (0..recording.arms.len()).collect(),
+        false => arms,
+    }
+}
+
+/// The levels of a knob in which these arms differ; none if they don't.
+pub(crate) fn levels(recording: &Recording, arms: &[usize], knob: &str) -> Option<String> {
+    let mut levels: Vec<&str> = arms
         .iter()
-        .filter_map(|a| a.knobs.get(knob).map(String::as_str))
+        .filter_map(|arm| recording.arms[*arm].knobs.get(knob).map(String::as_str))
         .collect();
     levels.sort_unstable();
     levels.dedup();
     (levels.len() > 1).then(|| format!("{}, by arm", printable(&levels.join(" and "), 120)))
 }
 
-/// The values of a fact in all arms.
-pub(super) fn facts_of_arms(recording: &Recording, key: &str) -> String {
-    match values_of_arms(recording, key).as_slice() {
+/// The values of a fact in these arms.
+pub(crate) fn facts_of_arms(recording: &Recording, arms: &[usize], key: &str) -> String {
+    match values_of_arms(recording, arms, key).as_slice() {
         [] => "?".into(),
         [one] => printable(one, 120),
         several => format!("{}, by arm", printable(&several.join(" and "), 240)),
     }
 }
 
-/// The same, each once: the recording's, and then those of arms.
-fn values_of_arms<'r>(recording: &'r Recording, key: &str) -> Vec<&'r str> {
+/// The same, each once.
+pub(crate) fn values_of_arms<'r>(
+    recording: &'r Recording,
+    arms: &[usize],
+    key: &str,
+) -> Vec<&'r str> {
     let mut values: Vec<&str> = Vec::new();
-    let arms = recording.notes.values().map(|notes| &notes.facts);
-    for facts in std::iter::once(&recording.environment).chain(arms) {
-        let value = facts.get(key).map(String::as_str);
+    let of_all = || recording.environment.get(key).map(String::as_str);
+    let of_arms = arms.iter().map(|arm| recording.fact(*arm, key));
+    // A recording may have no arms yet.
+    for value in of_arms.chain(arms.is_empty().then(of_all)) {
         values.extend(value.filter(|value| !values.contains(value)));
     }
     values
 }
 
-/// The hashes of the kernels of all arms, cut short.
-pub(super) fn hashes(recording: &Recording) -> String {
-    let all = values_of_arms(recording, env::KERNEL_HASH);
+fn all(recording: &Recording) -> Vec<usize> {
+    (0..recording.arms.len()).collect()
+}
+
+/// The hashes of the kernels of these arms, cut short.
+pub(super) fn hashes(recording: &Recording, arms: &[usize]) -> String {
+    let all = values_of_arms(recording, arms, env::KERNEL_HASH);
     match all.is_empty() {
         true => "?".into(),
         false => {
@@ -104,21 +124,26 @@ pub(super) fn hashes(recording: &Recording) -> String {
 /// What it means that arms are of several architectures, and the options in which their kernels
 /// differ; nothing if they are of one.
 pub(crate) fn architectures(recording: &Recording) -> Vec<Note> {
-    if values_of_arms(recording, env::ARCH).len() < 2 {
+    architectures_of(recording, &all(recording))
+}
+
+/// The same of some arms.
+pub(crate) fn architectures_of(recording: &Recording, arms: &[usize]) -> Vec<Note> {
+    if values_of_arms(recording, arms, env::ARCH).len() < 2 {
         return Vec::new();
     }
-    let of_all = facts_of_arms(recording, env::ARCH);
+    let of_all = facts_of_arms(recording, arms, env::ARCH);
     let mut notes = vec![Note::new(
         "arch",
         format!("{of_all}: {}", facts::OTHER_CODE),
     )];
-    let arms = recording.notes.values().map(|notes| &notes.facts);
-    let keys = std::iter::once(&recording.environment).chain(arms);
+    let of_arms = recording.notes.values().map(|notes| &notes.facts);
+    let keys = std::iter::once(&recording.environment).chain(of_arms);
     let keys: BTreeSet<&String> = keys.flat_map(BTreeMap::keys).collect();
     let options = keys.into_iter().filter(|key| key.starts_with(env::CONFIG));
     let differing: Vec<String> = options
         .filter_map(|key| {
-            let values = values_of_arms(recording, key);
+            let values = values_of_arms(recording, arms, key);
             let told = || printable(&values.join(" and "), 120);
             (values.len() > 1).then(|| format!("{} {}", facts::option(key), told()))
         })
@@ -136,8 +161,10 @@ pub(crate) fn architectures(recording: &Recording) -> Vec<Note> {
 pub(crate) fn kernel(recording: &Recording) -> Note {
     let fact = |key: &str| recording.environment.get(key).map(|v| printable(v, 120));
     let of = |knob: &str, key: &str| {
-        let known = !values_of_arms(recording, key).is_empty();
-        levels(recording, knob).or_else(|| known.then(|| facts_of_arms(recording, key)))
+        let arms = all(recording);
+        let known = !values_of_arms(recording, &arms, key).is_empty();
+        let fact = || known.then(|| facts_of_arms(recording, &arms, key));
+        levels(recording, &arms, knob).or_else(fact)
     };
     let mut text = of("kernel", env::KERNEL).unwrap_or("not known".into());
     if let Some(mitigations) = of("mitigations", env::MITIGATIONS) {

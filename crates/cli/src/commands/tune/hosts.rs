@@ -109,9 +109,7 @@ pub(super) fn run(
             let last = search.last(&found);
             let points: Vec<Point> = last.iter().map(|n| found.tried[*n].point.clone()).collect();
             // What is kept is a run of two hosts of these.
-            let mut experiment = pair
-                .experiment(kept, &points, found.scale)
-                .map_err(odd)?;
+            let mut experiment = pair.experiment(kept, &points, found.scale).map_err(odd)?;
             if in_netns {
                 experiment.blocks.count = Some(CONFIRMING);
             }

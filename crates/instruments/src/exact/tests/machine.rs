@@ -61,6 +61,7 @@ const FUNCTIONS: &[&str] = &[
     "icmp_echo",
     "tcp_ack",
     "tcp_data_queue",
+    "tcp_queue_rcv",
     "free_old_xmit_skbs",
     "vhci_urb_enqueue",
     "usbnet_bh",

@@ -112,7 +112,7 @@ fn two_packets_of_different_kinds() {
 }
 
 /// Check that an echo is told from a packet received, and an acknowledgement from
-/// a segment that carries data too.
+/// a segment that carries data too; where header prediction fails, what would queue data looks at both.
 #[test]
 fn kinds_of_packets() {
     in_softirqs(
@@ -121,6 +121,7 @@ fn kinds_of_packets() {
                 packet(m, &["icmp_echo"]);
                 packet(m, &["tcp_ack"]);
                 packet(m, &["tcp_ack", "tcp_data_queue"]);
+                packet(m, &["tcp_ack", "tcp_queue_rcv"]);
             });
         },
         &[
@@ -129,12 +130,13 @@ fn kinds_of_packets() {
             "echo, P, 1, 7",
             "echo, P > icmp_echo, 1, 10",
             "ack, N, 0, 1",
-            "ack, P, 1, 7",
-            "ack, P > tcp_ack, 1, 10",
+            "ack, P, 2, 15",
+            "ack, P > tcp_ack, 2, 20",
+            "ack, P > tcp_data_queue, 1, 10",
             "rx, N, 0, 3",
             "rx, P, 1, 8",
             "rx, P > tcp_ack, 1, 10",
-            "rx, P > tcp_data_queue, 1, 10",
+            "rx, P > tcp_queue_rcv, 1, 10",
         ],
     );
 }
