@@ -179,3 +179,28 @@ fn interrupts_in_threads() {
         );
     }
 }
+
+/// Check that a bare acknowledgement is one, whether header prediction takes it or not: without timestamps it does
+/// not here, and what queues data looks at it.
+#[test]
+fn bare_acknowledgements() {
+    if !common::has_guests() {
+        return;
+    }
+    let place = Place::new();
+    let words = "path -q --proto tcp --family ipv6 --packets 20 --blocks 1 \
+                 --sysctl net.ipv4.tcp_timestamps=0 --sysctl net.ipv4.tcp_timestamps=1 -o x.plumb";
+    place.run(words).code(0);
+    let recording = place.recording("x.plumb");
+    let views = classes(&recording);
+    for direction in [Direction::Ack, Direction::Rx] {
+        let of = views.iter().filter(|v| v.class.direction == direction);
+        let packets: Vec<u64> = of.clone().map(|v| v.packets).collect();
+        assert_eq!(packets, [20, 20], "{direction}");
+        let costs: Vec<f64> = of.map(|v| each(v, v.total)).collect();
+        assert!(
+            (0.9..1.1).contains(&(costs[0] / costs[1])),
+            "{direction}: {costs:?}"
+        );
+    }
+}

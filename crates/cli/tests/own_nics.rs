@@ -200,16 +200,20 @@ fn as_root_without_effect() {
     ];
     joined(ran.code(0), &of_t0);
     // An echo to a neighbour that does not answer is asked for: that is a packet.
-    let sends = "bash -c 'echo > /dev/udp/192.0.2.77/9'";
+    machine
+        .place
+        .write("send", "echo > /dev/udp/192.0.2.77/9\nsleep 0.3\n");
+    let sends = "bash send";
     let ran = machine.run(&format!(
-        "stat -q cs --nic v0 --offload tso=on --rps-cpus 0 --napi-defer-hard-irqs 2 -- {}",
-        sends.replace(' ', "\u{a0}")
+        "stat -q cs --nic v0 --offload gro=on --offload tso=on --rps-cpus 0 --napi-defer-hard-irqs 2 -- {sends}",
     ));
     let told = "idle napi_defer_hard_irqs could not act: it defers interrupts by gro_flush_timeout, which is 0";
     let text = joined(ran.code(0), &[told, "no effect tso of v0 was already on"]);
     assert!(!text.contains("no packet passed"), "{text}");
     assert!(!text.contains("rps_cpus of"), "{text}");
-    machine.run(&still.replace("stat -q cs", "profile -q -o p.plumb"));
+    let ran = machine.run(&format!("stat -q cs --nic v0 --threaded on -- {sends}"));
+    let told = "idle threaded could not act: v0 has no NAPI without GRO; turn offload gro on";
+    joined(ran.code(0), &[told]);
     assert_eq!(machine.state(), before);
 }
 

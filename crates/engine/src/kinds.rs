@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use netplumb_instruments::instrument::Instrument;
 use netplumb_instruments::registry;
-use netplumb_model::class::{Family, Proto};
+use netplumb_model::class::{Family, Link, Proto};
 use netplumb_model::quantity::{Item, Of};
 use netplumb_model::recording::{Arm, Block, Ledger, Recording};
 use netplumb_model::spans;
@@ -100,6 +100,11 @@ fn arm_of(recording: &mut Recording, like: &Arm, proto: Proto, family: Family) -
             name: format!("{proto} {family}"),
             proto,
             family,
+            // Packets of a command go over what it chooses.
+            link: match proto {
+                Proto::Command => like.link,
+                _ => Link::Any,
+            },
             ..like.clone()
         });
         arms.len() - 1

@@ -12,9 +12,10 @@ use netplumb_knobs::{Applied, BlockDisk, Journal, Nic, Setting, Used};
 use netplumb_lab::cancel::Cancel;
 use netplumb_lab::vm::process::VmError;
 use netplumb_model::experiment::acting::{Scene, called, idle};
-use netplumb_model::experiment::{Load, is_of_nic};
+use netplumb_model::experiment::{Load, Offload, is_of_nic};
 use netplumb_model::recording::Recording;
 use netplumb_sys::cpus;
+use netplumb_sys::links::DeviceState;
 use netplumb_sys::netns::Namespace;
 use netplumb_sys::proc::counters::Counters;
 
@@ -26,6 +27,9 @@ const NAP: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_secs(15);
 /// The file of an interface that its deferral of interrupts depends on.
 const GRO_FLUSH_TIMEOUT: &str = "gro_flush_timeout";
+
+/// Knobs that say how an interface is polled.
+const POLLING: [&str; 3] = [GRO_FLUSH_TIMEOUT, "napi_defer_hard_irqs", "threaded"];
 
 /// A setting of an arm.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,6 +61,8 @@ struct Tried {
     already: BTreeMap<String, String>,
     /// The `gro_flush_timeout` of its interface, in ns.
     flush_timeout: Option<String>,
+    /// Its interface, if that is a veth without GRO, and so without NAPI (veth_set_features, drivers/net/veth.c).
+    unpolled: Option<String>,
 }
 
 impl Machine {
@@ -107,10 +113,12 @@ impl Machine {
                 };
                 setting.read(&own).ok()
             });
+            let unpolled = nic.filter(|nic| is_unpolled(nic, &own));
             after_open(&mut applied, arm)?;
             machine.tried.push(Tried {
                 already: already(arm, &changed),
                 flush_timeout,
+                unpolled: unpolled.map(|nic| nic.name.clone()),
             });
         }
         Ok(machine)
@@ -156,6 +164,11 @@ impl Machine {
             cpus: cpus::online().map_or(1, |online| online.len()),
         };
         let mut inert = idle(&scene, None);
+        if let Some(name) = &tried.unpolled {
+            let why = format!("{name} has no NAPI without GRO; turn offload gro on");
+            let of_polling = POLLING.iter().map(|key| (key.to_string(), why.clone()));
+            inert.extend(of_polling);
+        }
         inert.retain(|key, _| recording.arms[arm].knobs.contains_key(key));
         let facts = tried.already.iter();
         let facts = facts.map(|(knob, was)| (format!("no_effect.{knob}"), was.clone()));
@@ -172,6 +185,17 @@ impl Machine {
             failures => Err(NicError::NotPutBack(failures)),
         }
     }
+}
+
+fn is_unpolled(nic: &Nic, namespace: &Namespace) -> bool {
+    // An XDP program has NAPI as well.
+    let is_veth = |state: DeviceState| state.kind.as_deref() == Some("veth") && state.xdp.is_none();
+    let has_gro = Setting::Feature {
+        nic: nic.clone(),
+        which: Offload::Gro,
+    };
+    nic.state(namespace).is_ok_and(is_veth)
+        && has_gro.read(namespace).is_ok_and(|level| level == "off")
 }
 
 /// The knobs of an arm of which no setting was a change.

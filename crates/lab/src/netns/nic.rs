@@ -127,6 +127,10 @@ fn refused<'a>(
 /// The error of a file in sysfs, which the kernel may lack.
 fn refused_by_file(device: &str, words: &str, error: &io::Error) -> io::Error {
     match error.kind() {
+        _ if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Refusal::NotTaken(format!(
+            "{words} of {device}: it has no NAPI; a veth has it with offload gro on, others may have none"
+        ))
+        .into(),
         io::ErrorKind::Unsupported => {
             Refusal::NotTaken(format!("{words} of {device}: {error}; leave it out")).into()
         }

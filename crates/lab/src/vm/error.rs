@@ -159,7 +159,8 @@ fn memory_hint(panic: &str) -> String {
     if panic.to_lowercase().contains("memory") {
         format!(
             "\n  the guest has {MEMORY_MIB} MiB, less what --cmdline takes of it; \
-             try smaller packets, fewer functions (--max-functions), or a smaller kernel"
+             try fewer or smaller files (--with, or a smaller command), smaller packets, fewer functions \
+             (--max-functions), or a smaller kernel"
         )
     } else {
         String::new()

@@ -200,14 +200,12 @@ impl KernelStore {
                 asked: arch,
             });
         }
-        let mut kernels = self.list()?;
-        kernels.retain(|kernel| kernel.arch == arch);
         Err(KernelStoreError::Unknown {
             name: match apt::arch_in(name) {
                 None if arch != Arch::OWN => full,
                 _ => name.to_owned(),
             },
-            kernels,
+            kernels: self.list()?,
         })
     }
 

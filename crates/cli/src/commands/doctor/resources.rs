@@ -9,8 +9,8 @@ use std::time::Instant;
 use netplumb_model::capability::{Availability, Capability, Group};
 use netplumb_sys::proc;
 
-/// Memory for a guest, QEMU and plumb, in MiB.
-const MEMORY_MIB: u64 = 1024;
+/// Memory for a guest of 256 MiB, QEMU and plumb, in MiB: QEMU takes some 300 to save a state, and 70 from one.
+const MEMORY_MIB: u64 = 512;
 
 /// Disk space for a distribution's kernel, downloaded and unpacked, and for recordings, in MiB.
 const DISK_MIB: u64 = 1024;
