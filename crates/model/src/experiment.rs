@@ -47,8 +47,8 @@ pub use error::{ExperimentError, Key};
 pub use figure::{At, Figure, Marked, number_of};
 pub use hosts::{buffer_of, default_of_hosts, is_of_hosts, is_of_web, link_of};
 pub use knobs::{
-    Bytes, Flag, KNOBS, Knob, KnobDefault, Knobs, Level, Offload, Recorded, Said, Takes, Vary,
-    files, of_files,
+    Bytes, Flag, KNOBS, Knob, KnobDefault, Knobs, Level, ONLY_ARM, Offload, Recorded, Said, Takes,
+    Vary, files, of_files,
 };
 pub use lasting::DURATION;
 pub use machine::{MachinePlan, OwnDisk, OwnNic, is_of_nic};

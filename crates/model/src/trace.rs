@@ -284,14 +284,26 @@ pub fn argument<'t>(arguments: &'t str, name: &str) -> Option<&'t str> {
 impl Step {
     /// What a condition compares, as far as it is known.
     pub fn value(&self, recording: &Recording, of: &OfCall) -> Option<i128> {
-        let text = |id: Option<TextId>| Some(recording.text_of_trace(id?));
         match of {
             OfCall::Insns | OfCall::Duration => Some(self.total.into()),
             OfCall::Elapsed => Some(self.elapsed.into()),
             OfCall::Own => Some(self.own.into()),
             OfCall::Switches => Some(self.switches.into()),
-            OfCall::Returned => number(text(self.returned)?),
-            OfCall::Argument(name) => number(argument(text(self.arguments)?, name)?),
+            OfCall::Returned | OfCall::Argument(_) => match self.word(recording, of)? {
+                "false" => Some(0),
+                "true" => Some(1),
+                text => number(text),
+            },
+        }
+    }
+
+    /// How an argument or what was returned is written.
+    pub fn word<'r>(&self, recording: &'r Recording, of: &OfCall) -> Option<&'r str> {
+        let text = |id: Option<TextId>| Some(recording.text_of_trace(id?));
+        match of {
+            OfCall::Returned => text(self.returned),
+            OfCall::Argument(name) => argument(text(self.arguments)?, name),
+            _ => None,
         }
     }
 }

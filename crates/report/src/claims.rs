@@ -308,7 +308,7 @@ fn find<'c, 'r>(
     classes
         .iter()
         .filter(|view| view.class == class)
-        .find(|view| arm.is_none_or(|arm| seeds::name(view.arm()) == arm))
+        .find(|view| arm.is_none_or(|arm| seeds::is_called(view.recording, view.arm(), arm)))
 }
 
 fn missing(class: Class, arm: Option<&str>) -> String {

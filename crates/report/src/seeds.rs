@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use netplumb_model::experiment::ONLY_ARM;
 use netplumb_model::recording::{Arm, Recording, env};
 
 use crate::analysis::ClassView;
@@ -16,6 +17,17 @@ const TOP: usize = 6;
 /// The name of an arm, or of the one that it repeats.
 pub(crate) fn name(arm: &Arm) -> &str {
     arm.repeats().unwrap_or(&arm.name)
+}
+
+/// Whether an arm has a name of its experiment: the only one of a recording may be called by its command.
+pub(crate) fn is_called(recording: &Recording, arm: &Arm, name: &str) -> bool {
+    let is_only = || {
+        recording
+            .arms
+            .iter()
+            .all(|other| self::name(other) == self::name(arm))
+    };
+    self::name(arm) == name || (name == ONLY_ARM && is_only())
 }
 
 /// Of every arm and class the view under the seed with the median cost: what is typical,

@@ -9,6 +9,9 @@ mod level;
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
+/// The name of an arm that differs from none, for want of another one. Recordings of a command call it by its words.
+pub const ONLY_ARM: &str = "all";
+
 pub use declared::{Default as KnobDefault, Flag, KNOBS, Knob, Recorded, Said};
 pub use level::{Bytes, Level, Takes, files, of_files};
 
@@ -202,7 +205,7 @@ impl Knobs {
     pub fn describe(&self) -> String {
         let words: Vec<String> = self.levels.iter().map(|(k, l)| said(k, l)).collect();
         match words.is_empty() {
-            true => "all".into(),
+            true => ONLY_ARM.into(),
             false => words.join(" "),
         }
     }

@@ -155,7 +155,8 @@ impl<'r> Samples<'r> {
             let mut knobs = arm.knobs.clone();
             knobs.remove("nics");
             knobs == wanted.knobs
-                && (shape(self.recording) == Shape::Rates || arm.name == wanted.name)
+                && (shape(self.recording) == Shape::Rates
+                    || seeds::is_called(self.recording, arm, &wanted.name))
         };
         self.arms().find(|(_, arm)| same(arm)).map(|(n, _)| n)
     }

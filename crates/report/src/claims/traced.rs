@@ -79,11 +79,21 @@ fn of_arm(view: &ClassView<'_>, have: &Condition, at_least: f64) -> Result<(bool
         ));
     }
     for of in have.compared() {
-        let unknown = calls.iter().filter(|c| c.value(recording, of).is_none());
-        let unknown = unknown.count();
+        let is_unknown = |c: &&&Step| c.value(recording, of).is_none();
+        let unknown = calls.iter().filter(is_unknown).count();
         if unknown > 0 {
+            let first = calls.iter().find(is_unknown);
+            let word = first.and_then(|step| step.word(recording, of));
+            let is_name = |word: &&str| word.starts_with(|c: char| c.is_ascii_alphabetic());
+            let told = match word.filter(is_name) {
+                Some(word) => format!(
+                    "`{of}` is a name ({}), which is no number, in",
+                    printable(word, NAME_CHARACTERS)
+                ),
+                None => format!("`{of}` is not known of"),
+            };
             return Err(format!(
-                "`{of}` is not known of {} of {} with {arm}",
+                "{told} {} of {} with {arm}",
                 thousands(unknown as u64),
                 counted(calls.len(), "call"),
             ));
