@@ -7,7 +7,7 @@ mod name;
 use serde::{Deserialize, Serialize};
 
 pub use declared::{EVENTS, Event, Source, find, is_time};
-pub use name::{Asked, Mode, NameError, Ratio, nearest, within};
+pub use name::{Asked, Mode, NameError, Ratio, nearest, with_mode, within};
 
 use crate::class::words;
 use crate::quantity::{Declared, Kind};

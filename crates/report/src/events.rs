@@ -34,7 +34,7 @@ pub(crate) use columns::declared;
 pub(crate) use columns::with_unit;
 pub(crate) use exact::beside;
 pub(crate) use layers::by_layer;
-pub(crate) use rows::{Counted, counted as counts, focus};
+pub(crate) use rows::{Counted, counted as counts, focus, meant};
 use rows::{Divided, Row, divided, rows, shown};
 
 /// Letters of an event's name.

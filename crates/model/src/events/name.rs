@@ -195,6 +195,17 @@ pub fn within(name: &str, folder: &Path) -> String {
     }
 }
 
+/// The declared event of a name, and the mode that is written after it.
+pub fn with_mode(name: &str) -> Option<(&'static Event, Mode)> {
+    if let Some(event) = find(name) {
+        return Some((event, Mode::All));
+    }
+    match Asked::parse(name) {
+        Ok(Asked::Counter(event, mode)) => Some((event, mode)),
+        _ => None,
+    }
+}
+
 const TRACEPOINT: &str = "SUBSYSTEM:TRACEPOINT, like block:block_rq_issue or block:*";
 
 /// `r` and the number in hexadecimal, as perf has it.
@@ -329,6 +340,13 @@ mod tests {
         assert_eq!(counter("cs", Mode::All), "context-switches");
         assert_eq!(counter("cycles:u", Mode::User), "cycles");
         assert_eq!(counter("minor-faults:k", Mode::Kernel), "minor-faults");
+        for (name, mode) in [("cs", Mode::All), ("cs:u", Mode::User), ("cs:k", Mode::Kernel)] {
+            let found = with_mode(name).map(|(event, mode)| (event.name, mode));
+            assert_eq!(found, Some(("context-switches", mode)), "{name}");
+        }
+        for name in ["r1a8:u", "uprobe:./a:u", "block:block_rq_issue:u", "nothing:k"] {
+            assert_eq!(with_mode(name), None, "{name}");
+        }
         assert_eq!(Asked::parse("r1a8"), Ok(Asked::Raw(0x1a8, Mode::All)));
         assert_eq!(Asked::parse("r00c0:u"), Ok(Asked::Raw(0xc0, Mode::User)));
         let tracepoint = |s: &str, n: &str| Ok(Asked::Tracepoint(s.into(), n.into()));

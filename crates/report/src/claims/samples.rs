@@ -241,27 +241,34 @@ impl<'r> Samples<'r> {
         if what.function.is_some() || what.below.is_some() || what.stage.is_some() {
             return Err("counts of events are of no function and no stage".into());
         }
-        // What programs alone may count has the mode in its name.
-        let user = format!("{name}:u");
-        let is = |event: &&Counted<'_>| {
-            let of_layer = match what.layer {
-                None => !event.is_part(),
-                Some(layer) => event.layer == Some(layer),
-            };
-            event.arm == arm && (event.name == name || event.name == user) && of_layer
-        };
-        match self.events.iter().find(is) {
-            Some(event) => Ok(event.each()),
-            None if !known.contains(&name) && !known.contains(&user.as_str()) => Err(format!(
+        if events::meant(&known, name).is_none() {
+            return Err(format!(
                 "{} was not counted: there are {}",
                 printable(name, 60),
                 there()
-            )),
+            ));
+        }
+        match self.event(arm, what) {
+            Some(event) => Ok(event.each()),
             None => Err(match what.layer {
                 Some(layer) => format!("{} was not counted in layer {layer}", printable(name, 60)),
                 None => format!("{} was not measured", self.name(arm)),
             }),
         }
+    }
+
+    /// The event that a quantity names in an arm, of all layers or of one.
+    fn event(&self, arm: usize, what: &What<'_>) -> Option<&Counted<'r>> {
+        let of_arm = || self.events.iter().filter(|event| event.arm == arm);
+        let names: Vec<&str> = of_arm().map(|event| event.name).collect();
+        let name = events::meant(&names, what.quantity?)?;
+        of_arm().find(|event| {
+            event.name == name
+                && match what.layer {
+                    None => !event.is_part(),
+                    Some(layer) => event.layer == Some(layer),
+                }
+        })
     }
 
     fn rates_of(&self, arm: usize, of: fn(&Measured) -> f64) -> Vec<f64> {
@@ -485,7 +492,8 @@ impl<'r> Samples<'r> {
 
     /// A value in words.
     pub(crate) fn told(&self, value: f64, what: &What<'_>) -> String {
-        if let Some(event) = self.events.iter().find(|e| Some(e.name) == what.quantity) {
+        let arms = 0..self.recording.arms.len();
+        if let Some(event) = arms.filter_map(|arm| self.event(arm, what)).next() {
             let value = match event.is_time {
                 true => events::with_unit(value),
                 false => short(value),

@@ -1,6 +1,6 @@
 //! The columns of counts and ratios, each declared once.
 
-use netplumb_model::events::find;
+use netplumb_model::events::{Mode, with_mode};
 use netplumb_stats::welch::Mean;
 
 use super::rows::{Divided, Row, unit};
@@ -203,14 +203,13 @@ fn of<'r>(
             .page("counted"),
         );
     }
-    let note = |row: &Row<'r>| match (row.why, find(row.name)) {
+    let note = |row: &Row<'r>| match (row.why, with_mode(row.name)) {
         (Some(why), _) => why.to_string(),
         (None, _) if row.is_shared() => "counted part of the time, and not scaled".into(),
-        (None, Some(event)) => event.about.into(),
-        (None, None) => match row.name.strip_suffix(":u").and_then(find) {
-            Some(event) => format!("{}, in user mode", event.about),
-            None => String::new(),
-        },
+        (None, Some((event, Mode::All))) => event.about.into(),
+        (None, Some((event, Mode::User))) => format!("{}, in user mode", event.about),
+        (None, Some((event, Mode::Kernel))) => format!("{}, in the kernel", event.about),
+        (None, None) => String::new(),
     };
     columns.extend([
         Column::text("note", note)

@@ -5,7 +5,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use netplumb_model::events::{
-    self, COUNT, ENABLED, INSTRUMENT, RUNNING, Ratio, TASK_COUNT, TASK_TIME, TIME, find, is_time,
+    self, COUNT, ENABLED, INSTRUMENT, RUNNING, Ratio, TASK_COUNT, TASK_TIME, TIME, is_time,
+    with_mode,
 };
 use netplumb_model::quantity::Declared;
 use netplumb_model::recording::Recording;
@@ -16,6 +17,15 @@ use crate::per::{Per, offered};
 
 /// Tasks of an event that are shown to people.
 const TASKS: usize = 10;
+/// Events of functions, by what is before the first colon.
+const OF_FUNCTIONS: &[&str] = &[
+    "fentry",
+    "fexit",
+    "kprobe",
+    "kretprobe",
+    "uprobe",
+    "uretprobe",
+];
 /// Nanoseconds of a second.
 const SECOND: f64 = 1e9;
 /// What was counted for less of the time shared its counter; the rest is rounding.
@@ -84,13 +94,19 @@ impl Counted<'_> {
 
 /// What an event is of.
 pub(crate) fn focus(name: &str) -> &str {
-    let base = name.strip_suffix(":u").unwrap_or(name);
-    match (find(name).or(find(base)), name.split_once(':')) {
-        (Some(event), _) => event.focus.as_str(),
-        (None, Some(("kprobe" | "kretprobe" | "uprobe" | "uretprobe", _))) => "function",
+    match (with_mode(name), name.split_once(':')) {
+        (Some((event, _)), _) => event.focus.as_str(),
+        (None, Some((kind, _))) if OF_FUNCTIONS.contains(&kind) => "function",
         (None, Some((subsystem, _))) => subsystem,
         (None, None) => "",
     }
+}
+
+/// Which of the events that were counted a name means: the one of that name, or else the one that was
+/// counted in its place where the kernel let only programs be looked at.
+pub(crate) fn meant<'n>(counted: &[&'n str], name: &str) -> Option<&'n str> {
+    let called = |name: &str| counted.iter().copied().find(|known| *known == name);
+    called(name).or_else(|| called(&format!("{name}:u")))
 }
 
 /// All that was counted, by arm and then in the order in which it was asked for.
@@ -331,12 +347,11 @@ pub(super) fn divided(recording: &Recording, ratios: &[String]) -> Vec<Divided> 
     let ratios: Vec<Ratio> = ratios.collect();
     let mut rows = Vec::new();
     for (number, arm) in recording.arms.iter().enumerate() {
+        let whole = || all.iter().filter(|c| c.arm == number && !c.is_part());
+        let names: Vec<&str> = whole().map(|c| c.name).collect();
         let of = |name: &str| {
-            // What programs alone may count has the mode in its name.
-            let user = format!("{name}:u");
-            let is = |c: &&Counted<'_>| c.name == name || c.name == user;
-            all.iter()
-                .find(|c| c.arm == number && !c.is_part() && is(c))
+            let name = meant(&names, name)?;
+            whole().find(|c| c.name == name)
         };
         for ratio in &ratios {
             let both = of(&ratio.over).zip(of(&ratio.under));

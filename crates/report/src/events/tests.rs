@@ -193,6 +193,40 @@ fn ratios_of_what_was_counted() {
     assert_eq!(told(&COUNT), ("", 0.5));
 }
 
+/// Check that an event and the same in one mode are told apart, whichever comes first, and that what was counted
+/// of programs alone stands for the event where that was not counted.
+#[test]
+fn modes() {
+    let mut recording = recording(1_000, 2);
+    for run in 0..2 {
+        for (name, count) in [("minor-faults:u", 20.0), ("minor-faults", 80.0)] {
+            recording.add(Of::Block(run), &COUNT, Item::label(name), count);
+        }
+        recording.add(Of::Block(run), &COUNT, Item::label("cs:u"), 10.0);
+    }
+    let ratio = |text: &str| {
+        let all = divided(&recording, &[text.to_string()]);
+        all[0].mean.as_ref().map(|mean| mean.value)
+    };
+    assert_eq!(ratio("minor-faults/minor-faults:u"), Some(4.0));
+    assert_eq!(ratio("minor-faults:u/minor-faults"), Some(0.25));
+    assert_eq!(ratio("minor-faults:k/minor-faults"), None);
+    let names = ["cs:u", "page-faults:u", "page-faults"];
+    assert_eq!(meant(&names, "page-faults"), Some("page-faults"));
+    assert_eq!(meant(&names, "page-faults:u"), Some("page-faults:u"));
+    assert_eq!(meant(&names, "cs"), Some("cs:u"));
+    for (name, of) in [
+        ("page-faults:k", "memory"),
+        ("page-faults:u", "memory"),
+        ("fentry:ksys_read", "function"),
+        ("kretprobe:ksys_read", "function"),
+        ("uprobe:./a:u", "function"),
+        ("block:block_rq_issue", "block"),
+    ] {
+        assert_eq!(focus(name), of, "{name}");
+    }
+}
+
 fn compared(writes: [u64; 2]) -> String {
     let [before, after] = writes.map(|writes| recording(writes, 5));
     let sides = Sides {
