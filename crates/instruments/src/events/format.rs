@@ -9,7 +9,12 @@ pub(crate) struct Field {
     pub(crate) at: u32,
     /// Its length.
     pub(crate) bytes: u32,
+    /// Whether it only says where in the record its text or array is, and how long that is.
+    pub(crate) elsewhere: bool,
 }
+
+/// Before the type of what is elsewhere in a record (include/trace/stages/stage2_data_offsets.h).
+const ELSEWHERE: &[&str] = &["__data_loc ", "__rel_loc "];
 
 /// The fields of a tracepoint's record, without those that all have (Documentation/trace/events.rst).
 pub(crate) fn fields(format: &str) -> Vec<Field> {
@@ -27,6 +32,7 @@ pub(crate) fn fields(format: &str) -> Vec<Field> {
             name: name.into(),
             at,
             bytes,
+            elsewhere: ELSEWHERE.iter().any(|word| declared.starts_with(word)),
         })
     };
     format.lines().filter_map(field).collect()
@@ -40,7 +46,9 @@ pub(crate) const FORMAT: &str = "name: block_rq_issue\nID: 1247\nformat:\n\
     \tfield:dev_t dev;\toffset:8;\tsize:4;\tsigned:0;\n\
     \tfield:sector_t sector;\toffset:16;\tsize:8;\tsigned:0;\n\
     \tfield:char rwbs[10];\toffset:34;\tsize:10;\tsigned:0;\n\
-    \tfield:const char * name;\toffset:48;\tsize:8;\tsigned:0;\n\n\
+    \tfield:const char * name;\toffset:48;\tsize:8;\tsigned:0;\n\
+    \tfield:__data_loc char[] cmd;\toffset:56;\tsize:4;\tsigned:0;\n\
+    \tfield:__rel_loc char[] text;\toffset:60;\tsize:4;\tsigned:0;\n\n\
     print fmt: \"%d\", REC->dev\n";
 
 #[cfg(test)]
@@ -60,8 +68,15 @@ mod tests {
             ("sector", 16, 8),
             ("rwbs", 34, 10),
             ("name", 48, 8),
+            ("cmd", 56, 4),
+            ("text", 60, 4),
         ];
         assert_eq!(all, wanted);
+        let elsewhere = found
+            .iter()
+            .filter(|f| f.elsewhere)
+            .map(|f| f.name.as_str());
+        assert_eq!(elsewhere.collect::<Vec<_>>(), ["cmd", "text"]);
         assert!(fields("nothing of the kind\n\tfield:x;").is_empty());
     }
 }

@@ -224,6 +224,11 @@ fn in_common(events: &[Planned]) -> String {
     }
 }
 
+/// Whether a field is a number, which a key is.
+fn is_number(field: &Field) -> bool {
+    !field.elsewhere && [1, 2, 4, 8].contains(&field.bytes)
+}
+
 fn breakdown(by: Option<By>, first: &Planned) -> Result<u32, LiveError> {
     Ok(match by {
         None => BY_NOTHING,
@@ -393,7 +398,14 @@ impl Planned {
             _ => {}
         }
         if let Some(field) = self.fields.iter().find(|field| field.name == key) {
-            if ![1, 2, 4, 8].contains(&field.bytes) {
+            if field.elsewhere {
+                return Err(LiveError::Asked(format!(
+                    "--key {key}: this field of `{}` is a text or an array of any length; a key is a \
+                     number",
+                    self.resolved.name
+                )));
+            }
+            if !is_number(field) {
                 return Err(LiveError::Asked(format!(
                     "--key {key}: this field of `{}` has {} bytes; a key is a number",
                     self.resolved.name, field.bytes
@@ -459,8 +471,7 @@ impl Planned {
             .cloned()
             .collect();
         for field in &self.fields {
-            let fits = [1, 2, 4, 8].contains(&field.bytes);
-            if fits && !self.arguments.iter().any(|a| a.name == field.name) {
+            if is_number(field) && !self.arguments.iter().any(|a| a.name == field.name) {
                 has.push(field.name.clone());
             }
         }
@@ -556,6 +567,8 @@ mod tests {
             (issue(), "sectr", "did you mean `sector`?"),
             (issue(), "foo", "rq (request), dev, sector, name, task, cpu"),
             (issue(), "rwbs", "has 10 bytes"),
+            (issue(), "cmd", "a text or an array"),
+            (issue(), "text", "a text or an array"),
             (back(), "arg0", "retval"),
             (program(), "foo", "arg0 to arg5"),
             (program(), "arg6", "only the first 6"),
