@@ -8,7 +8,7 @@ use netplumb_instruments::exact::{
 };
 use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::layers::LayerRules;
-use netplumb_kernel::prototype::Prototype;
+use netplumb_kernel::prototype::{Prototype, Unread};
 use netplumb_model::experiment::{OF_CALLS, Trace as Spec};
 use netplumb_model::loss::Loss;
 use netplumb_model::recording::Recording;
@@ -288,14 +288,26 @@ fn no_argument(spec: &Spec, missing: &NoArgument) -> EngineError {
              program's debug information, or the compiler changed them; use {always}"
         ));
     };
-    let mut names: Vec<String> = prototype.names().collect();
-    if prototype.returns.is_some() {
+    let is_read = |name: &String| prototype.check(Some(name.as_str())).is_ok();
+    let mut names: Vec<String> = prototype.names().filter(is_read).collect();
+    if prototype.check(None).is_ok() {
         names.push(OF_CALLS[3].into());
     }
     names.push(always);
     let names = names.join(", ");
-    EngineError::NoFunction(match &missing.name {
-        Some(argument) => format!("{name} has no argument `{argument}`; expected one of {names}"),
-        None => format!("{name} returns nothing; expected one of {names}"),
-    })
+    let of = match &missing.name {
+        Some(argument) => format!("argument `{argument}` of {name}"),
+        None => format!("what {name} returns"),
+    };
+    let why = match (missing.why, &missing.name) {
+        (Unread::Missing, Some(argument)) => format!("{name} has no argument `{argument}`"),
+        (Unread::Missing, None) => format!("{name} returns nothing"),
+        (Unread::NoNumber, _) => format!(
+            "{of} can't be compared: it is floating-point, or a structure or union that is not in one register"
+        ),
+        (Unread::NoRegister, _) => {
+            format!("{of} can't be read: it is in no register, or not known in which")
+        }
+    };
+    EngineError::NoFunction(format!("{why}; expected one of {names}"))
 }

@@ -168,6 +168,17 @@ pub struct Prototype {
     pub arch: Arch,
 }
 
+/// Why a value can't be read at a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unread {
+    /// There is no such argument, or nothing is returned.
+    Missing,
+    /// It is no number: floating point, or a structure of more than one register.
+    NoNumber,
+    /// It is on the stack, or the compiler put it elsewhere.
+    NoRegister,
+}
+
 /// Registers of arguments of an architecture.
 pub fn registers(arch: Arch) -> usize {
     match arch {
@@ -270,13 +281,40 @@ impl Prototype {
         all.collect::<Vec<_>>().join(", ")
     }
 
+    /// The parameter of a name, and its register.
+    fn place(&self, name: &str) -> Option<(&Parameter, Option<usize>)> {
+        let mut all = self.places().enumerate();
+        all.find_map(|(at, found)| (named(at, found.0) == name).then_some(found))
+    }
+
     /// An argument as a number, if it is one.
     pub fn argument(&self, name: &str, registers: &[u64; REGISTERS]) -> Option<i128> {
-        let (_, (parameter, place)) = (self.places().enumerate())
-            .find(|(at, (parameter, _))| named(*at, parameter) == name)?;
+        let (parameter, place) = self.place(name)?;
         let place = place?;
         let next = registers.get(place + 1).copied();
         parameter.of.number(registers[place], next)
+    }
+
+    /// Whether an argument can be read as a number, or, of no name, what is returned.
+    ///
+    /// # Errors
+    /// Why it can't.
+    pub fn check(&self, name: Option<&str>) -> Result<(), Unread> {
+        let (of, number) = match name {
+            Some(name) => {
+                let (parameter, _) = self.place(name).ok_or(Unread::Missing)?;
+                (&parameter.of, self.argument(name, &[0; REGISTERS]))
+            }
+            None => {
+                let of = self.returns.as_ref().ok_or(Unread::Missing)?;
+                (of, self.return_value(0))
+            }
+        };
+        match (number, &of.shape) {
+            (Some(_), _) => Ok(()),
+            (None, Shape::Other) => Err(Unread::NoNumber),
+            (None, _) => Err(Unread::NoRegister),
+        }
     }
 
     /// What was returned, for people; none of `void`.
@@ -369,6 +407,25 @@ mod tests {
         assert_eq!(prototype.argument("g", &registers), Some(6));
         assert_eq!(prototype.argument("h", &registers), None);
         assert_eq!(prototype.argument("arg3", &registers), Some(3));
+        for (name, wanted) in [
+            ("g", Ok(())),
+            ("arg3", Ok(())),
+            ("h", Err(Unread::NoRegister)),
+            ("a", Err(Unread::NoNumber)),
+            ("b", Err(Unread::NoNumber)),
+            ("x", Err(Unread::Missing)),
+        ] {
+            assert_eq!(prototype.check(Some(name)), wanted, "{name}");
+        }
+        assert_eq!(prototype.check(None), Err(Unread::Missing));
+        for (returns, wanted) in [
+            (long(), Ok(())),
+            (Type::default(), Err(Unread::NoNumber)),
+            (Type::scalar(Shape::Signed, 16), Err(Unread::NoRegister)),
+        ] {
+            prototype.returns = Some(returns);
+            assert_eq!(prototype.check(None), wanted);
+        }
         prototype.returns = Some(Type::aggregate(24, false));
         assert!(prototype.arguments(&registers, |_| None).contains("d=5"));
         prototype.parameters.insert(0, of("x", Type::default()));

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use netplumb_kernel::kallsyms::SymbolTable;
-use netplumb_kernel::prototype::{Prototype, REGISTERS};
+use netplumb_kernel::prototype::{Prototype, REGISTERS, Unread};
 use netplumb_model::class::{Context, Softirq};
 use netplumb_model::experiment::{Condition, OfCall, Trace as Spec};
 use netplumb_model::symbol::{base_name, is_called, is_part};
@@ -187,8 +187,8 @@ impl Tracing {
     /// The same with the prototypes of the functions, of which there is at least one.
     ///
     /// # Errors
-    /// None of these has an argument that the condition names: what the functions are like, if
-    /// that is known.
+    /// None of these has an argument that the condition names, or one that can be read: what the
+    /// functions are like, if that is known.
     pub fn with_prototypes(
         mut self,
         symbols: &SymbolTable,
@@ -203,16 +203,18 @@ impl Tracing {
         let known = || self.of_kernel.values().chain(self.of_programs.values());
         let names = self.spec.only.iter().flat_map(Condition::values);
         for name in names {
-            let has = |of: &&Arc<Prototype>| match name {
-                None => of.returns.is_some(),
-                Some(name) => of.names().any(|of| of == name),
-            };
-            if !known().any(|of| has(&of)) {
-                return Err(NoArgument {
-                    name: name.map(String::from),
-                    prototype: known().next().cloned(),
-                });
+            let why = |of: &Prototype| of.check(name).err();
+            if known().any(|of| why(of).is_none()) {
+                continue;
             }
+            // One that has it says best why it is of no use.
+            let has = known().find(|of| why(of) != Some(Unread::Missing));
+            let prototype = has.or_else(|| known().next()).cloned();
+            return Err(NoArgument {
+                name: name.map(String::from),
+                why: (prototype.as_deref().and_then(why)).unwrap_or(Unread::Missing),
+                prototype,
+            });
         }
         Ok(self)
     }
@@ -259,11 +261,13 @@ pub trait Prototypes {
     fn of_programs(&self, functions: &[InFile]) -> Vec<(InFile, Arc<Prototype>)>;
 }
 
-/// A condition names an argument that the function does not have.
+/// A condition names an argument that the function does not have, or that can't be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoArgument {
     /// The argument; none if it is what the function returns.
     pub name: Option<String>,
+    /// Whether it is missing, or why it can't be read.
+    pub why: Unread,
     /// The function's prototype, if it is known.
     pub prototype: Option<Arc<Prototype>>,
 }

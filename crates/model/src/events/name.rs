@@ -340,11 +340,20 @@ mod tests {
         assert_eq!(counter("cs", Mode::All), "context-switches");
         assert_eq!(counter("cycles:u", Mode::User), "cycles");
         assert_eq!(counter("minor-faults:k", Mode::Kernel), "minor-faults");
-        for (name, mode) in [("cs", Mode::All), ("cs:u", Mode::User), ("cs:k", Mode::Kernel)] {
+        for (name, mode) in [
+            ("cs", Mode::All),
+            ("cs:u", Mode::User),
+            ("cs:k", Mode::Kernel),
+        ] {
             let found = with_mode(name).map(|(event, mode)| (event.name, mode));
             assert_eq!(found, Some(("context-switches", mode)), "{name}");
         }
-        for name in ["r1a8:u", "uprobe:./a:u", "block:block_rq_issue:u", "nothing:k"] {
+        for name in [
+            "r1a8:u",
+            "uprobe:./a:u",
+            "block:block_rq_issue:u",
+            "nothing:k",
+        ] {
             assert_eq!(with_mode(name), None, "{name}");
         }
         assert_eq!(Asked::parse("r1a8"), Ok(Asked::Raw(0x1a8, Mode::All)));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use netplumb_kernel::kallsyms::Symbol;
-use netplumb_kernel::prototype::{Parameter, Place, Prototype, Shape, Type};
+use netplumb_kernel::prototype::{Parameter, Place, Prototype, Shape, Type, Unread};
 use netplumb_model::arch::Arch;
 use netplumb_model::experiment::Trace;
 use netplumb_model::trace::Flags;
@@ -579,6 +579,7 @@ fn unknown_arguments() {
         (missing.name.as_deref(), names.join(" ")),
         (Some("length"), "sk len".into())
     );
+    assert_eq!(missing.why, Unread::Missing);
     assert_eq!(refused("helper", "retval > 3").prototype, None);
 }
 
