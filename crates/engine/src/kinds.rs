@@ -44,8 +44,8 @@ pub(crate) fn check_pairs(recording: &Recording, names: &[&str]) -> Result<(), E
 }
 
 /// Add a block for each protocol and address family that a window saw, each in an arm of its own
-/// with the link and the knobs of the template; or one block, of an instrument that is not about
-/// packets. Returns their indices.
+/// with the link and the knobs of the template; or one block in an arm like the template, of what is
+/// not about packets. Returns their indices.
 pub(crate) fn add_kinds(
     recording: &mut Recording,
     of: &WindowOf<'_>,
@@ -55,13 +55,13 @@ pub(crate) fn add_kinds(
 ) -> Vec<u32> {
     let mut blocks = Vec::new();
     let kinds = match is_of_packets(of.instrument) {
-        true => kinds(window, of.family),
-        false => BTreeSet::from([(Proto::Command, of.family.unwrap_or(Family::V4))]),
+        true => kinds(window, of.family, of.like.proto),
+        false => BTreeSet::from([(of.like.proto, of.family.unwrap_or(Family::V4))]),
     };
     for (proto, family) in kinds {
-        let arm = match (proto, of.arm) {
-            (Proto::Command, Some(arm)) => arm as usize,
-            _ => arm_of(recording, of.like, proto, family),
+        let arm = match of.arm.filter(|_| proto == of.like.proto) {
+            Some(arm) => arm as usize,
+            None => arm_of(recording, of.like, proto, family),
         };
         let packets = window
             .stages
@@ -97,7 +97,10 @@ fn arm_of(recording: &mut Recording, like: &Arm, proto: Proto, family: Family) -
         .position(|a| (a.proto, a.family) == (proto, family));
     known.unwrap_or_else(|| {
         arms.push(Arm {
-            name: format!("{proto} {family}"),
+            name: match proto == like.proto {
+                true => like.name.clone(),
+                false => format!("{proto} {family}"),
+            },
             proto,
             family,
             // Packets of a command go over what it chooses.
@@ -112,8 +115,8 @@ fn arm_of(recording: &mut Recording, like: &Arm, proto: Proto, family: Family) -
 }
 
 /// The kinds of packets that a window saw. Functions don't have the address family: it is the
-/// requested one, or that of the stages, or IPv4.
-fn kinds(window: &Window, asked: Option<Family>) -> BTreeSet<(Proto, Family)> {
+/// requested one, or that of the stages, or IPv4. What has no protocol is `whole`.
+fn kinds(window: &Window, asked: Option<Family>, whole: Proto) -> BTreeSet<(Proto, Family)> {
     let stages = window.stages.iter().filter(|s| s.times.count > 0);
     let mut kinds: BTreeSet<(Proto, Family)> = stages.map(|s| (s.proto, s.family)).collect();
     for of in window.functions.iter().filter(|f| f.times.count > 0) {
@@ -127,7 +130,7 @@ fn kinds(window: &Window, asked: Option<Family>) -> BTreeSet<(Proto, Family)> {
     // Results without protocols are about all work.
     let has_costs = |window: &Window| window.costs.iter().any(|c| !c.costs.is_empty());
     if kinds.is_empty() && has_costs(window) {
-        kinds.insert((Proto::Command, asked.unwrap_or(Family::V4)));
+        kinds.insert((whole, asked.unwrap_or(Family::V4)));
     }
     kinds
 }

@@ -107,8 +107,8 @@ pub struct TrafficPlan {
     /// Whether it is a long run, which can be resumed, and whose windows are merged as they get
     /// many.
     pub long: bool,
-    /// Duration of a window.
-    pub window: Duration,
+    /// Duration of a window; without, there is one until all is over.
+    pub window: Option<Duration>,
     /// The command to run meanwhile: its arguments.
     pub command: Vec<String>,
     /// Whether the command's standard output is redirected to standard error.

@@ -19,6 +19,7 @@ use netplumb_instruments::live::{Live, LiveError};
 use netplumb_kernel::layers::LayerRules;
 use netplumb_lab::vm::process::VmError;
 use netplumb_model::class::{Context, Direction, Family, Link, Proto};
+use netplumb_model::events;
 use netplumb_model::message::Exit;
 use netplumb_model::recording::{Arm, Recording, env};
 use netplumb_model::span::{StageKind, Times};
@@ -219,6 +220,16 @@ fn run_until(
     make: impl Fn(&Rc<RefCell<Diary>>, &TimingSpec, &AtomicBool) -> Result<Mock, LiveError>,
     at_block: impl Fn(u32, &AtomicBool),
 ) -> Ran {
+    run_as("functions", source, make, at_block)
+}
+
+/// The same, of an instrument of this name.
+fn run_as(
+    instrument: &'static str,
+    source: Source,
+    make: impl Fn(&Rc<RefCell<Diary>>, &TimingSpec, &AtomicBool) -> Result<Mock, LiveError>,
+    at_block: impl Fn(u32, &AtomicBool),
+) -> Ran {
     // One run at a time: a command that another starts has our sockets until it is executed,
     // and the ports of one that we have closed are not free until then.
     static TURN: Mutex<()> = Mutex::new(());
@@ -227,7 +238,7 @@ fn run_until(
     let cancel = Arc::new(AtomicBool::new(false));
     let attach = |spec: &TimingSpec| {
         let mock = make(&diary, spec, &cancel)?;
-        Ok(("functions", Box::new(mock) as Box<dyn Live>))
+        Ok((instrument, Box::new(mock) as Box<dyn Live>))
     };
     let layers = LayerRules::built_in();
     let options = LiveOptions {
@@ -237,7 +248,10 @@ fn run_until(
         seed: 3,
     };
     let plan = LivePlan {
-        specs: vec![spec()],
+        specs: vec![TimingSpec {
+            instrument: instrument.into(),
+            ..spec()
+        }],
         source,
     };
     let mut recording = Recording::default();
@@ -403,7 +417,7 @@ fn traffic(command: &[&str], duration_ms: Option<u64>) -> TrafficPlan {
     TrafficPlan {
         duration: duration_ms.map(Duration::from_millis),
         long: false,
-        window: Duration::from_millis(50),
+        window: Some(Duration::from_millis(50)),
         command: command.iter().map(|w| w.to_string()).collect(),
         output_to_stderr: true,
         within: None,
@@ -470,6 +484,32 @@ fn commands_are_watched() {
         |_, _| {},
     );
     assert!(matches!(missing.result, Err(EngineError::Command { .. })));
+}
+
+/// Check that what is no packet's is of the command, that all of it is a run, and that windows of it are none.
+#[test]
+fn windows_are_no_runs() {
+    let told = |window: Option<u64>, duration: Option<u64>| {
+        let plan = TrafficPlan {
+            window: window.map(Duration::from_millis),
+            ..traffic(&["sleep", "0.12"], duration)
+        };
+        let mut ran = run_as(
+            events::INSTRUMENT,
+            Source::Traffic(plan),
+            |diary, spec, _| Ok(mock(diary, spec, None)),
+            |_, _| {},
+        );
+        ran.result.unwrap();
+        let arm = ran.recording.arms.remove(0);
+        (arm.name, arm.proto, ran.recording.blocks.len())
+    };
+    let name = || "sleep 0.12".to_string();
+    assert_eq!(told(None, None), (name(), Proto::Command, 1));
+    let (of, proto, blocks) = told(Some(50), None);
+    assert_eq!((of, proto), (name(), Proto::Work));
+    assert!(blocks > 1);
+    assert_eq!(told(Some(60_000), Some(50)), (name(), Proto::Work, 1));
 }
 
 /// Check that no command is started when Ctrl-C came while the instrument was attached.

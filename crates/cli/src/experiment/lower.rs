@@ -56,11 +56,16 @@ pub(super) fn source(experiment: &Experiment, how: &How<'_>) -> anyhow::Result<S
             (asked, _) => asked.map(|time| time.0),
         };
         let count = experiment.block_count();
-        let window = duration.map_or(WINDOW, |all| WINDOW.min(all / count));
+        // Counts of a whole run are a repetition; those of a piece of one are none.
+        let window = match duration {
+            None if counts_events(experiment) => None,
+            None => Some(WINDOW),
+            Some(all) => Some(WINDOW.min(all / count)),
+        };
         return Ok(Source::Traffic(TrafficPlan {
             duration,
             long: experiment.long().is_some(),
-            window: workload.window.map_or(window, |time| time.0),
+            window: workload.window.map(|time| time.0).or(window),
             command: workload.command.clone(),
             output_to_stderr: how.for_programs(),
             within,
@@ -98,10 +103,8 @@ fn work(experiment: &Experiment, how: &How<'_>) -> anyhow::Result<WorkPlan> {
         (.., words) => words.join(" "),
     };
     let duration = workload.duration.map(|time| time.0);
-    let counts = |name: &String| name == events::INSTRUMENT;
-    let counts = experiment.instruments.iter().flatten().any(counts);
     // A run of a command is a repetition; a piece of one is none.
-    let whole = counts && !workload.command.is_empty() && duration.is_none();
+    let whole = counts_events(experiment) && !workload.command.is_empty() && duration.is_none();
     let whole = (whole && workload.window.is_none()) || experiment.has_knobs();
     let length = match (workload.window, duration, how.watch) {
         (Some(time), ..) => Length::Each(time.0),
@@ -130,6 +133,12 @@ fn work(experiment: &Experiment, how: &How<'_>) -> anyhow::Result<WorkPlan> {
         });
     }
     Ok(plan)
+}
+
+/// Whether events are counted.
+fn counts_events(experiment: &Experiment) -> bool {
+    let mut named = experiment.instruments.iter().flatten();
+    named.any(|name| name == events::INSTRUMENT)
 }
 
 fn one_arm(experiment: &Experiment) -> anyhow::Result<Arm> {

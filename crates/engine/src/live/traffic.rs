@@ -27,6 +27,8 @@ const NAP: Duration = Duration::from_millis(10);
 const TX_ADDRESS: &str = "PLUMB_SELF";
 const RX_ADDRESS: &str = "PLUMB_PEER";
 const NAMESPACES: &str = "PLUMB_NAMESPACES";
+/// Work without a command.
+const EVERYTHING: &str = "all CPUs";
 
 /// Observe, window by window.
 pub(super) fn run(
@@ -81,12 +83,21 @@ pub(super) fn run(
         }
     };
     let windows = traffic.duration.map(|d| {
-        let number = d.as_nanos().div_ceil(traffic.window.as_nanos().max(1));
+        let number = d
+            .as_nanos()
+            .div_ceil(traffic.window.unwrap_or(d).as_nanos().max(1));
         u32::try_from(number).unwrap_or(u32::MAX)
     });
     let like = Arm {
-        name: String::new(),
-        proto: Proto::Command,
+        name: match traffic.command.is_empty() {
+            true => EVERYTHING.into(),
+            false => traffic.command.join(" "),
+        },
+        // A window of a run is not a run.
+        proto: match (traffic.window, traffic.duration) {
+            (None, None) => Proto::Command,
+            _ => Proto::Work,
+        },
         family: Family::V4,
         link: Link::Any,
         forward: false,
@@ -159,8 +170,8 @@ impl Alone for Windows<'_, '_> {
     fn turn(&mut self, turn: &Turn, keeper: &mut Keeper<'_>) -> Result<Ended, EngineError> {
         let cpus = Cpus::read();
         let opened = Instant::now();
-        let until = opened + self.traffic.window;
-        let until = self.deadline.map_or(until, |d| d.min(until));
+        let window = self.traffic.window.map(|window| opened + window);
+        let until = window.into_iter().chain(self.deadline).min();
         let why = self.wait(until, keeper)?;
         let last = match why {
             Woken::Ended => {
@@ -194,8 +205,8 @@ impl Alone for Windows<'_, '_> {
 }
 
 impl Windows<'_, '_> {
-    /// Wait until a window is over, for any reason.
-    fn wait(&mut self, until: Instant, keeper: &Keeper<'_>) -> Result<Woken, EngineError> {
+    /// Wait until a window is over, for any reason: its time, if it has one, or the end of all.
+    fn wait(&mut self, until: Option<Instant>, keeper: &Keeper<'_>) -> Result<Woken, EngineError> {
         loop {
             self.probes.poll()?;
             if keeper.is_cancelled() {
@@ -210,7 +221,7 @@ impl Windows<'_, '_> {
                     return Ok(Woken::Ended);
                 }
             }
-            let left = until.saturating_duration_since(Instant::now());
+            let left = until.map_or(NAP, |until| until.saturating_duration_since(Instant::now()));
             if left.is_zero() {
                 return Ok(Woken::Time);
             }
