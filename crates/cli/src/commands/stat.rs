@@ -106,6 +106,33 @@ fn breakdowns() -> impl TypedValueParser<Value = By> {
 }
 
 impl StatArgs {
+    /// Check that guests are asked for what is counted in them.
+    ///
+    /// # Errors
+    /// An option that is for this machine, and what to use instead.
+    fn check_guest(&self) -> anyhow::Result<()> {
+        let of_host = "it is for tasks of this machine: use --lab host";
+        for (flag, given, why) in [
+            (
+                "--duration",
+                self.duration.is_some(),
+                "in lab vm so many packets are counted as --packets and --blocks say, or a command until it ends",
+            ),
+            (
+                "--interval",
+                self.interval.is_some(),
+                "in lab vm there are blocks of packets (--packets), and each run of a command is a block",
+            ),
+            ("--pid", self.pid.is_some(), of_host),
+            ("--cgroup", self.cgroup.is_some(), of_host),
+        ] {
+            if given && self.place.lab == Lab::Vm {
+                return Err(Usage(format!("{flag}: {why}")).into());
+            }
+        }
+        Ok(())
+    }
+
     /// As an experiment.
     ///
     /// # Errors
@@ -142,6 +169,7 @@ impl StatArgs {
 /// It can't be counted here, or the run failed.
 pub(crate) fn run(args: StatArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     let mut experiment = args.experiment()?;
+    args.check_guest()?;
     let work = experiment.workload.kind == Kind::Work;
     if work && experiment.blocks.count.is_some() && experiment.workload.command.is_empty() {
         let why = "--blocks: these are runs of a command; without one use --interval";

@@ -36,17 +36,15 @@ pub(super) fn run(
         .collect();
     let timed = specs(experiment, &others)?;
     let sampling = samples.then(|| lower::sampling(experiment));
+    if experiment.workload.kind == Kind::Command {
+        check_command(experiment)?;
+    }
     for (name, counts) in [(EXACT, exact), (SAMPLES, samples)] {
         if counts {
             check_counting(experiment, name, how.text.is_empty())?;
         }
     }
     if experiment.workload.kind == Kind::Command {
-        if experiment.workload.window.is_some() {
-            let why = "window (--interval) is for work of this machine: in a guest each run of the \
-                       command is a block";
-            return Err(WrongKey::usage(Key::of("workload", "window"), why).into());
-        }
         // Packets of a command make arms of their own, by protocol.
         let of_packets = others.iter().any(|i| i.is_clock());
         if of_packets && asked.len() > 1 {
@@ -88,4 +86,20 @@ pub(super) fn run(
         cost::tell(&outcome.recording, how.for_programs());
     }
     finish(outcome, how)
+}
+
+/// Check for what only runs of a command elsewhere have.
+fn check_command(experiment: &Experiment) -> anyhow::Result<()> {
+    let workload = &experiment.workload;
+    let why = "is not supported by commands in guests: each run of the command is a block, and goes on until it ends";
+    for (key, flag, given) in [
+        ("window", "--interval", workload.window.is_some()),
+        ("duration", "--duration", workload.duration.is_some()),
+    ] {
+        if given {
+            let why = format!("{key} ({flag}) {why}");
+            return Err(WrongKey::usage(Key::of("workload", key), why).into());
+        }
+    }
+    Ok(())
 }

@@ -630,6 +630,18 @@ fn labs_and_workloads() {
         ("netns", "[knobs]\ncores = 2", 4, "frames"),
         ("netns", "[blocks]\ntime = \"soon\"", 4, "500ms"),
         ("netns", "[blocks]\nseeds = 2", 4, "guests"),
+        (
+            "netns",
+            "[blocks]\ncount = 2\n[workload]\nkind = \"command\"\ncommand = [\"x\"]",
+            4,
+            "runs once",
+        ),
+        (
+            "host",
+            "[blocks]\ncount = 2\n[workload]\nkind = \"work\"\ncommand = [\"x\"]\nduration = \"1s\"",
+            4,
+            "can't be used together",
+        ),
         ("netns", "[blocks]\nsearch = true", 4, "frames"),
         ("vm", "instruments = []", 3, "is empty"),
     ] {

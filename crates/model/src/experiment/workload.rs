@@ -212,6 +212,7 @@ impl Blocks {
         }
         let kind = workload.kind;
         let frames = kind == Kind::Frames;
+        let several = self.count.is_some_and(|count| count > 1);
         let by_time = frames || matches!(kind, Kind::Packets | Kind::Stream);
         for (key, wrong, why) in [
             (
@@ -226,10 +227,29 @@ impl Blocks {
             ),
             (
                 "count",
-                self.count.is_some_and(|count| count > 1) && workload.window.is_some(),
+                several && workload.window.is_some(),
                 "blocks and windows (--interval) can't be used together: with windows a command \
                  runs once"
                     .into(),
+            ),
+            (
+                "count",
+                several && kind == Kind::Work && workload.duration.is_some(),
+                "blocks and a duration can't be used together: with a duration a command runs once, and is \
+                 measured in windows (--interval)"
+                    .into(),
+            ),
+            (
+                "count",
+                several && kind == Kind::Command && lab != Lab::Vm,
+                format!(
+                    "blocks are runs of a command, which in lab {lab} runs once: measure it in windows of a length \
+                     (--interval), or repeat it in lab vm{}",
+                    match lab {
+                        Lab::Host => " or as a workload of kind work",
+                        _ => " or host",
+                    }
+                ),
             ),
             (
                 "warmup",
