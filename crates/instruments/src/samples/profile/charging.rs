@@ -9,7 +9,7 @@ use netplumb_model::samples::Sample;
 use netplumb_model::timing::{Costs, Met};
 
 use super::super::UNKNOWN;
-use super::super::arrived::Who;
+use super::super::arrived::{Place, Who};
 use super::super::layout::{Known, REASON_BLOCKED, REASON_IO, REASON_PREEMPTED, REASON_SLEEP};
 use super::super::tree::{Functions, Sum, Tree, nameless};
 use super::lines::Leaves;
@@ -69,7 +69,7 @@ impl Charging {
             true => self.user_ns += known.ns,
             false => self.kernel_ns += known.ns,
         }
-        let root = functions.number(root(&place.name));
+        let root = functions.number(root(place));
         let mut left = known.count;
         let mut charge = |user: &[u32], cut: bool, places: &Places, samples: u64, ns: u64| {
             if let Some(function) = user.first().filter(|_| place.user) {
@@ -207,7 +207,7 @@ impl Charging {
         self.kernel_ns += ns;
         let above = above.map(|above| functions.number(above));
         let above = above.map(|above| self.tree.node(None, above));
-        let root = functions.number(root(&found.place.name));
+        let root = functions.number(root(&found.place));
         let mut node = self.tree.node(above, root);
         let (user, _) = unwound.unwrap_or(&found.user);
         let of_kernel = without_tracepoint(functions, &found.kernel);
@@ -231,11 +231,14 @@ impl Charging {
 }
 
 /// What stands for a thread: its name.
-fn root(name: &str) -> Met {
+fn root(place: &Place) -> Met {
     Met {
-        name: match name {
-            "" => "[idle]".into(),
-            name => name.into(),
+        name: match (place.name.as_str(), place.who) {
+            ("", Who::Idle) => "[idle]".into(),
+            // Threads are told apart only where somebody asks for them.
+            ("", Who::Foreign) => "[all threads]".into(),
+            ("", Who::Process(_)) => "[no name]".into(),
+            (name, _) => name.into(),
         },
         module: Some(THREAD_MODULE.into()),
         user: true,
@@ -251,4 +254,31 @@ fn without_tracepoint<'a>(functions: &Functions, stack: &'a [u32]) -> &'a [u32] 
     };
     let first = stack.iter().position(|at| !of_tracepoint(at));
     &stack[first.unwrap_or(0)..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that only the idle task is called idle, of those without a name.
+    #[test]
+    fn threads() {
+        let named = |name: &str, who| {
+            let place = Place {
+                hash: 1,
+                time_ns: 0,
+                who,
+                name: name.into(),
+                user: false,
+                kernel: Vec::new(),
+                frames: Vec::new(),
+            };
+            root(&place).name
+        };
+        assert_eq!(named("cat", Who::Process(7)), "cat");
+        assert_eq!(named("swapper", Who::Idle), "swapper");
+        assert_eq!(named("", Who::Idle), "[idle]");
+        assert_eq!(named("", Who::Foreign), "[all threads]");
+        assert_eq!(named("", Who::Process(7)), "[no name]");
+    }
 }
