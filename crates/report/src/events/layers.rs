@@ -10,8 +10,12 @@ use super::rows::Counted;
 
 /// Code that no rule has a layer for.
 const OTHER: &str = "(other)";
-/// Where the kernel is entered by them (arch/x86/include/asm/idtentry.h).
+/// Where exceptions of programs and of the kernel enter it (arch/x86/include/asm/idtentry.h).
 const EXCEPTIONS: &str = "asm_exc_";
+/// Where programs enter it on arm64 (arch/arm64/kernel/entry-common.c), and those of these that are no
+/// exceptions: system calls and interrupts.
+const OF_PROGRAMS: &str = "el0_";
+const NO_EXCEPTIONS: &[&str] = &["el0_svc", "el0_interrupt"];
 /// Events whose stack is not known.
 const UNKNOWN: &str = "(no stack)";
 
@@ -104,8 +108,7 @@ fn caused(recording: &Recording, leaf: NodeId) -> Option<(&str, &str)> {
                 let known = own.and_then(|own| LAYERS.iter().find(|l| **l == own));
                 let own = known.copied().or(own).unwrap_or(OTHER);
                 innermost.get_or_insert(own);
-                // Below an exception is the program that runs into it.
-                if function.name.starts_with(EXCEPTIONS) {
+                if is_of_program(recording, &function.name, node.parent) {
                     layer.get_or_insert(APPLICATION);
                 }
                 if own != OTHER && !SHARED.contains(&own) {
@@ -116,4 +119,22 @@ fn caused(recording: &Recording, leaf: NodeId) -> Option<(&str, &str)> {
         at = node.parent;
     }
     None
+}
+
+/// Whether a function is where the kernel handles an exception that a program ran into, not the kernel's
+/// own code: below the function is the program, or the thread alone.
+fn is_of_program(recording: &Recording, name: &str, below: Option<NodeId>) -> bool {
+    if name.starts_with(OF_PROGRAMS) {
+        return !NO_EXCEPTIONS.iter().any(|begins| name.starts_with(begins));
+    }
+    let is_program = |below: NodeId| {
+        let node = recording.nodes.get(below as usize);
+        let function = node.and_then(|node| recording.functions.get(node.function as usize));
+        function.is_some_and(|function| {
+            let module = function.module.as_deref();
+            module.is_some_and(|module| [EVENT_MODULE, THREAD_MODULE].contains(&module))
+                || function.layer.as_deref() == Some(APPLICATION)
+        })
+    };
+    name.starts_with(EXCEPTIONS) && below.is_none_or(is_program)
 }
