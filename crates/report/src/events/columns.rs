@@ -46,10 +46,8 @@ fn number(value: Option<f64>) -> Value {
 /// The columns of some rows.
 pub(super) fn counts<'r>(rows: &[Row<'r>]) -> Vec<Column<'r, Row<'r>>> {
     let first = rows.iter().find(|row| row.counted.is_some());
-    let arms = rows.iter().filter(|row| row.counted.is_some());
-    let several = arms
-        .clone()
-        .any(|row| Some(row.arm) != first.map(|r| r.arm));
+    let mut arms = rows.iter().map(|row| row.arm).filter(|arm| !arm.is_empty());
+    let several = arms.any(|arm| Some(arm) != first.map(|r| r.arm));
     let by_cpu = (rows.iter()).any(|row| row.counted.as_ref().is_some_and(|c| c.cpu.is_some()));
     let by_task = (rows.iter()).any(|row| row.counted.as_ref().is_some_and(|c| c.task.is_some()));
     let by_layer = (rows.iter()).any(|row| row.counted.as_ref().is_some_and(|c| c.layer.is_some()));

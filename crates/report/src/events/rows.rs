@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use netplumb_model::events::{
     self, COUNT, ENABLED, INSTRUMENT, RUNNING, Ratio, TASK_COUNT, TASK_TIME, TIME, is_time,
@@ -244,7 +244,7 @@ fn with_few_tasks(all: Vec<Counted<'_>>) -> Vec<Counted<'_>> {
 /// A row of the table.
 #[derive(Debug, Clone)]
 pub(super) struct Row<'a> {
-    /// Its arm; empty of what was not counted in any.
+    /// Its arm; empty of what was counted in none.
     pub(super) arm: &'a str,
     pub(super) name: &'a str,
     pub(super) counted: Option<Counted<'a>>,
@@ -310,6 +310,7 @@ fn rows_of(
     // Of what never happened, no CPU has a part.
     let mut counted = counted(recording);
     counted.retain(|c| !c.is_part() || c.total() > 0.0);
+    let missing = missing(recording, &counted);
     let counted = select(counted).into_iter();
     let mut rows: Vec<Row<'_>> = counted
         .map(|counted| Row {
@@ -319,14 +320,30 @@ fn rows_of(
             why: None,
         })
         .collect();
-    let unwatched = recording.unwatched.get(INSTRUMENT).into_iter().flatten();
-    rows.extend(unwatched.map(|(name, why)| Row {
-        arm: "",
-        name,
-        counted: None,
-        why: Some(why),
-    }));
+    rows.extend(missing);
     rows
+}
+
+/// What was not counted: in each arm where it was not, if kernels differ in what they have.
+fn missing<'r>(recording: &'r Recording, counted: &[Counted<'r>]) -> Vec<Row<'r>> {
+    let arms: BTreeSet<usize> = counted.iter().map(|c| c.arm).collect();
+    let unwatched = recording.unwatched.get(INSTRUMENT).into_iter().flatten();
+    let rows = unwatched.flat_map(|(name, why)| {
+        let of = counted.iter().filter(|c| c.name == name);
+        let has: BTreeSet<usize> = of.map(|c| c.arm).collect();
+        let without = arms.difference(&has).map(|arm| &*recording.arms[*arm].name);
+        let arms: Vec<&str> = match has.is_empty() {
+            true => vec![""],
+            false => without.collect(),
+        };
+        arms.into_iter().map(move |arm| Row {
+            arm,
+            name,
+            counted: None,
+            why: Some(why),
+        })
+    });
+    rows.collect()
 }
 
 /// A ratio of two events in an arm.

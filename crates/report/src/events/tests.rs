@@ -193,6 +193,32 @@ fn ratios_of_what_was_counted() {
     assert_eq!(told(&COUNT), ("", 0.5));
 }
 
+/// Check that what one kernel has, and another has not, is missing in the arm of the other, and that what none has is
+/// missing in all.
+#[test]
+fn missing_in_an_arm() {
+    let mut recording = recording(1_000, 2);
+    let before = recording.arms[0].clone();
+    recording.arms[0].name = "kernel=a".into();
+    recording.arms.push(Arm {
+        name: "kernel=b".into(),
+        ..before
+    });
+    recording.blocks[1].arm = 1;
+    let only = "fentry:page_add_file_rmap";
+    recording.add(Of::Block(0), &COUNT, Item::label(only), 3.0);
+    let unwatched = recording.unwatched.entry(INSTRUMENT.into()).or_default();
+    unwatched.insert(only.into(), "the kernel has no such function".into());
+    let all = rows(&recording);
+    let of = |name: &str| -> Vec<(&str, bool)> {
+        let its = all.iter().filter(|row| row.name == name);
+        its.map(|row| (row.arm, row.counted.is_some())).collect()
+    };
+    assert_eq!(of(only), [("kernel=a", true), ("kernel=b", false)]);
+    assert_eq!(of("instructions"), [("", false)]);
+    assert!(csv(&recording).contains(&format!("kernel=b,{only},")));
+}
+
 /// Check that an event and the same in one mode are told apart, whichever comes first, and that what was counted
 /// of programs alone stands for the event where that was not counted.
 #[test]
@@ -333,6 +359,72 @@ fn by_layer() {
     golden(
         "stack.txt",
         &terminal(&recording.part(INSTRUMENT), None, &[], 110),
+    );
+}
+
+/// Check that an exception is of the program that runs into it, on x86-64 and arm64, and of the kernel's layer if
+/// that does.
+#[test]
+fn exceptions_by_layer() {
+    let layer = |stack: &[(&str, &str)]| {
+        let mut recording = recording(1_000, 1);
+        let by = (BROKEN_DOWN.to_string(), "layer".to_string());
+        recording.environment.extend([by]);
+        let quantity = recording.quantity(&CALLERS);
+        let roots = [("page-faults", EVENT_MODULE), ("w", THREAD_MODULE)];
+        let roots = roots.map(|(name, module)| (name, Some(module), None));
+        let frames = stack
+            .iter()
+            .map(|(name, layer)| (*name, None, Some(*layer)));
+        for (at, (name, module, layer)) in (0..).zip(roots.into_iter().chain(frames)) {
+            recording.functions.push(Function {
+                name: name.into(),
+                module: module.map(Into::into),
+                layer: layer.map(Into::into),
+                address: 0,
+                size_bytes: 0,
+                source: None,
+            });
+            recording.nodes.push(Node {
+                parent: u32::checked_sub(at, 1),
+                function: at,
+                tail: false,
+            });
+        }
+        recording.costs.push(Cost {
+            block: 0,
+            quantity,
+            direction: Direction::Run,
+            context: Context::Task,
+            node: stack.len() as u32 + 1,
+            calls: 1,
+            own: 1,
+        });
+        let found = super::by_layer(&recording);
+        found[0].2.to_string()
+    };
+    let entry = ("asm_exc_page_fault", "interrupt");
+    let handled = ("handle_mm_fault", "memory");
+    let read = ("vfs_read", "syscall");
+    let clear = ("clear_user_original", "copy");
+    assert_eq!(layer(&[entry, handled]), APPLICATION);
+    assert_eq!(layer(&[("main", APPLICATION), entry, handled]), APPLICATION);
+    assert_eq!(layer(&[read, clear, entry, handled]), "syscall");
+    let vector = [
+        ("el0t_64_sync", "syscall"),
+        ("el0t_64_sync_handler", "syscall"),
+    ];
+    let of_program = [&vector[..], &[("el0_da", "interrupt"), handled]].concat();
+    assert_eq!(layer(&of_program), APPLICATION);
+    let called = [("el0_svc", "syscall"), read, clear];
+    let of_kernel = [
+        ("el1h_64_sync", "interrupt"),
+        ("el1_abort", "interrupt"),
+        handled,
+    ];
+    assert_eq!(
+        layer(&[&vector[..], &called, &of_kernel].concat()),
+        "syscall"
     );
 }
 
