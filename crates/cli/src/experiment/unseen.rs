@@ -2,8 +2,9 @@
 
 use netplumb_engine::EngineError;
 use netplumb_model::experiment::{Experiment, Kind};
+use netplumb_model::layers::APPLICATION;
 use netplumb_model::quantity::{Declared, Scalar};
-use netplumb_model::recording::{Recording, env};
+use netplumb_model::recording::{Function, Recording, env};
 use netplumb_model::spans;
 use netplumb_model::text::counted;
 use netplumb_model::trace::OfCalls;
@@ -13,6 +14,9 @@ use crate::args::live::{EVENTS, SPANS};
 
 /// What to do on this machine about what did not happen.
 const CAUSE_IT: &str = "measure longer with --duration 60s, or cause it meanwhile";
+
+/// Why it did not happen where there is nothing but what was run.
+const CAUSES_NONE: &str = "what was run does not cause it";
 
 /// The message that no packet was seen, and what to do about it.
 pub(super) fn nothing_seen(experiment: &Experiment, recording: &Recording) -> String {
@@ -84,18 +88,16 @@ fn no_pair(recording: &Recording) -> String {
     let [first, last] = [first, last].map(|name| printable(name, 200));
     let (longer, cause) = match is_of_host(recording) {
         true => ("measure longer with --duration 60s", CAUSE_IT),
-        false => (
-            "what was run does not cause it",
-            "what was run does not cause it",
-        ),
+        false => (CAUSES_NONE, CAUSES_NONE),
     };
     let begun = sum(&spans::BEGUN, None);
     let times = |count: u64| counted(usize::try_from(count).unwrap_or(usize::MAX), "time");
     let key = recording.environment.get("spans.key");
     let key = key.map_or_else(String::new, |key| printable(key, 80));
     match (of_first, begun, of_last) {
+        (0, _, 0) => format!("neither `{first}` nor `{last}` was seen: {cause}"),
         (0, ..) => format!(
-            "`{first}` was not seen, `{last}` {}: {cause}",
+            "`{first}` was never seen, but `{last}` {}: {cause}",
             times(of_last)
         ),
         (_, 0, _) => format!(
@@ -104,7 +106,7 @@ fn no_pair(recording: &Recording) -> String {
             times(of_first)
         ),
         (.., 0) => format!(
-            "`{first}` was seen {}, `{last}` never: {longer}",
+            "`{first}` was seen {}, but `{last}` never: {longer}",
             times(of_first)
         ),
         _ => format!(
@@ -134,14 +136,36 @@ pub(super) fn never_called(recording: &Recording) -> anyhow::Result<Option<Strin
     let Some(trace) = experiment.and_then(|experiment| experiment.trace) else {
         return Ok(None);
     };
+    let (file, function) = trace.place();
+    let name = printable(function, 200);
+    // Of both, the kernel's is meant.
+    if let (None, Some(module)) = (file, of_program(recording, function)) {
+        let module = printable(module, 200);
+        return Ok(Some(format!(
+            "`{name}` of the kernel was not called; {module} has a `{name}` of its own: trace it as \
+             `{module}:{name}`"
+        )));
+    }
     Ok(Some(format!(
-        "`{}` was not called: {}",
-        printable(trace.place().1, 200),
+        "`{name}` was not called: {}",
         match is_of_host(recording) {
             true => CAUSE_IT,
             false => "what was run does not call it; `plumb path` shows which functions it calls",
         }
     )))
+}
+
+/// The program or library with a function of this name that was called.
+fn of_program<'r>(recording: &'r Recording, name: &str) -> Option<&'r str> {
+    let is = |function: &&Function| {
+        let without_arguments = function.name.split('(').next();
+        function.layer.as_deref() == Some(APPLICATION)
+            && [Some(function.name.as_str()), without_arguments].contains(&Some(name))
+    };
+    let modules = recording.functions.iter().filter(is);
+    let mut modules = modules.filter_map(|function| function.module.as_deref());
+    // What has no file, and stands for threads, can't be asked for.
+    modules.find(|module| !module.starts_with(['(', '[']))
 }
 
 /// Whether it is of this machine, where there is work that was not begun to be measured.
@@ -155,4 +179,34 @@ fn is_of_host(recording: &Recording) -> bool {
 /// Whether a run ended with no packet seen.
 pub(super) fn is_nothing_seen(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(EngineError::NothingSeen { .. }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that a program's function of a name is found, and no kernel's or thread's.
+    #[test]
+    fn functions_of_programs() {
+        let mut recording = Recording::default();
+        for (name, module, layer) in [
+            ("show", None, None),
+            ("show", Some("(thread)"), Some(APPLICATION)),
+            ("show", Some("st"), Some(APPLICATION)),
+            ("area(int)", Some("libshape.so"), Some(APPLICATION)),
+            ("ext4_show", Some("ext4"), Some("filesystem")),
+        ] {
+            recording.functions.push(Function {
+                name: name.into(),
+                module: module.map(Into::into),
+                layer: layer.map(Into::into),
+                address: 0,
+                size_bytes: 0,
+                source: None,
+            });
+        }
+        assert_eq!(of_program(&recording, "show"), Some("st"));
+        assert_eq!(of_program(&recording, "area"), Some("libshape.so"));
+        assert_eq!(of_program(&recording, "ext4_show"), None);
+    }
 }
