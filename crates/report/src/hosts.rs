@@ -93,6 +93,7 @@ fn bytes_of(bytes: u64) -> String {
     match bytes {
         bytes if bytes >= MIB && bytes.is_multiple_of(MIB) => format!("{} MiB", bytes / MIB),
         bytes if bytes >= KIB && bytes.is_multiple_of(KIB) => format!("{} KiB", bytes / KIB),
+        1 => "1 byte".into(),
         bytes => format!("{bytes} bytes"),
     }
 }

@@ -6,7 +6,7 @@ use netplumb_model::class::{Family, Link, Proto};
 use netplumb_model::recording::{Arm, Recording};
 
 use crate::analysis::ClassView;
-use crate::number::{percent, printable};
+use crate::number::{percent, plural, printable};
 use crate::page::PageTable;
 use crate::table::{Column, Room, Table, Value};
 
@@ -285,8 +285,12 @@ pub(crate) fn sent(arm: &Arm) -> String {
             format!("{} over {}, {}, a stream", arm.proto, arm.family, arm.link)
         }
         _ => format!(
-            "{} over {}, {}, {} bytes",
-            arm.proto, arm.family, arm.link, arm.size_bytes
+            "{} over {}, {}, {} {}",
+            arm.proto,
+            arm.family,
+            arm.link,
+            arm.size_bytes,
+            plural(arm.size_bytes as usize, "byte")
         ),
     };
     if arm.forward {

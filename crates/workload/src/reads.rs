@@ -6,6 +6,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
 use netplumb_model::reads::{Access, FileReads};
+use netplumb_model::text::plural;
 
 use aio::Queue;
 
@@ -40,7 +41,9 @@ pub struct Total {
 /// What was read, in a line.
 pub fn said(total: &Total) -> String {
     let Total { bytes, accesses } = total;
-    format!("read {bytes} bytes in {accesses} accesses\n")
+    let noun = |n: u64, noun| plural(usize::try_from(n).unwrap_or(usize::MAX), noun);
+    let (unit, times) = (noun(*bytes, "byte"), noun(*accesses, "access"));
+    format!("read {bytes} {unit} in {accesses} {times}\n")
 }
 
 impl Reader {

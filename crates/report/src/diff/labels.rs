@@ -131,6 +131,7 @@ fn in_words(what: &str, level: &str) -> String {
     let level = printable(level, LEVEL_LIMIT);
     match what {
         "IP" | "link" => level,
+        "bytes" if level == "1" => "1 byte".into(),
         "bytes" => format!("{level} bytes"),
         _ => format!("{} {level}", printable(what, LEVEL_LIMIT)),
     }

@@ -295,6 +295,7 @@ pub(crate) fn along(figure: &Figure, x: f64) -> String {
         "flows" => format!("{x} flows"),
         "queues" if x == 1.0 => "1 queue".into(),
         "queues" => format!("{x} queues"),
+        "size" | "size_bytes" if x == 1.0 => "1 byte".into(),
         "size" | "size_bytes" | "mtu_bytes" => format!("{x:.0} bytes"),
         "rate" => rate(x),
         "wire_rate" => format!("{}bit/s", rate(x)),

@@ -1,8 +1,10 @@
 //! Compares two recordings of one instrument each.
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 
-use netplumb_model::recording::Recording;
+use netplumb_model::events::{COUNT, TIME};
+use netplumb_model::recording::{Recording, env};
 use netplumb_report::diff::arms::Pairs;
 use netplumb_report::diff::{self, Diff, Sides};
 use netplumb_report::shape::{Shape, shape};
@@ -134,6 +136,20 @@ fn two_hosts(
 
 /// The error if nothing can be compared.
 fn nothing(args: &DiffArgs, sides: Sides<'_>, diff: &Diff<'_>) -> String {
+    let [before, after] = [sides.before, sides.after].map(events);
+    if ![&before, &after].iter().any(|all| all.is_empty()) && before.is_disjoint(&after) {
+        let listed = |all: BTreeSet<&str>| {
+            let all: Vec<&str> = all.into_iter().collect();
+            printable(&all.join(", "), 400)
+        };
+        return format!(
+            "no event in common; {} has {}; {} has {}",
+            printable(sides.before_name, 120),
+            listed(before),
+            printable(sides.after_name, 120),
+            listed(after)
+        );
+    }
     let has = |recording: &Recording| {
         let mut classes: Vec<String> = match shape(recording) {
             Shape::Rates | Shape::Counts | Shape::Hosts => {
@@ -170,16 +186,35 @@ fn nothing(args: &DiffArgs, sides: Sides<'_>, diff: &Diff<'_>) -> String {
     text
 }
 
+/// The instrument of a recording.
+fn instrument(recording: &Recording) -> String {
+    let clock = recording.environment.get(env::CLOCK);
+    clock.map_or_else(
+        || "none".into(),
+        |clock| format!("`{}`", printable(clock, 80)),
+    )
+}
+
+/// The events that were counted.
+fn events(recording: &Recording) -> BTreeSet<&str> {
+    let all = [&COUNT, &TIME].map(|of| recording.scalars_of(of));
+    let labels = all.into_iter().flatten().map(|s| s.item.label.as_deref());
+    labels.flatten().collect()
+}
+
 /// The limit, checked for the unit of the recordings.
 fn checked(args: &DiffArgs, diff: &Diff<'_>) -> anyhow::Result<Option<Limit>> {
     let Some(limit) = args.fail_if_worse else {
         return Ok(None);
     };
     if !diff.one_clock {
-        return Err(Usage(
-            "--fail-if-worse needs the same instrument on both sides: instructions can't be compared with nanoseconds"
-                .into(),
-        )
+        return Err(Usage(format!(
+            "--fail-if-worse needs the same instrument on both sides: {} is by {}, {} by {}",
+            printable(diff.sides.before_name, 120),
+            instrument(diff.sides.before),
+            printable(diff.sides.after_name, 120),
+            instrument(diff.sides.after)
+        ))
         .into());
     }
     let unit = diff.classes.first().map_or("", |class| &class.unit);
