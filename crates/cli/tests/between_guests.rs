@@ -240,6 +240,7 @@ fn bad_input() {
         ),
         ("uprobe:/bin/sh:main uprobe:/bin/sh:f", 2, "--with /bin/sh"),
         ("--preset disk", 1, "what was run does not cause it"),
+        ("--preset disk --duration 1s", 2, "goes on until it ends"),
         (
             "fentry:ksys_write fexit:ksys_write --key buf,retval",
             1,

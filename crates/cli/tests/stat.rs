@@ -446,6 +446,28 @@ fn the_map() {
     }
 }
 
+/// Check that blocks and lengths of time which would have no effect are refused before anything runs, with what to do.
+#[test]
+fn without_effect() {
+    let place = Place::new();
+    for (words, says) in [
+        ("--blocks 5 --duration 10s -- true", "a command runs once"),
+        ("--blocks 5 --interval 1s -- true", "a command runs once"),
+        ("--lab netns --blocks 5 -- true", "in lab netns runs once"),
+        ("--lab vm --duration 1s", "--packets"),
+        ("--lab vm --pid 1", "--lab host"),
+    ] {
+        let all: Vec<&str> = ["page-faults"]
+            .into_iter()
+            .chain(words.split(' '))
+            .collect();
+        let done = stat(&place, &all);
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert_eq!(done.status.code(), Some(2), "{words}: {said}");
+        assert!(said.contains(says), "{words}: {said}");
+    }
+}
+
 /// Check that packets that plumb sends are counted per packet, exactly: each goes through a driver
 /// once.
 #[test]
