@@ -65,7 +65,7 @@ pub struct Marked {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum At {
-    /// Of levels that are numbers; times are in microseconds.
+    /// Of levels that are numbers; times are in microseconds, percentages are shares.
     Number(f64),
     /// A level that is none, or the name of an arm.
     Name(String),
@@ -118,7 +118,7 @@ fn is_knob(name: &str) -> bool {
 }
 
 /// The level of a knob as a number, for an axis: a rate in packets per second, a mix of frames
-/// as its mean size, a time in microseconds; none if it is not a number.
+/// as its mean size, a time in microseconds, a percentage as a share; none if it is not a number.
 pub fn number_of(knob: &str, level: &str) -> Option<f64> {
     match knob {
         "rate" => match rate_of(level) {
@@ -130,6 +130,7 @@ pub fn number_of(knob: &str, level: &str) -> Option<f64> {
         "wire_delay" | "wire_jitter" | "gro_flush_timeout" => {
             hosts::time_of(level).ok().map(|ns| ns as f64 / 1e3)
         }
+        "wire_loss" => hosts::loss_of(level).ok().map(|ppb| ppb as f64 / 1e9),
         _ => level.parse().ok(),
     }
 }

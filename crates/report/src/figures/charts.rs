@@ -1,10 +1,10 @@
 //! The figures of an experiment as charts of the page.
 
-use netplumb_model::experiment::{At, Experiment, Figure};
+use netplumb_model::experiment::{Experiment, Figure};
 use netplumb_model::recording::Recording;
 use netplumb_stats::welch::Mean;
 
-use super::sweeps::{self, Point, names};
+use super::sweeps::{self, Point, names, place_of};
 use crate::claims::{CPU_USE, HANDLED};
 use crate::page::{PageAxis, PageChart, PagePoint, PageSeries, PageSeriesKind};
 use crate::rates::page::{axis, chart, ideal, log_axis, point, published, series};
@@ -36,10 +36,7 @@ pub(crate) fn figure(file: &Experiment, figure: &Figure, recording: &Recording) 
     }
     if !figure.published.is_empty() {
         let marked = figure.published.iter().filter_map(|marked| {
-            let x = match &marked.x {
-                At::Number(x) => *x,
-                At::Name(name) => names.iter().position(|known| known == name)? as f64,
-            };
+            let x = place_of(figure, &names, &marked.x)?;
             Some(published(x, marked.y, &marked.label))
         });
         all.push(series("published", PageSeriesKind::Published, marked));

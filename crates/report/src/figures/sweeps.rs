@@ -34,22 +34,43 @@ pub struct Series {
     pub points: Vec<Point>,
 }
 
-/// What is along a figure whose levels are no numbers, in the order of the arms; nothing if they are
-/// numbers, or there are none.
+/// What is along a figure whose levels are not all numbers, in the order of the arms; nothing if they
+/// are, or there are none.
 pub fn names(experiment: &Experiment, figure: &Figure) -> Vec<String> {
     let mut names = Vec::new();
     for arm in experiment.arms_of(figure) {
         let Some(level) = arm.told(&figure.x) else {
             continue;
         };
-        if number_of(&figure.x, &level).is_some() {
-            return Vec::new();
-        }
         if !names.contains(&level) {
             names.push(level);
         }
     }
-    names
+    let is_number = |level: &String| number_of(&figure.x, level).is_some();
+    match names.iter().all(is_number) {
+        true => Vec::new(),
+        false => names,
+    }
+}
+
+/// Where a level is along a figure with these names.
+fn place(figure: &Figure, names: &[String], level: &str) -> Option<f64> {
+    match names.is_empty() {
+        true => number_of(&figure.x, level),
+        false => (names.iter().position(|name| name == level)).map(|n| n as f64),
+    }
+}
+
+/// Where a published point is along it.
+pub(crate) fn place_of(figure: &Figure, names: &[String], at: &At) -> Option<f64> {
+    match at {
+        At::Number(x) if names.is_empty() => Some(*x),
+        At::Number(x) => {
+            let is_it = |name: &String| number_of(&figure.x, name) == Some(*x);
+            names.iter().position(is_it).map(|n| n as f64)
+        }
+        At::Name(name) => place(figure, names, name),
+    }
 }
 
 /// The lines of a figure.
@@ -72,14 +93,7 @@ pub fn series(experiment: &Experiment, figure: &Figure, recording: &Recording) -
     let mut drawn: Vec<(Arm, String, Point)> = Vec::new();
     for arm in experiment.arms_of(figure) {
         let level = arm.told(&figure.x);
-        let x = level.and_then(|level| match names.is_empty() {
-            true => number_of(&figure.x, &level),
-            false => names
-                .iter()
-                .position(|name| *name == level)
-                .map(|n| n as f64),
-        });
-        let Some(x) = x else {
+        let Some(x) = level.and_then(|level| place(figure, &names, &level)) else {
             continue;
         };
         let found = samples.find(&arm);
@@ -300,6 +314,8 @@ pub(crate) fn along(figure: &Figure, x: f64) -> String {
         "rate" => rate(x),
         "wire_rate" => format!("{}bit/s", rate(x)),
         "wire_delay" | "wire_jitter" | "gro_flush_timeout" => format!("{x} us"),
+        // Of a billion frames, so there are no more digits.
+        "wire_loss" => format!("{}%", (x * 1e9).round() / 1e7),
         "buffer" | "tx_buffer" | "rx_buffer" if x >= 1024.0 && x % 1024.0 == 0.0 => {
             format!("{}K", x / 1024.0)
         }

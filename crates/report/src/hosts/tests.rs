@@ -251,6 +251,39 @@ fn figures_of_words() {
     assert!(of_nothing.note.contains("no arm has a level of rx_buffer"));
 }
 
+/// Check that all levels are along a figure: as numbers where all are, a percentage too, else all by their
+/// names, and that a line can be through percentages.
+#[test]
+fn figures_of_all_levels() {
+    let of = |levels: &str| {
+        let text = format!(
+            "name = \"x\"\nhosts = 2\n[workload]\nkind = \"stream\"\n[vary]\n{levels}\n[[figure]]\nname = \"1\"\n\
+             x = \"{knob}\"\ny = \"throughput\"\n[[claim]]\nkind = \"linear\"\nsays = \"a line\"\n\
+             knob = \"{knob}\"\nquantity = \"throughput\"\nwithin_percent = 100\n",
+            knob = levels.split(' ').next().unwrap(),
+        );
+        let experiment = Experiment::parse(&text).unwrap();
+        let recording = Recording {
+            arms: experiment.arms(),
+            ..recording()
+        };
+        let mut page = page(&recording, Some(&experiment));
+        let figure = page.figures.remove(0);
+        let along: Vec<f64> = figure.series[0].points.iter().map(|p| p.x).collect();
+        let text = terminal(&recording, Some(&experiment), 140);
+        (figure.x.names, along, page.claims.remove(0).verdict, text)
+    };
+    let (names, along, verdict, text) = of("wire_loss = [\"0\", \"0.5%\", \"2%\"]");
+    assert_eq!((names.len(), along), (0, vec![0.0, 0.005, 0.02]));
+    assert_eq!(verdict.as_str(), "holds", "{text}");
+    assert!(text.contains("0.5%"), "{text}");
+    let (names, along, ..) = of("rps_cpus = [\"none\", \"0\"]");
+    assert_eq!(
+        (names, along),
+        (vec!["none".into(), "0".into()], vec![0.0, 1.0])
+    );
+}
+
 /// Check that claims about figures that are the same in every run take no repeats: a ratio is within
 /// its bounds, or it is not.
 #[test]
