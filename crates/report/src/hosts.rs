@@ -1,5 +1,5 @@
-//! Two hosts and a wire: a table of arms, each figure the mean over its blocks. So is an interface of this
-//! machine that was tuned.
+//! Two hosts and a wire: a table of arms, each figure over its blocks. So is an interface of this machine
+//! that was tuned.
 
 mod arms;
 mod compared;

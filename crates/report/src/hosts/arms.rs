@@ -1,4 +1,4 @@
-//! The table of arms: each figure the mean over an arm's blocks.
+//! The table of arms: each figure over an arm's blocks.
 
 use netplumb_model::hosts::{
     BUFFER, BUSY, FRAMES, FRAMES_PER_INTERRUPT, FRAMES_PER_POLL, FROM_DISK, HELD, INSTRUCTIONS,
@@ -13,6 +13,7 @@ use super::{nic_of, varies};
 #[cfg(test)]
 use crate::table::reference::{Entry, entries};
 use crate::table::{Column, Table, Value};
+use crate::times;
 
 /// From here on there is room for what only explains.
 const WIDE: usize = 100;
@@ -24,28 +25,65 @@ pub(super) struct Row<'r> {
     arm: usize,
 }
 
+/// What a figure is over several blocks of an arm.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Over {
+    /// Their mean.
+    Mean,
+    /// Of all their time: what there was of it, by how long they took. By a clock that varies their mean,
+    /// which has an interval.
+    Time,
+    /// The least of all.
+    Least,
+    /// The most of all.
+    Most,
+}
+
+impl Over {
+    /// Of a quantity with this label.
+    fn of(quantity: &Declared, label: Option<&str>) -> Over {
+        let by_time = [&THROUGHPUT, &TURNS, &BUSY, &KERNEL_IDLE, &WIRE_USE];
+        match label {
+            Some("least") => Over::Least,
+            Some("most") => Over::Most,
+            _ if quantity.name == LONGEST_WAIT.name => Over::Most,
+            _ if by_time.iter().any(|known| known.name == quantity.name) => Over::Time,
+            _ => Over::Mean,
+        }
+    }
+}
+
 impl Row<'_> {
-    /// A figure with this label, by block.
-    fn values(&self, quantity: &Declared, label: Option<&str>) -> Vec<f64> {
-        let of_arm = |block: u32| {
-            let block = self.recording.blocks.get(block as usize);
-            block.is_some_and(|block| block.arm as usize == self.arm)
-        };
+    /// A figure with this label, by block, and how long each took.
+    fn blocks(&self, quantity: &Declared, label: Option<&str>) -> (Vec<f64>, Vec<f64>) {
         scalars_of(self.recording, quantity)
             .filter(|scalar| scalar.item.label.as_deref() == label)
-            .filter(|scalar| scalar.block().is_some_and(of_arm))
-            .map(|scalar| scalar.value)
-            .collect()
+            .filter_map(|scalar| {
+                let block = self.recording.blocks.get(scalar.block()? as usize)?;
+                let is_its = block.arm as usize == self.arm;
+                is_its.then_some((scalar.value, block.duration_ns as f64))
+            })
+            .unzip()
     }
 
-    /// The mean over its blocks of a figure with this label.
-    fn mean(&self, quantity: &Declared, label: Option<&str>) -> Option<f64> {
-        Mean::of(&self.values(quantity, label)).map(|mean| mean.value)
+    /// A figure with this label, over its blocks.
+    fn figure(&self, quantity: &Declared, label: Option<&str>) -> Option<f64> {
+        let (values, times_ns) = self.blocks(quantity, label);
+        let all_ns: f64 = times_ns.iter().sum();
+        match Over::of(quantity, label) {
+            Over::Least => values.into_iter().min_by(f64::total_cmp),
+            Over::Most => values.into_iter().max_by(f64::total_cmp),
+            Over::Time if all_ns > 0.0 && !varies(self.recording) => {
+                let each = values.iter().zip(&times_ns).map(|(value, ns)| value * ns);
+                Some(each.sum::<f64>() / all_ns)
+            }
+            Over::Time | Over::Mean => Mean::of(&values).map(|mean| mean.value),
+        }
     }
 
     /// Half the width of the 95% interval of what it was measured for, as a share of its mean.
     fn within(&self) -> Option<f64> {
-        let values = [&THROUGHPUT, &TURNS].map(|quantity| self.values(quantity, None));
+        let values = [&THROUGHPUT, &TURNS].map(|quantity| self.blocks(quantity, None).0);
         let mean = Mean::of(values.iter().find(|values| !values.is_empty())?)?;
         (mean.value > 0.0).then(|| Some((mean.high? - mean.value) / mean.value))?
     }
@@ -71,8 +109,15 @@ fn share(value: Option<f64>) -> Value {
     value.map_or(Value::Missing, Value::Share)
 }
 
+/// A time with its unit, however short.
 fn ns(value: Option<f64>) -> Value {
-    value.map_or(Value::Missing, Value::Ns)
+    value.map_or(Value::Missing, |value| {
+        let text = match times::ns(value) {
+            long if long.ends_with('s') => long,
+            short => format!("{short}ns"),
+        };
+        Value::Told(text, Some(value))
+    })
 }
 
 /// A column for each host.
@@ -87,7 +132,7 @@ fn of_hosts<'r>(
         let side = *side;
         let key = format!("{side}_{key}");
         Column::figure(format!("{side} {title}"), move |row: &Row<'r>| {
-            cell(row.mean(quantity, Some(side.called())))
+            cell(row.figure(quantity, Some(side.called())))
         })
         .hint(format!("of the {}: {hint}", side.called()))
         .unit(quantity.unit)
@@ -132,7 +177,7 @@ fn columns<'r>(
     add(
         &THROUGHPUT,
         Column::figure("Mbit/s", |row: &Row<'r>| {
-            number(row.mean(&THROUGHPUT, None).map(|bits| bits / 1e6))
+            number(row.figure(&THROUGHPUT, None).map(|bits| bits / 1e6))
         })
         .hint("bytes of payload, by the time from the sender's first to the receiver's last")
         .unit("Mbit/s")
@@ -142,7 +187,7 @@ fn columns<'r>(
     );
     add(
         &TURNS,
-        Column::figure("turns/s", |row: &Row<'r>| number(row.mean(&TURNS, None)))
+        Column::figure("turns/s", |row: &Row<'r>| number(row.figure(&TURNS, None)))
             .hint("requests that were answered: of a web server those of all connections, else each after the other")
             .unit("turns/s")
             .people(2)
@@ -162,13 +207,15 @@ fn columns<'r>(
         }
         add(
             &TURN,
-            Column::figure(title, move |row: &Row<'r>| ns(row.mean(&TURN, Some(label))))
-                .hint(format!("time from a request to its answer, {label}"))
-                .unit("ns")
-                .people(rank)
-                .from(wide)
-                .key(key.clone())
-                .page(key),
+            Column::figure(title, move |row: &Row<'r>| {
+                ns(row.figure(&TURN, Some(label)))
+            })
+            .hint(format!("time from a request to its answer, {label}"))
+            .unit("ns")
+            .people(rank)
+            .from(wide)
+            .key(key.clone())
+            .page(key),
         );
     }
     let busy = "the part of the time in which its CPU executed instructions";
@@ -181,7 +228,7 @@ fn columns<'r>(
     if of_nic {
         add(
             &BUSY,
-            Column::figure("busy", |row: &Row<'r>| share(row.mean(&BUSY, None)))
+            Column::figure("busy", |row: &Row<'r>| share(row.figure(&BUSY, None)))
                 .hint("of an interface that was tuned: how busy all CPUs of this machine were, whatever it was for")
                 .people(8)
                 .key("busy")
@@ -200,7 +247,7 @@ fn columns<'r>(
     }
     add(
         &WIRE_USE,
-        Column::figure("wire", |row: &Row<'r>| share(row.mean(&WIRE_USE, None)))
+        Column::figure("wire", |row: &Row<'r>| share(row.figure(&WIRE_USE, None)))
             .hint("the part of the time in which frames of the sender were on the wire")
             .people(10)
             .key("wire_use")
@@ -212,7 +259,7 @@ fn columns<'r>(
     }
     add(
         &FROM_DISK,
-        Column::figure("disk", |row: &Row<'r>| share(row.mean(&FROM_DISK, None)))
+        Column::figure("disk", |row: &Row<'r>| share(row.figure(&FROM_DISK, None)))
             .hint("bytes that the web server's disk read, by bytes of payload")
             .people(10)
             .key("read_from_disk")
@@ -263,7 +310,7 @@ fn columns<'r>(
     add(
         &RETRANSMITTED,
         Column::figure("resent", |row: &Row<'r>| {
-            number(row.mean(&RETRANSMITTED, None))
+            number(row.figure(&RETRANSMITTED, None))
         })
         .hint("segments that the sender sent again")
         .people(15)

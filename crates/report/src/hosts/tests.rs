@@ -131,6 +131,39 @@ fn renderings() {
     check("page.json", &pretty(&page(&recording, file)));
 }
 
+/// Check that over blocks of different length rates are those of all the time, that the least and the most
+/// are of all blocks, and that a short time has its unit.
+#[test]
+fn over_blocks() {
+    let mut recording = recording();
+    recording.blocks.truncate(2);
+    recording.scalars.clear();
+    // 200 turns in 30 ms, and in 2.3 s.
+    for (block, ns, least, most) in [(0, 30e6, 3_494.0, 7.9e6), (1, 2.3e9, 3_100.0, 2.296e9)] {
+        recording.blocks[block].duration_ns = ns as u64;
+        let mut figure = |quantity: &Declared, item: Item, value: f64| {
+            recording.add_figure(
+                Of::Block(block as u32),
+                Figure::new(quantity, value).of(item),
+            );
+        };
+        figure(&hosts::TURNS, Item::ONLY, 200e9 / ns);
+        figure(&hosts::TURN, Item::label("mean"), ns / 200.0);
+        figure(&hosts::TURN, Item::label("least"), least);
+        figure(&hosts::TURN, Item::label("most"), most);
+    }
+    let text = terminal(&recording, None, 140);
+    let row = text.lines().find(|line| line.contains("tso=on")).unwrap();
+    let cells: Vec<&str> = row.split_whitespace().skip(2).collect();
+    assert_eq!(cells, ["171.7", "5,825us", "3,100ns", "2,296ms"], "{text}");
+    assert!(text.contains("all their time"), "{text}");
+    let rows: Vec<String> = csv(&recording).lines().map(str::to_string).collect();
+    assert!(
+        rows[1].contains(",3100,") && rows[1].contains(",2296000000,"),
+        "{rows:?}"
+    );
+}
+
 /// Check that the ledger of a web server has its requests, and that other requests are not counted as such.
 #[test]
 fn requests_in_the_ledger() {

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use netplumb_model::class::Proto;
-use netplumb_model::hosts::{FRAMES, LOST, MISSED, SEGMENTS, Side, THROUGHPUT, TURNS, Wire};
+use netplumb_model::hosts::{
+    FRAMES, LOST, MISSED, SEGMENTS, Side, THROUGHPUT, TURNS, Wire, is_of_hosts,
+};
 use netplumb_model::quantity::{Declared, Scalar};
 use netplumb_model::recording::{Recording, env};
 
@@ -21,6 +23,7 @@ pub(super) fn trust(recording: &Recording) -> Vec<Note> {
         (None, true) => by_this_clock(recording),
         (None, false) => in_virtual_time(recording),
     };
+    notes.extend(of_several(recording));
     notes.push(kernel(recording));
     notes.extend(architectures(recording));
     if nic_of(recording).is_none() {
@@ -54,8 +57,19 @@ pub(crate) fn of_settings(recording: &Recording) -> Vec<Note> {
     notes
 }
 
-const IN_TURNS: &str = "this machine's; blocks of all arms take turns, each figure is the mean over them, and ± is half of its 95% \
-     interval by its mean";
+const IN_TURNS: &str = "this machine's; blocks of all arms take turns, each figure is the mean over them (least and most are of all), \
+     and ± is half of its 95% interval by its mean";
+
+/// What figures in virtual time are over several blocks of an arm.
+fn of_several(recording: &Recording) -> Option<Note> {
+    let mut arms = BTreeSet::new();
+    let blocks = recording.blocks.iter();
+    let mut blocks = blocks.filter(|block| is_of_hosts(&block.instrument));
+    let text = "of an arm's blocks Mbit/s and turns/s are all bytes and turns by all their time, and busy, idle and wire \
+                parts of it; least, most and wait are of all blocks, other figures the mean. Claims, charts and diff go by block";
+    let is_several = !varies(recording) && blocks.any(|block| !arms.insert(block.arm));
+    is_several.then(|| Note::new("figures", text))
+}
 
 /// Of an interface of this machine, while a command ran.
 fn of_interface(recording: &Recording, nic: &str) -> Vec<Note> {

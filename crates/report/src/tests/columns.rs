@@ -100,7 +100,7 @@ fn the_reference_of_columns() {
     section(
         &mut out,
         "Two hosts",
-        "By `wire`: `tx` is the sender, `rx` the receiver; each figure is the mean over the blocks of an arm.",
+        "By `wire`: `tx` is the sender, `rx` the receiver; over several blocks of an arm rates and shares of time are of all their time (in namespaces of this machine and of an interface the mean), `least`, `most` and `wait` are of all, and other figures are the mean.",
         &hosts::declared(),
     );
     section(
