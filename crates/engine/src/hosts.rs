@@ -250,7 +250,7 @@ impl Hosts<'_, '_> {
         // One CPU each.
         extras::idle(recording, turn.arm, Load::Stream, 1);
         for (index, sides) in turn.blocks.clone().zip(&ran.blocks) {
-            figures::add(recording, turn.arm, index, &ends, sides);
+            figures::add(recording, turn.arm, index, &ends, sides, &ran.occupied);
         }
         if let Some(counted) = &ran.counted {
             let of = counts::Counted {

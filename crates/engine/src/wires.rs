@@ -65,7 +65,7 @@ pub(crate) fn plug(
 
 /// What follows the logs of a guest that has both ends of a wire, or of two with a router between.
 #[derive(Debug)]
-pub(crate) struct Wires(Vec<JoinHandle<Result<(String, u64), String>>>);
+pub(crate) struct Wires(Vec<JoinHandle<Result<frames::Followed, String>>>);
 
 impl Wires {
     /// The wires of an arm, and what QEMU needs for them; nothing if they are QEMU's own.

@@ -2,19 +2,21 @@
 
 use std::collections::BTreeMap;
 
+use netplumb_lab::vm::frames::Occupied;
 use netplumb_model::hosts::{self, HostBlock};
 use netplumb_model::quantity::{Declared, Figure, Item, Of};
 use netplumb_model::recording::{Block, Ledger, Recording};
 
 use super::End;
 
-/// Add a block.
+/// Add a block. `occupied` is when frames of the sender were on the wire.
 pub(super) fn add(
     recording: &mut Recording,
     arm: usize,
     index: u32,
     ends: &[End; 2],
     sides: &[HostBlock; 2],
+    occupied: &Occupied,
 ) {
     let [tx, rx] = sides;
     // The sender's first byte. The receiver's window is open by then, while nothing happens.
@@ -67,7 +69,8 @@ pub(super) fn add(
         figure(&hosts::FROM_DISK, Item::ONLY, share);
     }
     let passed = duration_ns as f64;
-    let wire_use = (tx.end.busy_ns - tx.begin.busy_ns) as f64 / passed;
+    // Frames that wait for the wire when the last byte arrives are of no time of the block.
+    let wire_use = occupied.between_ns(begin, over) / passed;
     figure(&hosts::WIRE_USE, Item::ONLY, wire_use);
     let retransmitted = tx.retransmitted as f64;
     figure(&hosts::RETRANSMITTED, Item::ONLY, retransmitted);

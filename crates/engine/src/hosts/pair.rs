@@ -5,11 +5,12 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, ScopedJoinHandle};
 
+use netplumb_lab::vm::frames::{self, Occupied};
 use netplumb_lab::vm::process::{Guest, VmError};
 use netplumb_lab::vm::saved::Key;
-use netplumb_lab::vm::{frames, link, pair};
+use netplumb_lab::vm::{link, pair};
 use netplumb_model::class::Direction;
-use netplumb_model::hosts::{HostBlock, Latch, Wire};
+use netplumb_model::hosts::{HostBlock, Latch, Side, Wire};
 use netplumb_model::message::{Reply, Request};
 use netplumb_model::recording::Arm;
 
@@ -25,6 +26,8 @@ use crate::wires::{self, Other};
 pub(super) struct Ran {
     /// The blocks, of the sender and the receiver.
     pub(super) blocks: Vec<[HostBlock; 2]>,
+    /// When frames of the sender were on the wire.
+    pub(super) occupied: Occupied,
     /// The guests' notes on knobs.
     pub(super) notes: Vec<(String, String)>,
     /// The hash of the times of all frames.
@@ -132,9 +135,13 @@ pub(super) fn run(
     check(&tx.last, &rx.last)?;
     check(&rx.last, &tx.last)?;
     let mut hash = Key::default();
+    let mut occupied = Occupied::default();
     for (of_end, end) in logs.into_iter().zip(ends) {
-        let (of_frames, _) = of_end.map_err(EngineError::Guest)?;
-        hash.add(end.side.as_str(), of_frames.as_bytes());
+        let followed = of_end.map_err(EngineError::Guest)?;
+        hash.add(end.side.as_str(), followed.hash.as_bytes());
+        if end.side == Side::Tx {
+            occupied = followed.occupied;
+        }
     }
     let peaks = [tx.qemu_peak_bytes, rx.qemu_peak_bytes];
     let mut executed = Vec::new();
@@ -145,6 +152,7 @@ pub(super) fn run(
         blocks: (tx.blocks.into_iter().zip(rx.blocks))
             .map(|(tx, rx)| [tx, rx])
             .collect(),
+        occupied,
         notes: tx.notes.into_iter().chain(rx.notes).collect(),
         frames_hash: hash.finish(),
         counted: executed.try_into().ok(),

@@ -54,6 +54,41 @@ impl Frame {
     }
 }
 
+/// When frames of one end were on the wire: times from one frame's first bit to the last bit of the last frame
+/// that followed at once, in picoseconds, in order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Occupied(Vec<(u64, u64)>);
+
+impl Occupied {
+    fn add(&mut self, begin_ps: u64, end_ps: u64) {
+        match self.0.last_mut() {
+            Some((_, end)) if *end == begin_ps => *end = end_ps,
+            _ => self.0.push((begin_ps, end_ps)),
+        }
+    }
+
+    /// How long it was occupied between two times.
+    pub fn between_ns(&self, begin_ns: u64, end_ns: u64) -> f64 {
+        let (begin_ps, end_ps) = (begin_ns * 1_000, end_ns * 1_000);
+        let first = self.0.partition_point(|(_, end)| *end <= begin_ps);
+        let within = self.0[first..].iter();
+        let within = within.take_while(|(begin, _)| *begin < end_ps);
+        let cut = within.map(|(begin, end)| (*end).min(end_ps) - (*begin).max(begin_ps));
+        cut.sum::<u64>() as f64 / 1e3
+    }
+}
+
+/// What a log has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Followed {
+    /// The hash of all frames.
+    pub hash: String,
+    /// Their number.
+    pub frames: u64,
+    /// When they were on the wire; nothing of a wire in one guest.
+    pub occupied: Occupied,
+}
+
 /// Follows the frames that one end sends.
 #[derive(Debug)]
 struct Follower {
@@ -63,6 +98,7 @@ struct Follower {
     expected_ns: VecDeque<u64>,
     hash: Key,
     frames: u64,
+    occupied: Occupied,
     free_ps: u64,
     last_arrival_ns: u64,
     wrong: Option<String>,
@@ -78,6 +114,7 @@ impl Follower {
             expected_ns: VecDeque::new(),
             hash,
             frames: 0,
+            occupied: Occupied::default(),
             free_ps: 0,
             last_arrival_ns: 0,
             wrong: None,
@@ -130,6 +167,9 @@ impl Follower {
         let bits = 8 * (u128::from(frame.bytes) + u128::from(WIRE_OVERHEAD_BYTES));
         let occupied_ps = bits * 1_000_000_000_000 / u128::from(rate_bps);
         self.free_ps = frame.begin_ps + occupied_ps as u64;
+        if self.ends == Ends::Apart {
+            self.occupied.add(frame.begin_ps, self.free_ps);
+        }
         let Some(arrival_ns) = frame.arrival_ns else {
             return Ok(());
         };
@@ -145,17 +185,19 @@ impl Follower {
         Ok(())
     }
 
-    /// The hash of all frames, and their number.
-    fn finish(self) -> Result<(String, u64), String> {
+    fn finish(self) -> Result<Followed, String> {
         match self.wrong {
-            None => Ok((self.hash.finish(), self.frames)),
+            None => Ok(Followed {
+                hash: self.hash.finish(),
+                frames: self.frames,
+                occupied: self.occupied,
+            }),
             Some(why) => Err(format!("the wire is not to be trusted: {why}")),
         }
     }
 }
 
-/// Follow the log of one end to its end, entry by entry; returns the hash of all frames and their
-/// number. `seen` is the number of entries so far: it grows as long as the hosts go on.
+/// Follow the log of one end to its end, entry by entry. `seen` is the number of entries so far: it grows as long as the hosts go on.
 ///
 /// # Errors
 /// A frame was at another time than on a wire.
@@ -165,7 +207,7 @@ pub fn follow(
     wire: Wire,
     ends: Ends,
     seen: &AtomicU64,
-) -> Result<(String, u64), String> {
+) -> Result<Followed, String> {
     let mut follower = Follower::new(end, wire, ends);
     let mut buffer = vec![0; ENTRY_BYTES * 1_024];
     let mut filled = 0;
@@ -211,7 +253,7 @@ mod tests {
         frames.iter().flat_map(entry).collect()
     }
 
-    fn check(log: &[u8], wire: Wire) -> Result<(String, u64), String> {
+    fn check(log: &[u8], wire: Wire) -> Result<Followed, String> {
         follow(log, "tx", wire, Ends::Apart, &AtomicU64::new(0))
     }
 
@@ -247,6 +289,27 @@ mod tests {
         assert!(check(&log(&overtaken), jitter).is_err());
     }
 
+    /// Check that of frames which are on the wire when a time begins or ends only what is within it counts.
+    #[test]
+    fn occupied_within_a_time() {
+        let frames = [
+            (0, 13_304, 1_514),
+            (12_304_000, 25_608, 1_514),
+            (50_000_000, 63_304, 1_514),
+        ];
+        let occupied = check(&log(&frames), WIRE).unwrap().occupied;
+        assert_eq!(occupied.0.len(), 2);
+        for (begin, end, expected) in [
+            (0, 100_000, 36_912.0),
+            (1_000, 20_000, 19_000.0),
+            (20_000, 51_000, 5_608.0),
+            (24_608, 50_000, 0.0),
+            (70_000, 80_000, 0.0),
+        ] {
+            assert_eq!(occupied.between_ns(begin, end), expected, "{begin} {end}");
+        }
+    }
+
     /// Check that of both ends in one guest each arrival is followed as well: as many as were sent at most, when
     /// they had to be.
     #[test]
@@ -258,8 +321,8 @@ mod tests {
             let log: Vec<u8> = sent.iter().copied().chain(arrivals).collect();
             follow(&log[..], "nic0", WIRE, Ends::Together, &AtomicU64::new(0))
         };
-        assert_eq!(check(&[13_304, 25_608]).unwrap().1, 2);
-        assert_eq!(check(&[13_310]).unwrap().1, 2);
+        assert_eq!(check(&[13_304, 25_608]).unwrap().frames, 2);
+        assert_eq!(check(&[13_310]).unwrap().frames, 2);
         for wrong in [
             &[13_303][..],
             &[13_433],
@@ -285,13 +348,13 @@ mod tests {
         }
         let two = [(0, 13_304, 1_514), (12_304_000, 25_608, 1_514)];
         let whole = check(&log(&two), WIRE).unwrap();
-        assert_eq!(whole.1, 2);
+        assert_eq!(whole.frames, 2);
         let with_time = [two[0], (0, 0, 0), two[1], (0, 0, 0)];
         let log_of = log(&with_time);
         let seen = AtomicU64::new(0);
         let pieces = follow(Pieces(&log_of, 7), "tx", WIRE, Ends::Apart, &seen).unwrap();
         assert_eq!((pieces, seen.into_inner()), (whole.clone(), 4));
         let other = [two[0], (12_304_001, 25_609, 1_514)];
-        assert_ne!(check(&log(&other), WIRE).unwrap().0, whole.0);
+        assert_ne!(check(&log(&other), WIRE).unwrap().hash, whole.hash);
     }
 }

@@ -261,18 +261,19 @@ fn guest(
     }
     let mut log = File::from(log);
     log.rewind().map_err(|e| format!("read the log: {e}"))?;
-    let (_, frames) = frames::follow(
+    let followed = frames::follow(
         log,
         side.as_str(),
         WIRE,
         frames::Ends::Apart,
         &AtomicU64::new(0),
     )?;
-    match frames as usize == SIZES.len() {
+    match followed.frames as usize == SIZES.len() {
         true => Ok(()),
         false => Err(format!(
-            "{} frames were sent, and the wire saw {frames}",
-            SIZES.len()
+            "{} frames were sent, and the wire saw {}",
+            SIZES.len(),
+            followed.frames
         )),
     }
 }
