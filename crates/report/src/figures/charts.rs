@@ -4,7 +4,7 @@ use netplumb_model::experiment::{Experiment, Figure};
 use netplumb_model::recording::Recording;
 use netplumb_stats::welch::Mean;
 
-use super::sweeps::{self, Point, names, place_of};
+use super::sweeps::{self, Point, names, of_seeds, place_of};
 use crate::claims::{CPU_USE, HANDLED};
 use crate::page::{PageAxis, PageChart, PagePoint, PageSeries, PageSeriesKind};
 use crate::rates::page::{axis, chart, ideal, log_axis, point, published, series};
@@ -53,6 +53,9 @@ pub(crate) fn figure(file: &Experiment, figure: &Figure, recording: &Recording) 
     };
     let title = format!("Figure {}: {}", figure.name, figure.title);
     let mut note = figure.note.trim().replace('\n', " ");
+    if let Some(what) = of_seeds(&lines) {
+        note = format!("Points are {what}. {note}").trim().to_string();
+    }
     if lines.iter().all(|line| line.points.is_empty()) {
         // Else a frame around nothing would have to be explained by whoever sees it.
         let why = format!("Nothing is drawn: no arm has a level of {}.", figure.x);

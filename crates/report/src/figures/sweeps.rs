@@ -3,7 +3,7 @@
 
 use netplumb_model::experiment::{At, Experiment, Figure, Kind, Knob, Takes, number_of};
 use netplumb_model::recording::{Arm, Recording};
-use netplumb_stats::welch::Mean;
+use netplumb_stats::welch::{Mean, mean};
 
 use crate::claims::{CPU_USE, HANDLED, Samples, What};
 use crate::number::printable;
@@ -19,8 +19,10 @@ use crate::times::ns;
 pub struct Point {
     /// Along.
     pub x: f64,
-    /// Up; none where nothing was measured.
+    /// Up; none where nothing was measured. Under several seeds the median, from the least to the most.
     pub y: Option<Mean>,
+    /// The number of random seeds.
+    pub seeds: usize,
     /// Why there is nothing, or what is to be doubted.
     pub note: Option<String>,
 }
@@ -97,9 +99,9 @@ pub fn series(experiment: &Experiment, figure: &Figure, recording: &Recording) -
             continue;
         };
         let found = samples.find(&arm);
-        let values = match found {
-            Some(n) => samples.values(n, &what),
-            None => Err("it was not measured".to_string()),
+        let (seeds, values) = match found {
+            Some(n) => under_seeds(&samples, n, &what),
+            None => (1, Err("it was not measured".to_string())),
         };
         let point = Point {
             x,
@@ -108,7 +110,8 @@ pub fn series(experiment: &Experiment, figure: &Figure, recording: &Recording) -
                 (None, Err(why)) => Some(why.clone()),
                 (None, Ok(_)) => None,
             },
-            y: values.ok().and_then(|values| Mean::of(&values)),
+            y: values.ok().flatten(),
+            seeds,
         };
         let name = match arm.told(lines) {
             Some(level) => called(lines, level),
@@ -132,6 +135,40 @@ pub fn series(experiment: &Experiment, figure: &Figure, recording: &Recording) -
         }
     }
     all
+}
+
+/// What an arm has, and under how many seeds.
+fn under_seeds(
+    samples: &Samples<'_>,
+    arm: usize,
+    what: &What<'_>,
+) -> (usize, Result<Option<Mean>, String>) {
+    let seeds = samples.seeds(arm);
+    if seeds.len() == 1 {
+        return (1, samples.values(arm, what).map(|values| Mean::of(&values)));
+    }
+    let each = seeds.iter().map(|seed| samples.values(*seed, what));
+    let each: Result<Vec<Vec<f64>>, String> = each.collect();
+    let median = each.map(|each| {
+        let mut means: Vec<f64> = each.iter().map(|values| mean(values)).collect();
+        means.sort_by(f64::total_cmp);
+        Some(Mean {
+            // One that was measured, as of costs.
+            value: *means.get((means.len().max(1) - 1) / 2)?,
+            low: means.first().copied(),
+            high: means.last().copied(),
+            of: means.len(),
+        })
+    });
+    (seeds.len(), median)
+}
+
+/// What figures under several seeds are; none under one.
+pub(crate) fn of_seeds(all: &[Series]) -> Option<String> {
+    let points = all.iter().flat_map(|series| &series.points);
+    let most = points.map(|point| point.seeds).max();
+    most.filter(|seeds| *seeds > 1)
+        .map(|seeds| format!("medians under {seeds} random seeds, from the least to the most"))
 }
 
 /// The settings that tell arms of one line apart that are at the same place along, besides these: each such arm has a
@@ -238,16 +275,21 @@ fn one(experiment: &Experiment, figure: &Figure, recording: &Recording, columns:
     xs.sort_by(f64::total_cmp);
     xs.dedup();
     let point = |series: &Series, x: f64| series.points.iter().find(|p| p.x == x).cloned();
+    let reach = |mean: &Mean, seeds: usize| match (mean.low, mean.high) {
+        (Some(low), Some(high)) if seeds > 1 => {
+            let [low, high] = [low, high].map(|end| in_words(figure, end));
+            format!(" ({low} to {high})")
+        }
+        (_, Some(high)) => {
+            let share = (high - mean.value) / mean.value.max(1e-9);
+            format!(" ±{:.0} %", share * 100.0)
+        }
+        _ => String::new(),
+    };
     let mean = |point: Option<Point>| {
-        let mean = point.and_then(|point| point.y);
-        mean.map_or(Value::Missing, |mean| {
-            let reach = mean.high.map_or(String::new(), |high| {
-                format!(
-                    " ±{:.0} %",
-                    (high - mean.value) / mean.value.max(1e-9) * 100.0
-                )
-            });
-            let text = format!("{}{reach}", in_words(figure, mean.value));
+        let mean = point.and_then(|point| Some((point.y?, point.seeds)));
+        mean.map_or(Value::Missing, |(mean, seeds)| {
+            let text = in_words(figure, mean.value) + &reach(&mean, seeds);
             Value::Told(text, Some(mean.value))
         })
     };
@@ -261,6 +303,7 @@ fn one(experiment: &Experiment, figure: &Figure, recording: &Recording, columns:
         Column::figure(title, move |s: &&Series| mean(point(s, *x))).people(1)
     }));
     let mut remarks: Vec<String> = Vec::new();
+    remarks.extend(of_seeds(&all).map(|what| format!("  {what}")));
     for series in &all {
         let name = printable(&series.name, 60);
         let notes = xs.iter().filter_map(|x| point(series, *x)?.note);

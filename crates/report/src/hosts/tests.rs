@@ -3,7 +3,7 @@
 use netplumb_model::experiment::Experiment;
 use netplumb_model::hosts::{self, INSTRUMENT, Side};
 use netplumb_model::quantity::{Declared, Figure, Item, Of};
-use netplumb_model::recording::{Block, Ledger, Recording, env};
+use netplumb_model::recording::{Block, Ledger, Made, MadeBy, Recording, env};
 
 use super::*;
 
@@ -315,6 +315,51 @@ fn figures_of_all_levels() {
         (names, along),
         (vec!["none".into(), "0".into()], vec![0.0, 1.0])
     );
+}
+
+/// Check that a figure of arms under several seeds shows the median, the least and the most, and says so.
+#[test]
+fn figures_under_seeds() {
+    let experiment = EXPERIMENT.replace("count = 2", "count = 2\nseeds = 3");
+    let experiment = Experiment::parse(&experiment).unwrap();
+    let mut recording = recording();
+    let of_one = recording.arms.len() as u32;
+    let (arms, blocks, scalars) = (
+        recording.arms.clone(),
+        recording.blocks.clone(),
+        recording.scalars.clone(),
+    );
+    for seed in [2_u32, 3] {
+        let first = recording.blocks.len() as u32;
+        recording.arms.extend(arms.iter().map(|arm| Arm {
+            name: format!("{} seed={seed}", arm.name),
+            made: Some(Made {
+                from: arm.name.clone(),
+                by: MadeBy::Seed,
+            }),
+            ..arm.clone()
+        }));
+        recording.blocks.extend(blocks.iter().map(|block| Block {
+            arm: block.arm + of_one * (seed - 1),
+            ..block.clone()
+        }));
+        for scalar in &scalars {
+            let block = scalar.block().unwrap();
+            let mut scalar = scalar.clone();
+            scalar.of = Of::Block(block + first);
+            scalar.value *= [1.0, 0.5, 0.9][seed as usize - 1];
+            recording.scalars.push(scalar);
+        }
+    }
+    let text = terminal(&recording, Some(&experiment), 140);
+    let cell = "836.55 M (464.75 M to 929.50 M)";
+    assert!(text.contains(cell), "{text}");
+    assert!(text.contains("medians under 3 random seeds"), "{text}");
+    let page = page(&recording, Some(&experiment));
+    let point = &page.figures[0].series[0].points[0];
+    let [low, high] = [point.low, point.high].map(Option::unwrap);
+    assert!(low < point.y && point.y < high, "{point:?}");
+    assert!(page.figures[0].note.contains("3 random seeds"));
 }
 
 /// Check that claims about figures that are the same in every run take no repeats: a ratio is within
