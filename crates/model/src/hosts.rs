@@ -85,6 +85,8 @@ pub const TURNS: Declared = Declared::new(INSTRUMENT, "turns", "turns/s", Kind::
 pub const TURN: Declared = Declared::new(INSTRUMENT, "turn", "ns", Kind::Duration)
     .exactly()
     .by_label("of all turns");
+/// What there is of all turns of a block.
+pub const TURN_LABELS: [&str; 5] = ["mean", "least", "median", "99%", "most"];
 /// The part of the time in which a host's CPU executed instructions.
 pub const BUSY: Declared = Declared::new(INSTRUMENT, "CPU use", "CPUs", Kind::Share)
     .exactly()
@@ -153,6 +155,15 @@ pub const COUNTED_IN_PROGRAMS: Declared =
     Declared::new("exact", "in programs", "instructions", Kind::Count)
         .exactly()
         .by_label("host");
+
+/// The labels that figures of a quantity have; nothing if there is one figure.
+pub fn labels_of(quantity: &Declared) -> Vec<&'static str> {
+    match quantity.label {
+        None => Vec::new(),
+        Some(_) if quantity.name == TURN.name => TURN_LABELS.to_vec(),
+        Some(_) => Side::ALL.iter().map(|side| side.called()).collect(),
+    }
+}
 
 /// All that two namespaces have.
 pub const ALL_CLOCKED: &[Declared] = &[

@@ -135,13 +135,8 @@ pub(crate) fn spread(times_ns: &[u64]) -> Vec<(&'static str, f64)> {
     };
     let at = |share: f64| sorted[(last as f64 * share).round() as usize] as f64;
     let mean = sorted.iter().sum::<u64>() as f64 / sorted.len() as f64;
-    vec![
-        ("mean", mean),
-        ("least", at(0.0)),
-        ("median", at(0.5)),
-        ("99%", at(0.99)),
-        ("most", at(1.0)),
-    ]
+    let values = [mean, at(0.0), at(0.5), at(0.99), at(1.0)];
+    hosts::TURN_LABELS.into_iter().zip(values).collect()
 }
 
 #[cfg(test)]

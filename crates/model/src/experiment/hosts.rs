@@ -10,6 +10,7 @@ use crate::hosts::{
     self, CLOCKED, COUNTED_IN_KERNEL, COUNTED_IN_PROGRAMS, Client, HostLoad, INSTRUMENT, PAYLOAD,
     Side, WIRE_KEYS, Wire,
 };
+use crate::quantity::Kind::Count;
 use crate::recording::Arm;
 use crate::timing::INSTRUCTIONS;
 use crate::web::{MOST_DIRECTORIES, WebLoad, WebPlan};
@@ -369,37 +370,16 @@ impl Experiment {
         Ok(())
     }
 
-    /// Check that claims and figures are about quantities that two hosts have, before anything is measured.
+    /// Check that claims and figures are about quantities that two hosts have, and name one of several figures,
+    /// before anything is measured.
     fn check_quantities(&self) -> Result<(), Mistake> {
-        // Of functions as well, if these are counted.
-        const OF_FUNCTIONS: [&str; 2] = [INSTRUCTIONS.name, "calls"];
-        let more = [PAYLOAD, COUNTED_IN_KERNEL, COUNTED_IN_PROGRAMS];
-        let names = || {
-            let declared = hosts::ALL.iter().chain(&more).map(|of| of.name);
-            declared.chain(OF_FUNCTIONS)
-        };
-        let of_claims = self.claims.iter().filter_map(|claim| claim.quantity());
-        let of_claims = of_claims.map(|name| ("quantity", name));
-        let of_figures = self.figures.iter().map(|figure| ("y", figure.y.as_str()));
-        for (key, name) in of_claims.chain(of_figures) {
-            // One of the figures of a quantity: `CPU use of sender`.
-            let base = name.rsplit_once(" of ").map_or(name, |(base, _)| base);
-            if names().any(|known| known == name || known == base) {
-                continue;
+        for (n, claim) in self.claims.iter().enumerate() {
+            for (key, name) in claim.quantities() {
+                check_quantity(key, name).map_err(Mistake::within("claim", n))?;
             }
-            let expected = match nearest(base, names()) {
-                Some(meant) => format!("did you mean `{meant}`?"),
-                None => {
-                    let all: Vec<&str> = hosts::ALL.iter().map(|of| of.name).collect();
-                    format!("expected {}", all.join(", "))
-                }
-            };
-            let shown: String = name.chars().take(40).collect();
-            return Err((
-                key,
-                format!("no quantity of two hosts is called `{shown}`; {expected}"),
-            )
-                .into());
+        }
+        for (n, figure) in self.figures.iter().enumerate() {
+            check_quantity("y", &figure.y).map_err(Mistake::within("figure", n))?;
         }
         Ok(())
     }
@@ -568,6 +548,56 @@ fn check_wire_in_guest(arm: &Arm) -> Result<(), (&'static str, String)> {
     Ok(())
 }
 
+/// Check that two hosts have a quantity, or the one of its figures that is named: `CPU use of sender`.
+fn check_quantity(key: &'static str, name: &str) -> Result<(), Mistake> {
+    // Of functions as well, if these are counted.
+    const OF_FUNCTIONS: [&str; 2] = [INSTRUCTIONS.name, "calls"];
+    let more = [PAYLOAD, COUNTED_IN_KERNEL, COUNTED_IN_PROGRAMS];
+    let declared = || hosts::ALL.iter().chain(&more);
+    let called = |name: &str| declared().find(|of| of.name == name);
+    let (base, label) = match (called(name), name.rsplit_once(" of ")) {
+        (None, Some((base, label))) => (base, Some(label)),
+        _ => (name, None),
+    };
+    let shown: String = name.chars().take(40).collect();
+    let Some(quantity) = called(base) else {
+        let names = || declared().map(|of| of.name).chain(OF_FUNCTIONS);
+        if names().any(|known| known == base) {
+            return Ok(());
+        }
+        let expected = match nearest(base, names()) {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None => {
+                let all: Vec<&str> = hosts::ALL.iter().map(|of| of.name).collect();
+                format!("expected {}", all.join(", "))
+            }
+        };
+        let why = format!("no quantity of two hosts is called `{shown}`; {expected}");
+        return Err((key, why).into());
+    };
+    let labels = hosts::labels_of(quantity);
+    let is_known = match label {
+        Some(label) => labels.contains(&label),
+        // Counts of both hosts add up.
+        None => labels.is_empty() || quantity.kind == Count,
+    };
+    if is_known {
+        return Ok(());
+    }
+    let each: Vec<String> = (labels.iter())
+        .map(|label| format!("`{base} of {label}`"))
+        .collect();
+    let why = match (label, &each[..]) {
+        (_, []) => format!("`{base}` is a single figure, so there is no `{shown}`"),
+        (None, _) => format!(
+            "`{base}` has several figures; expected one of {}",
+            each.join(", ")
+        ),
+        (Some(_), _) => format!("there is no `{shown}`; expected one of {}", each.join(", ")),
+    };
+    Err((key, why).into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -726,6 +756,24 @@ mod tests {
             (
                 "[workload]\nkind = \"stream\"\n[[figure]]\nname = \"a\"\nx = \"tx_buffer\"\ny = \"troughput\"",
                 "did you mean `throughput`?",
+            ),
+            (
+                "[workload]\nkind = \"request\"\n[[figure]]\nname = \"a\"\nx = \"tx_buffer\"\ny = \"turn\"",
+                "line 8: `turn` has several figures; expected one of `turn of mean`",
+            ),
+            (
+                "[workload]\nkind = \"request\"\n[[claim]]\nkind = \"ranking\"\nsays = \"a\"\nquantity = \"turns\"\n\
+                 [[claim]]\nkind = \"ranking\"\nsays = \"b\"\nquantity = \"turn of 95%\"",
+                "line 12: there is no `turn of 95%`; expected one of `turn of mean`",
+            ),
+            (
+                "[workload]\nkind = \"request\"\n[[claim]]\nkind = \"turning-point\"\nsays = \"a\"\nknob = \"tx_shift\"\n\
+                 level = \"0\"\nagainst = \"2\"\nby = \"CPU use\"\nquantity = \"turns\"\nat_least = 1.1",
+                "line 11: `CPU use` has several figures",
+            ),
+            (
+                "[workload]\nkind = \"stream\"\n[[figure]]\nname = \"a\"\nx = \"tx_buffer\"\ny = \"wire use of sender\"",
+                "`wire use` is a single figure",
             ),
             (
                 "[workload]\nkind = \"stream\"\n[knobs]\nwire_rate = \"fast\"",

@@ -23,6 +23,18 @@ impl Claim {
         }
     }
 
+    /// The quantities that it names, each with its key.
+    pub(in crate::experiment) fn quantities(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let by = match self {
+            Claim::TurningPoint { by, .. } => Some(("by", by.as_str())),
+            _ => None,
+        };
+        let only_if = self.only_if();
+        let only_if = only_if.map(|only_if| ("only_if", only_if.quantity.as_str()));
+        let quantity = self.quantity().map(|name| ("quantity", name));
+        quantity.into_iter().chain(by).chain(only_if)
+    }
+
     /// The ratio that was published of its arms.
     pub fn published(&self) -> Option<f64> {
         match self {
