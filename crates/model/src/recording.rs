@@ -22,6 +22,7 @@ use crate::timing::{Calibration, Mechanism};
 use crate::trace::Trace;
 
 mod below;
+mod kept;
 mod merge;
 mod part;
 

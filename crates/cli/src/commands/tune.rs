@@ -69,11 +69,30 @@ pub(crate) struct TuneArgs {
     knobs: KnobArgs<OfHosts>,
     #[command(flatten)]
     guard: GuardArgs,
-    #[command(flatten)]
-    options: RunOptions,
+    /// Recording to write [default: tune.plumb]; an existing one is renamed to tune.plumb.old, or .old.1 and so on
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Timeout in seconds for booting a guest, and for running a combination
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    timeout: u64,
+    /// Don't print progress
+    #[arg(short, long)]
+    quiet: bool,
     /// The command that makes the load of --nic, like iperf3 -c ADDRESS -n 1G
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
+}
+
+impl TuneArgs {
+    /// A search is one run, of which each combination is measured as others are.
+    fn options(&self) -> RunOptions {
+        RunOptions {
+            output: self.output.clone(),
+            timeout: self.timeout,
+            quiet: self.quiet,
+            ..RunOptions::plain()
+        }
+    }
 }
 
 fn goal() -> impl TypedValueParser<Value = Goal> {
@@ -109,7 +128,6 @@ fn interface(text: &str) -> Result<String, String> {
 /// # Errors
 /// The measurement failed.
 pub(crate) fn run(args: TuneArgs, cache: &Path) -> anyhow::Result<ExitCode> {
-    args.options.check_for_bench()?;
     if args.nic.is_none() && !args.command.is_empty() {
         let why = "COMMAND makes the load of an interface: name it (--nic NIC); two hosts have a load of their own";
         return Err(Usage(why.into()).into());

@@ -263,8 +263,13 @@ impl Blocks {
             ),
             (
                 "seeds",
-                self.seeds() > 1 && (lab != Lab::Vm || frames),
-                "seeds need lab = \"vm\" (guests), and are not supported by frames".into(),
+                self.seeds() > 1 && lab != Lab::Vm,
+                "seeds need lab vm (guests): elsewhere blocks differ without them".into(),
+            ),
+            (
+                "seeds",
+                self.seeds() > 1 && frames,
+                "seeds are not supported by a workload of kind frames".into(),
             ),
         ] {
             if wrong {

@@ -17,7 +17,7 @@ use netplumb_model::tune::{
 use netplumb_stats::halving::Point;
 
 use super::TuneArgs;
-use super::search::{LeftOut, Place, Search};
+use super::search::{LeftOut, Place, Search, of_places, unbeaten};
 use crate::exit::Usage;
 use crate::files::Out;
 use crate::progress::Teller;
@@ -106,32 +106,41 @@ pub(super) fn run(
             };
             let found = search.run(&mut place)?;
             let left_out = place.left_out;
-            let last = search.last(&found);
+            let mut last = search.last(&found);
             let points: Vec<Point> = last.iter().map(|n| found.tried[*n].point.clone()).collect();
             // What is kept is a run of two hosts of these.
             let mut experiment = pair.experiment(kept, &points, found.scale).map_err(odd)?;
             if in_netns {
                 experiment.blocks.count = Some(CONFIRMING);
             }
-            if let Ok(text) = experiment.measured().to_toml() {
-                recording.environment.insert(env::ASKED.into(), text);
-            }
-            pair.carry_out(&experiment, engine, recording, save, teller)?;
             let again = match in_netns {
                 true => {
-                    let mut experiment = pair.experiment(other, &points, 0).map_err(odd)?;
-                    experiment.blocks.count = Some(CONFIRMING);
-                    let mut beside = Recording::default();
+                    // Which of them are kept is known when both loads have been measured.
                     let nowhere = &mut |_: &Recording| Ok(());
-                    pair.carry_out(&experiment, engine, &mut beside, nowhere, teller)?;
+                    pair.carry_out(&experiment, engine, recording, nowhere, teller)?;
+                    let mut of_other = pair.experiment(other, &points, 0).map_err(odd)?;
+                    of_other.blocks.count = Some(CONFIRMING);
+                    let mut beside = Recording::default();
+                    pair.carry_out(&of_other, engine, &mut beside, nowhere, teller)?;
                     let (stream, requests) = match kept {
                         Kind::Request => (&beside, &*recording),
                         _ => (&*recording, &beside),
                     };
                     let all = (0..points.len()).map(|arm| pair.figures(stream, requests, arm));
-                    Some(all.collect::<Result<Vec<_>, _>>()?)
+                    let all = all.collect::<Result<Vec<_>, _>>()?;
+                    let stay = unbeaten(&args.hold, [0, found.best], &last, &all);
+                    recording.keep_arms(&stay);
+                    experiment.arms = of_places(&stay, &experiment.arms);
+                    last = of_places(&stay, &last);
+                    note_asked(recording, &experiment);
+                    save(recording).map_err(EngineError::Tuning)?;
+                    Some(of_places(&stay, &all))
                 }
-                false => None,
+                false => {
+                    note_asked(recording, &experiment);
+                    pair.carry_out(&experiment, engine, recording, save, teller)?;
+                    None
+                }
             };
             let at = if in_netns {
                 Tried::Namespaces
@@ -144,7 +153,7 @@ pub(super) fn run(
             Ok(())
         },
         (&asked, ""),
-        &args.options,
+        &args.options(),
         cache,
     )?;
     if let Some(error) = outcome.error {
@@ -155,6 +164,13 @@ pub(super) fn run(
     }
     let tuned = tuned.ok_or_else(|| anyhow!("nothing was measured"))?;
     Ok((tuned, outcome.recording))
+}
+
+/// Note which run it is of.
+fn note_asked(recording: &mut Recording, experiment: &Experiment) {
+    if let Ok(text) = experiment.measured().to_toml() {
+        recording.environment.insert(env::ASKED.into(), text);
+    }
 }
 
 /// An error that can't be, since all combinations were checked.

@@ -29,7 +29,7 @@ use netplumb_sys::napi::File;
 use netplumb_sys::netns::Namespace;
 
 use super::TuneArgs;
-use super::search::{LeftOut, Place, Search};
+use super::search::{LeftOut, Place, Search, of_places, unbeaten};
 use crate::exit::{CannotHere, Usage};
 use crate::experiment::machine::{find_nic, guard, of_system};
 use crate::recorder::record_by;
@@ -54,7 +54,7 @@ pub(super) fn run(args: &TuneArgs, name: &str, cache: &Path) -> anyhow::Result<(
         let why = "changing settings of this machine needs root: run it with sudo";
         return Err(CannotHere(why.into()).into());
     }
-    let quiet = args.options.quiet;
+    let quiet = args.quiet;
     let mut tell = |text: String| {
         if !quiet {
             eprintln!("plumb: {}", printable(&text, 400));
@@ -100,6 +100,10 @@ pub(super) fn run(args: &TuneArgs, name: &str, cache: &Path) -> anyhow::Result<(
             let last = search.last(&found);
             let points: Vec<Point> = last.iter().map(|n| found.tried[*n].point.clone()).collect();
             let (runs, again) = place.runs(&points, CONFIRMING)?;
+            let confirmed: Vec<Measured> = again.iter().cloned().map(measured).collect();
+            let stay = unbeaten(&args.hold, [0, found.best], &last, &confirmed);
+            let (last, points) = (of_places(&stay, &last), of_places(&stay, &points));
+            let (again, confirmed) = (of_places(&stay, &again), of_places(&stay, &confirmed));
             let kept = experiment(args, name, &dimensions, &points).map_err(odd)?;
             if let Ok(text) = kept.measured().to_toml() {
                 recording.environment.insert(env::ASKED.into(), text);
@@ -111,12 +115,11 @@ pub(super) fn run(args: &TuneArgs, name: &str, cache: &Path) -> anyhow::Result<(
                 peer: args.peer.map(|peer| peer.to_string()),
             };
             let left_out = LeftOut::before(left_out);
-            let again: Vec<Measured> = again.into_iter().map(measured).collect();
-            found_best = Some(search.tuned(&found, &last, Some(&again), at, name, left_out));
+            found_best = Some(search.tuned(&found, &last, Some(&confirmed), at, name, left_out));
             Ok(())
         },
         (&asked, ""),
-        &args.options,
+        &args.options(),
         cache,
     )?;
     if let Some(error) = outcome.error {

@@ -182,15 +182,7 @@ impl Search<'_> {
             default: default.measured,
             best,
             confirmed,
-            front: (0..last.len())
-                .filter(|at| match again {
-                    Some(again) if ![0, found.best].contains(&last[*at]) => {
-                        !is_beaten(&self.args.hold, &again[*at], again)
-                    }
-                    _ => true,
-                })
-                .map(choice)
-                .collect(),
+            front: (0..last.len()).map(choice).collect(),
             tried: found.tried.len(),
             possible: left_out.possible(self.dimensions),
             ended_early: found.ended_early,
@@ -199,6 +191,23 @@ impl Search<'_> {
             kept: None,
         }
     }
+}
+
+/// Those of the last ones, by their places, that still are of the front after they were measured again, and some
+/// always, by their numbers: what is shown, recorded and written.
+pub(super) fn unbeaten(
+    hold: &[Hold],
+    always: [usize; 2],
+    last: &[usize],
+    again: &[Measured],
+) -> Vec<usize> {
+    let stays = |at: &usize| always.contains(&last[*at]) || !is_beaten(hold, &again[*at], again);
+    (0..last.len()).filter(stays).collect()
+}
+
+/// What is at some places.
+pub(super) fn of_places<T: Clone>(places: &[usize], all: &[T]) -> Vec<T> {
+    places.iter().map(|at| all[*at].clone()).collect()
 }
 
 /// What holds comes before what does not, then by goal.
@@ -281,6 +290,23 @@ mod tests {
         assert_eq!(left_out.why[1], "GRO, no checksum offload: not together");
         let all: usize = dimensions.iter().map(Vec::len).product();
         assert_eq!(left_out.possible(&dimensions), all / 2);
+    }
+
+    /// Check that of those that were measured again the beaten ones go, and the best and the default stay.
+    #[test]
+    fn what_stays() {
+        let again = [
+            measured(&[150.0, 148.0, 153.0, 149.0, 151.0]),
+            measured(&[50.0, 48.0, 53.0, 49.0, 51.0]),
+            measured(&[25.0, 26.0, 24.0, 25.5, 24.5]),
+        ];
+        // The best is the first of them, and the default the last.
+        let places = unbeaten(&[], [0, 7], &[7, 3, 0], &again);
+        assert_eq!(places, [0, 2]);
+        assert_eq!(
+            of_places(&places, &["best", "beaten", "default"]),
+            ["best", "default"]
+        );
     }
 
     /// Check that a gain within chance is none, that one beyond is, and that a loss is no gain.
