@@ -1,7 +1,7 @@
 //! Sysctls, by name: read, and set with reading back.
 
-use std::fs;
-use std::io::{self, ErrorKind};
+use std::fs::{self, OpenOptions};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use crate::netns::Namespace;
@@ -37,7 +37,16 @@ pub fn set(key: &str, value: &str) -> io::Result<()> {
             format!("invalid sysctl name `{key}`; expected like net.core.rmem_max"),
         ));
     }
-    fs::write(path(key), value).map_err(|e| told(&e))?;
+    let file = OpenOptions::new().write(true).open(path(key));
+    let mut file = file.map_err(|e| told(&e))?;
+    file.write_all(value.as_bytes())
+        .map_err(|e| match e.kind() {
+            // The sysctl is there: what it names is not.
+            ErrorKind::NotFound => {
+                io::Error::new(ErrorKind::Unsupported, no_such_value(key, value))
+            }
+            _ => told(&e),
+        })?;
     let back = fs::read_to_string(path(key)).map_err(|e| told(&e))?;
     if back.split_whitespace().eq(value.split_whitespace()) {
         Ok(())
@@ -56,6 +65,24 @@ pub fn set(key: &str, value: &str) -> io::Result<()> {
 pub fn get(key: &str) -> io::Result<String> {
     let value = fs::read_to_string(path(key)).map_err(|e| told(&e))?;
     Ok(value.trim().to_string())
+}
+
+/// Why the kernel does not find what a sysctl is to be set to.
+fn no_such_value(key: &str, value: &str) -> String {
+    const CONTROL: &str = "net.ipv4.tcp_congestion_control";
+    let shown: String = value.chars().take(60).collect();
+    let known = match key == CONTROL {
+        true => get("net.ipv4.tcp_available_congestion_control").ok(),
+        false => None,
+    };
+    let only = known.map_or(String::new(), |known| {
+        let known: Vec<&str> = known.split_whitespace().collect();
+        format!(", only {}", known.join(", "))
+    });
+    format!(
+        "this kernel has no `{}`{only}: a module may be missing",
+        shown.escape_debug()
+    )
 }
 
 /// The system's reason, in terms of sysctls.
@@ -114,5 +141,17 @@ mod tests {
         }
         let error = set("net.core.no_such_setting", "1").unwrap_err();
         assert!(error.to_string().contains("no such sysctl"), "{error}");
+    }
+
+    /// Check that of a value which the kernel does not know those are named that it knows.
+    #[test]
+    fn values_that_are_not_there() {
+        let why = no_such_value("net.ipv4.tcp_congestion_control", "warp");
+        assert!(
+            why.contains("no `warp`, only ") && why.contains("reno"),
+            "{why}"
+        );
+        let why = no_such_value("net.core.default_qdisc", "warp");
+        assert_eq!(why, "this kernel has no `warp`: a module may be missing");
     }
 }

@@ -447,7 +447,9 @@ fn change_settings(
     for (key, value) in settings {
         sysctl::set_anywhere(namespace, key, value)
             .map_err(|error| match error.kind() {
-                ErrorKind::NotFound => Refusal::NotTaken(error.to_string()).into(),
+                ErrorKind::NotFound | ErrorKind::Unsupported => {
+                    Refusal::NotTaken(error.to_string()).into()
+                }
                 ErrorKind::InvalidInput => Refusal::Asked(error.to_string()).into(),
                 _ => error,
             })
