@@ -751,3 +751,19 @@ fn lists_of_modules() {
     let fixed = "name = \"x\"\n[workload]\nkind = \"packets\"\n[knobs]\nlink = [\"lo\"]\n";
     assert!(Experiment::parse(fixed).is_err());
 }
+
+/// Check that shares, times and rates are numbers along a figure, and that words are none.
+#[test]
+fn numbers_along() {
+    for (knob, level, number) in [
+        ("wire_loss", "0", Some(0.0)),
+        ("wire_loss", "0.5%", Some(0.005)),
+        ("wire_loss", "2%", Some(0.02)),
+        ("wire_delay", "10us", Some(10.0)),
+        ("wire_rate", "1G", Some(1e9)),
+        ("rps_cpus", "none", None),
+        ("rps_cpus", "0", Some(0.0)),
+    ] {
+        assert_eq!(number_of(knob, level), number, "{knob} {level}");
+    }
+}

@@ -155,7 +155,11 @@ fn over_blocks() {
     let text = terminal(&recording, None, 140);
     let row = text.lines().find(|line| line.contains("tso=on")).unwrap();
     let cells: Vec<&str> = row.split_whitespace().skip(2).collect();
-    assert_eq!(cells, ["171.7", "5,825us", "3,100ns", "2,296ms"], "{text}");
+    assert_eq!(
+        cells,
+        ["171.7", "5,825us", "3,100ns", "-", "-", "2,296ms"],
+        "{text}"
+    );
     assert!(text.contains("all their time"), "{text}");
     let rows: Vec<String> = csv(&recording).lines().map(str::to_string).collect();
     assert!(
@@ -265,6 +269,32 @@ fn renderings_of_namespaces() {
     check("sockets.txt", &terminal(&recording, file, 140));
     check("sockets.md", &markdown(&recording, file));
     check("sockets.csv", &csv(&recording));
+}
+
+/// Check that where wrk was the client, it is said what its times are.
+#[test]
+fn times_of_wrk() {
+    let told = |client: &str| {
+        let mut recording = clocked().0;
+        let knobs = &mut recording.arms[1].knobs;
+        knobs.insert("client".into(), client.into());
+        let text = terminal(&recording, None, 140);
+        text.contains("coordinated omission")
+    };
+    assert!(told("wrk") && !told("iperf3"));
+}
+
+/// Check that one byte is no bytes.
+#[test]
+fn a_single_byte() {
+    let mut recording = recording();
+    recording.blocks.truncate(1);
+    recording.scalars.clear();
+    let ledger = &mut recording.blocks[0].ledger;
+    (ledger.offered, ledger.delivered) = (1, 1);
+    let text = terminal(&recording, None, 140);
+    assert!(text.contains("1 byte of payload"), "{text}");
+    assert!(text.contains("1 byte sent = 1 received"), "{text}");
 }
 
 /// Check that levels which are words are along as such, with what was published at one of them, and
