@@ -148,17 +148,20 @@ fn change(name: &str, before: f64, after: f64) -> String {
 fn verdict(tuned: &Tuned) -> String {
     let (was, is) = (&tuned.default, &tuned.best.measured);
     let name = name_of(&tuned.best.settings);
-    if tuned.missed() {
-        return format!(
-            "Nothing that was tried holds all conditions; {name} comes closest: {}.",
-            changes(was, is)
-        );
-    }
     let is_default = tuned
         .best
         .settings
         .iter()
         .all(|setting| setting.name.is_empty());
+    if tuned.missed() {
+        let gains = match is_default {
+            true => String::new(),
+            false => format!(": {}", changes(was, is)),
+        };
+        return format!(
+            "Nothing that was tried holds all conditions; {name} comes closest{gains}."
+        );
+    }
     if is_default {
         return format!(
             "The default is the best for {} of what was tried.",
@@ -542,6 +545,13 @@ mod tests {
             "{text}"
         );
         assert!(!text.contains("ethtool"), "{text}");
+        let best = choice(&[0; 5], 900.0, 150.0, 0.6);
+        let default = Tuned {
+            best,
+            ..tuned("latency<50us")
+        };
+        let text = terminal(&default, None, 120);
+        assert!(text.contains("default comes closest."), "{text}");
     }
 
     /// Check that all rows of a column have one unit, however small or large they are.
