@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use netplumb_model::class::Link;
 use netplumb_model::experiment::{DiskDevice, DiskPlan, MachinePlan, is_of_nic};
 use netplumb_model::hosts::{self, Wire};
+use netplumb_model::quantity::Quantity;
 use netplumb_model::recording::{Arm, Recording};
 
 use crate::footer::Note;
@@ -42,7 +43,9 @@ pub(crate) fn wire_of(arm: &Arm) -> String {
 
 /// The wires between NICs of a guest, if arms have some.
 fn wires(recording: &Recording) -> Option<Note> {
-    if recording.instruments().contains(&hosts::INSTRUMENT) {
+    // Of two hosts also where a part has counts of instructions alone.
+    let is_of_hosts = |quantity: &Quantity| quantity.instrument == hosts::INSTRUMENT;
+    if recording.quantities.iter().any(is_of_hosts) {
         return None;
     }
     let has_one = |arm: &&Arm| Wire::of_one_guest(arm).is_some();
@@ -91,4 +94,24 @@ pub(crate) fn devices(recording: &Recording) -> Vec<Note> {
         notes.push(Note::warning("disk", text));
     }
     notes
+}
+
+#[cfg(test)]
+mod tests {
+    use netplumb_model::experiment::{Knobs, Lab};
+
+    use super::*;
+
+    /// Check that a wire is one between NICs of a guest only where there are no two hosts.
+    #[test]
+    fn whose_wire() {
+        let knobs = Knobs::of([("wire_delay".to_string(), "5us".to_string())]).unwrap();
+        let mut recording = Recording {
+            arms: vec![knobs.arm(String::new(), Lab::Vm)],
+            ..Recording::default()
+        };
+        assert!(wires(&recording).is_some());
+        recording.quantity(&hosts::THROUGHPUT);
+        assert!(wires(&recording).is_none());
+    }
 }
