@@ -23,7 +23,7 @@ use crate::figures;
 use crate::footer;
 use crate::html::{facts, title, warnings};
 use crate::json::{Common, pretty};
-use crate::number::{counted, printable};
+use crate::number::{counted, plural, printable};
 use crate::page::{Page, PageChart, PageTable, SCHEMA};
 use crate::table::{Room, Value};
 use crate::text::{continued, prose};
@@ -93,8 +93,7 @@ fn bytes_of(bytes: u64) -> String {
     match bytes {
         bytes if bytes >= MIB && bytes.is_multiple_of(MIB) => format!("{} MiB", bytes / MIB),
         bytes if bytes >= KIB && bytes.is_multiple_of(KIB) => format!("{} KiB", bytes / KIB),
-        1 => "1 byte".into(),
-        bytes => format!("{bytes} bytes"),
+        bytes => format!("{bytes} {}", plural(bytes as usize, "byte")),
     }
 }
 

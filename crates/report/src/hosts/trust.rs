@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use netplumb_model::class::Proto;
 use netplumb_model::hosts::{
-    FRAMES, LOST, MISSED, SEGMENTS, Side, THROUGHPUT, TURNS, Wire, is_of_hosts,
+    Client, FRAMES, LOST, MISSED, SEGMENTS, Side, THROUGHPUT, TURNS, Wire, is_of_hosts,
 };
 use netplumb_model::quantity::{Declared, Scalar};
 use netplumb_model::recording::{Recording, env};
@@ -13,7 +13,7 @@ use super::arms::scalars_of;
 use super::{NAME_LETTERS, nic_of, varies};
 use crate::acting;
 use crate::footer::Note;
-use crate::number::printable;
+use crate::number::{plural, printable};
 use crate::trust::common::{architectures, kernel};
 
 /// The notes of the footer.
@@ -103,13 +103,16 @@ fn by_this_clock(recording: &Recording) -> Vec<Note> {
              checksum is computed where checksum offload is on, and with TSO no frame is ever cut",
         ),
     ];
-    let others =
-        (recording.arms.iter()).filter(|arm| !matches!(arm.level("client"), None | Some("plumb")));
-    if others.count() > 0 {
-        notes.push(Note::new(
-            "clients",
-            "arms of iperf3 and wrk have the figures of these programs, without CPU use; wrk asks for 2 s",
-        ));
+    let is_used = |client: Client| {
+        let mut arms = recording.arms.iter();
+        arms.any(|arm| arm.level("client") == Some(client.as_str()))
+    };
+    if is_used(Client::Iperf3) || is_used(Client::Wrk) {
+        let text = "arms of iperf3 and wrk have the figures of these programs, without CPU use; wrk asks for 2 s";
+        let of_wrk = "; to its times wrk adds those of requests that it would have sent meanwhile (coordinated omission), so \
+                      its mean and percentiles may be longer than its connections allow: compare turns/s";
+        let more = if is_used(Client::Wrk) { of_wrk } else { "" };
+        notes.push(Note::new("clients", format!("{text}{more}")));
     }
     notes
 }
@@ -257,14 +260,15 @@ fn ledger(recording: &Recording) -> Note {
             );
         }
     }
+    let sent_bytes = format!("{offered} {}", plural(offered as usize, "byte"));
     match offered == delivered {
         true => {
-            let text = format!("{offered} bytes sent = {delivered} received{beside}");
+            let text = format!("{sent_bytes} sent = {delivered} received{beside}");
             Note::new("ledger", text)
         }
         false => Note::warning(
             "ledger",
-            format!("{offered} bytes sent, {delivered} received{beside}"),
+            format!("{sent_bytes} sent, {delivered} received{beside}"),
         ),
     }
 }
