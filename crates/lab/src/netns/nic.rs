@@ -276,7 +276,7 @@ fn coalesce(device: &str, wanted: &BTreeMap<Coalescing, u32>, notes: &mut Notes)
 
 /// An error, with the numbers that a driver takes, where they are no range from 0.
 fn with_taken(error: io::Error, device: &str, wanted: &BTreeMap<Coalescing, u32>) -> io::Error {
-    let driver = Ethtool::open().and_then(|ethtool| Ok(ethtool.driver(device)));
+    let driver = Ethtool::open().map(|ethtool| ethtool.driver(device));
     let is_intel =
         driver.is_ok_and(|name| ["e1000", "e1000e"].map(Some).contains(&name.as_deref()));
     match is_intel && wanted.contains_key(&Coalescing::RxUsecs) {
