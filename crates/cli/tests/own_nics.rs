@@ -196,7 +196,7 @@ fn as_root_without_effect() {
     let ran = machine.run(still);
     let of_t0 = [
         "idle rx-frames could not act: no packet passed t0 while the command ran",
-        "no effect rx-frames of t0 was already 3 (in coalesce.rx-frames=3)",
+        "no effect rx-frames of t0 was already 3 (in rx-frames=3)",
     ];
     joined(ran.code(0), &of_t0);
     // An echo to a neighbour that does not answer is asked for: that is a packet.

@@ -139,7 +139,7 @@ fn only(experiment: &Experiment, keep: impl Fn(&Claim) -> bool) -> Experiment {
 
 /// What is to be said of an experiment with each part of a recording, by the parts' names: a claim is judged once, by the
 /// part that its quantity is of, or the first that has such a one; all others, and those of no part, by the first.
-/// That has the title and the question, too.
+/// That has the title and the question, too. A conclusion that names claims of several is empty in all.
 pub fn by_part(experiment: &Experiment, parts: &[(&str, Cow<'_, Recording>)]) -> Vec<Experiment> {
     let events: Vec<_> = (parts.iter())
         .map(|(_, part)| match shape(part) {
@@ -161,13 +161,16 @@ pub fn by_part(experiment: &Experiment, parts: &[(&str, Cow<'_, Recording>)]) ->
     };
     let of = |number: usize| {
         let own = only(experiment, |claim| owner(claim).unwrap_or(0) == number);
+        // One that names no claim is the first's; without its own a part has none, and no list instead.
+        let is_own = |text: &String| number == 0 || text.contains('{');
+        let conclusion = (experiment.conclusion.is_some())
+            .then(|| own.conclusion.clone().filter(is_own).unwrap_or_default());
+        let own = Experiment { conclusion, ..own };
         match number {
             0 => own,
             _ => Experiment {
                 title: String::new(),
                 question: String::new(),
-                // One that names no claim is the first's.
-                conclusion: own.conclusion.filter(|text| text.contains('{')),
                 ..own
             },
         }

@@ -15,9 +15,10 @@ use crate::text::{continued, prose, wrapped};
 const MAX_CHARACTERS: usize = 4_000;
 
 /// The experiment's own sentence, with `{name}` replaced by what the claim of that
-/// name found; without one, all that was found. None if nothing was claimed.
+/// name found; without one, all that was found. None if nothing was claimed, or the sentence is empty.
 pub fn conclusion(experiment: &Experiment, judged: &[Judged]) -> Option<String> {
-    if judged.is_empty() {
+    let is_empty = |text: &String| text.trim().is_empty();
+    if judged.is_empty() || experiment.conclusion.as_ref().is_some_and(is_empty) {
         return None;
     }
     let text = match &experiment.conclusion {

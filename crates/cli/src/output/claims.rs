@@ -55,7 +55,8 @@ pub(super) fn concluded(
     by_part: &[Experiment],
     parts: &[Part<'_>],
 ) -> anyhow::Result<Option<String>> {
-    let is_of_one = by_part.iter().any(|of| of.conclusion.is_some());
+    let has_one = |of: &Experiment| of.conclusion.as_ref().is_some_and(|text| !text.is_empty());
+    let is_of_one = by_part.iter().any(has_one);
     if experiment.conclusion.is_none() || is_of_one {
         return Ok(None);
     }

@@ -129,7 +129,7 @@ fn kinds_of_packets() {
             "echo, N, 1, 3",
             "echo, P, 1, 7",
             "echo, P > icmp_echo, 1, 10",
-            "ack, N, 0, 1",
+            "ack, N, 0, 2",
             "ack, P, 2, 15",
             "ack, P > tcp_ack, 2, 20",
             "ack, P > tcp_data_queue, 1, 10",

@@ -323,7 +323,6 @@ fn every_knob_is_judged() {
         "coalesce_in",
         "feature",
         "feature_in",
-        "gro_flush_timeout",
         "kernel",
         "mitigations",
         "module",
