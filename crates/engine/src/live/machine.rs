@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use netplumb_knobs::{Applied, BlockDisk, Journal, Nic, Setting, Used};
 use netplumb_lab::cancel::Cancel;
 use netplumb_lab::vm::process::VmError;
-use netplumb_model::experiment::acting::{Scene, called, idle};
+use netplumb_model::experiment::acting::{NO_NAPI, Scene, called, idle};
 use netplumb_model::experiment::{Load, Offload, is_of_nic};
 use netplumb_model::recording::Recording;
 use netplumb_sys::cpus;
@@ -165,7 +165,7 @@ impl Machine {
         };
         let mut inert = idle(&scene, None);
         if let Some(name) = &tried.unpolled {
-            let why = format!("{name} has no NAPI without GRO; turn offload gro on");
+            let why = format!("{name} {NO_NAPI}");
             let of_polling = POLLING.iter().map(|key| (key.to_string(), why.clone()));
             inert.extend(of_polling);
         }

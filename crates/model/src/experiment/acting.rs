@@ -352,10 +352,13 @@ fn coalesce(scene: &Scene<'_>, setting: &str) -> Can {
     }
 }
 
-/// A veth has NAPI while it has GRO (veth_set_features, drivers/net/veth.c), which it has not by default.
+/// What is said of a veth without GRO: it has NAPI with it (veth_set_features, drivers/net/veth.c), and no GRO by
+/// default.
+pub const NO_NAPI: &str = "has no NAPI without GRO; turn offload gro on";
+
 fn polled(scene: &Scene<'_>) -> Can {
     match scene.arm.link == Link::Veth && scene.level("offload.gro") != Some("on") {
-        true => Err("veth has no NAPI without GRO; turn offload gro on".into()),
+        true => Err(format!("{} {NO_NAPI}", scene.arm.link)),
         false => Ok(()),
     }
 }
