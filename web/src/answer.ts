@@ -5,7 +5,7 @@ import { chartFigure, looks } from "./chart";
 import { order, toneOf } from "./colour";
 import type { Page, PageCompared, PageTable } from "./data";
 import { h } from "./dom";
-import { changePercent, cost, ns, ratioPercent, short, unitOf } from "./number";
+import { changePercent, cost, costIn, ns, ratioPercent, short, unitOf } from "./number";
 import { rateBars } from "./rates";
 import { stacked, type Part, type Row } from "./stacked";
 import { cellOf, figureOf } from "./table";
@@ -57,7 +57,7 @@ function whole(page: Page, all: Glance[], open: (index: number) => void, beside:
     return [budget(page, all, open)];
   }
   const drawn = all.filter((g) => g.after > 0);
-  const show = page.unit === "ns" ? ns : cost;
+  const show = costIn(page.unit);
   if (drawn.length === 0) {
     return [];
   }
@@ -94,7 +94,7 @@ function budget(page: Page, all: Glance[], open: (index: number) => void): HTMLE
       name: titleOf(g.group),
       figures: [ns(wholeOf(times))],
       open: () => open(g.index),
-      parts: stagesOf(times).map((stage, i): Part => ({ name: stage.name, value: meanOf(times, stage), text: ns(meanOf(times, stage)), look: { class: look(stage, i), style: {} } })),
+      parts: stagesOf(times).map((stage, i): Part => ({ name: stage.name, value: meanOf(times, stage), text: ns(meanOf(times, stage)), look: look(stage, i) })),
     })),
   });
 }
@@ -139,7 +139,7 @@ function changeOf(page: Page, g: Glance): Change | null {
     };
   }
   if (g.group.contexts.length > 0) {
-    const show = page.unit === "ns" ? ns : cost;
+    const show = costIn(page.unit);
     return { g, before: g.before, after: g.after, sure: total ? total.way !== "" : true, picture: () => waterfall(g, true, { title, note, show }) };
   }
   if (total) {
@@ -157,7 +157,7 @@ function changeList(page: Page, all: Change[], open: (index: number) => void): H
   const deltas = all.map((one) => one.after - one.before);
   const [low, high] = [Math.min(0, ...deltas), Math.max(0, ...deltas)];
   const share = (value: number): number => (value * 100) / Math.max(high - low, 1e-9);
-  const show = page.unit === "ns" ? ns : cost;
+  const show = costIn(page.unit);
   return barList({
     kind: `diverging${all.length > MOST_ROWS ? " many" : ""}`,
     style: { "--zero": `${share(-low)}%` },

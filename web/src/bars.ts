@@ -4,7 +4,7 @@ import { barList, type BarRow } from "./barlist";
 import type { PageClass, PageFunction } from "./data";
 import { order, toneOf } from "./colour";
 import { h } from "./dom";
-import { changePercent, cost, percent, share, short } from "./number";
+import { changePercent, cost, percent, share, short, thousands } from "./number";
 import type { FunctionSum, Glance, Tree } from "./tree";
 
 /** Functions below this share of the whole are summed up, percent. */
@@ -176,7 +176,7 @@ export function functionBars(
   const mark = about ? share(about.top_us, about.total_us) : 0;
   const longest = Math.max(...bars.map((f) => share(f.self, whole)), said.fn >= 0 ? mark : 0, 1);
   const percentOf = (part: number): number => (part * 100) / longest;
-  const figures = (self: number): string[] => [cost(self / tree.packets), percent(share(self, whole))];
+  const figures = (self: number): string[] => [tree.show(self / tree.packets), percent(share(self, whole))];
   const rows = bars.map(({ fn, self }): BarRow => ({
     kind: "layer",
     name: functions[fn].name,
@@ -188,12 +188,12 @@ export function functionBars(
     ],
   }));
   if (restSelf > 0) {
-    rows.push({ kind: "rest", name: `${rest.length} more`, figures: figures(restSelf), bars: [] });
+    rows.push({ kind: "rest", name: `${thousands(rest.length)} more`, figures: figures(restSelf), bars: [] });
   }
   const figure = barList({
     caption: [
       about ? `Figure ${short(about.figure, 8)}, ${group.class}: ` : "",
-      `${layer === "" ? "the whole path" : `the ${short(layer, 40)} layer`}, ${cost(whole / tree.packets)} per ${group.per}`,
+      `${layer === "" ? "the whole path" : `the ${short(layer, 40)} layer`}, ${tree.show(whole / tree.packets)} per ${group.per}`,
       about ? `; published ${about.total_us.toFixed(3)} \u00b5s` : "",
       said.fn >= 0 ? "; the upright line is the published share" : "",
     ],

@@ -3,7 +3,7 @@
  * comparison both sides, beside each other.
  */
 import { choice, field, h } from "./dom";
-import { cost, short, thousands } from "./number";
+import { short, thousands } from "./number";
 import { nameOf, type Tree } from "./tree";
 
 /** Rows of a side: more are no text that anybody reads. */
@@ -85,7 +85,7 @@ function sideOf(tree: Tree, title: string, side: Side, limit: number, unit: stri
   const item = (line: Line): HTMLElement =>
     h(
       "li",
-      { "data-row": line.row, "--depth": Math.min(line.depth, 40), "--share": `${Math.min(line.share, 100)}%`, title: `${short(nameOf(tree, line.row), 400)}: ${cost(each(line.row))} ${unit === "percent" ? "percent" : unit}` },
+      { "data-row": line.row, "--depth": Math.min(line.depth, 40), "--share": `${Math.min(line.share, 100)}%`, title: `${short(nameOf(tree, line.row), 400)}: ${tree.show(each(line.row))}${["ns", "percent"].includes(unit) ? "" : ` ${unit}`}` },
       h("span", { class: "share" }, `${line.share.toFixed(2)}%`),
       h("span", { class: "code" }, short(nameOf(tree, line.row), NAME_LETTERS)),
     );

@@ -3,7 +3,7 @@ import type { Page, PageCell, PageTable } from "./data";
 import { toneOf, order } from "./colour";
 import { interval, wholeOf as comparedWhole } from "./compared";
 import { h, section, type Child } from "./dom";
-import { change, cost, short } from "./number";
+import { change, cost, costIn, short } from "./number";
 import { cellOf, columnsOf, table } from "./table";
 import { key, wayBar, wholeOf } from "./times";
 import type { Glance } from "./tree";
@@ -56,24 +56,24 @@ function pictureOf(page: Page, all: Glance[], staged: boolean): (g: Glance) => C
     return (g) => wayBar(times(g), most, false);
   }
   const most = Math.max(...all.map((g) => g.after), 1e-9);
-  return (g) => stack(g, most);
+  return (g) => stack(g, most, costIn(page.unit));
 }
 
 const wayOf = (delta: number): string => (delta < 0 ? "less" : delta > 0 ? "more" : "");
 
-export function changeCell(before: number, after: number): HTMLElement {
+export function changeCell(before: number, after: number, show = cost): HTMLElement {
   const delta = after - before;
-  return h("span", { class: wayOf(delta) }, change(delta));
+  return h("span", { class: wayOf(delta) }, change(delta, show));
 }
 
 /** The layers of a class as one bar, as long as its cost. */
-function stack(g: Glance, most: number): HTMLElement {
+function stack(g: Glance, most: number, show: (value: number) => string): HTMLElement {
   const layers = [...g.layers].filter(([, [after]]) => after > 0).sort(([a], [b]) => order(a) - order(b));
   return h(
     "span",
     { class: "stack", "aria-hidden": "true" },
     ...layers.map(([layer, [after]]) =>
-      h("span", { title: `${short(layer, 40)} ${cost(after)}`, "--wide": `${(after * 100) / most}%`, ...toneOf(layer) }),
+      h("span", { title: `${short(layer, 40)} ${show(after)}`, "--wide": `${(after * 100) / most}%`, ...toneOf(layer) }),
     ),
   );
 }

@@ -89,6 +89,23 @@ export interface PageThreads {
   piece_ns: number;
   unit: string;
   lines: { name: string; costs: number[] }[];
+  processes: PageProcess[];
+}
+
+/** A process: what its threads did, for one to be shown alone. */
+export interface PageProcess {
+  name: string;
+  pid: number;
+  threads: { name: string; tid: number; parts: PageThreadPart[] }[];
+}
+
+/** A thread's part of a class's tree: columns of equal length. */
+export interface PageThreadPart {
+  class: number;
+  context: number;
+  row: number[];
+  calls: number[];
+  self_insns: number[];
 }
 
 export interface PageBench {
@@ -395,6 +412,13 @@ export function check(page: Page): Page {
           throw new Error(`row ${row} of ${group.class}, ${tree.context} refers to what there is not`);
         }
       }
+    }
+  }
+  for (const part of (page.threads?.processes ?? []).flatMap((process) => process.threads).flatMap((thread) => thread.parts)) {
+    const tree = page.classes[part.class]?.contexts[part.context];
+    const all = tree !== undefined && part.row.length === part.calls.length && part.row.length === part.self_insns.length;
+    if (!all || part.row.some((row) => !(row >= 0 && row < tree.parent.length))) {
+      throw new Error("a thread's samples refer to what there is not");
     }
   }
   return page;

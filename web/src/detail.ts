@@ -9,7 +9,8 @@ import { frames } from "./frames";
 import { callGraph } from "./graph";
 import { changeCell } from "./classes";
 import type { Icicle } from "./icicle";
-import { changePercent, cost, ns, pathEnd, percent, share, short, unitOf } from "./number";
+import { changePercent, cost, costIn, pathEnd, percent, share, short, unitOf } from "./number";
+import { isProfile, threadsPart } from "./threads";
 import { cellOf, columnsOf, plain, table, type Drawn } from "./table";
 import { stagesPart, timedFunctions } from "./times";
 import { sums, titleOf, treeOf, type FunctionSum, type Glance, type Tree } from "./tree";
@@ -23,13 +24,14 @@ export interface Detail {
 }
 
 /** The sections of a class. `drawn`: whether its waterfall is on the page already. */
-export function detail(page: Page, glance: Glance, drawn: boolean): Detail {
+export function detail(page: Page, glance: Glance, drawn: boolean, alone: HTMLElement | null = null): Detail {
   const { group } = glance;
   const title = h(
     "div",
     { class: "class-head" },
     h("h2", { id: "class-title", tabindex: -1 }, short(titleOf(group), 160)),
     h("p", { class: "sentence" }, short(group.sentence, 2000)),
+    alone ? h("div", { class: "tools alone" }, alone) : null,
   );
   const times = group.times ?? null;
   const timed = times ? timedParts(group, times, page.unit || "cost") : [];
@@ -44,17 +46,21 @@ export function detail(page: Page, glance: Glance, drawn: boolean): Detail {
     shown.find(fn);
     document.getElementById("frames")?.scrollIntoView({ block: "start" });
   };
+  const icicle = section("frames", "Calling contexts", shown.element);
+  // Of samples the contexts come first, and when they were taken.
+  const first = isProfile(page);
   const element = h(
     "div",
     { class: "detail" },
     title,
+    ...(first ? [icicle, threadsPart(page.threads)] : []),
     ...timed,
-    section("layers", "Layers", drawn ? layerTable(page, group.layers) : h("div", { class: "columns bars-columns" }, waterfall(glance, page.diff, { show: page.unit === "ns" ? ns : cost }), layerTable(page, group.layers))),
+    section("layers", "Layers", drawn ? layerTable(page, group.layers) : h("div", { class: "columns bars-columns" }, waterfall(glance, page.diff, { show: costIn(page.unit) }), layerTable(page, group.layers))),
     // Percentiles come before who called whom.
     times && !page.diff ? section("functions", "Functions", timedFunctions(page, group, times)) : null,
     // What changed has verdicts above, where it is of times.
     times && page.diff ? null : section("bars", page.diff ? "What changed most" : "Functions by share", page.diff ? changes(page, tree, all.functions, group.moves, pick) : barsPart(tree, glance, all.functions, pick)),
-    section("frames", "Calling contexts", shown.element),
+    first ? null : icicle,
     section("graph", "Call graph", callGraph(tree, all, page.diff, pick)),
     section("calltext", page.diff ? "Call graphs, before and after" : "Call graph as text", callText(tree, page.diff, page.unit)),
     times ? null : section("functions", "Functions", functionTable(page, group, tree, all.functions, pick)),
@@ -136,7 +142,7 @@ function fromTree(page: Page, tree: Tree, pick: (fn: number) => void): Record<st
   const before = (n: number): number => n / tree.packetsBefore;
   const whole = after(tree.inclusive[0]);
   const about = (f: FunctionSum) => page.functions[f.fn];
-  const show = page.unit === "ns" ? ns : cost;
+  const show = costIn(page.unit);
   const figure = (of: (f: FunctionSum) => number, told = show): Drawn<FunctionSum> => ({ value: of, show: (f) => told(of(f)) });
   const part = (of: (f: FunctionSum) => number): Drawn<FunctionSum> => figure((f) => share(after(of(f)), whole), percent);
   const difference = (of: (f: FunctionSum) => [number, number]): Drawn<FunctionSum> => ({ value: (f) => of(f)[1] - of(f)[0], show: (f) => changeCell(...of(f)) });
@@ -251,7 +257,7 @@ function changes(
                 h("span", { class: "code" }, short(page.functions[move.from]?.name ?? "?", NAME_LETTERS)),
                 " \u2192 ",
                 h("span", { class: "code" }, short(page.functions[move.to]?.name ?? "?", NAME_LETTERS)),
-                ` ${cost(move.insns_per_packet)} `,
+                ` ${tree.show(move.insns_per_packet)} `,
                 h("span", { class: "dim" }, short(move.why, 200)),
               ),
             ),

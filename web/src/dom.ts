@@ -92,6 +92,24 @@ export function unfoldAll(within: Element): HTMLDetailsElement[] {
   }
 }
 
+/** Mark at which edges a scrolled element goes on, for the style sheet to show it. */
+export function cued<E extends HTMLElement>(element: E): E {
+  const look = (): void => {
+    const right = element.scrollWidth - element.clientWidth - element.scrollLeft > 1;
+    const sides = [element.scrollLeft > 1 ? "left" : "", right ? "right" : ""].join(" ").trim();
+    if (sides === "") {
+      delete element.dataset.beyond;
+    } else {
+      element.dataset.beyond = sides;
+    }
+  };
+  element.addEventListener("scroll", look, { passive: true });
+  const observer = new ResizeObserver(look);
+  [element, ...element.children].forEach((one) => observer.observe(one));
+  new MutationObserver(look).observe(element, { childList: true });
+  return element;
+}
+
 /** A labelled control. */
 export function field(label: string, control: HTMLElement): HTMLElement {
   return h("label", { class: "field" }, h("span", {}, label), control);

@@ -1,6 +1,6 @@
 /** Where and how it was measured, and how far to trust it: folded, with the gist in sight. */
 import type { Fact, Note, Page } from "./data";
-import { fold, h, type Child } from "./dom";
+import { cued, fold, h, type Child } from "./dom";
 import { plural, short } from "./number";
 
 /** Facts that everybody looks for, in this order; the others come after them. */
@@ -38,7 +38,7 @@ function measured(page: Page): HTMLElement | null {
 /** Facts that are not the same before and after. */
 function sides(facts: Fact[]): HTMLElement {
   const cell = (text: string | null): HTMLElement => h("td", {}, short(text ?? "", TEXT_LETTERS));
-  return h(
+  return cued(h(
     "div",
     { class: "scroll", tabindex: 0, role: "region", "aria-label": "Facts that differ" },
     h(
@@ -48,7 +48,7 @@ function sides(facts: Fact[]): HTMLElement {
       h("thead", {}, h("tr", {}, ...["fact", "before", "after"].map((title) => h("th", { scope: "col" }, title)))),
       h("tbody", {}, ...facts.map((fact) => h("tr", {}, h("th", { scope: "row" }, short(fact.key, 80)), cell(fact.before), cell(fact.value)))),
     ),
-  );
+  ));
 }
 
 function list(facts: Fact[]): HTMLElement {

@@ -1,4 +1,5 @@
 /** The icicle with what belongs to it: search, callers, colours, and the same as a list. */
+import { said, say } from "./address";
 import type { Page } from "./data";
 import { choice, field, h } from "./dom";
 import { changeFill, order, toneOf } from "./colour";
@@ -19,6 +20,7 @@ export function describe(tree: Tree, row: number, diff: boolean): [string, strin
   const self = tree.self[row] / tree.packets;
   const calls = tree.calls[row] / tree.packets;
   const fn = tree.fn[row];
+  const { show } = tree;
   const lines: [string, string][] = [];
   if (fn >= 0) {
     const about = tree.functions[fn];
@@ -35,19 +37,19 @@ export function describe(tree: Tree, row: number, diff: boolean): [string, strin
   }
   const whole = tree.inclusive[0] / tree.packets;
   if (!diff) {
-    lines.push(["inclusive", `${cost(after)} (${percent(share(after, whole))})`], ["self", cost(self)]);
+    lines.push(["inclusive", `${show(after)} (${percent(share(after, whole))})`], ["self", show(self)]);
     if (fn >= 0) {
-      lines.push(["calls", cost(calls)]);
+      lines.push([tree.counted, cost(calls)]);
     }
     return lines;
   }
-  const pair = (a: number, b: number): string => `${cost(a)} \u2192 ${cost(b)} (${change(b - a)}, ${changePercent(a, b)})`;
+  const pair = (a: number, b: number, told = show): string => `${told(a)} \u2192 ${told(b)} (${change(b - a, told)}, ${changePercent(a, b)})`;
   lines.push(
     ["inclusive", pair(tree.inclusiveBefore[row] / tree.packetsBefore, after)],
     ["self", pair(tree.selfBefore[row] / tree.packetsBefore, self)],
   );
   if (fn >= 0) {
-    lines.push(["calls", pair(tree.callsBefore[row] / tree.packetsBefore, calls)]);
+    lines.push([tree.counted, pair(tree.callsBefore[row] / tree.packetsBefore, calls, cost)]);
   }
   return lines;
 }
@@ -55,6 +57,9 @@ export function describe(tree: Tree, row: number, diff: boolean): [string, strin
 /** The part of a page that shows one class's frames. */
 export function frames(page: Page, whole: Tree, per: string): Frames {
   let tree = whole;
+  // Until what the address asks for is shown, nothing is written to it.
+  let following = false;
+  const tellAddress: typeof say = (changes) => following && say(changes);
   const found = h("span", { class: "status found", role: "status", "aria-live": "polite" });
   const frame = h("p", { id: "frame", class: "frame", role: "status", "aria-live": "polite" });
   const crumbs = h("nav", { class: "crumbs", "aria-label": "Zoomed to" });
@@ -74,8 +79,14 @@ export function frames(page: Page, whole: Tree, per: string): Frames {
 
   const icicle = new Icicle(whole, page.diff, {
     describe: (of, row) => describe(of, row, page.diff),
-    chosen: (row) => tell(row),
-    zoomed: (row) => queueMicrotask(() => trail(row)),
+    chosen: (row) => {
+      tell(row);
+      tellAddress({ frame: row > 0 ? String(row) : null });
+    },
+    zoomed: (row, extent) => {
+      tellAddress({ zoom: extent });
+      queueMicrotask(() => trail(row));
+    },
   });
 
   function tell(row: number): void {
@@ -102,6 +113,7 @@ export function frames(page: Page, whole: Tree, per: string): Frames {
 
   function look(): void {
     const query = input.value.trim();
+    tellAddress({ search: query });
     if (query === "") {
       found.textContent = "";
       icicle.setFound(null);
@@ -118,15 +130,16 @@ export function frames(page: Page, whole: Tree, per: string): Frames {
     const counted = `${plural(result.frames, "frame")} of ${plural(result.functions, "function")}: `;
     if (page.diff) {
       const before = result.totalBefore / tree.packetsBefore;
-      found.textContent = `${counted}${cost(before)} \u2192 ${cost(total)} (${change(total - before)}) per ${per}`;
+      found.textContent = `${counted}${tree.show(before)} \u2192 ${tree.show(total)} (${change(total - before, tree.show)}) per ${per}`;
     } else {
       const part = share(total, tree.inclusive[0] / tree.packets);
-      found.textContent = `${counted}${cost(total)} per ${per} (${percent(part)})`;
+      found.textContent = `${counted}${tree.show(total)} per ${per} (${percent(part)})`;
     }
   }
 
   function show(next: Tree): void {
     tree = next;
+    tellAddress({ callers: next === whole ? null : whole.functions[next.fn[0]].name, frame: null });
     icicle.setTree(next);
     back.hidden = next === whole;
     heading.textContent = next === whole ? "" : `Who calls ${short(nameOf(next, 0), 80)}: its callers are below it`;
@@ -165,6 +178,26 @@ export function frames(page: Page, whole: Tree, per: string): Frames {
     : null;
   const key = h("div", { class: "legend" }, ...legend(whole, page.diff ? "inclusive" : "layer", page.diff));
   tell(0);
+
+  /** Show what the address asks for; what the tree does not have is left out. */
+  function follow(): void {
+    const callee = whole.functions.findIndex((f) => f.name === said("callers"));
+    if (callee >= 0 && whole.fn.includes(callee)) {
+      show(callersOf(whole, callee));
+    }
+    input.value = said("search") ?? "";
+    if (input.value !== "") {
+      look();
+    }
+    icicle.restore(said("zoom") ?? "");
+    const row = Number(said("frame"));
+    if (Number.isInteger(row) && row > 0 && row < tree.size) {
+      icicle.select(row);
+    }
+    following = true;
+  }
+
+  follow();
   const element = h(
     "div",
     { class: "frames" },
@@ -252,8 +285,8 @@ function outlineItem(tree: Tree, row: number, diff: boolean): HTMLElement {
   const after = tree.inclusive[row] / tree.packets;
   const before = tree.inclusiveBefore[row] / tree.packetsBefore;
   const figures = diff
-    ? `${cost(before)} \u2192 ${cost(after)} (${change(after - before)})`
-    : `${cost(after)}, self ${cost(tree.self[row] / tree.packets)}`;
+    ? `${tree.show(before)} \u2192 ${tree.show(after)} (${change(after - before, tree.show)})`
+    : `${tree.show(after)}, self ${tree.show(tree.self[row] / tree.packets)}`;
   const line = [h("span", { class: "code" }, short(nameOf(tree, row), 120)), " ", h("span", { class: "dim" }, figures)];
   const below = tree.children.subarray(tree.begin[row], tree.begin[row + 1]);
   if (below.length === 0) {

@@ -147,9 +147,12 @@ export function callGraph(tree: Tree, sums: Sums, diff: boolean, pick: (fn: numb
   const button = (text: string, label: string, act: () => void) =>
     h("button", { type: "button", "aria-label": label, title: label, onclick: act }, text);
   const scroller = h("div", { class: "graph-box" }, svg);
+  const hint = h("span", { class: "status", hidden: true }, "Drag to see the rest.");
 
   function place(): void {
     inner.setAttribute("transform", `translate(${view.x} ${view.y}) scale(${view.scale})`);
+    // What is beyond the edges has no bars to scroll by.
+    hint.hidden = size.width * view.scale <= scroller.clientWidth && size.height * view.scale <= scroller.clientHeight;
   }
 
   function fit(): void {
@@ -276,10 +279,12 @@ export function callGraph(tree: Tree, sums: Sums, diff: boolean, pick: (fn: numb
 
   const edgeText = (e: Edge): string => {
     if (diff) {
-      return change(e.inclusive / tree.packets - e.inclusiveBefore / tree.packetsBefore);
+      return change(e.inclusive / tree.packets - e.inclusiveBefore / tree.packetsBefore, tree.show);
     }
     const calls = e.calls / tree.packets;
-    return cost(e.inclusive / tree.packets) + (calls === 1 ? "" : ` \u00b7 ${cost(calls)}\u00d7`);
+    // Samples don't tell how often a function was called.
+    const times = tree.counted === "calls" && calls > 0 && calls !== 1 ? ` \u00b7 ${cost(calls)}\u00d7` : "";
+    return tree.show(e.inclusive / tree.packets) + times;
   };
 
   function drawEdge(graph: Graph, e: Edge): SVGElement {
@@ -299,7 +304,7 @@ export function callGraph(tree: Tree, sums: Sums, diff: boolean, pick: (fn: numb
   /** What stands below a function's name. */
   function figuresOf(f: FunctionSum): string {
     const [is, was] = [f.inclusive / tree.packets, f.inclusiveBefore / tree.packetsBefore];
-    return diff ? `${cost(was)} \u2192 ${cost(is)} (${change(is - was)})` : `${cost(is)} \u00b7 self ${cost(f.self / tree.packets)}`;
+    return diff ? `${tree.show(was)} \u2192 ${tree.show(is)} (${change(is - was, tree.show)})` : `${tree.show(is)} \u00b7 self ${tree.show(f.self / tree.packets)}`;
   }
 
   function drawNode(graph: Graph, f: FunctionSum, shownPart: Part): SVGElement {
@@ -359,6 +364,7 @@ export function callGraph(tree: Tree, sums: Sums, diff: boolean, pick: (fn: numb
       { class: "tools" },
       h("label", { class: "field" }, h("span", {}, "At least"), slider, shown, h("span", {}, "of the path")),
       status,
+      hint,
       h("span", { class: "spring" }),
       button("\u2212", "Zoom out", () => zoom(0.8)),
       button("+", "Zoom in", () => zoom(1.25)),

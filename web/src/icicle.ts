@@ -14,6 +14,8 @@ const FONT = 11.5;
 const PAPER = 900;
 /** Narrower than this, pixels, frames of one caller are drawn as one. */
 const THIN = 0.4;
+/** Of the whole width: rows of less are not read, but zoomed into. */
+const READABLE = 0.01;
 
 export type Colouring = "layer" | "inclusive" | "self";
 
@@ -22,8 +24,8 @@ export interface Callbacks {
   describe: (tree: Tree, row: number) => [string, string][];
   /** A row was chosen, by mouse or key. */
   chosen: (row: number) => void;
-  /** What is to be seen has changed. */
-  zoomed: (row: number) => void;
+  /** What is to be seen has changed: the row, and what `restore` takes to show the same again. */
+  zoomed: (row: number, extent: string) => void;
 }
 
 export class Icicle {
@@ -41,6 +43,8 @@ export class Icicle {
   private found: Found | null = null;
   private colouring: Colouring;
   private largest = { inclusive: 0, self: 0 };
+  /** The depth down to which rows can be read when the whole is shown. */
+  private seen = 0;
   private pending = 0;
   private forPrint = false;
   /** Colours of layers, made once for each drawing. */
@@ -77,7 +81,11 @@ export class Icicle {
     this.tree = tree;
     this.found = null;
     this.largest = { inclusive: 0, self: 0 };
+    this.seen = 0;
     for (let row = 0; row < tree.size; row++) {
+      if (tree.width[row] >= tree.width[0] * READABLE) {
+        this.seen = Math.max(this.seen, tree.depth[row]);
+      }
       this.largest.inclusive = Math.max(this.largest.inclusive, Math.abs(changeOf(tree, row, "inclusive")));
       this.largest.self = Math.max(this.largest.self, Math.abs(changeOf(tree, row, "self")));
     }
@@ -105,8 +113,32 @@ export class Icicle {
     this.focus = row;
     this.from = this.tree.left[row];
     this.to = this.from + Math.max(this.tree.width[row], Number.MIN_VALUE);
-    this.callbacks.zoomed(row);
+    this.callbacks.zoomed(row, this.extent);
     this.draw();
+  }
+
+  /** What is to be seen: nothing for the whole, a row that fills the width, or from where to where. */
+  private get extent(): string {
+    const { tree, focus, from, to } = this;
+    const whole = tree.width[0] || 1;
+    if (from === tree.left[focus] && to - from === tree.width[focus]) {
+      return focus === 0 ? "" : String(focus);
+    }
+    return [from, to].map((at) => (at / whole).toFixed(7)).join("-");
+  }
+
+  /** Show an extent again; the whole where it is none. */
+  restore(extent: string): void {
+    const whole = this.tree.width[0] || 1;
+    const ends = /^(0\.\d+)-([01]\.\d+)$/.exec(extent)?.slice(1).map((end) => Number(end) * whole);
+    const row = /^\d+$/.test(extent) ? Number(extent) : 0;
+    if (ends && ends[0] < ends[1] && ends[1] <= whole) {
+      [this.from, this.to] = ends;
+      this.callbacks.zoomed(0, this.extent);
+      this.draw();
+    } else if (row < this.tree.size) {
+      this.zoom(row);
+    }
   }
 
   /** One step out: to the caller that is wider. */
@@ -126,6 +158,7 @@ export class Icicle {
     const middle = this.from + (this.to - this.from) * at;
     this.from = Math.min(Math.max(middle - wide * at, 0), whole - wide);
     this.to = this.from + wide;
+    this.callbacks.zoomed(this.focus, this.extent);
     this.draw();
   }
 
@@ -188,7 +221,8 @@ export class Icicle {
     const dark = !this.forPrint && isDark();
     this.fills.clear();
     const all = (tree.deepest + 1) * ROW;
-    const high = Math.min(all, this.forPrint ? PAPER : Math.max(window.innerHeight * 0.78, 240));
+    // As high as what can be read of the whole; what is deeper, and thin, is scrolled to.
+    const high = Math.min(all, this.forPrint ? PAPER : Math.max(Math.min((this.seen + 2) * ROW, window.innerHeight * 0.78), 240));
     this.spacer.style.height = `${all}px`;
     scroller.style.height = `${high + 2}px`;
     const wide = scroller.clientWidth;

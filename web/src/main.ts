@@ -1,6 +1,7 @@
 /** Puts the page together. */
 import "./style.css";
 import "./bench.css";
+import { index, said, say } from "./address";
 import { answer, chartsOf, isWaterfall } from "./answer";
 import { benches } from "./bench";
 import { chartFigure, looks } from "./chart";
@@ -8,7 +9,7 @@ import { summary } from "./classes";
 import { codePart } from "./code";
 import { decode, type Page } from "./data";
 import { detail, type Detail } from "./detail";
-import { choice, field, h, section, unfoldAll } from "./dom";
+import { choice, cued, field, h, section, unfoldAll } from "./dom";
 import { folds } from "./facts";
 import { heatPart } from "./heat";
 import { claims, overview } from "./head";
@@ -16,22 +17,15 @@ import { short } from "./number";
 import { sampledPart, sharesPart } from "./sampled";
 import { beside as besideTimes } from "./times";
 import { plain } from "./table";
-import { threadsPart } from "./threads";
+import { chooser, isProfile, only, threadsPart } from "./threads";
 import { tracedPart } from "./traced";
-import { glances, titleOf } from "./tree";
+import { glanceOf, glances, titleOf } from "./tree";
 
 const PARTS: [string, string][] = [
   ["overview", "Overview"], ["traced", "Calls"], ["figures", "Figures"], ["claims", "Claims"], ["measured", "Measured"], ["classes", "Classes"], ["stages", "Stages"], ["verdicts", "Changes"], ["layers", "Layers"],
   ["bars", "Shares"], ["frames", "Contexts"], ["graph", "Call graph"], ["calltext", "Call graph as text"], ["functions", "Functions"], ["code", "Source"], ["ledger", "Ledger"],
   ["heat", "Over time"], ["probes", "Losses"], ["events", "Events"], ["sampled", "Samples and a timer"], ["shares", "Shares of functions"], ["threads", "Threads"], ["rates", "Rates"], ["latency", "Latency"], ["why", "Why"], ["flows", "Where packets went"],
 ];
-
-/** The class or the view that the address asks for (`#class=3`, `#view=2&class=3`), or the first. */
-function asked(what: "class" | "view", count: number): number {
-  const found = new RegExp(`(?:^#|&)${what}=(\\d+)`).exec(location.hash);
-  const index = found ? Number(found[1]) - 1 : 0;
-  return index >= 0 && index < count ? index : 0;
-}
 
 /** Which of the pages of a file is shown, and what shows another. */
 interface Views {
@@ -75,8 +69,9 @@ function build(page: Page, views: Views): void {
   document.title = short(page.title || "Netplumb", 200);
   const all = glances(page);
   const drawn = isWaterfall(page, all);
+  const profile = isProfile(page);
   const events = page.events ?? [];
-  let current = asked("class", all.length);
+  let current = index("class", all.length);
   let shown: Detail | null = null;
   const holder = h("div", { id: "class" });
   const choose = choice(
@@ -89,7 +84,14 @@ function build(page: Page, views: Views): void {
     if (all.length === 0) {
       holder.replaceChildren(page.bench || events.length > 0 ? "" : h("p", {}, "Nothing was measured."));
     } else {
-      shown = detail(page, all[current], drawn);
+      const key = said("of") ?? "";
+      const select = profile ? chooser(page, key, (of) => {
+        // Rows are those of all threads; what is zoomed to may be nothing of this one.
+        say({ of, zoom: null, frame: null, callers: null });
+        draw();
+      }) : null;
+      const glance = profile ? glanceOf(page, only(page, current, key), current) : all[current];
+      shown = detail(page, glance, drawn && !profile, select ? field("Process or thread", select) : null);
       holder.replaceChildren(shown.element);
     }
     if (all.length === 0 && !page.bench && events.length === 0) {
@@ -104,20 +106,24 @@ function build(page: Page, views: Views): void {
   };
   const eventsCalled = short(page.events_called || (page.heat ? "Broken down" : "Events"), 60);
   const links = PARTS.map(([id, title]): [string, string] => [id, id === "events" && page.events_called ? eventsCalled : title]).map(([id, title]): [string, HTMLElement] => [id, h("a", { href: `#${id}`, onclick: (event: Event) => jump(event, id) }, title)]);
-  const nav = h("nav", { "aria-label": "Parts" });
+  const nav = cued(h("nav", { "aria-label": "Parts" }));
   // All classes in one table, if there is anything to say of them together.
   const table = page.summary && all.length > 0 ? summary(page, page.summary, all, () => current, (index) => open(index, true)) : null;
 
-  function open(index: number, go: boolean): void {
-    current = index;
-    choose.value = String(index);
-    history.replaceState(null, "", `${views.current > 0 ? `#view=${views.current + 1}&` : "#"}class=${index + 1}`);
+  function open(at: number, go: boolean): void {
+    current = at;
+    choose.value = String(at);
+    say({ class: String(at + 1), of: null, zoom: null, search: null, frame: null, callers: null });
     draw();
-    table?.querySelectorAll("tr[aria-current]").forEach((row) => row.removeAttribute("aria-current"));
+    markCurrent();
     if (go) {
       document.getElementById("class-title")?.scrollIntoView({ block: "start" });
       document.getElementById("class-title")?.focus({ preventScroll: true });
     }
+  }
+
+  function markCurrent(): void {
+    table?.querySelectorAll("tr[aria-current]").forEach((row) => row.removeAttribute("aria-current"));
   }
 
   const view = choice(
@@ -140,18 +146,18 @@ function build(page: Page, views: Views): void {
   const main = h(
     "main",
     { id: "main" },
-    overview(page, answer(page, all, (index) => open(index, true))),
+    overview(page, profile ? null : answer(page, all, (at) => open(at, true))),
     rest.length > 0 ? section("figures", "Figures", h("div", { class: "charts" }, ...rest.map((chart) => chartFigure(chart, marks)))) : null,
     claims(page),
     tracedPart(page.traced ?? []),
     folds(page),
-    table,
+    profile && all.length === 1 ? null : table,
     ...(page.bench ? benches(page.bench, page.figures.length === 0) : []),
     holder,
     codePart(page.code ?? []),
     heatPart(page.heat),
     events.length > 0 ? section("events", eventsCalled, ...events.map((table) => plain(table, { limit: 200 }))) : null,
-    threadsPart(page.threads),
+    profile ? null : threadsPart(page.threads),
     sharesPart(page.shares ?? []),
     sampledPart(page.sampled ?? []),
     ...(page.timed && !page.diff ? besideTimes(page.timed) : []),
@@ -180,9 +186,11 @@ function build(page: Page, views: Views): void {
   window.addEventListener(
     "hashchange",
     () => {
-      const index = asked("class", all.length);
-      if (asked("view", views.names.length) === views.current && location.hash.includes("class=") && index !== current) {
-        open(index, false);
+      if (index("view", views.names.length) === views.current) {
+        current = index("class", all.length);
+        choose.value = String(current);
+        draw();
+        markCurrent();
       }
     },
     whileShown,
@@ -206,14 +214,14 @@ async function start(): Promise<void> {
   let current = -1;
   let shown = new AbortController();
 
-  async function show(index: number): Promise<void> {
+  async function show(at: number): Promise<void> {
     try {
       delete root.ready;
-      const page = await decode(packed[index]);
+      const page = await decode(packed[at]);
       names = page.views ?? names;
       shown.abort();
       shown = new AbortController();
-      current = index;
+      current = at;
       build(page, { names, current, choose, shown: shown.signal });
       root.ready = String(Math.round(performance.now()));
     } catch (error) {
@@ -224,22 +232,22 @@ async function start(): Promise<void> {
     }
   }
 
-  function choose(index: number): void {
-    history.replaceState(null, "", `#view=${index + 1}`);
-    void show(index);
+  function choose(at: number): void {
+    history.replaceState(null, "", `#view=${at + 1}`);
+    void show(at);
     window.scrollTo(0, 0);
   }
 
   // The first one has the names of all.
-  const wanted = asked("view", packed.length);
+  const wanted = index("view", packed.length);
   if (wanted > 0) {
     names = (await decode(packed[0]).catch(() => null))?.views ?? [];
   }
   await show(wanted);
   window.addEventListener("hashchange", () => {
-    const index = asked("view", packed.length);
-    if (packed.length > 1 && location.hash.includes("view=") && index !== current) {
-      void show(index);
+    const at = index("view", packed.length);
+    if (packed.length > 1 && at !== current) {
+      void show(at);
     }
   });
 }

@@ -59,7 +59,12 @@ export function ns(value: number | null | undefined): string {
 /** The same with its unit, whatever its size: for a sentence. */
 export function nsUnit(value: number | null | undefined): string {
   const text = ns(value);
-  return text === "-" || text.endsWith("s") ? text : `${text}\u202fns`;
+  return text === "-" || text === "0" || text.endsWith("s") ? text : `${text}\u202fns`;
+}
+
+/** How a cost of a unit is written: with it, where figures of several sizes have different ones. */
+export function costIn(unit: string): (value: number) => string {
+  return unit === "ns" ? nsUnit : unit === "percent" ? (value) => `${cost(value)}%` : cost;
 }
 
 /** A ratio as a change: +12.3%. */
@@ -69,8 +74,8 @@ export function ratioPercent(ratio: number): string {
 }
 
 /** A change, with its sign. */
-export function change(value: number): string {
-  return value > 0 ? `+${cost(value)}` : cost(value);
+export function change(value: number, show: (value: number) => string = cost): string {
+  return value > 0 ? `+${show(value)}` : show(value);
 }
 
 /** A part of a whole, in percent; of nothing, none. */

@@ -1,7 +1,7 @@
 /** Tables that sort, filter, and copy as CSV. */
 import type { PageCell, PageColumn, PageTable } from "./data";
 import { plural, short, thousands } from "./number";
-import { copy, field, h, type Child } from "./dom";
+import { copy, cued, field, h, type Child } from "./dom";
 
 export interface Column<Row> {
   title: string;
@@ -215,11 +215,11 @@ export function table<Row>(options: Options<Row>): HTMLElement {
     "div",
     { class: "table" },
     h("div", { class: "tools" }, filter && field("Filter", filter), status, h("span", { class: "spring" }), copied),
-    h(
+    cued(h(
       "div",
       { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },
       h("table", {}, h("caption", {}, caption), h("thead", {}, h("tr", {}, ...heads)), body),
-    ),
+    )),
     more,
   );
 }

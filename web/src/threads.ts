@@ -1,11 +1,13 @@
 /** Samples by thread: a table, and when each thread ran, as a heat map of the time. */
-import type { PageThreads } from "./data";
+import type { Page, PageClass, PageThreadPart, PageThreads } from "./data";
 import { h, s, section } from "./dom";
-import { nsUnit, percent, short, thousands } from "./number";
+import { costIn, nsUnit, percent, share, short, thousands } from "./number";
 import { plain } from "./table";
 
 const MOST_ROWS = 15;
 const NAME_LETTERS = 32;
+/** Processes, and threads, that the chooser offers. */
+const MOST_CHOICES = 60;
 
 /** How dark a piece is: nothing is empty, the largest is full; what is small is still seen. */
 export const darkness = (cost: number, most: number): number => (cost > 0 && most > 0 ? Math.max(0.12, Math.sqrt(cost / most)) : 0);
@@ -14,6 +16,9 @@ export const darkness = (cost: number, most: number): number => (cost > 0 && mos
 export function told(of: PageThreads, cost: number): string {
   return of.unit === "ns" ? `${percent((cost * 100) / of.piece_ns)} of a CPU` : `${thousands(cost)} ${of.unit}`;
 }
+
+/** Whether a page is of samples above all: they have threads and times, and nothing is compared or drawn beside them. */
+export const isProfile = (page: Page): boolean => Boolean(page.threads) && !page.diff && !page.bench && page.figures.length === 0;
 
 /** The section; nothing where no single samples were kept. */
 export function threadsPart(of: PageThreads | null | undefined): HTMLElement | null {
@@ -26,6 +31,57 @@ export function threadsPart(of: PageThreads | null | undefined): HTMLElement | n
     of.lines.some((line) => line.costs.length > 1) ? map(of) : null,
     plain(of.table, { sort: -1, limit: MOST_ROWS, filter: (row) => row.map((cell) => cell.text).join(" ") }),
   );
+}
+
+type Work = { name: string; tid: number; parts: PageThreadPart[] };
+
+/** Those that can be shown alone, by what the address calls them: `pid-12`, `tid-13`. */
+function alone(page: Page): Map<string, { name: string; threads: Work[] }> {
+  const out = new Map<string, { name: string; threads: Work[] }>();
+  for (const { pid, name, threads } of page.threads?.processes ?? []) {
+    out.set(`pid-${pid}`, { name: `${name} ${pid}`, threads });
+  }
+  for (const thread of (page.threads?.processes ?? []).flatMap((process) => process.threads)) {
+    out.set(`tid-${thread.tid}`, { name: `${thread.name} ${thread.tid}`, threads: [...(out.get(`tid-${thread.tid}`)?.threads ?? []), thread] });
+  }
+  return out;
+}
+
+/** A chooser of a process or a thread that is shown alone; none where there is but one. */
+export function chooser(page: Page, chosen: string, pick: (key: string) => void): HTMLSelectElement | null {
+  const all = [...alone(page)];
+  if (all.length < 2) {
+    return null;
+  }
+  const group = (label: string, start: string): HTMLElement =>
+    h("optgroup", { label }, ...all.filter(([key]) => key.startsWith(start)).slice(0, MOST_CHOICES).map(([value, { name }]) => h("option", { value, selected: value === chosen }, short(name, NAME_LETTERS))));
+  const select = h("select", { onchange: () => pick(select.value) }, h("option", { value: "", selected: chosen === "" }, "all"), group("Processes", "pid-"), group("Threads", "tid-"));
+  return select;
+}
+
+/** A class with the samples of one process or thread alone; as it is where the key is of none. */
+export function only(page: Page, index: number, key: string): PageClass {
+  const group = page.classes[index];
+  const of = alone(page).get(key);
+  if (!of) {
+    return group;
+  }
+  const contexts = group.contexts.map((tree) => ({ ...tree, calls: tree.calls.map(() => 0), self_insns: tree.self_insns.map(() => 0) }));
+  const parts = of.threads.flatMap((thread) => thread.parts).filter((part) => part.class === index);
+  for (const part of parts) {
+    part.row.forEach((row, i) => {
+      contexts[part.context].calls[row] += part.calls[i];
+      contexts[part.context].self_insns[row] += part.self_insns[i];
+    });
+  }
+  const sum = (trees: { self_insns: number[] }[]): number => trees.reduce((all, tree) => tree.self_insns.reduce((a, b) => a + b, all), 0);
+  const whole = sum(group.contexts);
+  const cost = sum(contexts);
+  const samples = contexts.reduce((all, tree) => tree.calls.reduce((a, b) => a + b, all), 0);
+  const arm = `${short(of.name, NAME_LETTERS)}${group.arm === "" ? "" : `, ${group.arm}`}`;
+  const sentence = `${costIn(page.unit)(cost / (group.packets || 1))} per ${group.per}, ${percent(share(cost, whole))} of all, in ${thousands(samples)} samples of ${thousands(of.threads.length)} thread${of.threads.length === 1 ? "" : "s"}.`;
+  // What the report worked out is of all threads.
+  return { ...group, arm, sentence, contexts, layers: null, rows: [], columns: (group.columns ?? []).filter((column) => column.own), published: null, moves: [] };
 }
 
 function map(of: PageThreads): HTMLElement {

@@ -28,9 +28,15 @@ export function parts(times: PageTimes): PageStage[] {
   return times.stages.filter((stage) => stage.kind !== "total");
 }
 
-/** What a stage is drawn with: work in one colour, waiting hatched in another. */
-export function look(stage: PageStage, index: number): string {
-  return `${["work", "wait", "unaccounted"].includes(stage.kind) ? stage.kind : "unaccounted"}${index % 2 ? " second" : ""}`;
+/** Degrees between the hues of two stages: the golden angle, by which no two of them are alike. */
+const APART = 137.508;
+
+/** What a stage is drawn with: a hue of its own; work solid, waiting hatched, what is unaccounted for grey. */
+export function look(stage: PageStage, index: number): { class: string; style: Record<string, string | number> } {
+  const kind = ["work", "wait"].includes(stage.kind) ? stage.kind : "unaccounted";
+  // Several of a kind that is neither have hues, too.
+  const chroma = stage.kind === "unaccounted" ? 0 : 0.11;
+  return { class: kind, style: { "--hue": Math.round((250 + index * APART) % 360), "--chroma": chroma } };
 }
 
 /** The way of a class as one bar, as long as it takes. */
@@ -43,7 +49,7 @@ export function wayBar(times: PageTimes, most: number, named: boolean): HTMLElem
     ...all.map((stage, i) =>
       h(
         "span",
-        { class: look(stage, i), "--wide": `${wide(stage)}%`, title: `${short(stage.name, 40)}: ${nsUnit(meanOf(times, stage))}` },
+        { class: look(stage, i).class, ...look(stage, i).style, "--wide": `${wide(stage)}%`, title: `${short(stage.name, 40)}: ${nsUnit(meanOf(times, stage))}` },
         named && wide(stage) > 9 ? h("span", { class: "label" }, short(stage.name, 24)) : null,
       ),
     ),
@@ -52,7 +58,7 @@ export function wayBar(times: PageTimes, most: number, named: boolean): HTMLElem
 
 /** What the bars of stages are drawn with. */
 export function key(each = "packet"): HTMLElement {
-  const one = (look: string, name: string): HTMLElement => h("span", { class: "key" }, h("span", { class: `swatch ${look}`, "aria-hidden": "true" }), name);
+  const one = (look: string, name: string): HTMLElement => h("span", { class: "key" }, h("span", { class: `swatch ${look}`, "aria-hidden": "true", "--hue": 0, "--chroma": 0 }), name);
   const texts =
     each === "packet"
       ? ["work: a CPU processes the packet", "wait: the packet is queued", "unaccounted: in no stage"]
@@ -76,7 +82,7 @@ export function stagesPart(group: PageClass, times: PageTimes): HTMLElement {
       h(
         "span",
         { class: "key" },
-        h("span", { class: `swatch ${r.kind === "total" ? "none" : look(r, times.stages.indexOf(r))}`, "aria-hidden": "true" }),
+        h("span", r.kind === "total" ? { class: "swatch none", "aria-hidden": "true" } : { class: `swatch ${look(r, parts(times).indexOf(r)).class}`, "aria-hidden": "true", ...look(r, parts(times).indexOf(r)).style }),
         h("button", { type: "button", class: "link", title: "draw its histogram", onclick: () => show(r) }, short(r.name, NAME_LETTERS)),
       ),
     class: "stage",

@@ -3,6 +3,7 @@
  * row for each context, then the frames; a parent comes before its children.
  */
 import type { Page, PageClass, PageFunction } from "./data";
+import { costIn } from "./number";
 
 /** Rows that are no function. */
 export const ROOT = -1;
@@ -37,6 +38,10 @@ export interface Tree {
   /** Of samples that are compared: what one counts for, before and after. */
   sample: [number, number] | null;
   functions: PageFunction[];
+  /** How its costs are written. */
+  show: (value: number) => string;
+  /** What is counted beside costs: calls, or samples. */
+  counted: string;
 }
 
 /** What a tree is made of: a parent comes before its children. */
@@ -84,7 +89,9 @@ export function treeOf(page: Page, group: PageClass): Tree {
     base += count;
   });
   const names = group.contexts.map((context) => context.context);
-  return finish(rows, titleOf(group), names, group, page.functions, sampleOf(rows, group));
+  const counted = group.columns?.find((column) => column.key === "calls" || column.key === "calls_after");
+  const told = { functions: page.functions, show: costIn(page.unit), counted: counted?.title.startsWith("samples") ? "samples" : "calls" };
+  return finish(rows, titleOf(group), names, group, told, sampleOf(rows, group));
 }
 
 /** What a sample counts for on either side, where samples are compared: there both sides have intervals. */
@@ -135,7 +142,7 @@ function finish(
   root: string,
   contexts: string[],
   by: { packets: number; packets_before: number },
-  functions: PageFunction[],
+  told: Pick<Tree, "functions" | "show" | "counted">,
   sample: [number, number] | null,
 ): Tree {
   const { parent, self, selfBefore } = rows;
@@ -185,7 +192,7 @@ function finish(
   }
   return {
     ...rows, size, depth, deepest, inclusive, inclusiveBefore, width, left, begin, children, contexts,
-    root, packets, packetsBefore, sample, functions,
+    root, packets, packetsBefore, sample, ...told,
   };
 }
 
@@ -353,7 +360,7 @@ export function callersOf(tree: Tree, fn: number): Tree {
     rows.selfBefore[end] += tree.inclusiveBefore[row];
   });
   const by = { packets: tree.packets, packets_before: tree.packetsBefore };
-  return finish(rows, "", tree.contexts, by, tree.functions, tree.sample);
+  return finish(rows, "", tree.contexts, by, { functions: tree.functions, show: tree.show, counted: tree.counted }, tree.sample);
 }
 
 function hasAncestor(tree: Tree, row: number, fn: number): boolean {
@@ -439,41 +446,44 @@ export interface Glance {
 
 /** Every class at a glance. */
 export function glances(page: Page): Glance[] {
-  return page.classes.map((group, index) => {
-    const packets = group.packets || 1;
-    const packetsBefore = group.packets_before || 1;
-    const layers = new Map<string, [number, number]>();
-    let after = 0;
-    let before = 0;
-    const add = (fn: number, insns: number, side: 0 | 1): void => {
-      const layer = page.functions[fn].layer;
-      let pair = layers.get(layer);
-      if (!pair) {
-        pair = [0, 0];
-        layers.set(layer, pair);
-      }
-      pair[side] += insns;
-    };
-    for (const tree of group.contexts) {
-      for (let row = 0; row < tree.function.length; row++) {
-        const fn = tree.function[row];
-        const insns = tree.self_insns[row];
-        after += insns;
-        add(fn, insns, 0);
-        if (page.diff) {
-          before += tree.self_insns_before[row];
-          add(fn, tree.self_insns_before[row], 1);
-        }
+  return page.classes.map((group, index) => glanceOf(page, group, index));
+}
+
+/** A class at a glance. */
+export function glanceOf(page: Page, group: PageClass, index: number): Glance {
+  const packets = group.packets || 1;
+  const packetsBefore = group.packets_before || 1;
+  const layers = new Map<string, [number, number]>();
+  let after = 0;
+  let before = 0;
+  const add = (fn: number, insns: number, side: 0 | 1): void => {
+    const layer = page.functions[fn].layer;
+    let pair = layers.get(layer);
+    if (!pair) {
+      pair = [0, 0];
+      layers.set(layer, pair);
+    }
+    pair[side] += insns;
+  };
+  for (const tree of group.contexts) {
+    for (let row = 0; row < tree.function.length; row++) {
+      const fn = tree.function[row];
+      const insns = tree.self_insns[row];
+      after += insns;
+      add(fn, insns, 0);
+      if (page.diff) {
+        before += tree.self_insns_before[row];
+        add(fn, tree.self_insns_before[row], 1);
       }
     }
-    for (const pair of layers.values()) {
-      pair[0] /= packets;
-      pair[1] /= packetsBefore;
-    }
-    return {
-      index, group, layers,
-      after: after / packets,
-      before: before / packetsBefore,
-    };
-  });
+  }
+  for (const pair of layers.values()) {
+    pair[0] /= packets;
+    pair[1] /= packetsBefore;
+  }
+  return {
+    index, group, layers,
+    after: after / packets,
+    before: before / packetsBefore,
+  };
 }

@@ -4,7 +4,7 @@ import test from "node:test";
 import type { PageThreads } from "../src/data";
 import { darkness, told } from "../src/threads";
 
-const of: PageThreads = { table: { caption: "", columns: [], rows: [] }, piece_ns: 1_000, unit: "ns", lines: [] };
+const of: PageThreads = { table: { caption: "", columns: [], rows: [] }, piece_ns: 1_000, unit: "ns", lines: [], processes: [] };
 
 /** Check that nothing is empty, the largest is full, and that what is small is still seen. */
 test("darkness", () => {

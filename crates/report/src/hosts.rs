@@ -5,7 +5,9 @@ mod arms;
 mod compared;
 mod trust;
 
-use netplumb_model::experiment::{Experiment, Figure, number_of};
+use std::collections::BTreeSet;
+
+use netplumb_model::experiment::{Experiment, Figure, Knob, number_of};
 use netplumb_model::hosts::{BUSY, CLOCKED, Side, THROUGHPUT, TURN};
 use netplumb_model::recording::{Arm, Recording, env};
 use serde::Serialize;
@@ -19,7 +21,7 @@ pub(crate) use trust::{cpu_use, of_settings};
 
 use crate::claims::{self, Judged};
 use crate::conclusions;
-use crate::figures;
+use crate::figures::{self, sweeps::Plotted};
 use crate::footer;
 use crate::html::{facts, title, warnings};
 use crate::json::{Common, pretty};
@@ -172,36 +174,44 @@ pub fn page(recording: &Recording, experiment: Option<&Experiment>) -> Page {
         facts: facts(recording),
         trust: trust(recording),
         claims: claims::page(judged(recording, experiment)),
-        figures: experiment.map_or_else(Vec::new, |experiment| charts(recording, experiment)),
+        figures: charts(recording, experiment),
         events: vec![table],
         events_called: "Arms".into(),
         ..Page::default()
     }
 }
 
-/// The figures of the file; if it has none, what was measured by what was varied.
-fn charts(recording: &Recording, experiment: &Experiment) -> Vec<PageChart> {
-    let own = experiment.figures.iter();
-    let mut all: Vec<PageChart> = own
-        .map(|figure| figures::charts::figure(experiment, figure, recording))
-        .collect();
+/// The figures of the file; if there is none, or it has none, what was measured by what was varied.
+fn charts(recording: &Recording, experiment: Option<&Experiment>) -> Vec<PageChart> {
+    let chart = |plotted: Plotted<'_>| figures::charts::figure(&plotted, recording);
+    let own = experiment.into_iter().flat_map(|file| {
+        let figures = file.figures.iter();
+        figures.map(move |figure| chart(Plotted::of(file, figure)))
+    });
+    let mut all: Vec<PageChart> = own.collect();
     if all.is_empty() {
-        let swept = swept(recording, experiment);
+        let swept = swept(recording);
         all.extend(swept.iter().map(|figure| PageChart {
             title: format!("{} by {}", figure.y, figure.x),
-            ..figures::charts::figure(experiment, figure, recording)
+            ..chart(Plotted::all(recording, figure))
         }));
     }
     all
 }
 
 /// Figures of what was measured by what was varied: along are numbers, if there are some.
-fn swept(recording: &Recording, experiment: &Experiment) -> Vec<Figure> {
-    let varied = experiment.vary.several();
-    let levels = |key: &String| -> Vec<String> {
-        let arms = recording.arms.iter();
+fn swept(recording: &Recording) -> Vec<Figure> {
+    let levels = |key: &String| -> BTreeSet<String> {
+        let arms = recording.arms.iter().filter(|arm| arm.repeats().is_none());
         arms.filter_map(|arm| arm.told(key)).collect()
     };
+    let mut varied: Vec<String> = (recording.arms.iter())
+        .flat_map(|arm| arm.knobs.keys().cloned())
+        .collect::<BTreeSet<String>>()
+        .into_iter()
+        .filter(|key| levels(key).len() > 1)
+        .collect();
+    varied.sort_by_key(|key| Knob::of(key).map(|knob| knob.turn));
     let is_number = |key: &&String| {
         levels(key)
             .iter()

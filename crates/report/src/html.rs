@@ -17,7 +17,7 @@ use flate2::write::GzEncoder;
 
 pub use comparisons::comparisons;
 pub use of_recording::report_page;
-pub(crate) use of_recording::{facts, functions, title, titled, warnings};
+pub(crate) use of_recording::{Places, facts, functions, title, titled, warnings};
 
 use crate::footer::Note;
 use crate::number::printable;

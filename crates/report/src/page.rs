@@ -153,6 +153,45 @@ pub struct PageThreads {
     pub unit: String,
     /// The largest threads, and all others together.
     pub lines: Vec<PageThreadLine>,
+    /// The largest processes, with what their threads did, for the page to show one alone.
+    pub processes: Vec<PageProcess>,
+}
+
+/// A process of which samples were taken.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct PageProcess {
+    /// The name of its first thread, else of the largest.
+    pub name: String,
+    /// Its number; 0 is the idle task.
+    pub pid: u32,
+    /// All of its threads, the largest first.
+    pub threads: Vec<PageThreadWork>,
+}
+
+/// What a thread did.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct PageThreadWork {
+    /// Its name.
+    pub name: String,
+    /// Its number.
+    pub tid: u32,
+    /// Its part of trees that it has samples in.
+    pub parts: Vec<PageThreadPart>,
+}
+
+/// A thread's part of a tree: columns of equal length.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct PageThreadPart {
+    /// Index of the class.
+    pub class: usize,
+    /// Index of the context in the class.
+    pub context: usize,
+    /// Rows of the tree.
+    pub row: Vec<usize>,
+    /// Samples of each.
+    pub calls: Vec<u64>,
+    /// What they stand for.
+    pub self_insns: Vec<u64>,
 }
 
 /// A thread over time.

@@ -1,14 +1,15 @@
 //! Samples by the threads that they were taken in, and over time.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use netplumb_model::class::Direction;
 use netplumb_model::recording::{FunctionId, Recording};
-use netplumb_model::samples::{Thread, ThreadId};
+use netplumb_model::samples::{Sample, Thread, ThreadId};
 
 use crate::analysis::quantity;
+use crate::html::Places;
 use crate::number::{counted, printable, thousands};
-use crate::page::{PageThreadLine, PageThreads};
+use crate::page::{PageProcess, PageThreadLine, PageThreadPart, PageThreadWork, PageThreads};
 #[cfg(test)]
 use crate::table::reference::{Entry, entries};
 use crate::table::{Column, Room, Table, Value};
@@ -22,6 +23,9 @@ const WIDE: usize = 90;
 const MOST: usize = 200;
 /// Threads with a line of their own over time; all others are one.
 const LINES: usize = 24;
+/// Processes that the page can show alone, and the most rows of trees that it has for them.
+const PROCESSES: usize = 60;
+const ROWS: usize = 400_000;
 /// Pieces that the time is cut into.
 const PIECES: usize = 120;
 
@@ -63,26 +67,17 @@ impl<'a> Threads<'a> {
     /// Of some arms or, if none is named, all; the largest first. Idling is no work, and left out. None
     /// where no single samples were kept.
     pub fn of(recording: &'a Recording, arms: &[String]) -> Option<Threads<'a>> {
-        let number = recording.costs.first().map(|cost| cost.quantity);
         let mut sums: HashMap<(u32, ThreadId), Sums> = HashMap::new();
-        for samples in &recording.samples {
-            let arm = recording.blocks[samples.block as usize].arm;
-            let name = &recording.arms[arm as usize].name;
-            let asked = arms.is_empty() || arms.contains(name);
-            if Some(samples.quantity) != number || !asked {
-                continue;
+        for (arm, sample) in shown(recording, arms) {
+            let sum = sums.entry((arm, sample.thread)).or_default();
+            sum.samples += 1;
+            sum.cost = sum.cost.saturating_add(sample.weight);
+            if sum.cpus.last() != Some(&sample.cpu) && !sum.cpus.contains(&sample.cpu) {
+                sum.cpus.push(sample.cpu);
             }
-            for sample in samples.iter().filter(|s| s.direction != Direction::Other) {
-                let sum = sums.entry((arm, sample.thread)).or_default();
-                sum.samples += 1;
-                sum.cost = sum.cost.saturating_add(sample.weight);
-                if sum.cpus.last() != Some(&sample.cpu) && !sum.cpus.contains(&sample.cpu) {
-                    sum.cpus.push(sample.cpu);
-                }
-                let function = recording.nodes[sample.node as usize].function;
-                let of = sum.functions.entry(function).or_default();
-                *of = of.saturating_add(sample.weight);
-            }
+            let function = recording.nodes[sample.node as usize].function;
+            let of = sum.functions.entry(function).or_default();
+            *of = of.saturating_add(sample.weight);
         }
         let mut whole: HashMap<u32, u64> = HashMap::new();
         for ((arm, _), sum) in &sums {
@@ -170,7 +165,7 @@ impl<'a> Threads<'a> {
     }
 
     /// For the page, with the samples over time.
-    pub(crate) fn page(&self) -> PageThreads {
+    pub(crate) fn page(&self, places: &Places) -> PageThreads {
         let end_ns = self.recording.samples.iter();
         let end_ns = end_ns.filter_map(|s| s.times_ns().last().copied());
         let end_ns = end_ns.max().unwrap_or_default().saturating_add(1);
@@ -183,20 +178,11 @@ impl<'a> Threads<'a> {
             .map(|(line, row)| (row.id, line))
             .collect();
         let mut costs = vec![vec![0_u64; pieces]; lines.len() + 1];
-        let number = self.recording.costs.first().map(|cost| cost.quantity);
-        for samples in &self.recording.samples {
-            let arm = self.recording.blocks[samples.block as usize].arm;
-            let name = &self.recording.arms[arm as usize].name;
-            let asked = self.arms.is_empty() || self.arms.contains(name);
-            if Some(samples.quantity) != number || !asked {
-                continue;
-            }
-            for sample in samples.iter().filter(|s| s.direction != Direction::Other) {
-                let line = lines.get(&(arm, sample.thread)).copied();
-                let piece = (sample.time_ns / piece_ns) as usize;
-                if let Some(cost) = costs[line.unwrap_or(lines.len())].get_mut(piece) {
-                    *cost = cost.saturating_add(sample.weight);
-                }
+        for (arm, sample) in shown(self.recording, &self.arms) {
+            let line = lines.get(&(arm, sample.thread)).copied();
+            let piece = (sample.time_ns / piece_ns) as usize;
+            if let Some(cost) = costs[line.unwrap_or(lines.len())].get_mut(piece) {
+                *cost = cost.saturating_add(sample.weight);
             }
         }
         let others = costs
@@ -218,8 +204,103 @@ impl<'a> Threads<'a> {
             piece_ns,
             unit: self.unit.clone(),
             lines: all,
+            processes: self.processes(places),
         }
     }
+
+    /// The largest processes, each with all of its threads; as many as there is room for.
+    fn processes(&self, places: &Places) -> Vec<PageProcess> {
+        type Parts = BTreeMap<(usize, usize), BTreeMap<usize, (u64, u64)>>;
+        let mut threads: HashMap<ThreadId, Parts> = HashMap::new();
+        for (arm, sample) in shown(self.recording, &self.arms) {
+            let place = places.of_node(arm as usize, sample.direction, sample.context, sample.node);
+            if let Some((class, context, row)) = place {
+                let parts = threads.entry(sample.thread).or_default();
+                let of = parts.entry((class, context)).or_default();
+                let (calls, cost) = of.entry(row).or_default();
+                *calls += 1;
+                *cost = cost.saturating_add(sample.weight);
+            }
+        }
+        let mut processes: HashMap<u32, (u64, Vec<&Row<'_>>)> = HashMap::new();
+        for row in &self.rows {
+            let (cost, rows) = processes.entry(row.thread.pid).or_default();
+            *cost = cost.saturating_add(row.cost);
+            // A thread has a row for each arm.
+            if rows.iter().all(|other| other.id.1 != row.id.1) {
+                rows.push(row);
+            }
+        }
+        let mut processes: Vec<(u32, (u64, Vec<&Row<'_>>))> = processes.into_iter().collect();
+        processes.sort_by_key(|(pid, (cost, _))| (std::cmp::Reverse(*cost), *pid));
+        let mut room = ROWS;
+        let mut out = Vec::new();
+        for (pid, (_, mut rows)) in processes.into_iter().take(PROCESSES) {
+            rows.sort_by_key(|row| (std::cmp::Reverse(row.cost), row.id.1));
+            let size = |row: &&Row<'_>| {
+                threads
+                    .get(&row.id.1)
+                    .map_or(0, |parts| parts.values().map(BTreeMap::len).sum())
+            };
+            let wanted: usize = rows.iter().map(size).sum();
+            let Some(left) = room.checked_sub(wanted) else {
+                break;
+            };
+            room = left;
+            let first = rows.iter().find(|row| row.thread.tid == pid);
+            let name = first.or(rows.first()).map_or("", |row| &row.thread.name);
+            let work = |row: &Row<'_>| PageThreadWork {
+                name: printable(&row.thread.name, 40),
+                tid: row.thread.tid,
+                parts: threads
+                    .remove(&row.id.1)
+                    .into_iter()
+                    .flatten()
+                    .map(part)
+                    .collect(),
+            };
+            out.push(PageProcess {
+                name: printable(name, 40),
+                pid,
+                threads: rows.into_iter().map(work).collect(),
+            });
+        }
+        out
+    }
+}
+
+/// The samples that are shown, with their arms: of some arms or, if none is named, all. Idling is no
+/// work, and left out.
+fn shown<'r>(
+    recording: &'r Recording,
+    arms: &'r [String],
+) -> impl Iterator<Item = (u32, Sample)> + 'r {
+    let number = recording.costs.first().map(|cost| cost.quantity);
+    let of_arms = recording.samples.iter().filter_map(move |samples| {
+        let arm = recording.blocks[samples.block as usize].arm;
+        let name = &recording.arms[arm as usize].name;
+        let asked = arms.is_empty() || arms.contains(name);
+        (Some(samples.quantity) == number && asked).then_some((arm, samples))
+    });
+    of_arms.flat_map(|(arm, samples)| {
+        let work = samples.iter().filter(|s| s.direction != Direction::Other);
+        work.map(move |sample| (arm, sample))
+    })
+}
+
+/// A thread's part of a tree, as columns.
+fn part(((class, context), rows): ((usize, usize), BTreeMap<usize, (u64, u64)>)) -> PageThreadPart {
+    let mut part = PageThreadPart {
+        class,
+        context,
+        ..PageThreadPart::default()
+    };
+    for (row, (calls, cost)) in rows {
+        part.row.push(row);
+        part.calls.push(calls);
+        part.self_insns.push(cost);
+    }
+    part
 }
 
 /// The columns, each declared once.
@@ -321,6 +402,7 @@ mod tests {
     use netplumb_model::timing::CPU_TIME;
 
     use super::*;
+    use crate::together::Together;
 
     fn recording(threads: u32) -> Recording {
         let mut recording = Recording::default();
@@ -416,7 +498,7 @@ mod tests {
             let mut markdown = String::new();
             threads.markdown(2, &mut markdown);
             assert!(markdown.contains("| `memcpy`"), "{markdown}");
-            let page = threads.page();
+            let page = threads.page(&crate::html::Places::default());
             let all = page.lines.iter().flat_map(|line| &line.costs);
             assert_eq!(all.sum::<u64>(), 90_000);
             assert!(page.lines.len() <= LINES + 1);
@@ -424,5 +506,41 @@ mod tests {
             assert!(Threads::of(&recording, &["other".into()]).is_none());
         }
         assert!(Threads::of(&Recording::default(), &[]).is_none());
+    }
+
+    /// Check that what the page can show alone, thread by thread, comes to its trees: all of it where all
+    /// processes are named, and of each row no more than there is.
+    #[test]
+    fn processes_are_parts_of_trees() {
+        for count in [3, 200] {
+            let recording = recording(count);
+            let views = crate::analysis::classes(&recording);
+            let together = Together::default();
+            let page = crate::html::report_page(&recording, &views, None, &together);
+            let tree = &page.classes[0].contexts[0];
+            let processes = page.threads.unwrap().processes;
+            assert!(processes.len() <= PROCESSES);
+            let mut sums = vec![0; tree.self_insns.len()];
+            let threads = processes.iter().flat_map(|process| &process.threads);
+            for part in threads.flat_map(|thread| &thread.parts) {
+                assert_eq!((part.class, part.context), (0, 0));
+                for (row, cost) in part.row.iter().zip(&part.self_insns) {
+                    sums[*row] += cost;
+                }
+            }
+            if count == 3 {
+                assert_eq!(sums, tree.self_insns);
+            }
+            assert!(
+                sums.iter()
+                    .zip(&tree.self_insns)
+                    .all(|(sum, all)| sum <= all)
+            );
+            assert!(
+                processes
+                    .iter()
+                    .all(|process| !process.name.contains('\u{1b}'))
+            );
+        }
     }
 }

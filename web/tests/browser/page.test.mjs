@@ -117,6 +117,79 @@ test("zoom by mouse", async (t) => {
   assert.notDeepEqual(await colours(page), all);
 });
 
+/** Check that the address has what is searched, chosen and zoomed to, and leads to the same sight again. */
+test("a link to what is shown", async (t) => {
+  const page = await open(t, report);
+  await page.locator("header select").selectOption({ label: "udp rx" });
+  await page.getByLabel("Search").fill("fib_lookup");
+  await page.locator("canvas").focus();
+  for (const key of ["ArrowDown", "ArrowDown", "ArrowDown", "Enter"]) {
+    await page.keyboard.press(key);
+  }
+  await page.locator("canvas").blur();
+  const sight = async () => [await text(page, "#class-title"), await text(page, ".found"), await text(page, "#frame"), await text(page, ".crumbs"), await colours(page)];
+  const seen = await sight();
+  const link = page.url();
+  assert.match(link, /#class=\d+&search=fib_lookup&frame=\d+&zoom=\d+$/);
+  await page.reload();
+  await page.waitForFunction(() => document.documentElement.dataset.ready);
+  assert.deepEqual(await sight(), seen);
+  // What the tree does not have is left out.
+  for (const odd of ["#class=99&zoom=123456&frame=-1&search=%00", "#zoom=0.9-0.1", "#frame=x&callers=none"]) {
+    await page.evaluate((hash) => (location.hash = hash), odd);
+    assert.equal(await text(page, ".crumbs"), "udp tx", odd);
+  }
+  // Callers of a function, too.
+  await page.evaluate(() => (location.hash = "#callers=udp_sendmsg"));
+  await page.waitForFunction(() => document.querySelector(".inverted")?.textContent !== "");
+  assert.match(await text(page, ".inverted"), /^Who calls udp_sendmsg/);
+});
+
+/** A profile of two processes, one with two threads, in a tree of three functions. */
+function profile() {
+  const tree = { context: "task", parent: [-1, -1, 0, 1], function: [0, 1, 2, 2], calls: [0, 0, 30, 10], self_insns: [0, 0, 30_000_000, 10_000_000], calls_before: [], self_insns_before: [] };
+  const functions = ["server", "client", "memcpy"].map((name, i) => ({ name, module: null, layer: i < 2 ? "application" : "copy", was: null, source: null }));
+  const keys = [["function", "function"], ["self", "self"], ["inclusive", "inclusive"], ["calls", "samples"]];
+  const columns = keys.map(([key, title]) => ({ key, title, hint: "", own: true }));
+  const part = (row, calls) => ({ class: 0, context: 0, row: [row], calls: [calls], self_insns: [calls * 1_000_000] });
+  const threads = {
+    table: { caption: "3 threads", columns: [], rows: [] },
+    piece_ns: 1_000_000,
+    unit: "ns",
+    lines: [{ name: "server 11", costs: [1_000_000, 0] }],
+    processes: [
+      { name: "server", pid: 10, threads: [{ name: "server", tid: 10, parts: [part(2, 20)] }, { name: "worker", tid: 11, parts: [part(2, 10)] }] },
+      { name: "client", pid: 20, threads: [{ name: "client", tid: 20, parts: [part(3, 10)] }] },
+    ],
+  };
+  const group = classOf({ arm: "", class: "work", per: "second", packets: 1, contexts: [tree], columns });
+  return emptyPage({ unit: "ns", functions, classes: [group], threads });
+}
+
+/** Check that a profile begins with its contexts and a time axis, in units, without calls; and one thread alone. */
+test("a profile", async (t) => {
+  const page = await open(t, profile());
+  const parts = await page.$$eval("main section", (all) => all.map((one) => one.id).filter((id) => !["", "measured"].includes(id)));
+  assert.deepEqual(parts.slice(0, 3), ["overview", "frames", "threads"]);
+  assert.match(await text(page, "#frame"), /inclusive 40\.0\s*ms \(100\.0%\)/);
+  const edges = await page.$$eval("#graph .edge text", (all) => all.map((one) => one.textContent));
+  assert.equal(edges.length, 2);
+  assert.ok(edges.every((one) => /^[\d.]+\s*ms$/.test(one)), edges.join());
+  assert.match(await text(page, "#bars figcaption"), /40\.0\s*ms per second/);
+  const chosen = page.getByLabel("Process or thread");
+  assert.deepEqual(await chosen.locator("option").allTextContents(), ["all", "server 10", "client 20", "server 10", "worker 11", "client 20"]);
+  for (const [value, cost] of [["pid-10", "30.0"], ["tid-11", "10.0"], ["pid-20", "10.0"]]) {
+    await chosen.selectOption(value);
+    assert.match(await text(page, ".sentence"), new RegExp(`^${cost.replace(".", "\\.")}\\s*ms per second`));
+    assert.match(await text(page, "#frame"), new RegExp(`inclusive ${cost.replace(".", "\\.")}\\s*ms`));
+  }
+  assert.match(page.url(), /#of=pid-20$/);
+  const broken = profile();
+  broken.threads.processes[0].threads[0].parts[0].row[0] = 7;
+  const refused = await open(t, broken, { failed: true });
+  assert.match(await text(refused, "main"), /refer to what there is not/);
+});
+
 /** Check that the keys go through the frames, zoom in and out, and that each frame is told. */
 test("zoom by keyboard", async (t) => {
   const page = await open(t, report);
@@ -529,6 +602,9 @@ test("stages", async (t) => {
   const bar = await page.locator("#stages .way.named").boundingBox();
   const sum = widths.reduce((a, b) => a + b, 0);
   assert.ok(Math.abs(sum - bar.width) < 4, `${sum} of ${bar.width}`);
+  // No two stages look alike.
+  const looks = await page.$$eval("#stages .way.named > span", (spans) => spans.map((span) => getComputedStyle(span).backgroundImage + getComputedStyle(span).backgroundColor));
+  assert.equal(new Set(looks).size, looks.length, looks.join("\n"));
   const mean = data.classes[0].times.stage_columns.filter((column) => !column.own).findIndex((column) => column.key === "mean");
   const means = data.classes[0].times.stages.filter((stage) => stage.kind !== "total").map((stage) => stage.cells[mean].value);
   const whole = means.reduce((a, b) => a + b, 0);

@@ -1,10 +1,9 @@
 //! The figures of an experiment as charts of the page.
 
-use netplumb_model::experiment::{Experiment, Figure};
 use netplumb_model::recording::Recording;
 use netplumb_stats::welch::Mean;
 
-use super::sweeps::{self, Point, names, of_seeds, place_of};
+use super::sweeps::{self, Plotted, Point, names, of_seeds, place_of};
 use crate::claims::{CPU_USE, HANDLED};
 use crate::page::{PageAxis, PageChart, PagePoint, PageSeries, PageSeriesKind};
 use crate::rates::page::{axis, chart, ideal, log_axis, point, published, series};
@@ -13,9 +12,10 @@ use crate::rates::page::{axis, chart, ideal, log_axis, point, published, series}
 const RATIO: f64 = 30.0;
 
 /// A figure, with what was published beside it.
-pub(crate) fn figure(file: &Experiment, figure: &Figure, recording: &Recording) -> PageChart {
-    let lines = sweeps::series(file, figure, recording);
-    let names = names(file, figure);
+pub(crate) fn figure(plotted: &Plotted<'_>, recording: &Recording) -> PageChart {
+    let figure = plotted.figure;
+    let lines = sweeps::series(plotted, recording);
+    let names = names(plotted);
     let mut all: Vec<PageSeries> = lines
         .iter()
         .map(|line| {

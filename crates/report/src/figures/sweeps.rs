@@ -36,11 +36,50 @@ pub struct Series {
     pub points: Vec<Point>,
 }
 
+/// What a figure is drawn of.
+#[derive(Debug, Clone)]
+pub struct Plotted<'f> {
+    /// The figure.
+    pub figure: &'f Figure,
+    /// Its arms.
+    arms: Vec<Arm>,
+    /// The knob that has a line for each of its levels.
+    lines: &'f str,
+}
+
+impl<'f> Plotted<'f> {
+    /// A figure of an experiment.
+    pub fn of(experiment: &Experiment, figure: &'f Figure) -> Plotted<'f> {
+        let by_default = match experiment.workload.kind {
+            Kind::Frames => "path",
+            _ => "proto",
+        };
+        Plotted {
+            figure,
+            arms: experiment.arms_of(figure),
+            lines: figure.lines.as_deref().unwrap_or(by_default),
+        }
+    }
+
+    /// A figure of all arms that were measured, but those that repeat one under another seed.
+    pub fn all(recording: &Recording, figure: &'f Figure) -> Plotted<'f> {
+        let arms = recording.arms.iter();
+        Plotted {
+            figure,
+            arms: arms
+                .filter(|arm| arm.repeats().is_none())
+                .cloned()
+                .collect(),
+            lines: figure.lines.as_deref().unwrap_or("proto"),
+        }
+    }
+}
+
 /// What is along a figure whose levels are not all numbers, in the order of the arms; nothing if they
 /// are, or there are none.
-pub fn names(experiment: &Experiment, figure: &Figure) -> Vec<String> {
+pub fn names(Plotted { figure, arms, .. }: &Plotted<'_>) -> Vec<String> {
     let mut names = Vec::new();
-    for arm in experiment.arms_of(figure) {
+    for arm in arms {
         let Some(level) = arm.told(&figure.x) else {
             continue;
         };
@@ -76,14 +115,14 @@ pub(crate) fn place_of(figure: &Figure, names: &[String], at: &At) -> Option<f64
 }
 
 /// The lines of a figure.
-pub fn series(experiment: &Experiment, figure: &Figure, recording: &Recording) -> Vec<Series> {
+pub fn series(plotted: &Plotted<'_>, recording: &Recording) -> Vec<Series> {
+    let Plotted { figure, lines, .. } = *plotted;
     let samples = Samples::of(recording);
     let rates = match shape(recording) == Shape::Rates {
         true => arms(recording),
         false => Vec::new(),
     };
-    let names = names(experiment, figure);
-    let lines = figure.lines.as_deref().unwrap_or(by_default(experiment));
+    let names = names(plotted);
     let what = What {
         quantity: Some(&figure.y),
         class: figure.class,
@@ -93,12 +132,12 @@ pub fn series(experiment: &Experiment, figure: &Figure, recording: &Recording) -
         stage: None,
     };
     let mut drawn: Vec<(Arm, String, Point)> = Vec::new();
-    for arm in experiment.arms_of(figure) {
+    for arm in &plotted.arms {
         let level = arm.told(&figure.x);
         let Some(x) = level.and_then(|level| place(figure, &names, &level)) else {
             continue;
         };
-        let found = samples.find(&arm);
+        let found = samples.find(arm);
         let (seeds, values) = match found {
             Some(n) => under_seeds(&samples, n, &what),
             None => (1, Err("it was not measured".to_string())),
@@ -117,7 +156,7 @@ pub fn series(experiment: &Experiment, figure: &Figure, recording: &Recording) -
             Some(level) => called(lines, level),
             None => arm.name.clone(),
         };
-        drawn.push((arm, name, point));
+        drawn.push((arm.clone(), name, point));
     }
     let rest = others(&drawn, &[&figure.x, lines]);
     let mut all: Vec<Series> = Vec::new();
@@ -206,14 +245,6 @@ fn called(knob: &str, level: String) -> String {
     }
 }
 
-/// The knob that has a line for each of its levels where nothing is said.
-fn by_default(experiment: &Experiment) -> &'static str {
-    match experiment.workload.kind {
-        Kind::Frames => "path",
-        _ => "proto",
-    }
-}
-
 /// Why an arm of a bench has no figure, or what is to be doubted.
 fn remark(recording: &Recording, arm: usize, rates: &[ArmRates<'_>]) -> Option<String> {
     let wanted: &Arm = &recording.arms[arm];
@@ -234,7 +265,7 @@ pub fn render(experiment: &Experiment, recording: &Recording, columns: usize) ->
         let heading = format!("figure {}: {}", figure.name, figure.title);
         out.push_str(&printable(&heading, 400));
         out.push('\n');
-        out.push_str(&one(experiment, figure, recording, columns));
+        out.push_str(&one(&Plotted::of(experiment, figure), recording, columns));
         let in_words = |figure: &Figure, y| in_unit(figure, y, recording);
         for marked in &figure.published {
             let at = match &marked.x {
@@ -259,8 +290,9 @@ pub fn render(experiment: &Experiment, recording: &Recording, columns: usize) ->
     out
 }
 
-fn one(experiment: &Experiment, figure: &Figure, recording: &Recording, columns: usize) -> String {
-    let all = series(experiment, figure, recording);
+fn one(plotted: &Plotted<'_>, recording: &Recording, columns: usize) -> String {
+    let figure = plotted.figure;
+    let all = series(plotted, recording);
     let in_words = |figure: &Figure, y| in_unit(figure, y, recording);
     if all.is_empty() {
         let why = format!(
@@ -269,7 +301,7 @@ fn one(experiment: &Experiment, figure: &Figure, recording: &Recording, columns:
         );
         return continued(&why, 4, columns) + "\n";
     }
-    let names = names(experiment, figure);
+    let names = names(plotted);
     let corner = format!("{} by {}", figure.y, figure.x);
     let mut xs: Vec<f64> = all.iter().flat_map(|s| &s.points).map(|p| p.x).collect();
     xs.sort_by(f64::total_cmp);

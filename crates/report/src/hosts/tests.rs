@@ -427,4 +427,7 @@ fn figures_by_default() {
         ]
     );
     assert!(page.figures[0].x.names.is_empty());
+    // A command has no file: the same, with intervals where blocks differ.
+    let of_command = super::page(&recording(), None);
+    assert_eq!(of_command.figures, page.figures);
 }

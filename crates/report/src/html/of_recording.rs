@@ -46,6 +46,7 @@ pub fn report_page(
     together: &Together<'_>,
 ) -> Page {
     let costs = costs(recording);
+    let places = Places::of(recording, views, &costs);
     Page {
         schema: SCHEMA,
         views: Vec::new(),
@@ -73,7 +74,9 @@ pub fn report_page(
             .collect(),
         sampled: sampled::page(sampled::of_part(recording, &together.sampled)),
         shares: shares::page(&together.shares),
-        threads: together.threads(recording).map(|threads| threads.page()),
+        threads: together
+            .threads(recording)
+            .map(|threads| threads.page(&places)),
         traced: trace::page::of(recording, experiment),
         code: asm::page::page(views),
         events: disks::page(recording, views).into_iter().collect(),
@@ -323,29 +326,70 @@ fn described(view: &ClassView<'_>) -> String {
     )
 }
 
-/// The tree of one context. Ancestors without a cost of their own are in it.
-fn tree(recording: &Recording, context: Context, nodes: &BTreeMap<NodeId, (u64, u64)>) -> PageTree {
-    let mut rows: BTreeMap<NodeId, i64> = nodes.keys().map(|id| (*id, -1)).collect();
+/// Where in the page's trees the costs of nodes are.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    /// Index of a class and of a context in it, and the nodes of that tree by its rows.
+    trees: HashMap<(usize, Direction, Context), (usize, usize, Vec<NodeId>)>,
+}
+
+impl Places {
+    fn of(recording: &Recording, views: &[ClassView<'_>], costs: &Costs) -> Places {
+        let mut trees = HashMap::new();
+        // Only samples are asked for by their threads.
+        let views = views
+            .iter()
+            .enumerate()
+            .filter(|_| !recording.samples.is_empty());
+        for (class, view) in views {
+            let direction = view.class.direction;
+            let contexts = costs.get(&(view.arm, direction)).into_iter().flatten();
+            for (index, (context, nodes)) in contexts.enumerate() {
+                let rows = rows(recording, nodes).into_iter().collect();
+                trees.insert((view.arm, direction, *context), (class, index, rows));
+            }
+        }
+        Places { trees }
+    }
+
+    /// A class, a context in it, and a row of its tree; none for what is on no page.
+    pub(crate) fn of_node(
+        &self,
+        arm: usize,
+        direction: Direction,
+        context: Context,
+        node: NodeId,
+    ) -> Option<(usize, usize, usize)> {
+        let (class, index, rows) = self.trees.get(&(arm, direction, context))?;
+        Some((*class, *index, rows.binary_search(&node).ok()?))
+    }
+}
+
+/// The nodes of a tree, by its rows: those with a cost, and their ancestors.
+fn rows(recording: &Recording, nodes: &BTreeMap<NodeId, (u64, u64)>) -> BTreeSet<NodeId> {
+    let mut rows: BTreeSet<NodeId> = nodes.keys().copied().collect();
     for id in nodes.keys() {
         let mut above = recording.nodes[*id as usize].parent;
-        while let Some(id) = above {
-            if rows.insert(id, -1).is_some() {
-                break;
-            }
+        while let Some(id) = above.filter(|id| rows.insert(*id)) {
             above = recording.nodes[id as usize].parent;
         }
     }
+    rows
+}
+
+/// The tree of one context. Ancestors without a cost of their own are in it.
+fn tree(recording: &Recording, context: Context, nodes: &BTreeMap<NodeId, (u64, u64)>) -> PageTree {
     let mut tree = PageTree {
         context: context.to_string(),
         ..PageTree::default()
     };
     // A parent's id is below its children's, so its row is known when theirs come.
-    let ids: Vec<NodeId> = rows.keys().copied().collect();
-    for (row, id) in ids.into_iter().enumerate() {
+    let mut rows_of: HashMap<NodeId, i64> = HashMap::new();
+    for (row, id) in rows(recording, nodes).into_iter().enumerate() {
         let node = recording.nodes[id as usize];
         let (calls, self_insns) = nodes.get(&id).copied().unwrap_or_default();
-        let parent = node.parent.and_then(|parent| rows.get(&parent)).copied();
-        rows.insert(id, row as i64);
+        let parent = node.parent.and_then(|parent| rows_of.get(&parent)).copied();
+        rows_of.insert(id, row as i64);
         tree.parent.push(parent.unwrap_or(-1));
         tree.function.push(node.function);
         tree.calls.push(calls);

@@ -165,7 +165,10 @@ fn frames_by_queues() {
         .collect();
     use Answer::{DoesNotHold, Holds};
     assert_eq!(verdicts, [Holds, Holds, Holds, DoesNotHold]);
-    let lines = sweeps::series(&experiment, &experiment.figures[0], &recording);
+    let lines = sweeps::series(
+        &sweeps::Plotted::of(&experiment, &experiment.figures[0]),
+        &recording,
+    );
     let drawn: Vec<(&str, Vec<f64>)> = (lines.iter())
         .map(|l| {
             let along = l.points.iter().map(|p| p.x).collect();

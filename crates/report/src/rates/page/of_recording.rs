@@ -11,6 +11,7 @@ use super::costs::costs;
 use super::{Around, chart, flow, series};
 use crate::claims::{self, HANDLED};
 use crate::figures::charts::{self, axis_of, of_mean};
+use crate::figures::sweeps::Plotted;
 use crate::html::report_page;
 use crate::number::rate;
 use crate::number::{counted, printable};
@@ -34,7 +35,8 @@ pub fn of_recording(recording: &Recording, file: Option<&Experiment>) -> Page {
     let (searched, arms): (Vec<_>, Vec<_>) = all.into_iter().partition(|a| !a.goals.is_empty());
     let figures = file.map_or_else(Vec::new, |file| {
         let all = file.figures.iter();
-        all.map(|f| charts::figure(file, f, recording)).collect()
+        all.map(|f| charts::figure(&Plotted::of(file, f), recording))
+            .collect()
     });
     let bench = PageBench {
         rates: rates(&arms, &searched),

@@ -1,0 +1,28 @@
+/** What of the page the address says (`#class=2&zoom=17&search=copy`): a link leads to the same sight. */
+
+/** What can be in it. */
+export type Key = "view" | "class" | "of" | "zoom" | "search" | "frame" | "callers";
+
+/** What it says; nothing of what it does not. */
+export function said(key: Key): string | null {
+  return new URLSearchParams(location.hash.slice(1)).get(key);
+}
+
+/** The number from 1 on that it says, as an index below `count`; else the first. */
+export function index(key: Key, count: number): number {
+  const at = Number(said(key) ?? 1) - 1;
+  return Number.isInteger(at) && at >= 0 && at < count ? at : 0;
+}
+
+/** Say it, without a step in the history; `null` takes a key out. */
+export function say(changes: Partial<Record<Key, string | null>>): void {
+  const all = new URLSearchParams(location.hash.slice(1));
+  for (const [key, value] of Object.entries(changes)) {
+    if (value === null || value === "") {
+      all.delete(key);
+    } else if (value !== undefined) {
+      all.set(key, value);
+    }
+  }
+  history.replaceState(null, "", `#${all.toString()}`);
+}
