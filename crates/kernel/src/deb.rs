@@ -12,10 +12,12 @@ use std::path::{Path, PathBuf};
 use archive::{Deb, Entry, for_each_entry};
 
 mod archive;
+mod depends;
 mod error;
 mod files;
 mod sparse;
 
+pub use depends::{Dependency, compare, dependencies, distance};
 pub use error::DebError;
 pub use files::{Unpacked, files};
 pub use sparse::SparseTar;

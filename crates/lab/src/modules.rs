@@ -1,14 +1,16 @@
-//! Modules built against the kernels of the catalogue, from the source of exactly that kernel.
+//! Modules built against the kernels of the catalogue, from the source of that kernel.
 //!
-//! For a kernel out of a Debian package these are the packages of its headers and its source in
-//! the same version; for one out of a build directory, that directory. Only what the module
-//! needs is unpacked, into the user's cache, by any user:
+//! For a kernel out of a Debian package these are the packages of its headers and its source, in
+//! the same version or, where the archive has moved on, in the nearest that their dependencies allow; for
+//! one out of a build directory, that directory. Only what the module needs is unpacked, into the user's
+//! cache, by any user:
 //!
 //! ```text
 //! sources/HASH/headers/usr/src/...   the packages of headers, and kbuild's programs
 //!              source.tar.xz         the kernel's source, as the package has it
 //!              source.list           where each of its files is in it
 //!              trees/...             what of it was needed so far, by folders of modules
+//!              packages              the packages whose version is not the kernel's
 //!              built/...             modules that experiments had built
 //! ```
 //!
@@ -82,7 +84,9 @@ pub struct BuiltModule {
     pub compiler: String,
     /// The one that the kernel was built by, if its configuration says.
     pub compiler_of_kernel: Option<String>,
-    /// What to do for that one to be used, if it could be.
+    /// Packages of the source and the headers whose version is not the kernel's, with their versions.
+    pub packages: Vec<String>,
+    /// What to do for the kernel's compiler to be used, if it could be.
     pub remedy: Option<&'static str>,
     /// Whether it has type information (BTF), without which `functions` can't time it.
     pub has_btf: bool,
@@ -186,6 +190,7 @@ impl ModuleBuilder {
             source: folder.join(&place.folder),
             compiler: toolchain.compiler.clone(),
             compiler_of_kernel: toolchain::compiler_of(kernel),
+            packages: source.others.clone(),
             remedy: toolchain.remedy,
             has_btf: built.has_btf,
         })

@@ -14,8 +14,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use netplumb_kernel::deb;
 use netplumb_model::arch::Arch;
 
-use crate::vm::kernels::apt::{Apt, Offer};
+use crate::vm::kernels::apt::{self, Apt};
 use crate::vm::kernels::error::write_failed;
+use crate::vm::kernels::offer::Offer;
 use crate::vm::kernels::stage::Stage;
 use crate::vm::kernels::{KernelEntry, KernelStoreError, Progress};
 
@@ -45,20 +46,15 @@ pub fn fetch(
     if kept.is_dir() {
         return Ok(());
     }
-    let apt = Apt::of(arch, cache);
-    apt.refresh(cancel, progress)?;
     let stage = Stage::new(&cache.join(FOLDER))?;
-    let entry = stage.entry();
-    let offers = match apt.with_libraries(package) {
-        // It may be newer than the lists.
-        Err(KernelStoreError::NoPackage { .. }) => {
-            apt.refresh_again(cancel, progress)?;
-            apt.with_libraries(package)
-        }
-        found => found,
-    };
-    let offers = offers?;
-    unpack(&apt, package, &offers, &stage, &entry, cancel, progress)?;
+    let (entry, fetched) = (stage.entry(), stage.fetch()?);
+    let offers = apt::ask(cache, cancel, progress, |archive| {
+        let apt = archive.apt(arch)?;
+        let offers = apt.with_libraries(apt.current(package)?)?;
+        archive.download(&apt, package, &offers, &fetched)?;
+        Ok(offers)
+    })?;
+    unpack(&offers, &fetched, &entry, cancel)?;
     merge(&entry).map_err(write_failed(&entry))?;
     match fs::rename(&entry, &kept) {
         // Another run was quicker.
@@ -67,14 +63,14 @@ pub fn fetch(
     }
 }
 
-/// Forget the programs and the package lists of architectures of which there is no kernel any more, but for
-/// this machine's; returns how many bytes were freed.
+/// Forget the programs and the package lists of architectures of which there is no kernel any more; returns
+/// how many bytes were freed.
 ///
 /// # Errors
 /// They can't be removed.
 pub fn forget_without(cache: &Path, kernels: &[KernelEntry]) -> Result<u64, KernelStoreError> {
     let mut bytes = 0;
-    for arch in Arch::ALL.iter().filter(|arch| **arch != Arch::OWN) {
+    for arch in Arch::ALL {
         if kernels.iter().any(|kernel| kernel.arch == *arch) {
             continue;
         }
@@ -114,22 +110,17 @@ pub fn size_bytes(folder: &Path) -> u64 {
         .sum()
 }
 
-/// Fetch a package and its libraries, and unpack them below one root: all but what is there for people to read.
+/// Unpack packages that were fetched below one root: all but what is there for people to read.
 pub(crate) fn unpack(
-    apt: &Apt,
-    package: &str,
-    offers: &[(String, Offer)],
-    stage: &Stage,
+    offers: &[Offer],
+    fetched: &Path,
     into: &Path,
     cancel: &AtomicBool,
-    progress: &mut dyn FnMut(Progress),
 ) -> Result<(), KernelStoreError> {
-    let fetched = stage.fetch()?;
     let cancelled = || cancel.load(Ordering::Relaxed);
     let wanted = |name: &Path| !name.starts_with("usr/share");
-    apt.download_all(package, offers, &fetched, cancel, progress)?;
-    for (_, offer) in offers {
-        deb::files(&fetched.join(&offer.file), into, &wanted, &cancelled)?;
+    for offer in offers {
+        deb::files(&fetched.join(offer.file()), into, &wanted, &cancelled)?;
     }
     Ok(())
 }

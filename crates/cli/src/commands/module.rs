@@ -107,6 +107,13 @@ fn describe(built: &BuiltModule, release: &str, out: &mut dyn Write) -> anyhow::
     }
     let source = built.source.display().to_string();
     writeln!(out, "source      {}", printable_lines(&source))?;
+    if !built.packages.is_empty() {
+        let packages = printable(&built.packages.join(", "), 400);
+        writeln!(
+            out,
+            "packages    not of the kernel's version, but nearest to it: {packages}"
+        )?;
+    }
     if built.unmodified.is_empty() {
         writeln!(out, "unmodified  the same code as the kernel's own module")?;
     } else {

@@ -64,7 +64,7 @@ pub(crate) fn has_guests() -> bool {
 }
 
 /// Whether these kernels are in the user's catalogue, to which those that are missing are added; with a
-/// skip, if that is not possible.
+/// skip, if that is not possible, or a note, if the archive has dropped one, so that nobody can try it any more.
 pub(crate) fn has_kernels(place: &Place, kernels: &[&str]) -> bool {
     for kernel in kernels {
         if place.run(&format!("kernel show {kernel}")).status.success() {
@@ -72,7 +72,13 @@ pub(crate) fn has_kernels(place: &Place, kernels: &[&str]) -> bool {
         }
         let added = place.run(&format!("kernel add {kernel}"));
         if !added.status.success() {
-            skip(&format!("no kernel {kernel}: {}", added.stderr.trim()));
+            let why = format!("no kernel {kernel}: {}", added.stderr.trim());
+            let is_gone = why.contains("the archive of this machine's apt has no ")
+                && !why.contains("lists can't be fetched");
+            match is_gone {
+                true => tell(&why),
+                false => skip(&why),
+            }
             return false;
         }
     }

@@ -4,11 +4,13 @@
 //! other architectures are packages of their own, which fixes of gcc may not reach: those of Debian 12
 //! (12.2.0-14) lack what 12.2.0-14+deb12u1 changed in the frames of AArch64 (CVE-2023-4039), so that
 //! functions with a stack protector differ. So the compiler proper (`cc1`) is taken out of the kernel's
-//! own package and run by QEMU's user mode; the rest of gcc, and the assembler, are this machine's.
+//! own package, or the nearest that the archive has, and run by QEMU's user mode; the rest of gcc, and the
+//! assembler, are this machine's.
 //!
 //! ```text
 //! sources/compilers/gcc-12_12.2.0-14+deb12u1_arm64/cc1    runs the program below by QEMU
 //!                                                  root/  the packages of it and of its libraries
+//!                                                  version
 //! ```
 
 use std::collections::BTreeSet;
@@ -17,17 +19,19 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
+use netplumb_kernel::deb::{Dependency, distance};
 use netplumb_model::arch::Arch;
 
 use super::error::{ModuleBuildError, write_failed};
 use super::source::keep;
 use super::toolchain::is_installed;
 use crate::packages;
-use crate::vm::kernels::Progress;
-use crate::vm::kernels::apt::Apt;
 use crate::vm::kernels::stage::Stage;
+use crate::vm::kernels::{KernelStoreError, Progress, apt};
 
 const FOLDER: &str = "compilers";
+/// The version of the package that a compiler is out of.
+const VERSION: &str = "version";
 
 /// The version of the package in how a compiler of Debian's names itself: 12.2.0-14 of
 /// `gcc-12 (Debian 12.2.0-14) 12.2.0`.
@@ -78,54 +82,84 @@ impl<'a> Wanted<'a> {
         format!("gcc-{release}_{version}_{}", arch.debian())
     }
 
-    /// Fetch it for an architecture, unless it is there. Returns the folder for gcc's option `-B`; none if
-    /// there is no emulator to run it, or the archive does not have it any more.
+    /// Fetch it for an architecture, unless it is there, or the version that is nearest to it of those that the
+    /// archive has; none if there is no emulator to run it, or the archive has none that is nearer than this
+    /// machine's, which is of the version `here`.
     pub(super) fn fetch(
         self,
         store: &Path,
         arch: Arch,
+        here: Option<&str>,
         cancel: &AtomicBool,
         progress: &mut dyn FnMut(Progress),
-    ) -> Result<Option<PathBuf>, ModuleBuildError> {
+    ) -> Result<Option<Fetched>, ModuleBuildError> {
         let Wanted { release, version } = self;
         let Some(emulator) = emulator(arch) else {
             return Ok(None);
         };
         let folder = store.join(FOLDER).join(self.folder(arch));
         if folder.is_dir() {
-            return Ok(Some(folder));
+            let kept = fs::read_to_string(folder.join(VERSION));
+            let version = kept.unwrap_or_else(|_| version.to_owned());
+            return Ok(Some(Fetched { folder, version }));
         }
         let stage = Stage::new(store)?;
-        let apt = Apt::of(arch, store.parent().unwrap_or(store));
-        apt.refresh(cancel, progress)?;
-        let package = format!("cpp-{release}");
-        let Some(offer) = apt.offer_of(&package, version)? else {
-            return Ok(None);
+        let (entry, fetched) = (stage.entry(), stage.fetch()?);
+        let cache = store.parent().unwrap_or(store);
+        let package = Dependency::on(&format!("cpp-{release}"));
+        let found = apt::ask(cache, cancel, progress, |archive| {
+            let apt = archive.apt(arch)?;
+            let wanted = match archive.is_fresh() {
+                true => package.clone(),
+                false => package.clone().exactly(version),
+            };
+            let offer = apt.nearest(&wanted, version)?;
+            if here.is_some_and(|here| distance(here, version) <= distance(&offer.version, version))
+            {
+                return Ok(None);
+            }
+            let offers = apt.with_libraries(offer)?;
+            archive.download(&apt, &package.package, &offers, &fetched)?;
+            Ok(Some(offers))
+        });
+        let offers = match found {
+            Ok(Some(offers)) => offers,
+            Ok(None) | Err(KernelStoreError::Missing(_)) => return Ok(None),
+            Err(error) => return Err(error.into()),
         };
-        let mut offers = Vec::new();
-        for library in apt.depends(&package, version)? {
-            offers.push((library.clone(), apt.offer(&library)?));
-        }
-        offers.push((package.clone(), offer));
-        let entry = stage.entry();
         let root = entry.join("root");
-        packages::unpack(&apt, &package, &offers, &stage, &root, cancel, progress)?;
+        packages::unpack(&offers, &fetched, &root, cancel)?;
         let program = format!("usr/lib/gcc/{}/{release}/cc1", arch.gnu());
         if !root.join(&program).is_file() {
             return Ok(None);
         }
+        let version = offers
+            .first()
+            .map_or(version, |offer| &offer.version)
+            .to_owned();
         let wrapper = entry.join("cc1");
         let text = format!(
             "#!/bin/sh\nroot=${{0%/*}}/root\nexec {emulator} -L \"$root\" \"$root/{program}\" \"$@\"\n"
         );
-        fs::write(&wrapper, text).map_err(write_failed(&wrapper))?;
+        for (path, text) in [(&wrapper, &text), (&entry.join(VERSION), &version)] {
+            fs::write(path, text).map_err(write_failed(path))?;
+        }
         let mode = Permissions::from_mode(0o755);
         fs::set_permissions(&wrapper, mode).map_err(write_failed(&wrapper))?;
         let above = store.join(FOLDER);
         fs::create_dir_all(&above).map_err(write_failed(&above))?;
         keep(&entry, &folder)?;
-        Ok(Some(folder))
+        Ok(Some(Fetched { folder, version }))
     }
+}
+
+/// A compiler that was fetched.
+#[derive(Debug)]
+pub(super) struct Fetched {
+    /// The folder for gcc's option `-B`.
+    pub(super) folder: PathBuf,
+    /// The version of its package.
+    pub(super) version: String,
 }
 
 /// Remove all compilers but those in these directories; returns their size.

@@ -47,16 +47,6 @@ pub enum ModuleBuildError {
         /// Where it is from.
         added_from: String,
     },
-    /// The archive has the package, but not in that version any more.
-    #[error(
-        "apt has no {package} in version {version}, which the kernel was built from; run `sudo apt-get update`, or add a kernel that the archive still has (`plumb kernel add debian`)"
-    )]
-    NoVersion {
-        /// The package.
-        package: String,
-        /// The version.
-        version: String,
-    },
     /// The source lacks the module's folder.
     #[error("the source in {} has no {folder}", path.display())]
     NoFolder {
@@ -224,6 +214,7 @@ impl ModuleBuildError {
     /// Whose doing it is.
     pub fn kind(&self) -> ErrorKind {
         match self {
+            Self::Store(KernelStoreError::Missing(_)) => ErrorKind::CannotHere,
             Self::Store(error) => error.kind(),
             Self::Interrupted | Self::Deb(DebError::Cancelled) => ErrorKind::Interrupted,
             Self::Modules(ModuleError::Missing { .. })
@@ -232,10 +223,9 @@ impl ModuleBuildError {
             | Self::NotAPatch { .. }
             | Self::NotC { .. }
             | Self::Occupied { .. } => ErrorKind::Usage,
-            Self::NotInTree { .. }
-            | Self::NoSource { .. }
-            | Self::NoVersion { .. }
-            | Self::NoProgram { .. } => ErrorKind::CannotHere,
+            Self::NotInTree { .. } | Self::NoSource { .. } | Self::NoProgram { .. } => {
+                ErrorKind::CannotHere
+            }
             _ => ErrorKind::Failed,
         }
     }

@@ -15,7 +15,7 @@ use super::headers::Headers;
 use super::needs;
 use super::place::Place;
 use super::program::{run, run_well};
-use super::source::{self, Source};
+use super::source::Source;
 use super::toolchain::{BTF_PROGRAM, Toolchain, is_installed};
 use crate::child;
 use crate::vm::kernels::KernelEntry;
@@ -93,7 +93,7 @@ impl<'a> Maker<'a> {
                 top: &work,
                 place: self.place,
                 release: &self.kernel.release,
-                upstream: source::upstream_of(self.kernel),
+                upstream: self.source.upstream(self.kernel),
                 source: self.folder,
                 cancel: self.cancel,
             },

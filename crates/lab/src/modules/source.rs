@@ -4,23 +4,29 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
+use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use netplumb_kernel::deb::{self, SparseTar};
+use netplumb_kernel::deb::{self, Dependency, SparseTar};
 use netplumb_model::arch::Arch;
 
 use super::error::{ModuleBuildError, read_failed, write_failed};
 use super::needs;
 use super::place::Place;
 use crate::packages;
-use crate::vm::kernels::apt::Apt;
+use crate::vm::kernels::apt::{self, Apt};
+use crate::vm::kernels::offer::Offer;
 use crate::vm::kernels::stage::Stage;
-use crate::vm::kernels::{KernelEntry, Progress};
+use crate::vm::kernels::{KernelEntry, KernelStoreError, Progress};
 
 /// Where packages of headers have theirs.
 const HEADERS: &str = "usr/src";
 /// The package of kbuild's programs, before its version.
 const KBUILD: &str = "linux-kbuild-";
+/// The package of the source, before its version.
+const SOURCE: &str = "linux-source-";
+/// Packages whose version is not the kernel's.
+const OTHERS: &str = "packages";
 /// The kernel's source, as the package has it.
 const ARCHIVE: &str = "source.tar.xz";
 /// Where each file is in it.
@@ -39,6 +45,8 @@ pub(super) struct Source {
     pub(super) root: Option<PathBuf>,
     /// For what is made for a while.
     pub(super) store: PathBuf,
+    /// The packages among its own whose version is not the kernel's: `linux-kbuild-6.1 6.1.192-3`.
+    pub(super) others: Vec<String>,
     kept: Kept,
 }
 
@@ -64,6 +72,7 @@ impl Source {
             return Ok(Source {
                 root: None,
                 store: store.to_owned(),
+                others: Vec::new(),
                 kept: Kept::Tree(if has_source { source } else { tree.clone() }),
                 headers: tree,
             });
@@ -86,11 +95,25 @@ impl Source {
             headers,
             root: Some(root),
             store: store.to_owned(),
+            // None in those from before there was the file.
+            others: fs::read_to_string(folder.join(OTHERS))
+                .unwrap_or_default()
+                .lines()
+                .map(str::to_owned)
+                .collect(),
             kept: Kept::Archive {
                 archive: folder.join(ARCHIVE),
                 trees: folder.join("trees"),
             },
         })
+    }
+
+    /// The version of Linux that it is of, if packages say.
+    pub(super) fn upstream<'a>(&'a self, kernel: &'a KernelEntry) -> Option<&'a str> {
+        let mut others = self.others.iter().filter_map(|other| other.split_once(' '));
+        let other = others.find(|(package, _)| package.starts_with(SOURCE));
+        let version = other.map_or(kernel.package_version(), |(_, version)| Some(version));
+        version.map(upstream)
     }
 
     /// Where it is, if it is there already.
@@ -331,65 +354,108 @@ fn fetch(
     let stage = Stage::new(store)?;
     let fetched = stage.fetch()?;
     let cache = store.parent().unwrap_or(store);
-    let apt = Apt::of(kernel.arch, cache);
-    apt.refresh(cancel, progress)?;
-    // kbuild's programs run here.
-    let here = Apt::of(Arch::OWN, cache);
-    let apt_of = |package: &str| match package.starts_with(KBUILD) {
-        true => &here,
-        false => &apt,
-    };
-    let headers = format!("linux-headers-{}", kernel.release);
-    let mut packages = vec![headers.clone()];
-    packages.extend(
-        apt.depends(&headers, version)?
-            .into_iter()
-            .filter(|name| name.starts_with("linux-headers-") || name.starts_with(KBUILD)),
-    );
-    packages.push(source_package(version));
-    // All of them, before the first is fetched.
-    let mut offers = Vec::new();
-    for package in packages {
-        let offer = apt_of(&package)
-            .offer_of(&package, version)?
-            .ok_or_else(|| ModuleBuildError::NoVersion {
-                package: package.clone(),
-                version: version.to_owned(),
-            })?;
-        offers.push((package, offer));
-    }
-    let mut debs = Vec::new();
-    for (package, offer) in &offers {
-        debs.push(apt_of(package).download(package, offer, &fetched, cancel, progress)?);
-    }
+    let image = format!("linux-image-{}", kernel.release);
+    let found = apt::ask(cache, cancel, progress, |archive| {
+        let (apt, here) = (archive.apt(kernel.arch)?, archive.apt(Arch::OWN)?);
+        let found = Packages::find(&apt, &here, &kernel.release, version);
+        let found = match archive.is_fresh() {
+            // What is nearest by old lists may not be.
+            false => found.and_then(|found| found.exactly(&apt, version))?,
+            true => {
+                found.map_err(|error| error.with_remedy(|| other_kernel(&apt, &here, &image)))?
+            }
+        };
+        for (apt, offers) in [(&apt, &found.of_kernel), (&here, &found.of_here)] {
+            for offer in offers {
+                archive.download(apt, &offer.package, slice::from_ref(offer), &fetched)?;
+            }
+        }
+        Ok(found)
+    })?;
     progress(Progress::Unpacking);
     let cancelled = || cancel.load(Ordering::Relaxed);
     let entry = stage.entry();
-    let (source, headers) = match debs.split_last() {
-        Some(split) => split,
-        None => return Ok(()),
-    };
-    for deb in headers {
-        let wanted = |name: &Path| !name.starts_with("usr/share");
-        deb::files(deb, &entry.join("headers"), &wanted, &cancelled)?;
+    let Packages { of_kernel, of_here } = &found;
+    let mut others = String::new();
+    for offer in of_kernel.iter().chain(of_here) {
+        if offer.version != version {
+            others += &format!("{} {}\n", offer.package, offer.version);
+        }
+        let deb = fetched.join(offer.file());
+        if offer.package.starts_with(SOURCE) {
+            let unpacked = fetched.join("source");
+            let is_archive = |name: &Path| {
+                let name = name.to_string_lossy();
+                name.starts_with("usr/src/linux-source-") && name.ends_with(".tar.xz")
+            };
+            deb::files(&deb, &unpacked, &is_archive, &cancelled)?;
+            let archives = only_folder(&unpacked.join(HEADERS))?;
+            let archive = entry.join(ARCHIVE);
+            fs::create_dir_all(&entry).map_err(write_failed(&entry))?;
+            fs::rename(&archives, &archive).map_err(write_failed(&archive))?;
+        } else {
+            let wanted = |name: &Path| !name.starts_with("usr/share");
+            deb::files(&deb, &entry.join("headers"), &wanted, &cancelled)?;
+        }
     }
-    let unpacked = fetched.join("source");
-    let is_archive = |name: &Path| {
-        let name = name.to_string_lossy();
-        name.starts_with("usr/src/linux-source-") && name.ends_with(".tar.xz")
-    };
-    deb::files(source, &unpacked, &is_archive, &cancelled)?;
-    let archives = only_folder(&unpacked.join(HEADERS))?;
-    let archive = entry.join(ARCHIVE);
-    fs::rename(&archives, &archive).map_err(write_failed(&archive))?;
+    let path = entry.join(OTHERS);
+    fs::write(&path, others).map_err(write_failed(&path))?;
     keep(&entry, folder)
 }
 
-/// The version of Linux that a kernel out of a package is made from: 6.1.190 of 6.1.190-1.
-pub(super) fn upstream_of(kernel: &KernelEntry) -> Option<&str> {
-    kernel.package_version().map(upstream)
+/// The packages that modules of a kernel are built from.
+struct Packages {
+    /// Those of its architecture: headers and source.
+    of_kernel: Vec<Offer>,
+    /// kbuild's programs, which run here.
+    of_here: Vec<Offer>,
 }
 
+impl Packages {
+    /// Those whose versions are the nearest to the kernel's that their dependencies on each other allow.
+    fn find(apt: &Apt, here: &Apt, release: &str, version: &str) -> Result<Self, KernelStoreError> {
+        let headers = Dependency::on(&format!("linux-headers-{release}"));
+        let headers = apt.nearest(&headers, version)?;
+        let mut found = Packages {
+            of_kernel: Vec::new(),
+            of_here: Vec::new(),
+        };
+        for needed in headers.depends.iter().flatten() {
+            if needed.package.starts_with(KBUILD) {
+                found.of_here.push(here.nearest(needed, version)?);
+            } else if needed.package.starts_with("linux-headers-") {
+                found.of_kernel.push(apt.nearest(needed, version)?);
+            }
+        }
+        let source = Dependency::on(&source_package(version));
+        found
+            .of_kernel
+            .extend([headers, apt.nearest(&source, version)?]);
+        Ok(found)
+    }
+
+    /// The same, if headers and source are of the kernel's version.
+    fn exactly(self, apt: &Apt, version: &str) -> Result<Self, KernelStoreError> {
+        for offer in &self.of_kernel {
+            apt.nearest(&Dependency::on(&offer.package).exactly(version), version)?;
+        }
+        Ok(self)
+    }
+}
+
+/// What to do where a package is missing: another kernel, for which the archive has all.
+fn other_kernel(apt: &Apt, here: &Apt, image: &str) -> Option<String> {
+    let (other, _) = apt.image_with(image, |offer| {
+        let release = offer.package.trim_start_matches("linux-image-");
+        Packages::find(apt, here, release, &offer.version).map(|_| ())
+    })?;
+    let source = other.source();
+    Some(format!(
+        "`plumb kernel add {source}`, whose modules can be built, and `--kernel {source}`"
+    ))
+}
+
+/// The version of Linux that a package is made from: 6.1.190 of 6.1.190-1.
 fn upstream(version: &str) -> &str {
     version.split(['-', '~', '+']).next().unwrap_or(version)
 }
@@ -398,7 +464,7 @@ fn upstream(version: &str) -> &str {
 fn source_package(version: &str) -> String {
     let upstream = upstream(version);
     let series: Vec<&str> = upstream.split('.').take(2).collect();
-    format!("linux-source-{}", series.join("."))
+    format!("{SOURCE}{}", series.join("."))
 }
 
 /// Remove what is kept of a kernel; returns its size.

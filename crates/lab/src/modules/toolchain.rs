@@ -29,7 +29,7 @@ pub(super) struct Toolchain {
     arch: Arch,
     /// How the compiler names itself and its version.
     pub(super) compiler: String,
-    /// The compiler that the kernel was built with, run by QEMU.
+    /// The compiler that the kernel was built with, or one that is near to it, run by QEMU.
     of_kernel: Option<PathBuf>,
     /// What to do for that to be used, if it could be.
     pub(super) remedy: Option<&'static str>,
@@ -69,15 +69,15 @@ impl Toolchain {
                 remedy: None,
             });
         };
-        let found = wanted.fetch(store, arch, cancel, progress)?;
+        let here_version = compiler::debian_version(&here);
+        let found = wanted.fetch(store, arch, here_version, cancel, progress)?;
         Ok(Toolchain {
             arch,
-            compiler: if found.is_some() {
-                of_kernel.clone()
-            } else {
-                here
+            compiler: match &found {
+                Some(found) => of_kernel.replacen(wanted.version, &found.version, 1),
+                None => here,
             },
-            of_kernel: found,
+            of_kernel: found.map(|found| found.folder),
             remedy: compiler::remedy(arch),
         })
     }

@@ -17,11 +17,13 @@
 //! Leftovers of an interrupted add are removed by the next.
 
 pub(crate) mod apt;
+mod asked;
 mod collect;
 mod debug;
 mod entry;
 pub(crate) mod error;
 mod lists;
+pub(crate) mod offer;
 mod source;
 pub(crate) mod stage;
 
@@ -39,7 +41,7 @@ pub use entry::{AddedFrom, KernelEntry};
 pub use error::{ErrorKind, KernelStoreError};
 pub use source::KernelSource;
 
-use apt::{Apt, Asked};
+use asked::Asked;
 use collect::{Collected, Package, go_on};
 use error::{read_failed, write_failed};
 use stage::Stage;
@@ -193,7 +195,7 @@ impl KernelStore {
         if let Some(kernel) = of_arch(self.find(name)).or_else(|| of_arch(self.find(&full))) {
             return Ok(kernel);
         }
-        if let Some(found) = apt::arch_in(name).filter(|found| *found != arch) {
+        if let Some(found) = asked::arch_in(name).filter(|found| *found != arch) {
             return Err(KernelStoreError::OtherArch {
                 name: name.to_owned(),
                 found,
@@ -201,7 +203,7 @@ impl KernelStore {
             });
         }
         Err(KernelStoreError::Unknown {
-            name: match apt::arch_in(name) {
+            name: match asked::arch_in(name) {
                 None if arch != Arch::OWN => full,
                 _ => name.to_owned(),
             },
@@ -244,38 +246,30 @@ impl KernelStore {
                 was_there: true,
             });
         }
-        let apt = self.apt(asked.arch);
-        apt.refresh(&self.cancel, progress)?;
-        let find = || -> Result<_, KernelStoreError> {
-            let package = apt.package_now(&asked.package());
-            // Ctrl-C on a terminal also interrupts apt.
-            go_on(&self.cancel)?;
-            let package = package?;
-            let offer = apt.offer(&package);
-            go_on(&self.cancel)?;
-            Ok((offer?, package))
-        };
-        let found = match find() {
-            // It may be newer than the lists.
-            Err(KernelStoreError::NoPackage { lists: Some(_), .. }) => {
-                apt.refresh_again(&self.cancel, progress)?;
-                find()
+        let stage = Stage::new(&self.folder)?;
+        let folder = stage.fetch()?;
+        let (offer, there) = apt::ask(self.cache(), &self.cancel, progress, |archive| {
+            let apt = archive.apt(asked.arch)?;
+            let offer = apt.image(&asked)?;
+            let mut kernels = self.list()?.into_iter();
+            let there = kernels.find_map(|kernel| {
+                let package = kernel.archive_package(&offer.package, &offer.version)?;
+                Some((kernel, package))
+            });
+            if there.is_none() {
+                archive.download(&apt, &offer.package, std::slice::from_ref(&offer), &folder)?;
             }
-            found => found,
-        };
-        let (offer, package) = found?;
-        let of_archive = Asked::of_package(&package, asked.arch);
+            Ok((offer, there))
+        })?;
+        let of_archive = Asked::of_package(&offer.package, asked.arch);
         let mut sources = vec![of_archive.source()];
         if of_archive != asked {
             sources.push(asked.source());
         }
-        for entry in self.list()? {
-            if let Some(package) = entry.archive_package(&package, &offer.version) {
-                return self.note_sources(&entry, &sources, &package);
-            }
+        if let Some((entry, package)) = there {
+            return self.note_sources(&entry, &sources, &package);
         }
-        let stage = Stage::new(&self.folder)?;
-        let deb = apt.download(&package, &offer, &stage.fetch()?, &self.cancel, progress)?;
+        let deb = folder.join(offer.file());
         progress(Progress::Unpacking);
         let collected =
             collect::from_deb(&deb, hex(&file_hash(&deb)?), &stage.entry(), &self.cancel)?;
@@ -364,9 +358,9 @@ impl KernelStore {
         Ok(entry)
     }
 
-    /// apt, for packages of an architecture.
-    fn apt(&self, arch: Arch) -> Apt {
-        Apt::of(arch, self.folder.parent().unwrap_or(&self.folder))
+    /// The cache directory.
+    fn cache(&self) -> &Path {
+        self.folder.parent().unwrap_or(&self.folder)
     }
 
     /// Rename the staged entry.

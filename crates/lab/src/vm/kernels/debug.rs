@@ -10,13 +10,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use netplumb_kernel::deb;
+use netplumb_kernel::deb::{self, Dependency};
 use netplumb_kernel::image::BootForm;
 use object::Object;
 use object::read::elf::ElfFile64;
 
+use super::asked::PREFIX;
 use super::error::{read_failed, write_failed};
-use super::{KernelEntry, KernelStore, KernelStoreError, Progress, collect, go_on, stage};
+use super::{KernelEntry, KernelStore, KernelStoreError, Progress, apt, collect, go_on, stage};
 
 const FOLDER: &str = "debug";
 /// Where the package has its files.
@@ -135,16 +136,34 @@ impl KernelStore {
                 added_from: kernel.source().to_owned(),
             });
         };
-        let package = format!("linux-image-{}-dbg", kernel.release);
-        let apt = self.apt(kernel.arch);
-        apt.refresh(&self.cancel, progress)?;
-        let offer = apt.offer_of(&package, version);
-        go_on(&self.cancel)?;
-        let offer = offer?.ok_or_else(|| KernelStoreError::NoDebugVersion {
-            package: package.clone(),
-            version: version.to_owned(),
-        })?;
-        apt.download(&package, &offer, folder, &self.cancel, progress)
+        let package = |image: &str| Dependency::on(&format!("{image}-dbg"));
+        let image = format!("{PREFIX}{}", kernel.release);
+        apt::ask(self.cache(), &self.cancel, progress, |archive| {
+            let apt = archive.apt(kernel.arch)?;
+            // That of another version is of another build.
+            let offer = apt.nearest(&package(&image).exactly(version), version);
+            let remedy = || {
+                let (other, offer) = apt.image_with(&image, |offer| {
+                    let wanted = package(&offer.package).exactly(&offer.version);
+                    apt.nearest(&wanted, &offer.version).map(|_| ())
+                })?;
+                // That package's kernel would be taken to be there.
+                let first = match offer.package == image {
+                    true => format!("`plumb kernel rm {}`, then ", kernel.short()),
+                    false => String::new(),
+                };
+                Some(format!(
+                    "{first}`plumb kernel add {} --debug`",
+                    other.source()
+                ))
+            };
+            let offer = offer.map_err(|error| match archive.is_fresh() {
+                true => error.with_remedy(remedy),
+                false => error,
+            })?;
+            archive.download(&apt, &offer.package, std::slice::from_ref(&offer), folder)?;
+            Ok(folder.join(offer.file()))
+        })
     }
 
     /// Unpack a package, and move what is kept to where it belongs.

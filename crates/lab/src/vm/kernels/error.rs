@@ -8,7 +8,7 @@ use netplumb_kernel::image::ImageError;
 use netplumb_kernel::modules::ModuleError;
 use netplumb_model::arch::Arch;
 
-use super::apt::Asked;
+use super::asked::Asked;
 use super::{KernelEntry, KernelSource};
 
 /// The kind of an error, for the exit code.
@@ -163,38 +163,25 @@ pub enum KernelStoreError {
         /// Why it could not be started.
         source: io::Error,
     },
-    /// apt has no such package.
-    #[error(
-        "no such package {package} in apt's lists{}{}",
-        missing_text(*lists),
-        offered_text(offered)
-    )]
-    NoPackage {
-        /// The package.
-        package: String,
-        /// The architecture, if it is not this machine's.
-        lists: Option<Arch>,
-        /// The versions that it has.
-        offered: Vec<String>,
-    },
+    /// The archive has no such package, or not in a version that will do.
+    #[error(transparent)]
+    Missing(Box<MissingPackage>),
     /// apt could not download it.
     #[error(
         "apt-get could not download {package}: {output}; {}",
-        download_hint(*lists, output)
+        download_hint(output)
     )]
     Fetch {
         /// The package.
         package: String,
-        /// The architecture, if it is not this machine's.
-        lists: Option<Arch>,
         /// The end of its output.
         output: String,
     },
-    /// apt could not fetch the lists of another architecture.
+    /// apt could not fetch the lists of an architecture.
     #[error(
         "apt-get could not fetch the package lists of {}: {output}; {}",
         arch.debian(),
-        download_hint(Some(*arch), output)
+        download_hint(output)
     )]
     NoLists {
         /// The architecture.
@@ -212,17 +199,6 @@ pub enum KernelStoreError {
         release: String,
         /// Where it is from.
         added_from: String,
-    },
-    /// The archive has no debug information of its version.
-    #[error(
-        "apt's lists have no {package} {version}: run `sudo apt-get update`; the archive keeps the \
-         newest versions only, so add a newer kernel with `plumb kernel add debian --debug`"
-    )]
-    NoDebugVersion {
-        /// The package.
-        package: String,
-        /// The kernel's version.
-        version: String,
     },
     /// The debug information is of another build.
     #[error(
@@ -291,7 +267,75 @@ pub enum KernelStoreError {
     },
 }
 
+/// What the archive does not have.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", missing_text(self))]
+pub struct MissingPackage {
+    /// The package, and which versions of it will do.
+    pub wanted: String,
+    /// The architecture, if it is not this machine's.
+    pub arch: Option<Arch>,
+    /// What it has instead: versions of the package, or other packages.
+    pub there: Vec<String>,
+    /// What to do about it, by what the archive has.
+    pub remedy: Option<String>,
+    /// If this machine's package lists are all that could be asked: why newer ones can't be fetched.
+    pub no_newer_lists: Option<String>,
+}
+
+/// Maximum number of versions that an error lists.
+const THERE_MAX: usize = 12;
+
+fn missing_text(missing: &MissingPackage) -> String {
+    let MissingPackage {
+        wanted,
+        arch,
+        there,
+        remedy,
+        no_newer_lists,
+    } = missing;
+    let arch = arch.map_or(String::new(), |arch| format!(" for {}", arch.debian()));
+    let there = match &there[..THERE_MAX.min(there.len())] {
+        [] => String::new(),
+        there => format!(": it has {}", there.join(", ")),
+    };
+    let remedy = match (no_newer_lists, remedy) {
+        (Some(why), _) => format!(
+            "; newer package lists can't be fetched: {why}; {}",
+            download_hint(why)
+        ),
+        (None, Some(remedy)) => format!("; {remedy}"),
+        (None, None) => String::new(),
+    };
+    format!("the archive of this machine's apt has no {wanted}{arch}{there}{remedy}")
+}
+
 impl KernelStoreError {
+    /// Whether newer package lists may mend it.
+    pub(super) fn may_be_outdated(&self) -> bool {
+        match self {
+            Self::Missing(_) => true,
+            Self::Fetch { output, .. } => !is_unreachable(output),
+            _ => false,
+        }
+    }
+
+    /// The same, where newer package lists can't be fetched, and why not.
+    pub(super) fn by_old_lists(mut self, why: String) -> Self {
+        if let Self::Missing(missing) = &mut self {
+            missing.no_newer_lists = Some(why);
+        }
+        self
+    }
+
+    /// The same, with a remedy, if it is about a package that is missing.
+    pub(crate) fn with_remedy(mut self, remedy: impl FnOnce() -> Option<String>) -> Self {
+        if let Self::Missing(missing) = &mut self {
+            missing.remedy = remedy();
+        }
+        self
+    }
+
     /// The kind of error.
     pub fn kind(&self) -> ErrorKind {
         match self {
@@ -351,13 +395,6 @@ fn deb_hint(error: &DebError) -> &'static str {
     }
 }
 
-fn offered_text(offered: &[String]) -> String {
-    match offered {
-        [] => String::new(),
-        offered => format!(": {}", offered.join(", ")),
-    }
-}
-
 /// What apt prints if it did not reach the archive (`apt-pkg/contrib/netdb`, `methods/connect.cc`,
 /// `methods/http.cc`).
 const UNREACHABLE: [&str; 9] = [
@@ -372,28 +409,18 @@ const UNREACHABLE: [&str; 9] = [
     "no route to host",
 ];
 
-/// What to try after a download that failed so, of another architecture than this machine's if given.
-fn download_hint(lists: Option<Arch>, output: &str) -> &'static str {
+fn is_unreachable(output: &str) -> bool {
     let output = output.to_lowercase();
-    let unreachable = UNREACHABLE.iter().any(|text| output.contains(text));
-    match (unreachable, lists) {
-        (true, _) => {
-            "check this machine's network and apt's proxy (`apt-config dump Acquire`), and try again"
-        }
-        // The archive has another version by now.
-        (false, None) => "run `sudo apt-get update` and try again",
-        (false, Some(_)) => "try again, which fetches the lists of that architecture anew",
-    }
+    UNREACHABLE.iter().any(|text| output.contains(text))
 }
 
-/// What to do about a package that is not there.
-fn missing_text(lists: Option<Arch>) -> String {
-    match lists {
-        None => ": run `sudo apt-get update`, or choose another".to_owned(),
-        Some(arch) => format!(
-            " of {arch}, which were fetched from this machine's sources: choose another",
-            arch = arch.debian()
-        ),
+/// What to try after a download that failed so, by lists that were just fetched.
+fn download_hint(output: &str) -> &'static str {
+    match is_unreachable(output) {
+        true => {
+            "check this machine's network and apt's proxy (`apt-config dump Acquire`), and try again"
+        }
+        false => "the archive may be changing: try again later",
     }
 }
 
@@ -454,19 +481,13 @@ fn table(kernels: &[KernelEntry]) -> String {
 mod tests {
     use super::*;
 
-    /// Check that a machine without a network is not advised to update apt's lists, and one whose
-    /// lists are old is.
+    /// Check what is advised after a download has failed, and that a machine without a network is not asked
+    /// for newer lists.
     #[test]
     fn downloads() {
-        let told = |output: &str| {
-            let package = "linux-source-6.1".to_owned();
-            let output = output.to_owned();
-            let error = KernelStoreError::Fetch {
-                package,
-                lists: None,
-                output,
-            };
-            error.to_string()
+        let error = |output: &str| KernelStoreError::Fetch {
+            package: "linux-source-6.1".to_owned(),
+            output: output.to_owned(),
         };
         for output in [
             "E: Failed to fetch http://x/y.deb  Temporary failure resolving 'deb.debian.org'",
@@ -474,13 +495,39 @@ mod tests {
             "E: Failed to fetch http://x/y.deb  Could not connect to x:80 (::1), connection timed out",
             "E: Failed to fetch http://x/y.deb  Cannot initiate the connection to x:80 (::1).",
         ] {
-            let told = told(output);
-            assert!(
-                told.contains("network") && !told.contains("update"),
-                "{told}"
-            );
+            let error = error(output);
+            assert!(error.to_string().contains("network"), "{error}");
+            assert!(!error.may_be_outdated());
         }
-        let gone = told("E: Failed to fetch http://x/y.deb  404  Not Found [IP: 1.2.3.4 80]");
-        assert!(gone.contains("apt-get update"), "{gone}");
+        let gone = error("E: Failed to fetch http://x/y.deb  404  Not Found [IP: 1.2.3.4 80]");
+        assert!(
+            gone.may_be_outdated() && gone.to_string().contains("later"),
+            "{gone}"
+        );
+    }
+
+    /// Check that an error says what is missing, what there is, and what to do, or why that isn't known.
+    #[test]
+    fn missing_packages() {
+        let missing = MissingPackage {
+            wanted: "linux-kbuild-6.1 (>= 6.1.192-2)".to_owned(),
+            arch: Some(Arch::Arm64),
+            there: vec!["6.1.176-1".to_owned()],
+            remedy: Some("`plumb kernel add debian:6.1.0-47:arm64`".to_owned()),
+            no_newer_lists: None,
+        };
+        let error = KernelStoreError::Missing(Box::new(missing));
+        assert_eq!(
+            error.to_string(),
+            "the archive of this machine's apt has no linux-kbuild-6.1 (>= 6.1.192-2) for arm64: it has \
+             6.1.176-1; `plumb kernel add debian:6.1.0-47:arm64`"
+        );
+        let error = error
+            .by_old_lists("Could not resolve 'x'".to_owned())
+            .to_string();
+        assert!(
+            error.contains("it has 6.1.176-1; newer package lists can't be fetched: Could not")
+        );
+        assert!(error.contains("check this machine's network") && !error.contains("kernel add"));
     }
 }

@@ -1,11 +1,11 @@
-//! apt's lists of another architecture than this machine's: a configuration, lists and caches of their
-//! own, with this machine's sources, keys and proxies.
+//! apt's lists of an architecture that are not this machine's own: a configuration, lists and caches beside
+//! these, with this machine's sources, keys and proxies.
 
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use netplumb_model::arch::Arch;
 
@@ -101,15 +101,6 @@ impl Lists {
         Some(failed.unwrap_or("it fetched none").to_owned())
     }
 
-    /// Have them fetched by the next refresh.
-    pub(super) fn outdate(&self) {
-        // What stays is refreshed when it is old.
-        let _ = File::options()
-            .write(true)
-            .open(self.folder.join(STAMP))
-            .and_then(|stamp| stamp.set_modified(SystemTime::UNIX_EPOCH));
-    }
-
     /// How long ago they were fetched.
     fn fetched(&self) -> Option<Duration> {
         let stamp = fs::metadata(self.folder.join(STAMP)).ok()?;
@@ -202,7 +193,7 @@ mod tests {
         assert_eq!(lists.why_none(), None);
     }
 
-    /// Check that lists which were just fetched are not fetched again, and those that are outdated are.
+    /// Check that lists which were just fetched are not fetched again, and those that are old are.
     #[test]
     fn age() {
         let cache = tempfile::tempdir().unwrap();
@@ -216,7 +207,9 @@ mod tests {
             .refresh(REFRESH_AFTER, &never, &mut |_| told += 1)
             .unwrap();
         assert_eq!(told, 0);
-        lists.outdate();
+        let stamp = File::options().write(true).open(lists.folder.join(STAMP));
+        let then = std::time::SystemTime::now() - 2 * REFRESH_AFTER;
+        stamp.unwrap().set_modified(then).unwrap();
         assert!(lists.fetched().unwrap() > REFRESH_AFTER);
     }
 }
