@@ -32,6 +32,7 @@ struct arch {
 	/* QEMU's function that reads a register for GDB, and its numbers. */
 	const char *read_register;
 	int stack_pointer;
+	int goroutine; /* where Go keeps the address of the current one */
 	int result;
 	int arguments[ARCH_ARGUMENTS]; /* -1 beyond the last */
 	/* The register with the flag that masks interrupts, and its bit. */
@@ -54,6 +55,11 @@ struct arch {
 	 * where calls do not store.
 	 */
 	int32_t (*stack_change)(const uint8_t *code, size_t size);
+	/*
+	 * Whether an instruction loads the stack pointer with what need not be
+	 * on the same stack: not from the frame pointer.
+	 */
+	bool (*loads_stack)(const uint8_t *code, size_t size);
 	/* Whether the kernel has what ftrace needs at the start of a block. */
 	bool (*may_begin)(const struct qemu_plugin_tb *tb);
 };

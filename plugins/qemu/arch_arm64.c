@@ -10,6 +10,7 @@
 /* Numbers of registers for GDB (target/arm/gdbstub64.c). */
 enum {
 	GDB_X0 = 0,
+	GDB_X28 = 28,
 	GDB_SP = 31,
 	GDB_CPSR = 33,
 };
@@ -144,6 +145,14 @@ static int32_t stack_change(const uint8_t *code, size_t size)
 	return change ? change : change_by_access(word);
 }
 
+/* mov sp, xN, but from x29 */
+static bool loads_stack(const uint8_t *code, size_t size)
+{
+	uint32_t word = word_of(code, size);
+
+	return (word & 0xfffffc1f) == 0x9100001f && (word >> 5 & 31) < 29;
+}
+
 /*
  * Where ftrace may call there are two NOPs, of which the first became `mov x9,
  * x30` when the kernel booted; `bti c` or `paciasp` before it.
@@ -174,6 +183,7 @@ const struct arch arch_arm64 = {
 	.has_ports = false,
 	.read_register = "aarch64_cpu_gdb_read_register",
 	.stack_pointer = GDB_SP,
+	.goroutine = GDB_X28,
 	.result = GDB_X0,
 	.arguments = { GDB_X0, GDB_X0 + 1, GDB_X0 + 2, GDB_X0 + 3, GDB_X0 + 4,
 		       GDB_X0 + 5, GDB_X0 + 6, GDB_X0 + 7 },
@@ -184,5 +194,6 @@ const struct arch arch_arm64 = {
 	.halts = halts,
 	.masks = masks,
 	.stack_change = stack_change,
+	.loads_stack = loads_stack,
 	.may_begin = may_begin,
 };

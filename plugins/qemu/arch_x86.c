@@ -14,7 +14,11 @@ enum {
 	GDB_RSP = 7,
 	GDB_R8 = 8,
 	GDB_R9 = 9,
+	GDB_R14 = 14,
 };
+
+/* The stack pointer's number in an instruction. */
+#define RSP 4
 
 static enum exact_kind kind_of(const uint8_t *code, size_t size)
 {
@@ -84,6 +88,39 @@ static bool masks(const uint8_t *code, size_t size)
 	return false;
 }
 
+/* mov to rsp, but from rbp; xchg with rsp; pop rsp */
+static bool loads_stack(const uint8_t *code, size_t size)
+{
+	uint8_t rex = 0;
+	size_t i = 0;
+
+	if (size && (code[0] & 0xf0) == 0x40)
+		rex = code[i++];
+	if (i >= size)
+		return false;
+	if (code[i] == 0x5c)
+		return !(rex & 1);
+	if (!(rex & 8))
+		return false;
+	if (code[i] == 0x94)
+		return !(rex & 1);
+	if (i + 1 >= size)
+		return false;
+	switch (code[i]) {
+	case 0x8b: /* mov r64, r/m64 */
+		return !(rex & 4) && (code[i + 1] >> 3 & 7) == RSP &&
+		       (code[i + 1] != 0xe5 || rex & 1);
+	case 0x89: /* mov r/m64, r64 */
+		return !(rex & 1) && (code[i + 1] & 0xc7) == 0xc4 &&
+		       (code[i + 1] != 0xec || rex & 4);
+	case 0x87: /* xchg r/m64, r64 */
+		return (!(rex & 1) && (code[i + 1] & 0xc7) == 0xc4) ||
+		       (!(rex & 4) && (code[i + 1] >> 3 & 7) == RSP);
+	default:
+		return false;
+	}
+}
+
 /* The NOP that the kernel puts where ftrace may call (`nopl 0(%rax,%rax,1)`). */
 static bool may_begin(const struct qemu_plugin_tb *tb)
 {
@@ -109,6 +146,7 @@ const struct arch arch_x86_64 = {
 	.has_ports = true,
 	.read_register = "x86_cpu_gdb_read_register",
 	.stack_pointer = GDB_RSP,
+	.goroutine = GDB_R14,
 	.result = GDB_RAX,
 	.arguments = { GDB_RDI, GDB_RSI, GDB_RDX, GDB_RCX, GDB_R8, GDB_R9, -1,
 		       -1 },
@@ -116,5 +154,6 @@ const struct arch arch_x86_64 = {
 	.mark_of = mark_of,
 	.halts = halts,
 	.masks = masks,
+	.loads_stack = loads_stack,
 	.may_begin = may_begin,
 };

@@ -15,8 +15,8 @@
  *   starts.
  *
  * If a command is measured (marker USER), user code is treated the same, and
- * each of its blocks has a hash of its page, by which the reader identifies the
- * file.
+ * each of its blocks has a hash of its page and the number of its frame, by which
+ * the reader identifies the file.
  *
  * If calls are traced with their arguments, registers are recorded at calls and
  * returns while a traced function runs: see values.c.
@@ -52,6 +52,7 @@ struct block {
 	int32_t stack_change; /* what it adds to sp, or STACK_UNKNOWN */
 	const struct values_traced *traced; /* a function that begins here */
 	bool may_begin;			    /* a function may begin here */
+	bool loads_stack; /* the stack pointer, of user mode */
 };
 
 static struct {
@@ -62,6 +63,8 @@ static struct {
 	bool tell_user; /* user mode's blocks too */
 	bool settle_clock;
 	bool values;   /* registers at calls and returns */
+	bool readable; /* registers can be read at all */
+	bool moved;    /* the stack pointer of user mode, by code */
 	uint64_t bits; /* what markers have shifted in */
 	uint64_t watch_begin;
 	uint64_t watch_end;
@@ -180,9 +183,34 @@ static void put_end_of_block(const struct block *next)
 	}
 }
 
+/*
+ * Where user mode's stack pointer may be on another stack than before: behind
+ * the kernel, and where code has loaded it and then jumped.
+ */
+static void put_stack(const struct block *block, const struct block *before)
+{
+	bool jumped = before && block->vaddr != before->end;
+	bool tell = !before || !before->half;
+	uint64_t sp;
+
+	if (before && before->loads_stack)
+		state.moved = true;
+	if (state.moved && jumped) {
+		state.moved = false;
+		tell = true;
+	}
+	if (!tell)
+		return;
+	sp = registers_stack_pointer();
+	put_record(EXACT_STACK, (uint32_t)(sp >> 32) & 0xffffu);
+	put((uint32_t)sp);
+	put_number(registers_goroutine());
+}
+
 static void on_block(unsigned int vcpu, void *data)
 {
 	const struct block *block = data;
+	const struct block *before = state.before;
 
 	(void)vcpu;
 	if (!state.arch->calls_store)
@@ -190,6 +218,8 @@ static void on_block(unsigned int vcpu, void *data)
 	settle();
 	state.before = block;
 	put(block->id);
+	if (block->half && state.readable)
+		put_stack(block, before);
 	if (block->half && !state.arch->calls_store &&
 	    block->kind != EXACT_KIND_OTHER)
 		state.user_sp = registers_stack_pointer();
@@ -463,13 +493,14 @@ static void put_block(struct block *block, const struct qemu_plugin_tb *tb,
 		bytes[len++] = 0;
 
 	put_record(user ? EXACT_USER_BLOCK : EXACT_BLOCK,
-		   (uint32_t)((user ? 6 : 4) + len / 4));
+		   (uint32_t)((user ? 7 : 4) + len / 4));
 	put(block->id);
 	put_number(vaddr);
 	put((uint32_t)block->kind << 16 | (uint32_t)n);
 	if (user) {
 		hash = page_hash(qemu_plugin_tb_get_insn(tb, 0));
 		put_number(hash);
+		put(registers_frame(vaddr));
 	}
 	if (state.values && (!user || hash)) {
 		block->traced = values_find(vaddr, hash);
@@ -558,6 +589,13 @@ static void on_armed_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 						  qemu_plugin_insn_size(last));
 	if (user && !state.arch->calls_store)
 		block->stack_change = stack_change_of(tb);
+	for (size_t i = 0; user && i < n; i++) {
+		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
+
+		block->loads_stack |=
+			state.arch->loads_stack(qemu_plugin_insn_data(insn),
+						qemu_plugin_insn_size(insn));
+	}
 	put_block(block, tb, user);
 
 	if (state.values)
@@ -608,8 +646,6 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id,
 					   const qemu_info_t *info, int argc,
 					   char **argv)
 {
-	bool readable;
-
 	for (int i = 0; i < argc; i++) {
 		if (!strncmp(argv[i], "fd=", 3))
 			state.fd = atoi(argv[i] + 3);
@@ -630,9 +666,8 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id,
 	}
 	state.plugin = id;
 	state.settle_clock = clock_can_settle();
-	readable = (values_wanted() || !state.arch->calls_store) &&
-		   registers_can_read(state.arch);
-	if (!state.arch->calls_store && !readable) {
+	state.readable = registers_can_read(state.arch);
+	if (!state.arch->calls_store && !state.readable) {
 		fprintf(stderr,
 			"netplumb: this QEMU does not export %s, by which calls are followed\n",
 			state.arch->read_register);
@@ -640,8 +675,8 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id,
 	}
 	put_record(EXACT_HELLO,
 		   EXACT_STREAM_VERSION | (uint32_t)state.arch->number << 16);
-	state.values = values_wanted() && readable;
-	if (values_wanted() && !readable) {
+	state.values = values_wanted() && state.readable;
+	if (values_wanted() && !state.readable) {
 		put_record(EXACT_LOSS, EXACT_LOSS_REGISTERS);
 		put(1);
 	}

@@ -11,7 +11,7 @@
 #ifndef NETPLUMB_EXACT_H
 #define NETPLUMB_EXACT_H
 
-#define EXACT_STREAM_VERSION 5
+#define EXACT_STREAM_VERSION 6
 
 enum exact_record {
 	/*
@@ -48,11 +48,12 @@ enum exact_record {
 	/* p: enum exact_loss; word: how many so far. */
 	EXACT_LOSS = 8,
 	/*
-	 * Code of a block of user mode, like EXACT_BLOCK, but with two words of
-	 * a hash of its page before the sizes. The hash is of the 4 KiB page of
-	 * the first instruction, 512 little-endian words w: h = (h ^ w) *
-	 * EXACT_HASH_FACTOR, h ^= h >> 32, from 0. Zero: the page could not be
-	 * read.
+	 * Code of a block of user mode, like EXACT_BLOCK, but with three words
+	 * about its page before the sizes: two of a hash, and the number of its
+	 * page frame. The hash is of the 4 KiB page of the first instruction,
+	 * 512 little-endian words w: h = (h ^ w) * EXACT_HASH_FACTOR, h ^= h >>
+	 * 32, from 0. Zero: the page could not be read, or its frame is not
+	 * known.
 	 */
 	EXACT_USER_BLOCK = 9,
 	/* Watched code stored to this address, encoded as in EXACT_CALL. */
@@ -78,6 +79,13 @@ enum exact_record {
 	 * it.
 	 */
 	EXACT_MASKED = 14,
+	/*
+	 * The stack pointer when the block of user mode that was started last
+	 * began, where the kernel or an instruction that loads it may have
+	 * moved it. p: address bits 32-47; three words: bits 0-31, and the
+	 * register in which Go keeps its goroutine, low and high.
+	 */
+	EXACT_STACK = 15,
 };
 
 enum exact_arch {

@@ -32,6 +32,8 @@ static struct {
 	/* include/exec/cpu-common.h; without it, there are no texts */
 	int (*rw_memory)(struct CPUState *cpu, uint64_t addr, void *ptr,
 			 size_t len, bool is_write);
+	/* include/hw/core/cpu.h; without it, frames are not known */
+	uint64_t (*phys_page)(struct CPUState *cpu, uint64_t addr);
 	struct byte_array *(*new_array)(void);
 	struct byte_array *(*set_size)(struct byte_array *array,
 				       unsigned int size);
@@ -46,6 +48,8 @@ bool registers_can_read(const struct arch *of)
 	*(void **)&qemu.read_register =
 		dlsym(RTLD_DEFAULT, arch->read_register);
 	*(void **)&qemu.rw_memory = dlsym(RTLD_DEFAULT, "cpu_memory_rw_debug");
+	*(void **)&qemu.phys_page =
+		dlsym(RTLD_DEFAULT, "cpu_get_phys_page_debug");
 	*(void **)&qemu.new_array = dlsym(RTLD_DEFAULT, "g_byte_array_new");
 	*(void **)&qemu.set_size = dlsym(RTLD_DEFAULT, "g_byte_array_set_size");
 	if (!qemu.qemu_get_cpu || !qemu.read_register || !qemu.new_array ||
@@ -55,15 +59,20 @@ bool registers_can_read(const struct arch *of)
 	return qemu.array != NULL;
 }
 
+/* QEMU makes the CPU after it has loaded the plugin. */
+static bool has_cpu(void)
+{
+	if (!qemu.cpu && qemu.qemu_get_cpu)
+		qemu.cpu = qemu.qemu_get_cpu(0);
+	return qemu.cpu;
+}
+
 static uint64_t read_register(int number)
 {
 	uint64_t value = 0;
 	size_t size;
 
-	/* QEMU makes the CPU after it has loaded the plugin. */
-	if (!qemu.cpu)
-		qemu.cpu = qemu.qemu_get_cpu(0);
-	if (!qemu.cpu)
+	if (!has_cpu())
 		return 0;
 	qemu.set_size(qemu.array, 0);
 	qemu.read_register(qemu.cpu, qemu.array, number);
@@ -77,6 +86,11 @@ static uint64_t read_register(int number)
 uint64_t registers_stack_pointer(void)
 {
 	return read_register(arch->stack_pointer);
+}
+
+uint64_t registers_goroutine(void)
+{
+	return read_register(arch->goroutine);
 }
 
 uint64_t registers_result(void)
@@ -95,6 +109,16 @@ void registers_arguments(uint64_t registers[ARCH_ARGUMENTS])
 		registers[i] = arch->arguments[i] < 0
 				       ? 0
 				       : read_register(arch->arguments[i]);
+}
+
+uint32_t registers_frame(uint64_t vaddr)
+{
+	uint64_t page;
+
+	if (!qemu.phys_page || !has_cpu())
+		return 0;
+	page = qemu.phys_page(qemu.cpu, vaddr & ~0xfffull);
+	return page == UINT64_MAX ? 0 : (uint32_t)(page >> 12);
 }
 
 bool registers_text(uint64_t vaddr, char *text, size_t size, size_t *length)

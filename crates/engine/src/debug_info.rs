@@ -2,6 +2,7 @@
 //! afterwards.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -23,16 +24,45 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) fn images(bundle: &Bundle) -> (Images, Vec<PathBuf>) {
     let mut images = Images::default();
     let mut paths = Vec::new();
+    let names = names(bundle);
     for (path, entry) in bundle.entries() {
         let Some(file) = code(entry) else { continue };
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let name = names.get(path).map_or("", String::as_str);
         let debug = debug_file(entry, &file);
         // Files that are not programs for x86-64 can't run.
-        if images.add(&name, &file, debug.as_deref()).is_ok() {
+        if images.add(name, &file, debug.as_deref()).is_ok() {
             paths.push(path.clone());
         }
     }
     (images, paths)
+}
+
+/// What files with code are called: by as much of the end of their paths as no other one has.
+fn names(bundle: &Bundle) -> HashMap<&PathBuf, String> {
+    let is_file = |entry: &Entry| matches!(entry.kind, Kind::File { .. });
+    let files = bundle.entries().iter().filter(|(_, entry)| is_file(entry));
+    let mut same: HashMap<&OsStr, Vec<&PathBuf>> = HashMap::new();
+    for (path, _) in files {
+        let name = path.file_name().unwrap_or_default();
+        same.entry(name).or_default().push(path);
+    }
+    let mut names = HashMap::new();
+    for (name, mut paths) in same {
+        if paths.len() > 1 {
+            // What is no code does not count.
+            paths.retain(|path| bundle.entries().get(*path).and_then(code).is_some());
+        }
+        for path in &paths {
+            let parts = path.components().count();
+            let end =
+                |parts_of: usize| -> PathBuf { path.components().skip(parts - parts_of).collect() };
+            let is_only = |end: &PathBuf| paths.iter().filter(|p| p.ends_with(end)).count() == 1;
+            let shortest = (1..=parts).map(end).find(is_only);
+            let shortest = shortest.unwrap_or_else(|| name.into());
+            names.insert(*path, shortest.to_string_lossy().into_owned());
+        }
+    }
+    names
 }
 
 /// The content of an ELF file.

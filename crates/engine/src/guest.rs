@@ -7,6 +7,7 @@ mod furnish;
 mod host;
 mod live;
 mod nics;
+mod pages;
 mod reads;
 mod settings;
 mod timing;
@@ -80,6 +81,7 @@ impl Handler for Agent {
             Request::Time { spec, plan, bare } => self.time(spec, &plan, bare, reply),
             Request::Unpack { modules } => Ok(command::unpack(&modules)?),
             Request::ReadVdso => command::vdso(reply),
+            Request::FindFrames(files) => Ok(reply(Reply::Frames(pages::frames(&files)))?),
             Request::Attach { spec, links } => self.attach(spec, &links, reply),
             Request::Command(plan) => {
                 let port = self.port.as_ref().and_then(|p| p.try_clone().ok());

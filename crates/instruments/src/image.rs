@@ -1,9 +1,11 @@
 //! The files that user code comes from.
 //!
-//! A block of user code is known by its page: the plugin tells a hash of it, and
+//! A block of user code is known by its page: the plugin reports a hash of it, and
 //! the files that a command can run are at hand, so their pages can be hashed as
 //! well. That says which file and where in it, whatever process runs it and at
-//! which address; nothing has to be asked of the guest's kernel.
+//! which address. Where several files have such a page, its page frame says which
+//! of them it is: the guest's agent reports the frames of these pages in its cache,
+//! where they stay, since the files are in its memory.
 
 mod debug;
 mod elf;
@@ -107,6 +109,21 @@ fn address_of(segments: &[Segment], offset: u64) -> Option<u64> {
     Some((offset - segment.offset).wrapping_add(segment.address))
 }
 
+/// Where a page begins.
+fn page_of(address: u64) -> u64 {
+    address & !(PAGE_BYTES as u64 - 1)
+}
+
+/// The offset in its file of a page with code.
+fn offset_of(segments: &[Segment], page: u64) -> Option<u64> {
+    let has = |segment: &&Segment| {
+        (page_of(segment.address)..segment.address.saturating_add(segment.size_bytes))
+            .contains(&page)
+    };
+    let segment = segments.iter().find(has)?;
+    Some(page_of(segment.offset) + (page - page_of(segment.address)))
+}
+
 /// Whether code is at an offset of an ELF file.
 pub(crate) fn code_at(file: &[u8], offset: u64) -> bool {
     let Ok(elf) = elf::Elf::parse(file) else {
@@ -129,12 +146,23 @@ pub(crate) struct Place {
     pub(crate) bias: u64,
 }
 
+/// A page of the guest that code is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Page {
+    /// [`page_hash`] of its content.
+    pub(crate) hash: u64,
+    /// The number of its frame; 0 if it is not known.
+    pub(crate) frame: u32,
+}
+
 /// All files that a command's code may come from.
 #[derive(Debug, Default)]
 pub struct Images {
     images: Vec<Image>,
     /// By hash: images with such a page, and its address in them.
     pages: FxHashMap<u64, Vec<(u32, u64)>>,
+    /// By page frame, where hashes do not tell: which page of which image it is.
+    frames: FxHashMap<u32, (u32, u64)>,
     /// Places seen; the last first found again.
     places: Vec<Place>,
 }
@@ -171,6 +199,35 @@ impl Images {
         &self.images
     }
 
+    /// Pages that the hash does not identify, since others are equal: of which image, and their
+    /// offsets in its file.
+    pub fn equal_pages(&self) -> Vec<(u32, u64)> {
+        let equal = self.pages.values().filter(|pages| pages.len() > 1);
+        let offset = |&(image, page): &(u32, u64)| {
+            let segments = &self.images.get(image as usize)?.segments;
+            Some((image, offset_of(segments, page)?))
+        };
+        let mut all: Vec<_> = equal.flatten().filter_map(offset).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// The page of an image at an offset of its file is in this frame of the guest's memory.
+    pub fn add_frame(&mut self, image: u32, offset: u64, frame: u32) {
+        let Some(of) = self.images.get(image as usize) else {
+            return;
+        };
+        let into = |segment: &&Segment| {
+            let first = page_of(segment.offset);
+            (first..segment.offset.saturating_add(segment.size_bytes)).contains(&offset)
+        };
+        for segment in of.segments.iter().filter(into) {
+            let page = page_of(segment.address) + (offset - page_of(segment.offset));
+            self.frames.insert(frame, (image, page));
+        }
+    }
+
     /// The hash of the page that code of an image is in.
     pub(crate) fn hash_at(&self, image: u32, address: u64) -> Option<u64> {
         let page = address & !(PAGE_BYTES as u64 - 1);
@@ -181,23 +238,25 @@ impl Images {
             .map(|(hash, _)| *hash)
     }
 
-    /// Where the code at `address` comes from, in a page with this hash.
-    pub(crate) fn place(&mut self, address: u64, page: u64) -> Option<Place> {
-        let start = address & !(PAGE_BYTES as u64 - 1);
+    /// Where the code at `address` comes from, in this page; and whether another file is as likely.
+    pub(crate) fn place(&mut self, address: u64, page: Page) -> Option<(Place, bool)> {
+        let start = page_of(address);
         let of = |&(image, at): &(u32, u64)| Place {
             image,
             bias: start.wrapping_sub(at),
         };
-        let found = self.pages.get(&page)?;
+        let found = self.pages.get(&page.hash)?;
+        let framed = self.frames.get(&page.frame).filter(|at| found.contains(at));
         // One page may be in several files; what lies beside code that is known
         // already is of its file.
-        let known = found.iter().map(of).find(|p| self.places.contains(p));
-        if let Some(place) = known {
-            return Some(place);
+        let known = || found.iter().map(of).find(|p| self.places.contains(p));
+        let place = framed.map(of).or_else(known);
+        let place = place.or_else(|| found.first().map(of))?;
+        if !self.places.contains(&place) {
+            self.places.push(place);
         }
-        let place = found.first().map(of)?;
-        self.places.push(place);
-        Some(place)
+        let guessed = framed.is_none() && found.iter().any(|(image, _)| *image != place.image);
+        Some((place, guessed))
     }
 }
 
@@ -230,17 +289,49 @@ mod tests {
         assert_eq!(page_hash(&cut), page_hash(&page[..4000]));
     }
 
-    /// Check that a page which two files share belongs to the one beside it.
+    const fn page(hash: u64, frame: u32) -> Page {
+        Page { hash, frame }
+    }
+
+    /// Check that a page which two files share belongs to the one beside it, where its frame is not
+    /// known.
     #[test]
     fn shared_pages() {
         let mut images = Images::default();
         images.add_made(Image::default(), &[(0x1000, 1)]);
         images.add_made(Image::default(), &[(0x5000, 1), (0x6000, 2)]);
-        assert_eq!(images.place(0x7f00_0123, 9), None);
-        let second = images.place(0x7f00_6123, 2).unwrap();
-        assert_eq!((second.image, second.bias), (1, 0x7f00_0000));
-        assert_eq!(images.place(0x7f00_5010, 1), Some(second));
-        let first = images.place(0x1010, 1).unwrap();
-        assert_eq!((first.image, first.bias), (0, 0));
+        assert_eq!(images.place(0x7f00_0123, page(9, 0)), None);
+        let (second, guessed) = images.place(0x7f00_6123, page(2, 0)).unwrap();
+        assert_eq!(
+            (second.image, second.bias, guessed),
+            (1, 0x7f00_0000, false)
+        );
+        assert_eq!(images.place(0x7f00_5010, page(1, 0)), Some((second, true)));
+        let (first, guessed) = images.place(0x1010, page(1, 0)).unwrap();
+        assert_eq!((first.image, first.bias, guessed), (0, 0, true));
+    }
+
+    /// Check that equal pages are told apart by their frames, also where the files take each
+    /// other's place at an address, and that a frame with other content says nothing.
+    #[test]
+    fn frames() {
+        let image = Image {
+            segments: vec![Segment {
+                offset: 0x1040,
+                address: 0x2040,
+                size_bytes: 0x1800,
+            }],
+            ..Image::default()
+        };
+        let mut images = Images::default();
+        images.add_made(image.clone(), &[(0x2000, 1), (0x3000, 3)]);
+        images.add_made(image, &[(0x2000, 1), (0x3000, 4)]);
+        assert_eq!(images.equal_pages(), [(0, 0x1000), (1, 0x1000)]);
+        images.add_frame(0, 0x1000, 70);
+        images.add_frame(1, 0x1000, 80);
+        for (frame, hash, image) in [(70, 1, 0), (80, 1, 1), (70, 1, 0), (80, 3, 0), (90, 4, 1)] {
+            let (place, guessed) = images.place(0x7f00_0000, page(hash, frame)).unwrap();
+            assert_eq!((place.image, guessed), (image, false), "{frame}");
+        }
     }
 }

@@ -19,7 +19,7 @@ use crate::timing::{Attached, TimingSpec, Window};
 
 /// Raised with any change of the messages below: host and guest are one binary,
 /// but a saved guest may be older.
-pub const PROTOCOL_VERSION: u32 = 23;
+pub const PROTOCOL_VERSION: u32 = 24;
 
 /// A message from the host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -86,6 +86,8 @@ pub enum Request {
     },
     /// Send the vDSO, as chunks.
     ReadVdso,
+    /// Report the page frames of pages of files: [`Reply::Frames`].
+    FindFrames(Vec<FilePages>),
     /// Attach an instrument that measures time, for the next command: [`Reply::Attached`]. A
     /// request of its own, so that the time to attach is not the command's.
     Attach {
@@ -134,6 +136,8 @@ pub enum Reply {
     },
     /// A piece of a file; an empty one ends it.
     Chunk(Vec<u8>),
+    /// The page frames of the pages asked for, in their order; 0 for those that are unknown.
+    Frames(Vec<u32>),
     /// Facts, by dotted key.
     Facts(BTreeMap<String, String>),
     /// A block is complete.
@@ -175,6 +179,15 @@ pub enum Reply {
     Done,
     /// The request failed.
     Failed(Refused),
+}
+
+/// Pages of a file in the guest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilePages {
+    /// Its path.
+    pub path: String,
+    /// Their offsets in the file, ascending.
+    pub offsets: Vec<u64>,
 }
 
 /// Why a request failed.

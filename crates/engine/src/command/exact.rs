@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fs::File;
+use std::path::PathBuf;
 use std::sync::mpsc::channel;
 use std::thread;
 
@@ -14,7 +15,7 @@ use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::path_rules::PathRules;
 use netplumb_lab::vm::process::Guest;
 use netplumb_model::loss::Loss;
-use netplumb_model::message::{Reply, Request};
+use netplumb_model::message::{FilePages, Reply, Request};
 use netplumb_model::recording::Ledger;
 use netplumb_model::timing::QEMU_PEAK;
 
@@ -70,7 +71,14 @@ pub(super) fn measure(
         _ => None,
     };
     let symbols = loaded.as_deref().or(saved);
-    let mut requests = vec![Request::Unpack { modules }, Request::ReadVdso];
+    let (mut images, mut paths) = debug_info::images(&run.bundle);
+    let equal = equal_pages(&images, &paths);
+    let mut requests = vec![Request::Unpack { modules }];
+    if !equal.is_empty() {
+        let files = equal.iter().map(|(_, pages)| pages.clone()).collect();
+        requests.push(Request::FindFrames(files));
+    }
+    requests.push(Request::ReadVdso);
     if symbols.is_none() {
         requests.push(Request::ReadFile("/proc/kallsyms".into()));
     }
@@ -81,7 +89,6 @@ pub(super) fn measure(
     let watch = saved.and_then(watched);
     requests.push(one.request(links, watch, shipped));
 
-    let (mut images, mut paths) = debug_info::images(&run.bundle);
     if one.command().reads.is_some() {
         // The reader is a task of the agent's, whose code is that of this program.
         let init = crate::origin::program(options, origin.arch())?;
@@ -130,6 +137,9 @@ pub(super) fn measure(
         let outcome = (|| -> Result<(), EngineError> {
             guest.go_on()?;
             guest.answers(options.timeout, |_| Ok(()))?;
+            if !equal.is_empty() {
+                frames(&mut guest, options, &equal, &mut images)?;
+            }
             let vdso = chunks(&mut guest, options)?;
             // Without it, the little code that it has belongs to no file.
             let _ = images.add(VDSO, &vdso, None);
@@ -217,6 +227,11 @@ pub(super) fn measure(
             told.losses.insns_without_file,
             "generated at run time, or in a file that was not copied into the guest: they are in [unknown]",
         ),
+        (
+            "instructions in code of several files",
+            told.losses.insns_of_equal_files,
+            "these files have equal pages, and the guest's kernel does not show which of them runs: attributed to one of them",
+        ),
     ] {
         for instrument in &counted {
             recording.add_loss(instrument, Loss::new(cause, count, meaning));
@@ -236,6 +251,52 @@ pub(super) fn measure(
         (Ok(()), None) => Err(EngineError::WindowsMissing { got, wanted }),
         (outcome, _) => outcome,
     }
+}
+
+/// Pages of code that are equal in several files, by image: their content does not say which file runs.
+fn equal_pages(images: &Images, paths: &[PathBuf]) -> Vec<(u32, FilePages)> {
+    let mut files: Vec<(u32, FilePages)> = Vec::new();
+    for (image, offset) in images.equal_pages() {
+        match files.last_mut() {
+            Some((last, pages)) if *last == image => pages.offsets.push(offset),
+            _ => {
+                let Some(path) = paths.get(image as usize).and_then(|path| path.to_str()) else {
+                    continue;
+                };
+                let pages = FilePages {
+                    path: path.into(),
+                    offsets: vec![offset],
+                };
+                files.push((image, pages));
+            }
+        }
+    }
+    files
+}
+
+/// Learn where these pages are in the guest's memory.
+fn frames(
+    guest: &mut Guest,
+    options: &Options,
+    equal: &[(u32, FilePages)],
+    images: &mut Images,
+) -> Result<(), EngineError> {
+    let mut found = Vec::new();
+    guest.answers(options.timeout, |reply| {
+        if let Reply::Frames(frames) = reply {
+            found = frames;
+        }
+        Ok(())
+    })?;
+    let pages = equal
+        .iter()
+        .flat_map(|(image, pages)| pages.offsets.iter().map(|at| (*image, *at)));
+    for ((image, offset), frame) in pages.zip(found) {
+        if frame != 0 {
+            images.add_frame(image, offset, frame);
+        }
+    }
+    Ok(())
 }
 
 /// The ledger of a command: one run.

@@ -13,15 +13,16 @@ use super::frame::Flow;
 use super::sample::{Sampler, Sampling};
 use super::scope::Scope;
 use super::stack::{Task, stack_id};
-use super::stream::{Kind, Mark, Record};
+use super::stream::{Kind, Mark, Record, StackPointer};
 use super::trace::{Tracer, Tracing};
 use super::tree::{Symbol, Tree, UNKNOWN};
-use super::user::{Birth, Part, User, UserSymbol};
+use super::user::{Birth, Maker, Part, User, UserSymbol};
 use super::window::{OpenWindow, Window};
-use crate::image::Images;
+use crate::image::{Images, Page};
 use instructions::Cut;
 
 mod charge;
+mod goroutines;
 mod instructions;
 mod stack;
 mod trace;
@@ -50,6 +51,8 @@ pub struct Losses {
     pub ways_cut: u64,
     /// User instructions in code that is in none of the files.
     pub insns_without_file: u64,
+    /// User instructions in code that several files have, of which one was taken.
+    pub insns_of_equal_files: u64,
     /// Windows that were open when the stream ended.
     pub windows_cut: u64,
     /// Where samples are drawn: `popf` of which it is not known what it did.
@@ -72,6 +75,7 @@ impl Losses {
             stacks_given_up: self.stacks_given_up - before.stacks_given_up,
             ways_cut: self.ways_cut - before.ways_cut,
             insns_without_file: self.insns_without_file - before.insns_without_file,
+            insns_of_equal_files: self.insns_of_equal_files - before.insns_of_equal_files,
             windows_cut: self.windows_cut - before.windows_cut,
             unknown_flags: self.unknown_flags - before.unknown_flags,
             no_registers: self.no_registers,
@@ -88,6 +92,8 @@ struct Running {
     call: Option<u64>,
     ret: Option<u64>,
     masked: Option<bool>,
+    /// Where it began, if user mode's stack pointer may have moved before.
+    stack: Option<StackPointer>,
 }
 
 /// Takes records, gives windows.
@@ -238,6 +244,7 @@ impl<'a> Accountant<'a> {
                 sizes,
                 code,
                 page,
+                frame,
             } => {
                 let Some(user) = &mut self.user else {
                     return None;
@@ -247,6 +254,7 @@ impl<'a> Accountant<'a> {
                     self.blocks.resize(index + 1, None);
                 }
                 let text = (&*sizes, &*code);
+                let page = Page { hash: page, frame };
                 self.blocks[index] = Some(Block::of_user(user, address, kind, text, page));
             }
             Record::Store(address) => self.store(address),
@@ -258,6 +266,7 @@ impl<'a> Accountant<'a> {
                     call: None,
                     ret: None,
                     masked: None,
+                    stack: None,
                 });
             }
             Record::Partial(ran) => {
@@ -273,6 +282,11 @@ impl<'a> Accountant<'a> {
             Record::Ret(sp) => {
                 if let Some(running) = &mut self.running {
                     running.ret = Some(sp);
+                }
+            }
+            Record::Stack(stack) => {
+                if let Some(running) = &mut self.running {
+                    running.stack = Some(stack);
                 }
             }
             Record::Masked(masked) => {

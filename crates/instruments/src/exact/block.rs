@@ -6,6 +6,7 @@ use super::interrupts::Change;
 use super::stream::Kind;
 use super::tree::{Symbol, UNKNOWN};
 use super::user::{User, UserCode};
+use crate::image::Page;
 
 /// A run of instructions of one block in one function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +33,8 @@ pub(super) struct Block {
     pub(super) user: bool,
     /// ... that is in none of the files.
     pub(super) nowhere: bool,
+    /// ... or as well in another one than it is said to be in.
+    pub(super) guessed: bool,
     /// The image whose program begins here.
     pub(super) starts: Option<u32>,
     /// Whole runs of it in all windows.
@@ -78,7 +81,7 @@ impl Block {
         address: u64,
         kind: Kind,
         text: (&[u8], &[u8]),
-        page: u64,
+        page: Page,
     ) -> Block {
         let starts = user.starts(address, page);
         let mut block = Block::cut(address, kind, text, |at| {
@@ -88,8 +91,9 @@ impl Block {
         block.user = true;
         let place = user.place(address, page);
         block.nowhere = place.is_none();
+        block.guessed = place.is_some_and(|(_, guessed)| guessed);
         block.starts = starts;
-        block.code = place.map(|place| {
+        block.code = place.map(|(place, _)| {
             Box::new(Code {
                 image: place.image,
                 address: address.wrapping_sub(place.bias),
@@ -183,6 +187,7 @@ impl Block {
             changes: Box::default(),
             user: false,
             nowhere: false,
+            guessed: false,
             starts: None,
             runs: 0,
             text: Box::new(Text {

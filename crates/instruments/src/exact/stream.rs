@@ -9,7 +9,7 @@ use netplumb_model::arch::Arch;
 use super::interrupts::Change;
 
 /// EXACT_STREAM_VERSION.
-const VERSION: u32 = 5;
+const VERSION: u32 = 6;
 /// A block has at most 512 instructions of 15 bytes, and a size byte each.
 const MAX_BLOCK_WORDS: usize = 512 * 16 / 4;
 /// EXACT_USER_HALF: an address is below the kernel's half.
@@ -82,6 +82,18 @@ pub enum Kind {
     Sysret,
 }
 
+/// The stack pointer of user mode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StackPointer {
+    /// Where a function that begins here finds its return address, or what identifies its call
+    /// where calls store none.
+    pub begins: u64,
+    /// The same of a call that has just returned here.
+    pub returned: u64,
+    /// The register in which Go keeps the address of the goroutine that runs.
+    pub goroutine: u64,
+}
+
 /// One record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Record {
@@ -115,6 +127,8 @@ pub enum Record {
         /// Hash of the page that it begins in ([`crate::image::page_hash`]); 0 if
         /// that could not be read.
         page: u64,
+        /// The number of that page's frame; 0 if it is not known.
+        frame: u32,
     },
     /// Watched kernel code stored something there.
     Store(u64),
@@ -127,6 +141,8 @@ pub enum Record {
     Call(u64),
     /// A return read its address from there, or left it there.
     Ret(u64),
+    /// The stack pointer when the block of user mode that runs began, where it may have moved.
+    Stack(StackPointer),
     /// User mode runs.
     User,
     /// A marker was executed, with the user instructions so far.
@@ -279,6 +295,18 @@ impl<R: Read> StreamReader<R> {
                 13 => self.text(payload)?,
                 12 => Record::Returned(self.number()?),
                 14 => Record::Masked(payload != 0),
+                15 => {
+                    let begins = self.stack_address(payload | USER_HALF)?;
+                    let stored = match self.arch {
+                        Arch::X86_64 => 8,
+                        Arch::Arm64 => 0,
+                    };
+                    Record::Stack(StackPointer {
+                        begins,
+                        returned: begins.wrapping_sub(stored),
+                        goroutine: self.number()?,
+                    })
+                }
                 other => return Err(StreamError::Damaged(format!("a record of type {other}"))),
             }));
         }
@@ -315,7 +343,7 @@ impl<R: Read> StreamReader<R> {
     }
 
     fn block(&mut self, words: usize, user: bool) -> Result<Record, StreamError> {
-        let before = if user { 6 } else { 4 };
+        let before = if user { 7 } else { 4 };
         if !(before..=before + MAX_BLOCK_WORDS).contains(&words) {
             return Err(StreamError::Damaged(format!("a block of {words} words")));
         }
@@ -330,6 +358,7 @@ impl<R: Read> StreamReader<R> {
         let shape = self.need()?;
         let count = (shape & 0xffff) as usize;
         let page = if user { self.number()? } else { 0 };
+        let frame = if user { self.need()? } else { 0 };
         let mut bytes = Vec::with_capacity((words - before) * 4);
         for _ in before..words {
             bytes.extend_from_slice(&self.need()?.to_le_bytes());
@@ -370,6 +399,7 @@ impl<R: Read> StreamReader<R> {
                 sizes,
                 code,
                 page,
+                frame,
             }
         } else {
             Record::Block {

@@ -4,19 +4,26 @@
 //! its kernel stack; who made it, by the kernel's stores to that stack before its
 //! first switch. Each thread is a root of the calling-context tree, a function of
 //! its own with the name of its program: what it cost is the inclusive cost of its
-//! root, system calls and faults included.
+//! root, system calls and faults included. A forked task goes on with the frames of its
+//! maker, below its own root.
+//!
+//! Goroutines take turns on threads, and their stacks move. `runtime.mcall` leaves one,
+//! and `runtime.gogo` goes on with one: the register that it is in says which, and the
+//! stack pointer by how much its frames have moved.
 
 use netplumb_model::recording::{NodeId, THREAD_MODULE};
 use rustc_hash::FxHashMap;
 
 use super::frame::{Flow, Why};
 use super::tree::Symbol;
-use crate::image::{Images, Place, readable};
+use crate::image::{Image, ImageFunction, Images, Page, Place, readable};
 
 /// Symbols of user code are numbered from here.
 pub const FIRST_SYMBOL: Symbol = 1 << 30;
 /// Stack addresses so far apart are of different stacks.
 const STACK_BYTES: u64 = 8 << 20;
+/// What makes a task by a system call has no larger frame.
+const FORKS_FRAME_BYTES: u64 = 4 << 10;
 /// Deeper than this, what is called is shown below its thread's root.
 pub(super) const MAX_DEPTH: usize = 400;
 /// More frames than any stack holds; what runs so deep has no end.
@@ -60,6 +67,37 @@ pub(super) struct UserFrame {
     pub(super) window: u32,
 }
 
+/// What code does to goroutines, where the stack pointer says less than elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Go {
+    /// It is not Go's.
+    No,
+    /// None of the following.
+    Code,
+    /// Leaves the goroutine for the scheduler.
+    Leaves,
+    /// Jumps to where a goroutine goes on.
+    Resumes,
+}
+
+impl Go {
+    /// By a function's symbol, in a program in Go.
+    fn of(symbol: &str) -> Go {
+        match symbol.strip_suffix(".abi0").unwrap_or(symbol) {
+            "runtime.mcall" => Go::Leaves,
+            "runtime.gogo" | "gogo" => Go::Resumes,
+            _ => Go::Code,
+        }
+    }
+}
+
+/// Frames of a goroutine that does not run, and the root of the thread that they are below.
+#[derive(Debug, Clone)]
+pub(super) struct Parked {
+    pub(super) root: Symbol,
+    pub(super) frames: Vec<UserFrame>,
+}
+
 /// What a thread is to the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Part {
@@ -87,6 +125,12 @@ pub(super) struct Thread {
     pub(super) flow: Flow,
     /// A new program begins when it comes back to user mode.
     pub(super) exec: bool,
+    /// Its address space, by a number.
+    pub(super) process: u32,
+    /// The goroutine whose frames these are, by the address of what Go knows of it.
+    pub(super) goroutine: Option<u64>,
+    /// Those of its maker, which are its own if it turns out to be on the same stack.
+    pub(super) inherited: Vec<UserFrame>,
 }
 
 impl Thread {
@@ -97,18 +141,31 @@ impl Thread {
 }
 
 /// Who made a task.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Birth {
     pub(super) workload: bool,
-    /// What its maker is, and the symbol of its root, whose program it begins with.
-    pub(super) maker: Option<(Part, Symbol)>,
+    pub(super) maker: Option<Maker>,
+}
+
+/// A task with a user half that makes another one.
+#[derive(Debug, Clone)]
+pub(super) struct Maker {
+    pub(super) part: Part,
+    /// The symbol of its root, whose program the new one begins with.
+    pub(super) root: Symbol,
+    pub(super) process: u32,
+    pub(super) frames: Vec<UserFrame>,
 }
 
 /// What only commands need.
 #[derive(Debug)]
 pub(super) struct User {
     images: Images,
+    /// Of each image, whether it is a program in Go.
+    go: Vec<bool>,
     symbols: Vec<UserSymbol>,
+    /// Of each symbol.
+    kinds: Vec<Go>,
     /// By image and function.
     functions: FxHashMap<(u32, u32), Symbol>,
     /// Code without a file.
@@ -119,6 +176,10 @@ pub(super) struct User {
     pub(super) born: FxHashMap<u64, Birth>,
     /// Threads of the command so far.
     pub(super) numbered: u32,
+    /// Address spaces so far.
+    processes: u32,
+    /// Goroutines that do not run, by their address space and address.
+    pub(super) parked: FxHashMap<(u32, u64), Parked>,
     /// Blocks of the command that did not run as long as they are, in this window: by
     /// number and instructions, how often.
     pub(super) cut: FxHashMap<(u32, u32), u64>,
@@ -135,14 +196,20 @@ pub(super) struct Found {
 
 impl User {
     pub(super) fn new(images: Images) -> User {
+        let is_gogo = |function: &ImageFunction| function.name.starts_with("runtime.gogo");
+        let is_go = |image: &Image| image.functions.iter().any(is_gogo);
         User {
+            go: images.images().iter().map(is_go).collect(),
             images,
             symbols: Vec::new(),
+            kinds: Vec::new(),
             functions: FxHashMap::default(),
             nowhere: None,
             threads: FxHashMap::default(),
             born: FxHashMap::default(),
             numbered: 0,
+            processes: 0,
+            parked: FxHashMap::default(),
             cut: FxHashMap::default(),
         }
     }
@@ -151,26 +218,46 @@ impl User {
         &self.symbols
     }
 
+    /// What a symbol's code does to goroutines.
+    pub(super) fn go(&self, symbol: Symbol) -> Go {
+        let index = symbol.checked_sub(FIRST_SYMBOL).map(|at| at as usize);
+        index
+            .and_then(|at| self.kinds.get(at))
+            .copied()
+            .unwrap_or(Go::No)
+    }
+
+    /// A new address space.
+    pub(super) fn process(&mut self) -> u32 {
+        self.processes += 1;
+        self.processes
+    }
+
     fn add(&mut self, symbol: UserSymbol) -> Symbol {
+        let is_go = symbol.image.is_some_and(|image| self.go[image as usize]);
+        self.kinds.push(match is_go {
+            true => Go::of(&symbol.name),
+            false => Go::No,
+        });
         self.symbols.push(symbol);
         FIRST_SYMBOL + (self.symbols.len() - 1) as Symbol
     }
 
     /// The image that a block starts the program of, if it does.
-    pub(super) fn starts(&mut self, address: u64, page: u64) -> Option<u32> {
-        let place = self.images.place(address, page)?;
+    pub(super) fn starts(&mut self, address: u64, page: Page) -> Option<u32> {
+        let (place, _) = self.images.place(address, page)?;
         let image = &self.images.images()[place.image as usize];
         (image.entry != 0 && address.wrapping_sub(place.bias) == image.entry).then_some(place.image)
     }
 
-    /// The file that code is in, if it is in one.
-    pub(super) fn place(&mut self, address: u64, page: u64) -> Option<Place> {
+    /// The file that code is in, if it is in one, and whether it may be in another as well.
+    pub(super) fn place(&mut self, address: u64, page: Page) -> Option<(Place, bool)> {
         self.images.place(address, page)
     }
 
-    /// The function at `address`, in code that begins in a page with this hash.
-    pub(super) fn find(&mut self, first: u64, page: u64, address: u64) -> Found {
-        let Some(place) = self.images.place(first, page) else {
+    /// The function at `address`, in code that begins in this page.
+    pub(super) fn find(&mut self, first: u64, page: Page, address: u64) -> Found {
+        let Some((place, _)) = self.images.place(first, page) else {
             let symbol = match self.nowhere {
                 Some(symbol) => symbol,
                 None => self.add(UserSymbol {
@@ -269,6 +356,9 @@ impl User {
             frames: Vec::new(),
             flow: Flow::Sequential,
             exec: false,
+            process: self.process(),
+            goroutine: None,
+            inherited: Vec::new(),
         }
     }
 
@@ -306,6 +396,17 @@ fn rooted(program: &str, number: u32) -> String {
         1 => program.to_string(),
         number => format!("{program} #{number}"),
     }
+}
+
+/// Whether a task that begins at `sp` is on the stack of its maker, and in the same function.
+pub(super) fn is_forked(frames: &[UserFrame], sp: u64) -> bool {
+    let called = frames.iter().rev().find_map(|frame| match frame.why {
+        Why::Called { sp, .. } => Some(sp),
+        _ => None,
+    });
+    // vfork takes its return address off the stack meanwhile.
+    called
+        .is_some_and(|called| (called.saturating_sub(FORKS_FRAME_BYTES)..=called + 8).contains(&sp))
 }
 
 /// Whether a frame of a call that stored its return address at `frame` is over when

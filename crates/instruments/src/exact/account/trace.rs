@@ -162,6 +162,13 @@ impl Accountant<'_> {
         tracer.enter(&mut self.current.traces, &entered, texts, user);
     }
 
+    /// What runs goes on elsewhere, or another time: its calls are not seen to their ends.
+    pub(super) fn give_up_traces(&mut self) {
+        if let Some(tracer) = &mut self.tracer {
+            tracer.give_up(&mut self.current.traces);
+        }
+    }
+
     /// Frames from `level` on one of the stacks are about to end.
     pub(super) fn leave_traces(&mut self, user: bool, level: usize) {
         if let Some(tracer) = &mut self.tracer

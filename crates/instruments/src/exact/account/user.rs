@@ -8,11 +8,13 @@ use netplumb_model::recording::NodeId;
 use super::super::block::{Block, Segment};
 use super::super::frame::{Flow, Why, jumped_from};
 use super::super::stack::{Task, stack_id};
-use super::super::stream::Kind;
+use super::super::stream::{Kind, StackPointer};
 use super::super::tree::Symbol;
-use super::super::user::{MAX_DEPTH, MAX_FRAMES, Thread, UserCode, UserFrame, is_over};
+use super::super::user::{
+    Go, MAX_DEPTH, MAX_FRAMES, Thread, UserCode, UserFrame, is_forked, is_over,
+};
 use super::super::window::{RanCode, Window};
-use super::{Accountant, Birth, Part, Running};
+use super::{Accountant, Birth, Maker, Part, Running};
 
 /// Nodes of the tree, beyond which new ways to a function are not told apart.
 const MAX_NODES: usize = 1 << 20;
@@ -88,7 +90,12 @@ impl Accountant<'_> {
         }
         let birth = Birth {
             workload: self.current.workload,
-            maker: self.current.thread.as_ref().map(|t| (t.part, t.symbol)),
+            maker: self.current.thread.as_ref().map(|thread| Maker {
+                part: thread.part,
+                root: thread.symbol,
+                process: thread.process,
+                frames: thread.frames.clone(),
+            }),
         };
         user.born.insert(id, birth);
     }
@@ -102,15 +109,19 @@ impl Accountant<'_> {
             tracer.give_up(&mut gone.traces);
         }
         // A task that the kernel made for itself has no user half.
-        let thread = birth.maker.map(|(part, symbol)| {
-            let part = match part {
+        let thread = birth.maker.map(|maker| {
+            let part = match maker.part {
                 Part::Command(_) => {
                     user.numbered += 1;
                     Part::Command(user.numbered)
                 }
                 other => other,
             };
-            user.thread(part, 0, Some(symbol))
+            Thread {
+                process: maker.process,
+                inherited: maker.frames,
+                ..user.thread(part, 0, Some(maker.root))
+            }
         });
         Some(Task {
             id: Some(id),
@@ -128,7 +139,7 @@ impl Accountant<'_> {
     }
 
     /// The root of the thread that runs.
-    fn root(&mut self) -> Option<NodeId> {
+    pub(super) fn root(&mut self) -> Option<NodeId> {
         let thread = self.current.thread.as_mut()?;
         if thread.root.is_none() {
             let node = self.tree.child(None, thread.symbol, false);
@@ -172,6 +183,7 @@ impl Accountant<'_> {
             sampler.user();
         }
         self.begin_program(block);
+        self.inherit(running.stack);
         let insns = running.ran.unwrap_or(block.insns);
         if let Some(window) = &mut self.window {
             window.user_insns += u64::from(insns);
@@ -194,7 +206,20 @@ impl Accountant<'_> {
             }
             let flow = if n == 0 { flow } else { Flow::Sequential };
             self.registers.at(n, segment.at_entry);
-            let entered = self.arrive_user(flow, segment);
+            let entered = match (running.stack, self.user_top()) {
+                (Some(stack), Go::Resumes)
+                    if n == 0
+                        && flow == Flow::Sequential
+                        && self.go(segment.symbol) != Go::Resumes =>
+                {
+                    self.resume_goroutine(stack, segment, block.start)
+                }
+                (_, Go::Leaves) if matches!(flow, Flow::Call { .. }) => {
+                    self.leave_goroutine();
+                    self.arrive_user(flow, segment)
+                }
+                _ => self.arrive_user(flow, segment),
+            };
             let last = n + 1 == block.segments.len();
             let insns = if last { left } else { left.min(segment.insns) };
             left -= insns;
@@ -217,6 +242,9 @@ impl Accountant<'_> {
         let begun = self.current.thread.as_ref().is_some_and(|t| t.named);
         if block.nowhere && begun && self.window.is_some() {
             self.losses.insns_without_file += u64::from(insns);
+        }
+        if block.guessed && self.window.is_some() {
+            self.losses.insns_of_equal_files += u64::from(insns);
         }
         // A call or return that tells no address has faulted, and is tried again.
         let flow = match (block.kind, running.call, running.ret) {
@@ -270,11 +298,56 @@ impl Accountant<'_> {
         }
     }
 
+    /// A task that has been made begins: with the frames of its maker if it is on the same stack.
+    fn inherit(&mut self, stack: Option<StackPointer>) {
+        let (Some(user), Some(thread)) = (&mut self.user, &mut self.current.thread) else {
+            return;
+        };
+        let frames = mem::take(&mut thread.inherited);
+        if stack.is_some_and(|stack| is_forked(&frames, stack.begins)) {
+            thread.process = user.process();
+            self.replant(frames);
+        }
+    }
+
+    /// These are the frames of the thread that runs, below its own root; nothing is called.
+    pub(super) fn replant(&mut self, frames: Vec<UserFrame>) {
+        let mut parent = self.root();
+        if let Some(thread) = &mut self.current.thread {
+            thread.frames.clear();
+        }
+        for frame in frames {
+            let node = self.node(parent, frame.symbol, frame.why == Why::Jumped);
+            if let Some(thread) = &mut self.current.thread {
+                thread.frames.push(UserFrame {
+                    node,
+                    window: 0,
+                    ..frame
+                });
+            }
+            parent = Some(node);
+        }
+    }
+
+    /// What code does to goroutines.
+    pub(super) fn go(&self, symbol: Symbol) -> Go {
+        self.user.as_ref().map_or(Go::No, |user| user.go(symbol))
+    }
+
+    /// The same of the function that runs.
+    fn user_top(&self) -> Go {
+        self.user_frames()
+            .last()
+            .map_or(Go::No, |f| self.go(f.symbol))
+    }
+
     fn arrive_user(&mut self, flow: Flow, segment: &Segment) -> bool {
         match flow {
             Flow::Call { sp, returns_to } => {
-                // Whatever was called further down this stack has been left.
-                self.drop_user_frames(|s| s == sp || is_over(s, sp));
+                // Whatever was called further down this stack has been left. Go's stacks are so small
+                // that one may be just below another, and it leaves none without a return or a switch.
+                let go = self.go(segment.symbol) != Go::No;
+                self.drop_user_frames(|s| s == sp || (!go && is_over(s, sp)));
                 self.push_user(segment.symbol, Why::Called { sp, returns_to });
                 true
             }
@@ -285,7 +358,7 @@ impl Accountant<'_> {
                     .rposition(|f| matches!(f.why, Why::Called { sp: s, .. } if s == sp));
                 match found {
                     Some(at) => self.pop_user(at),
-                    None => self.leave_user(sp),
+                    None => self.leave_user(sp, self.go(segment.symbol) != Go::No),
                 }
                 self.on_user(segment.symbol)
             }
@@ -300,7 +373,7 @@ impl Accountant<'_> {
 
     /// Into the middle of a function, by a jump: if it has been called and has not returned, what it called is over, by
     /// `longjmp` or as the handler of a signal.
-    fn go_back_to_user(&mut self, symbol: Symbol) {
+    pub(super) fn go_back_to_user(&mut self, symbol: Symbol) {
         let frames = self.user_frames();
         let jumped = jumped_from(frames, |f| (f.symbol, f.why), symbol);
         if jumped.is_none()
@@ -313,8 +386,8 @@ impl Accountant<'_> {
 
     /// A return that no call was seen of: from a signal's handler, or to what was
     /// there before.
-    fn leave_user(&mut self, sp: u64) {
-        self.drop_user_frames(|s| is_over(s, sp));
+    fn leave_user(&mut self, sp: u64, go: bool) {
+        self.drop_user_frames(|s| !go && is_over(s, sp));
         let frames = self.user_frames();
         let called = frames
             .iter()
@@ -322,7 +395,7 @@ impl Accountant<'_> {
         self.pop_user(called.map_or(0, |at| at + 1));
     }
 
-    fn user_frames(&self) -> &[UserFrame] {
+    pub(super) fn user_frames(&self) -> &[UserFrame] {
         self.current
             .thread
             .as_ref()
@@ -330,7 +403,7 @@ impl Accountant<'_> {
     }
 
     /// Without a call: the same function, one that jumped here, or a jump.
-    fn on_user(&mut self, symbol: Symbol) -> bool {
+    pub(super) fn on_user(&mut self, symbol: Symbol) -> bool {
         let frames = self.user_frames();
         let Some(top) = frames.last() else {
             self.push_user(symbol, Why::Found);
@@ -364,7 +437,7 @@ impl Accountant<'_> {
         }
     }
 
-    fn push_user(&mut self, symbol: Symbol, why: Why) {
+    pub(super) fn push_user(&mut self, symbol: Symbol, why: Why) {
         if self.user_frames().len() >= MAX_FRAMES {
             self.losses.stacks_given_up += 1;
             self.pop_user(0);
@@ -390,7 +463,7 @@ impl Accountant<'_> {
         }
     }
 
-    fn pop_user(&mut self, depth: usize) {
+    pub(super) fn pop_user(&mut self, depth: usize) {
         self.leave_traces(true, depth);
         let Some(thread) = &mut self.current.thread else {
             return;

@@ -8,7 +8,7 @@ use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::path_rules::PathRules;
 use netplumb_model::experiment::Trace;
 
-use super::super::stream::Kind;
+use super::super::stream::{Kind, StackPointer};
 use super::super::{
     Accountant, Change, FIRST_USER_SYMBOL, Image, ImageFunction, Images, Losses, Mark, NoFunction,
     Prototypes, Record, Sampling, Tracing, UNKNOWN, Window,
@@ -158,6 +158,41 @@ impl<'a> Machine<'a> {
         }
     }
 
+    /// The same for a program in Go.
+    pub(super) fn of_go(symbols: &'a SymbolTable) -> Self {
+        let images = || {
+            let names = [
+                "runtime.gogo.abi0",
+                "runtime.mcall",
+                "main.main",
+                "main.grow",
+            ];
+            let names = names
+                .iter()
+                .chain(&["runtime.morestack.abi0", "runtime.park_m"]);
+            let functions = (0..).zip(names).map(|(n, name)| ImageFunction {
+                start: 0x1000 + n * FUNCTION_BYTES,
+                end: 0x1100 + n * FUNCTION_BYTES,
+                name: (*name).into(),
+            });
+            let image = Image {
+                name: "go".into(),
+                entry: 0x1500,
+                program: true,
+                functions: functions.collect(),
+                segments: Vec::new(),
+            };
+            let mut images = Images::default();
+            images.add_made(image, &[(0x1000, 1)]);
+            images
+        };
+        Machine {
+            accountant: Accountant::of_command(symbols, &RULES, images()),
+            images: images(),
+            ..Machine::new(symbols)
+        }
+    }
+
     /// Files that are two functions a page.
     fn files(files: &[&str]) -> Images {
         let mut images = Images::default();
@@ -258,6 +293,7 @@ impl<'a> Machine<'a> {
                 sizes: vec![INSN_BYTES as u8; insns as usize],
                 code: vec![0x90; (u64::from(insns) * INSN_BYTES) as usize],
                 page: if address < 0x2000 { 1 + file } else { 0 },
+                frame: 0,
             });
         }
         self.take(Record::Exec(id));
@@ -274,6 +310,29 @@ impl<'a> Machine<'a> {
     pub(super) fn user_ret(&mut self, file: u64, address: u64, insns: u32, sp: u64) {
         self.user_at(file, address, insns, Kind::Ret);
         self.take(Record::Ret(USER_STACK + sp));
+    }
+
+    /// Execute user code that begins where the stack pointer may have moved: below one of its addresses,
+    /// where a goroutine runs, and how it ends.
+    pub(super) fn user_moved(&mut self, at: (u64, u64, u32), sp: u64, goroutine: u64, end: Record) {
+        let (file, address, insns) = at;
+        let kind = match end {
+            Record::Call(_) => Kind::Call,
+            Record::Ret(_) => Kind::Ret,
+            _ => Kind::Other,
+        };
+        self.user_at(file, address, insns, kind);
+        let begins = USER_STACK + sp;
+        self.take(Record::Stack(StackPointer {
+            begins,
+            returned: begins - 8,
+            goroutine,
+        }));
+        match end {
+            Record::Call(sp) => self.take(Record::Call(USER_STACK + sp)),
+            Record::Ret(sp) => self.take(Record::Ret(USER_STACK + sp)),
+            _ => {}
+        }
     }
 
     /// Watched code stores to a stack.

@@ -2,10 +2,10 @@
 
 use std::io::{self, Read};
 
-use super::super::stream::Kind;
+use super::super::stream::{Kind, StackPointer};
 use super::super::{Change, Mark, Record, StreamError, StreamReader};
 
-const HELLO: u32 = 0x8100_0005;
+const HELLO: u32 = 0x8100_0006;
 
 fn bytes(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|w| w.to_le_bytes()).collect()
@@ -100,15 +100,16 @@ fn everything() -> (Vec<u32>, Vec<Record>) {
     }
     words.extend([0x8800_0001, 9]);
     records.push(Record::Loss(9));
-    // User code: with a hash of its page.
+    // User code: with a hash of its page, and its frame.
     words.extend([
-        0x8900_0009,
+        0x8900_000a,
         5,
         0x5555_1000,
         0x5555,
         1 << 16 | 2,
         0x89ab,
         0x4567,
+        0x1234,
     ]);
     words.extend([[4, 5, 1, 2], [3, 4, 5, 6], [7, 8, 9, 0]].map(u32::from_le_bytes));
     records.push(Record::UserBlock {
@@ -118,7 +119,17 @@ fn everything() -> (Vec<u32>, Vec<Record>) {
         sizes: vec![4, 5],
         code: vec![1, 2, 3, 4, 5, 6, 7, 8, 9],
         page: 0x4567_0000_89ab,
+        frame: 0x1234,
     });
+    words.extend([5, 0x8f00_7fff, 0xffff_d000, 7, 0xc0]);
+    records.extend([
+        Record::Exec(5),
+        Record::Stack(StackPointer {
+            begins: 0x7fff_ffff_d000,
+            returned: 0x7fff_ffff_cff8,
+            goroutine: 0xc0_0000_0007,
+        }),
+    ]);
     words.extend([5, 0x8401_7fff, 0xffff_e000]);
     records.extend([Record::Exec(5), Record::Call(0x7fff_ffff_e000)]);
     words.extend([0x8501_7fff, 0xffff_e000]);
@@ -208,7 +219,7 @@ fn cut_at_every_byte() {
 /// Check that a stream of another version is refused, and says which.
 #[test]
 fn wrong_version() {
-    assert_eq!(damage(&[0x8100_0001]), "its version is 1, not 5");
+    assert_eq!(damage(&[0x8100_0001]), "its version is 1, not 6");
 }
 
 /// Check that bytes which are `cli` on x86-64 change nothing on arm64, and that an unknown architecture
@@ -242,7 +253,7 @@ fn no_greeting() {
 /// later workload passed over.
 #[test]
 fn unknown_types() {
-    for kind in [0, 15, 0x7f] {
+    for kind in [0, 16, 0x7f] {
         let told = damage(&[HELLO, 0x8000_0000 | kind << 24]);
         assert_eq!(told, format!("a record of type {kind}"));
     }

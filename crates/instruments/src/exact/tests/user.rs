@@ -1,7 +1,7 @@
 //! Commands: user code, threads, programs.
 
 use super::super::stream::Kind;
-use super::super::{Losses, Mark};
+use super::super::{Losses, Mark, Record};
 use super::machine::{Machine, symbols};
 
 /// Stacks of tasks, 16 KiB each: the command's, those it makes, and the agent's.
@@ -17,7 +17,10 @@ const AGENT_CODE: u64 = 0x1_0000;
 /// its end.
 fn run(files: &[&str], what: impl FnOnce(&mut Machine<'_>), expected: &[&str]) -> Losses {
     let symbols = symbols();
-    let mut m = Machine::of_command(&symbols, files);
+    run_on(Machine::of_command(&symbols, files), what, expected)
+}
+
+fn run_on(mut m: Machine<'_>, what: impl FnOnce(&mut Machine<'_>), expected: &[&str]) -> Losses {
     agent(&mut m);
     m.mark(Mark::RunBegin);
     what(&mut m);
@@ -190,6 +193,126 @@ fn threads_and_children() {
             "other-task, agent, 0, 7",
         ],
     );
+}
+
+/// Check that a forked task goes on in the functions that its maker is in, below its own root, and
+/// calls none of them again; and that a thread, which has a stack of its own, does not.
+#[test]
+fn forks() {
+    for (sp, expected) in [
+        (
+            0xce0,
+            [
+                "task, ping #2 > _start > main > work, 0, 6",
+                "task, ping #2 > _start > main, 0, 5",
+                "task, ping #2 > _start > main > entry_SYSCALL_64, 1, 2",
+            ],
+        ),
+        (
+            0x7000_0000,
+            [
+                "task, ping #2 > work, 1, 6",
+                "task, ping #2 > main, 1, 5",
+                "task, ping #2 > main > entry_SYSCALL_64, 1, 2",
+            ],
+        ),
+    ] {
+        let others = [
+            "task, ping > _start, 1, 1",
+            "task, ping > _start > main, 1, 1",
+            "task, ping > _start > main > work, 1, 7",
+            "task, ping > _start > main > work > entry_SYSCALL_64, 3, 8",
+            "task, ping #2 > ret_from_fork, 1, 4",
+            "other-task, agent, 0, 7",
+        ];
+        let all: Vec<&str> = others.iter().chain(&expected).copied().collect();
+        run(
+            &["ld.so", "ping"],
+            |m| {
+                m.user_call(PROGRAM, 0x1000, 1, 0xe00);
+                m.user_call(PROGRAM, 0x1100, 1, 0xd00);
+                m.user_at(PROGRAM, 0x1200, 1, Kind::Other);
+                m.jump("entry_SYSCALL_64", 0, 1);
+                m.call("entry_SYSCALL_64", 4, 1, OWN);
+                m.call("schedule", 0, 1, OWN - 0x10);
+                m.jump("copy_thread", 0, 3);
+                m.store(MADE);
+                m.ret("copy_thread", 12, 1, OWN - 0x10);
+                m.ret("schedule", 4, 1, OWN);
+                m.jump("entry_SYSCALL_64", 8, 1);
+                m.user_moved((PROGRAM, 0x1204, 2), 0xce0, 0, Record::User);
+                switch(m, OWN, MADE);
+                m.jump("ret_from_fork", 0, 4);
+                m.user_moved((PROGRAM, 0x1204, 6), sp, 0, Record::Ret(0xd00));
+                m.user_at(PROGRAM, 0x1104, 5, Kind::Other);
+                switch(m, MADE, OWN);
+                m.ret("schedule", 0x20, 2, OWN);
+                m.jump("entry_SYSCALL_64", 8, 1);
+                m.user_at(PROGRAM, 0x1208, 4, Kind::Other);
+            },
+            &all,
+        );
+    }
+}
+
+/// Check that a goroutine whose stack moves goes on where it was, that the scheduler's work is its
+/// thread's, and that each goroutine gets its own functions back.
+#[test]
+fn goroutines() {
+    const GOGO: u64 = 0x1000;
+    const MCALL: u64 = 0x1100;
+    const MAIN: u64 = 0x1200;
+    const GROW: u64 = 0x1300;
+    const MORE: u64 = 0x1400;
+    const PARK_M: u64 = 0x1500;
+    let begin = |m: &mut Machine<'_>, address, sp, goroutine, end| {
+        m.user_at(0, GOGO, 1, Kind::Other);
+        m.user_moved((0, address, 1), sp, goroutine, end);
+    };
+    let park = |m: &mut Machine<'_>, address, sp| {
+        m.user_call(0, address, 1, sp);
+        m.user_call(0, MCALL, 1, 0x9f8);
+        m.user_at(0, PARK_M, 2, Kind::Other);
+    };
+    let symbols = symbols();
+    let losses = run_on(
+        Machine::of_go(&symbols),
+        |m| {
+            m.user_at(0, PARK_M, 2, Kind::Other);
+            // One goroutine grows its stack, which moves further up, over the old one.
+            begin(m, MAIN, 0x408, 1, Record::Call(0x3f0));
+            m.user_call(0, GROW, 1, 0x3e8);
+            m.user_call(0, MORE, 1, 0x9f8);
+            m.user_at(0, PARK_M, 3, Kind::Other);
+            begin(m, GROW + 4, 0x7f0, 1, Record::Call(0x7e0));
+            m.user_call(0, GROW, 1, 0x7d0);
+            park(m, GROW + 8, 0x7c8);
+            // Another one is in the same place, further down.
+            begin(m, MAIN, 0x208, 2, Record::Call(0x1f0));
+            park(m, GROW + 8, 0x1e8);
+            // The first one's stack was moved meanwhile.
+            begin(m, GROW + 12, 0x5d0, 1, Record::Ret(0x5d0));
+            m.user_ret(0, GROW + 16, 1, 0x5e0);
+            m.user_ret(0, GROW + 20, 1, 0x5f0);
+            m.user_at(0, MAIN + 4, 5, Kind::Other);
+        },
+        &[
+            "task, go > runtime.park_m, 3, 6",
+            "task, go > runtime.park_m ~ runtime.gogo.abi0, 3, 3",
+            "task, go > main.main, 2, 7",
+            "task, go > main.main > main.grow, 2, 4",
+            "task, go > main.main > main.grow > runtime.mcall, 1, 1",
+            "task, go > main.main > main.grow > runtime.morestack.abi0, 1, 1",
+            "task, go > main.main > main.grow > runtime.morestack.abi0 > runtime.park_m, 1, 3",
+            "task, go > main.main > main.grow > runtime.morestack.abi0 > runtime.park_m ~ runtime.gogo.abi0, 1, 1",
+            "task, go > main.main > main.grow > main.grow, 1, 2",
+            "task, go > main.main > main.grow > main.grow > main.grow, 1, 2",
+            "task, go > main.main > main.grow > main.grow > main.grow > runtime.mcall, 1, 1",
+            "task, go > main.main > entry_SYSCALL_64, 1, 2",
+            "other-task, agent, 0, 7",
+        ],
+    );
+    assert_eq!(losses, Losses::default());
 }
 
 /// Check that frames which `longjmp` leaves behind are gone, that a signal's handler
