@@ -13,6 +13,10 @@ const CLANG: &str = "CLANG";
 /// own structures, each once. Not from where this crate was compiled: cargo takes that as
 /// it is in a tree that was copied or moved with its target folder.
 const SHARED: &str = "../sys/bpf";
+/// What libbpf declares of the kernel's helpers.
+const HELPERS: &str = "bpf/bpf_helper_defs.h";
+/// One of these that returns a pointer.
+const POINTER: &str = "bpf_task_pt_regs";
 
 /// Compile `src/FOLDER/NAME.bpf.c` of the crate that is built to `NAME.bpf.o` in its
 /// output folder; the programs' headers lie beside them, and those that all share in
@@ -104,7 +108,18 @@ fn programs(source: &Path, out: &Path) {
     // The programs' context is there whether they read it or not.
     clang.arg("-Wno-unused-parameter");
     // bpf/bpf_helpers.h as of the libbpf that is linked in.
-    clang.arg("-I").arg(variable("DEP_BPF_INCLUDE"));
+    let libbpf = variable("DEP_BPF_INCLUDE");
+    clang.arg("-I").arg(&libbpf);
+    let results = out_folder.join("helper_results.h");
+    let declared = fs::read_to_string(libbpf.join(HELPERS)).unwrap_or_default();
+    match helper_results(&declared) {
+        Some(text) if fs::write(&results, &text).is_ok() => {}
+        _ => fail(&format!(
+            "{} can't be made of libbpf's {HELPERS}",
+            results.display()
+        )),
+    }
+    clang.arg("-include").arg(results);
     clang.arg("-I").arg(&shared);
     // asm/types.h: for clang the target is BPF, so it does not look where the
     // distribution keeps the headers of a machine's kind, its own or another.
@@ -132,6 +147,28 @@ fn programs(source: &Path, out: &Path) {
     );
 }
 
+/// A header that makes the result of each helper that `bpf_helper_defs.h` declares as `long` the `int` that
+/// it is. Before Linux 6.4 (d7ba4cc900bf, "bpf: return long from bpf_map_ops funcs") calls of map operations
+/// go straight to functions that return an `int`, so the upper half of the register is not its sign: compared
+/// as 64 bits, -EEXIST is not -EEXIST. None if no helper is declared so.
+fn helper_results(declared: &str) -> Option<String> {
+    let names = declared.lines().filter_map(|line| {
+        let (name, _) = line
+            .strip_prefix("static long (* const ")?
+            .split_once(')')?;
+        (name != POINTER).then_some(name)
+    });
+    let each =
+        names.map(|name| format!("#define {name}(...) helper_result({name}(__VA_ARGS__))\n"));
+    let each: String = each.collect();
+    (!each.is_empty()).then(|| {
+        format!(
+            "static inline __attribute__((always_inline)) int helper_result(long result)\n\
+             {{\n\treturn result;\n}}\n{each}"
+        )
+    })
+}
+
 /// Run a compiler; the build ends with `failure` where it fails.
 pub fn run(mut command: Command, failure: &str) {
     if !command.status().is_ok_and(|s| s.success()) {
@@ -153,4 +190,26 @@ pub fn variable(name: &str) -> PathBuf {
 #[expect(clippy::print_stdout, reason = "cargo reads it")]
 fn tell(what: &str) {
     println!("cargo::{what}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that helpers whose result is declared as `long` give an `int`, and no others.
+    #[test]
+    fn results_of_helpers() {
+        let declared = "\
+            static long (* const bpf_map_update_elem)(void *map, __u64 flags) = (void *) 2;\n\
+            static long (* const bpf_task_pt_regs)(struct task_struct *task) = (void *) 175;\n\
+            static __u64 (* const bpf_ktime_get_ns)(void) = (void *) 5;\n\
+            static void *(* const bpf_map_lookup_elem)(void *map) = (void *) 1;\n";
+        let made = helper_results(declared).unwrap();
+        let defines: Vec<&str> = made.lines().filter(|l| l.starts_with('#')).collect();
+        assert_eq!(
+            defines,
+            ["#define bpf_map_update_elem(...) helper_result(bpf_map_update_elem(__VA_ARGS__))"]
+        );
+        assert_eq!(helper_results("static int (*f)(void);"), None);
+    }
 }

@@ -7,7 +7,7 @@ mod common;
 
 use std::process::Command;
 
-use common::Place;
+use common::{OLDEST_AND_NEWEST, Place};
 use netplumb_model::events::COUNT;
 use netplumb_model::quantity::Declared;
 use netplumb_model::recording::Recording;
@@ -40,17 +40,56 @@ int main(int argc, char **argv)
 /// How often it does.
 const ROUNDS: u64 = 100;
 
+/// Begins twice, 40 ms apart, and ends once, 10 ms after the second time; and a function that calls itself, so
+/// often as a number of Fibonacci's says.
+const AGAIN: &str = r#"
+#include <stdlib.h>
+#include <time.h>
+#define APART __attribute__((noinline)) int
+volatile int n;
+APART begin(void) { return n++; }
+APART end(void) { return n++; }
+APART fib(int of)
+{
+	if (of < 2)
+		return of;
+	int before = fib(of - 1);
+	return before + fib(of - 2);
+}
+static void ms(int number)
+{
+	struct timespec pause = { 0, number * 1000000L };
+	nanosleep(&pause, 0);
+}
+int main(int argc, char **argv)
+{
+	for (int i = 0; i < 5; i++) {
+		begin();
+		ms(40);
+		begin();
+		ms(10);
+		end();
+		ms(5);
+	}
+	return fib(atoi(argv[1])) < 0;
+}
+"#;
+
 fn compiled() -> Place {
     let place = Place::new();
-    place.write("writes.c", WRITES);
+    compile(&place, "writes", WRITES);
+    place
+}
+
+fn compile(place: &Place, name: &str, text: &str) {
+    let source = format!("{name}.c");
+    place.write(&source, text);
     let done = Command::new("cc")
-        .args(["-O1", "-static", "-o"])
-        .arg(place.path("writes"))
-        .arg(place.path("writes.c"))
+        .args(["-O1", "-static", "-fno-optimize-sibling-calls", "-o"])
+        .args([place.path(name), place.path(&source)])
         .status()
         .unwrap();
     assert!(done.success());
-    place
 }
 
 /// A figure of all blocks of an arm.
@@ -87,16 +126,20 @@ fn functions() {
         return;
     }
     let place = compiled();
-    for (events, least_ns) in [
+    let events = [
         ("kprobe:ksys_write kretprobe:ksys_write", 100),
         ("fentry:ksys_write fexit:ksys_write", 100),
         (
             "uprobe:./writes:begin uprobe:./writes:end --key arg0",
             20_000,
         ),
-    ] {
+    ];
+    let all = common::oldest_and_newest(&place)
+        .into_iter()
+        .flat_map(|kernel| events.map(|events| (kernel, events)));
+    for (kernel, (events, least_ns)) in all {
         let ran = place.run(&format!(
-            "between -q {events} --lab vm -- ./writes {ROUNDS}"
+            "between -q {events} --lab vm --kernel {kernel} -- ./writes {ROUNDS}"
         ));
         ran.code(0);
         common::prints(&ran, &["100 begun = 100 ended + 0 open + 0 unmatched"]);
@@ -123,6 +166,68 @@ fn functions() {
     tree.code(0);
     // Of what calls the program there is nothing.
     assert!(tree.stdout.contains(";ksys_write "), "{}", tree.stdout);
+}
+
+/// Check that a first event which comes again begins anew: the time is from the later one, and the earlier one
+/// is no loss but unmatched.
+#[test]
+fn begun_again() {
+    if !common::has_guests() {
+        return;
+    }
+    let place = Place::new();
+    compile(&place, "again", AGAIN);
+    for kernel in common::oldest_and_newest(&place) {
+        let ran = place.run(&format!(
+            "between -q uprobe:./again:begin uprobe:./again:end --lab vm --kernel {kernel} -- ./again 0"
+        ));
+        let ledger = "10 begun = 5 ended + 0 open + 5 unmatched (begun again before the end 5)";
+        common::prints(ran.code(0), &[ledger]);
+        let recording = place.recording("between.plumb");
+        assert_ledger(&recording, 0);
+        assert_eq!(
+            recording.all_losses().count(),
+            0,
+            "{kernel}: {}",
+            ran.stdout
+        );
+        let (count, ns) = total(&recording, 0, "total");
+        let each = ns as f64 / count as f64;
+        assert!(
+            (each / 10e6 - 1.0).abs() < 0.05,
+            "{kernel}: {each} ns of 10 ms"
+        );
+    }
+}
+
+/// Check that each call of a function that calls itself is paired with its own return.
+#[test]
+fn calls_of_itself() {
+    if !common::has_guests() {
+        return;
+    }
+    let place = Place::new();
+    compile(&place, "again", AGAIN);
+    for kernel in common::oldest_and_newest(&place) {
+        let ran = place.run(&format!(
+            "between -q uprobe:./again:fib uretprobe:./again:fib --lab vm --kernel {kernel} -- ./again 10"
+        ));
+        common::prints(
+            ran.code(0),
+            &["177 begun = 177 ended + 0 open + 0 unmatched"],
+        );
+        let recording = place.recording("between.plumb");
+        assert_ledger(&recording, 0);
+        let whole = recording.stages().find(|(_, stage)| stage.name == "total");
+        let times = &whole.unwrap().0.times;
+        // The outermost call has all others in it.
+        assert!(
+            times.max_ns > 88 * times.min_ns,
+            "{kernel}: {} to {} ns",
+            times.min_ns,
+            times.max_ns
+        );
+    }
 }
 
 /// Check that a delay that was planted in a disk is found within a twentieth, in the stage that it is in,
@@ -198,14 +303,23 @@ fn packets() {
     let events = "net:net_dev_queue net:net_dev_start_xmit --packets 50 --blocks 2";
     // SAFETY: takes nothing and cannot fail.
     let root = unsafe { libc::geteuid() } == 0;
-    for (lab, can) in [("vm", common::has_guests()), ("netns", root)] {
+    let newest = OLDEST_AND_NEWEST[1];
+    let can_boot = common::has_guests();
+    for (lab, can) in [
+        ("vm", can_boot),
+        (
+            &format!("vm --kernel {newest}"),
+            can_boot && common::has_kernels(&place, &[newest]),
+        ),
+        ("netns", root),
+    ] {
         if !can {
             common::skip("no guests, or not root");
             continue;
         }
-        let ran = place.run(&format!("between -q {events} --lab {lab} -o {lab}.plumb"));
+        let ran = place.run(&format!("between -q {events} --lab {lab} -o lab.plumb"));
         ran.code(0);
-        let recording = place.recording(&format!("{lab}.plumb"));
+        let recording = place.recording("lab.plumb");
         assert_eq!(recording.blocks.len(), 2);
         assert_eq!(recording.environment["spans.key"], "sk_buff");
         let offered: u64 = recording.blocks.iter().map(|b| b.ledger.offered).sum();
@@ -268,8 +382,15 @@ fn counts() {
         return;
     }
     let place = compiled();
+    for kernel in common::oldest_and_newest(&place) {
+        counts_on(&place, kernel);
+    }
+}
+
+fn counts_on(place: &Place, kernel: &str) {
     let ran = place.run(&format!(
-        "stat -q syscalls:sys_enter_write,fentry:ksys_write,fexit:ksys_write,page-faults,cycles --lab vm -- ./writes {ROUNDS}"
+        "stat -q syscalls:sys_enter_write,fentry:ksys_write,fexit:ksys_write,page-faults,cycles --lab vm \
+         --kernel {kernel} -- ./writes {ROUNDS}"
     ));
     ran.code(0);
     common::prints(

@@ -90,7 +90,14 @@ fn ways(recording: &Recording, block: u32) -> Vec<(Direction, u64)> {
 #[test]
 fn packets_of_a_command_in_stages() {
     let Some(place) = place() else { return };
-    let ran = timed(&place, "stages --blocks 2 --peer ./answer", &["./ask", "7"]);
+    for kernel in common::oldest_and_newest(&place) {
+        in_stages(&place, kernel);
+    }
+}
+
+fn in_stages(place: &Place, kernel: &str) {
+    let words = format!("stages --blocks 2 --kernel {kernel} --peer ./answer");
+    let ran = timed(place, &words, &["./ask", "7"]);
     ran.code(1).says(&["./ask exited with code 7"]);
     assert!(ran.stdout.starts_with("answered\n"), "{}", ran.stdout);
     prints(&ran, &["udp tx", "udp rx", "lab vm"]);
@@ -119,8 +126,16 @@ fn packets_of_a_command_in_stages() {
 #[test]
 fn packets_of_a_command_in_functions() {
     let Some(place) = place() else { return };
-    let words = "functions --functions udp_sendmsg,udp_recvmsg,ip_rcv --peer ./answer";
-    let ran = timed(&place, words, &["./ask", "0"]);
+    for kernel in common::oldest_and_newest(&place) {
+        in_functions(&place, kernel);
+    }
+}
+
+fn in_functions(place: &Place, kernel: &str) {
+    let words = format!(
+        "functions --functions udp_sendmsg,udp_recvmsg,ip_rcv --kernel {kernel} --peer ./answer"
+    );
+    let ran = timed(place, &words, &["./ask", "0"]);
     ran.code(0);
     prints(&ran, &["udp_sendmsg", "udp_recvmsg", "ip_rcv"]);
     let recording = place.recording("x.plumb");

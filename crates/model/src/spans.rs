@@ -53,6 +53,8 @@ pub const QUANTITIES: &[Declared] = &[
 pub const BEGUN_AGAIN: &str = "begun again before the end";
 /// That of spans for which the table had no room.
 pub const NO_ROOM: &str = "no room in the table";
+/// That of calls within too many others of the same function: `SPANS_DEPTH` of spans.h.
+pub const TOO_DEEP: &str = "nested more than 1,024 deep";
 /// The cause of last events [`APART`].
 pub const NOT_BEGUN: &str = "ended, not begun";
 /// That of events between.

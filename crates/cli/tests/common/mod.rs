@@ -85,6 +85,16 @@ pub(crate) fn has_kernels(place: &Place, kernels: &[&str]) -> bool {
     true
 }
 
+/// The oldest kernel that guests are tested on, which is the one by default, and the newest: BPF programs have
+/// to load and measure the same on both.
+pub(crate) const OLDEST_AND_NEWEST: [&str; 2] = ["debian", "debian:6.12"];
+
+/// Those of them that are there or can be added.
+pub(crate) fn oldest_and_newest(place: &Place) -> Vec<&'static str> {
+    let is_there = |kernel: &&str| has_kernels(place, &[kernel]);
+    OLDEST_AND_NEWEST.into_iter().filter(is_there).collect()
+}
+
 /// A place to run the program in: an empty working directory, an empty directory for temporary
 /// files, and a mark on every process started from it.
 #[derive(Debug)]

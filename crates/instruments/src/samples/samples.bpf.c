@@ -102,7 +102,7 @@ static __always_inline struct samples_known *lookup(__u64 *hash)
 	return bpf_map_lookup_elem(&known_even, hash);
 }
 
-static __always_inline long insert(__u64 *hash, struct samples_known *new)
+static __always_inline int insert(__u64 *hash, struct samples_known *new)
 {
 	if (turn.map & 1)
 		return bpf_map_update_elem(&known_odd, hash, new, BPF_NOEXIST);

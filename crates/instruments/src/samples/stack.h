@@ -48,7 +48,7 @@ static __always_inline __u32 fill(void *ctx, struct scratch *to,
 	struct samples_stack *s = &to->stack;
 	__u64 hash = 0x8e99d71a3d5f1c2b;
 	__u32 most = frames * sizeof(__u64), n, i;
-	long got = 0;
+	int got = 0;
 
 	if (most > SAMPLES_FRAMES * sizeof(__u64))
 		most = SAMPLES_FRAMES * sizeof(__u64);

@@ -55,6 +55,7 @@ pub(super) struct Attached {
     known: [MapHandle; 2],
     groups: [MapHandle; 2],
     under_way: MapHandle,
+    depths: MapHandle,
     counts: MapHandle,
     turn: MapHandle,
     half: u64,
@@ -108,6 +109,7 @@ impl Attached {
             rows: rows(count) as u32,
             by: plan.by,
             about_task: u32::from(plan.is_about_task()),
+            nests: u32::from(plan.nests()),
             ..Config::default()
         };
         for (to, event) in config.events.iter_mut().zip(&plan.events) {
@@ -137,6 +139,8 @@ impl Attached {
             let name = map.name().to_string_lossy().into_owned();
             let entries = match name.as_str() {
                 "under_way" => under_way,
+                "depths" if plan.nests() => under_way,
+                "depths" => 1,
                 "times" => 2 * rows(count) as u32,
                 "known_even" | "known_odd" if !stacks => 1,
                 "known_even" | "known_odd" => KEYS as u32,
@@ -177,6 +181,7 @@ impl Attached {
             known: maps(["known_even", "known_odd"])?,
             groups: maps(["groups_even", "groups_odd"])?,
             under_way: map(&object, "under_way").map_err(failed())?,
+            depths: map(&object, "depths").map_err(failed())?,
             counts: map(&object, "counts").map_err(failed())?,
             turn: map(&object, ".data").map_err(failed())?,
             half: 0,
@@ -373,6 +378,7 @@ impl Attached {
             sum.ended += cpu.ended;
             sum.again += cpu.again;
             sum.no_room += cpu.no_room;
+            sum.too_deep += cpu.too_deep;
             sum.not_begun += cpu.not_begun;
             sum.between += cpu.between;
             sum.out_of_order += cpu.out_of_order;
@@ -391,7 +397,9 @@ impl Attached {
     /// # Errors
     /// The table can't be read.
     pub(super) fn give_up(&self) -> Result<u64, LiveError> {
-        let all = drain(&self.under_way).map_err(LiveError::system("read what is under way"))?;
+        let failed = || LiveError::system("read what is under way");
+        drain(&self.depths).map_err(failed())?;
+        let all = drain(&self.under_way).map_err(failed())?;
         let is_begun = |(_, value): &&(Vec<u8>, Vec<u8>)| Begun::read(value).is_some();
         Ok(all.iter().filter(is_begun).count() as u64)
     }

@@ -165,6 +165,25 @@ impl Plan {
         is_argument && first.points_to.as_deref() == Some(TASK)
     }
 
+    /// Whether the first and last event are calls of a function and its returns, by the task that makes them:
+    /// a call within another one is not that one begun again.
+    pub(super) fn nests(&self) -> bool {
+        let [first, .., last] = &self.events[..] else {
+            return false;
+        };
+        let called = |event: &Planned| match &event.resolved.asked {
+            Asked::Kernel { function, .. } => Some((None, function.clone())),
+            Asked::User { file, function, .. } => Some((Some(file.clone()), function.clone())),
+            _ => None,
+        };
+        let is_of_task = |event: &Planned| event.key.key == KEY_TASK as u32;
+        !first.returns()
+            && last.returns()
+            && called(first) == called(last)
+            && is_of_task(first)
+            && is_of_task(last)
+    }
+
     /// What events are paired by, in words.
     pub(super) fn keys(&self) -> String {
         let mut names: Vec<&str> = self.events.iter().map(|e| e.key_name.as_str()).collect();

@@ -35,9 +35,17 @@ const volatile struct spans_config config = {};
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, SPANS_OPEN);
-	__type(key, __u64);
+	__type(key, struct spans_place);
 	__type(value, struct spans_begun);
 } under_way SEC(".maps");
+
+/* How many calls of a key are open. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, SPANS_OPEN);
+	__type(key, __u64);
+	__type(value, __u64);
+} depths SEC(".maps");
 
 /* One half is read and emptied while the other is written to. */
 struct {
@@ -136,8 +144,8 @@ static __always_inline struct spans_known *lookup(__u64 *hash, __u32 half)
 	return bpf_map_lookup_elem(&known_even, hash);
 }
 
-static __always_inline long insert(__u64 *hash, __u32 half,
-				   struct spans_known *new)
+static __always_inline int insert(__u64 *hash, __u32 half,
+				  struct spans_known *new)
 {
 	if (half)
 		return bpf_map_update_elem(&known_odd, hash, new, BPF_NOEXIST);
@@ -249,19 +257,64 @@ static __always_inline void name_group(struct spans_begun *new, __u64 key)
 		bpf_probe_read_kernel_str(new->group, sizeof(new->group), name);
 }
 
+/* A call begins. Returns whether there is no room for how deep it is. */
+static __always_inline _Bool enter(struct spans_place *at)
+{
+	__u64 *open = bpf_map_lookup_elem(&depths, &at->key), one = 1;
+
+	if (!open)
+		return bpf_map_update_elem(&depths, &at->key, &one, BPF_ANY);
+	at->depth = (*open)++;
+	return 0;
+}
+
+/* Where the innermost call that is open is. Returns whether there is one. */
+static __always_inline _Bool innermost(struct spans_place *at)
+{
+	__u64 *open = bpf_map_lookup_elem(&depths, &at->key);
+
+	if (!open)
+		return 0;
+	at->depth = *open - 1;
+	return 1;
+}
+
+/* The innermost call ends. Returns whether there is one. */
+static __always_inline _Bool leave(struct spans_place *at)
+{
+	__u64 *open = bpf_map_lookup_elem(&depths, &at->key);
+
+	if (!open)
+		return 0;
+	at->depth = --*open;
+	if (!at->depth)
+		bpf_map_delete_elem(&depths, &at->key);
+	return 1;
+}
+
 static __always_inline void begin(void *ctx, __u64 key, __u64 now,
 				  struct spans_counts *c)
 {
+	struct spans_place at = { .key = key };
 	struct spans_begun new = {};
 	struct bpf_pidns_info ids = {};
-	long full = 0;
-	int i;
+	int full = 0, i;
 
 	if (config.scope != SAMPLES_SCOPE_ALL || config.by == SPANS_BY_STACK)
 		name_task(&ids);
 	if (config.about_task ? !is_asked_of((void *)key) : !is_asked(&ids))
 		return;
 	c->begun++;
+	if (config.nests) {
+		if (enter(&at)) {
+			c->no_room++;
+			return;
+		}
+		if (at.depth >= SPANS_DEPTH) {
+			c->too_deep++;
+			return;
+		}
+	}
 	new.times_ns[0] = now;
 	new.reached = 1;
 	if (config.by == SPANS_BY_STACK)
@@ -273,10 +326,10 @@ static __always_inline void begin(void *ctx, __u64 key, __u64 now,
 	 * begun before counts it.
 	 */
 	for (i = 0; i < BEGIN_TRIES; i++) {
-		full = bpf_map_update_elem(&under_way, &key, &new, BPF_NOEXIST);
+		full = bpf_map_update_elem(&under_way, &at, &new, BPF_NOEXIST);
 		if (full != -EEXIST)
 			break;
-		if (!bpf_map_delete_elem(&under_way, &key))
+		if (!bpf_map_delete_elem(&under_way, &at))
 			c->again++;
 	}
 	if (full)
@@ -286,8 +339,11 @@ static __always_inline void begin(void *ctx, __u64 key, __u64 now,
 static __always_inline void pass(__u32 event, __u64 key, __u64 now,
 				 struct spans_counts *c)
 {
-	struct spans_begun *was = bpf_map_lookup_elem(&under_way, &key);
+	struct spans_place at = { .key = key };
+	struct spans_begun *was = NULL;
 
+	if (!config.nests || innermost(&at))
+		was = bpf_map_lookup_elem(&under_way, &at);
 	if (!was) {
 		c->between++;
 		return;
@@ -302,17 +358,23 @@ static __always_inline void pass(__u32 event, __u64 key, __u64 now,
 
 static __always_inline void end(__u64 key, __u64 now, struct spans_counts *c)
 {
-	struct spans_begun *found = bpf_map_lookup_elem(&under_way, &key), was;
+	struct spans_place place = { .key = key };
+	struct spans_begun *found = NULL, was;
 	__u32 half = turn.half & 1, rows, last = 0, i;
 	__u64 before, at;
 
+	if (!config.nests || leave(&place))
+		found = bpf_map_lookup_elem(&under_way, &place);
+	/* Its begin was counted as too deep. */
+	if (!found && place.depth >= SPANS_DEPTH)
+		return;
 	if (!found) {
 		c->not_begun++;
 		return;
 	}
 	was = *found;
 	/* Who deletes it has it. */
-	if (bpf_map_delete_elem(&under_way, &key)) {
+	if (bpf_map_delete_elem(&under_way, &place)) {
 		c->not_begun++;
 		return;
 	}

@@ -12,6 +12,8 @@
 #define SPANS_ROWS 29
 /* What has begun and not ended, at most. */
 #define SPANS_OPEN 65536
+/* Calls of a function within each other that are told apart. */
+#define SPANS_DEPTH 1024
 /* Stacks that are told apart, and groups. */
 #define SPANS_KEYS 16384
 #define SPANS_GROUPS 256
@@ -61,8 +63,18 @@ struct spans_config {
 	__u32 by;
 	/* Whether the key of the first event is the task that it is about. */
 	__u32 about_task;
-	__u32 unused;
+	/*
+	 * Whether the first and last event are a task's calls of a function and
+	 * its returns, which lie within each other where it calls itself.
+	 */
+	__u32 nests;
 	struct spans_event events[SPANS_EVENTS];
+};
+
+/* What it has begun by: the key, and how many of it were open before. */
+struct spans_place {
+	__u64 key;
+	__u64 depth;
 };
 
 /* What has begun. */
@@ -105,6 +117,7 @@ struct spans_counts {
 	__u64 ended;
 	__u64 again;	 /* Begun again before the end. */
 	__u64 no_room;	 /* For what began. */
+	__u64 too_deep;	 /* Calls within more others than are told apart. */
 	__u64 not_begun; /* Last events of what had not begun. */
 	__u64 between;	 /* Events between of what had not begun. */
 	__u64 out_of_order;

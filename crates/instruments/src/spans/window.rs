@@ -9,7 +9,7 @@ use netplumb_model::quantity::{Figure, Item};
 use netplumb_model::span::{StageKind, Times};
 use netplumb_model::spans::{
     APART, BEGUN, BEGUN_AGAIN, BETWEEN_NOT_BEGUN, By, ENDED, Group, NO_ROOM, NOT_BEGUN, OPEN,
-    OUT_OF_ORDER, PROGRAMS, RUNS, SEEN, SLOW, STACKS, Slice, Slow, SpansSpec, THRESHOLD, UNMATCHED,
+    OUT_OF_ORDER, PROGRAMS, RUNS, SEEN, SLOW, STACKS, Slice, Slow, SpansSpec, THRESHOLD, TOO_DEEP, UNMATCHED,
     coarse,
 };
 use netplumb_model::timing::{Attached as Facts, Costs, StageTimes, TimingSpec, Window};
@@ -311,6 +311,7 @@ impl Between {
         let causes = [
             (&UNMATCHED, BEGUN_AGAIN, since(|c| c.again)),
             (&UNMATCHED, NO_ROOM, since(|c| c.no_room)),
+            (&UNMATCHED, TOO_DEEP, since(|c| c.too_deep)),
             (&APART, NOT_BEGUN, since(|c| c.not_begun)),
             (&APART, BETWEEN_NOT_BEGUN, since(|c| c.between)),
             (&APART, OUT_OF_ORDER, since(|c| c.out_of_order)),
