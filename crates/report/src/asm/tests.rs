@@ -55,6 +55,33 @@ fn names_of_targets() {
     }
 }
 
+/// Check that operands relative to the instruction pointer are written as the GNU tools write them, with their
+/// address, and the name of what is there if it is known.
+#[test]
+fn relative_to_rip() {
+    let (recording, mut code) = made(0x1000);
+    let insns: [(u32, &[u8]); 3] = [
+        (0, &[0x4c, 0x8d, 0x05, 0x39, 0x30, 0x00, 0x00]),
+        (7, &[0x48, 0x8d, 0x3d, 0xf6, 0x0f, 0x00, 0x00]),
+        (14, &[0xff, 0x25, 0xfc, 0xff, 0xff, 0xff]),
+    ];
+    let insns = insns.into_iter();
+    code.insns = insns
+        .map(|(offset, code)| Instruction::new(offset, code, 1).unwrap())
+        .collect();
+    let texts: Vec<String> = (decoded(&recording, &code).iter())
+        .map(|row| row.text.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect();
+    assert_eq!(
+        texts,
+        [
+            "lea 0x3039(%rip), %r8 # 0x4040",
+            "lea 0xff6(%rip), %rdi # 0x2004 <rest+0x4>",
+            "jmpq *-4(%rip) # 0x1010",
+        ]
+    );
+}
+
 /// Check that machine code that is none is shown as such.
 #[test]
 fn not_code() {

@@ -1,5 +1,7 @@
 //! Of x86-64, as the GNU tools write it.
 
+use std::rc::Rc;
+
 use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Formatter, GasFormatter, Instruction, SymbolResolver,
     SymbolResult,
@@ -9,16 +11,20 @@ use super::{Disassemble, Names};
 
 pub(super) struct Disassembler {
     formatter: GasFormatter,
+    names: Rc<Names>,
 }
 
 impl Disassembler {
     pub(super) fn new(names: Names) -> Self {
-        let mut formatter = GasFormatter::with_options(Some(Box::new(names)), None);
+        let names = Rc::new(names);
+        let branches = Branches(Rc::clone(&names));
+        let mut formatter = GasFormatter::with_options(Some(Box::new(branches)), None);
         let options = formatter.options_mut();
         options.set_space_after_operand_separator(true);
         options.set_first_operand_char_index(8);
         options.set_uppercase_hex(false);
-        Disassembler { formatter }
+        options.set_rip_relative_addresses(true);
+        Disassembler { formatter, names }
     }
 }
 
@@ -27,6 +33,13 @@ impl Disassemble for Disassembler {
         let decoded = Decoder::with_ip(64, code, at, DecoderOptions::NONE).decode();
         let mut text = String::new();
         self.formatter.format(&decoded, &mut text);
+        if decoded.is_ip_rel_memory_operand() {
+            let address = decoded.ip_rel_memory_address();
+            text += &format!("  # {address:#x}");
+            if let Some(name) = self.names.name(address, false) {
+                text += &format!(" <{name}>");
+            }
+        }
         let jump = match decoded.flow_control() {
             FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch => {
                 Some(decoded.near_branch_target())
@@ -37,7 +50,11 @@ impl Disassemble for Disassembler {
     }
 }
 
-impl SymbolResolver for Names {
+/// Names what calls and jumps go to. What is relative to the instruction pointer stays as it is encoded, with
+/// its address behind it, as objdump has it.
+struct Branches(Rc<Names>);
+
+impl SymbolResolver for Branches {
     fn symbol(
         &mut self,
         insn: &Instruction,
@@ -48,10 +65,10 @@ impl SymbolResolver for Names {
     ) -> Option<SymbolResult<'_>> {
         let branches = !matches!(insn.flow_control(), FlowControl::Next)
             && insn.near_branch_target() == address;
-        if !branches && !insn.is_ip_rel_memory_operand() {
+        if !branches {
             return None;
         }
-        let name = self.name(address, branches)?;
+        let name = self.0.name(address, branches)?;
         Some(SymbolResult::with_string(address, name))
     }
 }
