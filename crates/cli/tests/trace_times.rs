@@ -101,17 +101,30 @@ fn calls_of_a_command() {
             .all(|t| t.steps[0].total < t.steps[0].elapsed)
     );
     // In a guest an instruction is a nanosecond: without the tracer's cost, times are what is executed.
-    // Down to the last call: what is below the depth is looked at, and not subtracted.
-    let [timed, counted] = [("--time", "t.plumb"), ("", "i.plumb")].map(|(how, name)| {
-        let words = format!("trace ksys_write -q {how} --depth 20 --slowest 100 --lab vm");
+    // However few levels are shown.
+    let runs = [
+        ("--time --depth 20", "t.plumb"),
+        ("--time --depth 2", "s.plumb"),
+        ("--depth 20", "i.plumb"),
+    ];
+    let [deep, shallow, counted] = runs.map(|(how, name)| {
+        let words = format!("trace ksys_write -q {how} --slowest 100 --lab vm");
         place
             .run(&format!("{words} -o {name} -- ./p {WRITES}"))
             .code(0);
         place.recording(name)
     });
-    for (timed, counted) in timed.traces.iter().zip(&counted.traces).skip(1) {
+    for trace in &shallow.traces {
+        check_sums(trace);
+        let cut = |step: &netplumb_model::trace::Step| step.flags.has(Flags::CUT);
+        assert!(trace.depths().iter().all(|depth| *depth < 2) && trace.steps.iter().any(cut));
+    }
+    let below = deep.traces.iter().map(|trace| trace.steps.len() as u64 - 1);
+    let both = [&deep, &shallow].map(|timed| timed.traces.iter().zip(below.clone()));
+    let counts = counted.traces.iter().chain(&counted.traces);
+    let all = both.into_iter().flatten().zip(counts);
+    for ((timed, below), counted) in all.filter(|(_, counted)| counted.number > 0) {
         let (ns, insns) = (timed.steps[0].total, counted.steps[0].total);
-        let below = timed.steps.len() as u64 - 1;
         assert!(
             ns.abs_diff(insns) < 60 + 60 * below,
             "{ns} ns, {insns} instructions, {below} calls below"

@@ -15,7 +15,7 @@ use netplumb_model::trace::{CALL_BIAS, CALL_PROBE, CallsSpec, TIMED, TimedCalls}
 use rustc_hash::FxHashMap;
 
 use super::ring::{Level, Pages, Record, What};
-use super::tracer::{self, Tracer, Whose};
+use super::tracer::{self, ALL_LEVELS, Tracer, Whose};
 use super::tree::{Calls, Cost, Ended, Names};
 use crate::live::{self, Live, LiveError};
 use crate::own::process_ns;
@@ -228,6 +228,10 @@ pub(super) struct CallTimer {
     /// Up to this time all have been read.
     read_ns: u64,
     lost: u64,
+    /// How deep calls are shown.
+    depth: u32,
+    /// Whether no deeper ones are recorded, since there was no room for them.
+    limited: bool,
     facts: Attached,
     opened: Instant,
     reader_ns: u64,
@@ -261,12 +265,12 @@ impl CallTimer {
             threads.push(thread.unsigned_abs());
         }
         let bare: Vec<f64> = (0..ROUNDS).map(|_| round_ns()).collect();
-        let mut tracer = Tracer::start(opened, first, asked.depth, &at_first)?;
+        let mut tracer = Tracer::start(opened, first, &at_first)?;
         let cost = match &calibrated {
             Some(function) => calibrate(&mut tracer, &pages, thread, function, &all, &bare)?,
             None => Cost::default(),
         };
-        tracer.aim(&traced, asked.depth)?;
+        tracer.aim(&traced, ALL_LEVELS)?;
         tracer.follow(&whose)?;
         let own_calls = match (asked.own, asked.children) {
             (true, _) => Own::Traced,
@@ -297,6 +301,8 @@ impl CallTimer {
             waiting: Vec::new(),
             read_ns: 0,
             lost: 0,
+            depth: asked.depth,
+            limited: false,
             facts: Attached {
                 attach_ns: begun.elapsed().as_nanos() as u64,
                 facts,
@@ -332,6 +338,10 @@ impl CallTimer {
             }
         }
         self.lost += self.tracer.lost();
+        if self.lost > 0 && !self.limited {
+            self.tracer.limit(self.depth)?;
+            self.limited = true;
+        }
         Ok(())
     }
 
@@ -381,6 +391,12 @@ impl CallTimer {
                     "records of calls",
                     lost,
                     "the kernel's buffer was full: trace fewer calls, or with a smaller --depth",
+                ),
+                (
+                    "windows without functions below --depth",
+                    u64::from(self.limited),
+                    "the kernel's buffer was full: what it takes to look at them is in the times of their \
+                     callers; trace fewer calls, or with a larger --depth",
                 ),
                 (
                     "calls with a gap",
@@ -456,7 +472,7 @@ fn calibrate(
     let (mut of_system_calls, mut steps, mut shortest) = (0.0, 0.0, f64::INFINITY);
     for _ in 0..ROUNDS {
         let mut round = |aim: &[String], rounds: &mut Vec<f64>| {
-            tracer.aim(aim, 0)?;
+            tracer.aim(aim, ALL_LEVELS)?;
             tracer.record(true)?;
             // The kernel looks whether a task is traced when it is switched in.
             thread::sleep(SWITCHED);

@@ -27,6 +27,8 @@ const REMEDY: &str = "trace in a guest (--lab vm --time), run as root, or boot w
 /// What to do where the kernel has no such tracer.
 const OTHER_KERNEL: &str =
     "use a kernel with CONFIG_FUNCTION_GRAPH_TRACER=y, as in most distributions";
+/// The depth without a limit.
+pub(super) const ALL_LEVELS: u32 = 0;
 /// Pages of a CPU that are read at once.
 const PAGES: usize = 256;
 /// Memory for records of a CPU.
@@ -280,11 +282,10 @@ pub(super) fn functions(root: &Path) -> Result<Vec<String>, LiveError> {
 }
 
 impl Tracer {
-    /// Turn it on for these functions and what they call, so many levels in all; nothing is recorded yet.
+    /// Turn it on for these functions and all that they call; nothing is recorded yet.
     pub(super) fn start(
         (tree, root): (Tree, PathBuf),
         functions: &[String],
-        depth: u32,
         whose: &Whose,
     ) -> Result<Tracer, LiveError> {
         if !has_tracer(&root) {
@@ -318,7 +319,7 @@ impl Tracer {
             _tree: tree,
         };
         tracer.set("tracing_on", "0")?;
-        tracer.aim(functions, depth)?;
+        tracer.aim(functions, ALL_LEVELS)?;
         tracer.follow(whose)?;
         let online = cpus::online().map_err(LiveError::system("read which CPUs are online"))?;
         if !shared {
@@ -359,6 +360,11 @@ impl Tracer {
     /// Set it to other functions.
     pub(super) fn aim(&self, functions: &[String], depth: u32) -> Result<(), LiveError> {
         write(&self.root.join("set_graph_function"), &functions.join(" "))?;
+        self.limit(depth)
+    }
+
+    /// Record so many levels, or all if 0.
+    pub(super) fn limit(&self, depth: u32) -> Result<(), LiveError> {
         write(&self.root.join("max_graph_depth"), &depth.to_string())
     }
 

@@ -266,7 +266,10 @@ impl Calls {
             (level, _) => names.context(&stack, level),
         };
         let parent = task.open.iter().rev().find_map(|open| open.step);
-        let step = (task.steps.len() < self.spec.steps as usize).then_some(task.steps.len() as u32);
+        let has_room = task.steps.len() < self.spec.steps as usize;
+        // Deeper ones are recorded as well: how many there are says what the tracer adds to those above.
+        let is_shown = task.open.len() < self.spec.depth as usize;
+        let step = (has_room && is_shown).then_some(task.steps.len() as u32);
         match (step, parent) {
             (Some(_), _) => task.steps.push(Step {
                 parent,
@@ -289,7 +292,7 @@ impl Calls {
                 returned: None,
             }),
             (None, Some(parent)) => {
-                task.dropped += 1;
+                task.dropped += u64::from(is_shown);
                 let flags = &mut task.steps[parent as usize].flags;
                 *flags = flags.with(Flags::CUT);
             }

@@ -68,16 +68,15 @@ fn clock(recording: &Recording, quantity: &Quantity) -> String {
         let [each, bias] = [&CALL_PROBE, &CALL_BIAS].map(|of| of_run(recording, of).unwrap_or(0.0));
         let cost = match each > 0.0 {
             true => format!(
-                "less {} ns for each call below, which tracing costs, and {} ns of the call itself",
+                "less {} ns for each call below, shown or not, which tracing costs, and {} ns of the call itself",
                 thousands(each.round() as u64),
                 thousands(bias.round() as u64)
             ),
             false => "with what tracing costs, which could not be measured".into(),
         };
         return format!(
-            "nanoseconds of calls by function_graph, without interrupts that came in between above --depth, and \
-             other tasks; {cost}; elapsed is as read. Calls below --depth cost the tracer as much, and nobody counts \
-             them: that time is in those at --depth and above, often several times their own; a greater --depth has less of it"
+            "nanoseconds of calls by function_graph, without interrupts that came in between, and other \
+             tasks; {cost}; elapsed is as read"
         );
     }
     if quantity.calls == Calls::Entries {
