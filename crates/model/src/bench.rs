@@ -285,6 +285,10 @@ pub struct CpuUse {
     pub busy: f64,
     /// The same by a second method, if available.
     pub second: Option<f64>,
+    /// The part of `busy` that tasks of other programs had: neither plumb's own and what it started, nor the
+    /// kernel's. As the second method tells it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub others: Option<f64>,
     /// Steal time, in a guest.
     pub steal: f64,
     /// Softirq time, as accounted by the kernel.

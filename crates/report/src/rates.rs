@@ -178,12 +178,17 @@ impl ArmRates<'_> {
         }
         let mean =
             |n: f64, all: &[CpuUse], of: fn(&CpuUse) -> f64| all.iter().map(of).sum::<f64>() / n;
+        // Where all blocks know it.
+        let known = |n: f64, all: &[CpuUse], of: fn(&CpuUse) -> Option<f64>| {
+            let all: Option<Vec<f64>> = all.iter().map(of).collect();
+            all.map(|all| all.iter().sum::<f64>() / n)
+        };
         sums.into_iter()
             .map(|(cpu, (n, all))| CpuUse {
                 cpu,
                 busy: mean(n, &all, |c| c.busy),
-                second: (all.iter().all(|c| c.second.is_some()))
-                    .then(|| mean(n, &all, |c| c.second.unwrap_or_default())),
+                second: known(n, &all, |c| c.second),
+                others: known(n, &all, |c| c.others),
                 steal: mean(n, &all, |c| c.steal),
                 softirq: mean(n, &all, |c| c.softirq),
             })

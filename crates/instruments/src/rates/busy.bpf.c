@@ -5,6 +5,10 @@
  *
  * Independent of ticks: time is added up between events, read from
  * bpf_ktime_get_ns().
+ *
+ * Of that, the time of other programs: tasks with memory of their own that are
+ * neither of the process that asks nor of one that it started. Interrupts and
+ * softirqs on top of them are not theirs.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -21,6 +25,14 @@ struct {
 	__type(value, struct busy_cpu);
 } cpus SEC(".maps");
 
+/* Parents of a task that are looked at. */
+#define PARENTS 6
+
+const volatile struct busy_config config = {};
+
+/* The process that asks, in the first namespace; 0 until it was seen. */
+int own;
+
 static __always_inline struct busy_cpu *here(void)
 {
 	__u32 cpu = bpf_get_smp_processor_id();
@@ -28,22 +40,59 @@ static __always_inline struct busy_cpu *here(void)
 	return bpf_map_lookup_elem(&cpus, &cpu);
 }
 
+static __always_inline void add_up(__u64 *acc_ns, _Bool was, _Bool is,
+				   __u64 now)
+{
+	if (is && !was)
+		__sync_fetch_and_add(acc_ns, -now);
+	else if (!is && was)
+		__sync_fetch_and_add(acc_ns, now);
+}
+
 /*
  * Interruptions happen between two of these lines, and restore the state, so
- * only `acc_ns` has to be updated in one step.
+ * only sums have to be updated in one step.
  */
-static __always_inline void turn(struct busy_cpu *c, __u32 tasks, __u32 depth)
+static __always_inline void turn(struct busy_cpu *c, __u32 tasks, __u32 others,
+				 __u32 depth)
 {
-	__u32 was = c->tasks || c->depth, is = tasks || depth;
+	_Bool was = c->tasks || c->depth, is = tasks || depth;
+	_Bool was_others = c->others && !c->depth, is_others = others && !depth;
 	__u64 now = bpf_ktime_get_ns();
 
 	c->tasks = tasks;
+	c->others = others;
 	c->depth = depth;
 	c->last_ns = now;
-	if (is && !was)
-		__sync_fetch_and_add(&c->acc_ns, -now);
-	else if (!is && was)
-		__sync_fetch_and_add(&c->acc_ns, now);
+	add_up(&c->acc_ns, was, is, now);
+	add_up(&c->others_acc_ns, was_others, is_others, now);
+}
+
+/* Learn who asks, from the first of its tasks that is switched out. */
+static __always_inline void find_own(void)
+{
+	struct bpf_pidns_info ids = {};
+
+	if (own ||
+	    bpf_get_ns_current_pid_tgid(config.pidns_dev, config.pidns_inode,
+					&ids, sizeof(ids)))
+		return;
+	if (ids.tgid == config.tgid)
+		own = bpf_get_current_pid_tgid() >> 32;
+}
+
+static __always_inline _Bool is_others(struct task_struct *task)
+{
+	int i;
+
+	if (!own || !task->pid || task->flags & PF_KTHREAD)
+		return 0;
+	for (i = 0; i < PARENTS && task; i++) {
+		if (task->tgid == own)
+			return 0;
+		task = task->real_parent;
+	}
+	return 1;
 }
 
 /*
@@ -57,6 +106,9 @@ static __always_inline void notice(struct busy_cpu *c, __u32 idle)
 		return;
 	c->tasks = 0;
 	__sync_fetch_and_add(&c->acc_ns, c->last_ns);
+	if (c->others)
+		__sync_fetch_and_add(&c->others_acc_ns, c->last_ns);
+	c->others = 0;
 	c->unsure_ns += bpf_ktime_get_ns() - c->last_ns;
 }
 
@@ -67,7 +119,7 @@ static __always_inline int enter(void)
 	if (!c || !c->known)
 		return 0;
 	notice(c, !bpf_get_current_task_btf()->pid);
-	turn(c, c->tasks, c->depth + 1);
+	turn(c, c->tasks, c->others, c->depth + 1);
 	return 0;
 }
 
@@ -76,7 +128,7 @@ static __always_inline int leave(void)
 	struct busy_cpu *c = here();
 
 	if (c && c->known && c->depth)
-		turn(c, c->tasks, c->depth - 1);
+		turn(c, c->tasks, c->others, c->depth - 1);
 	return 0;
 }
 
@@ -88,13 +140,14 @@ int BPF_PROG(busy_sched_switch, _Bool preempt, struct task_struct *prev,
 
 	if (!c)
 		return 0;
+	find_own();
 	if (c->known)
 		notice(c, !prev->pid);
 	/*
 	 * There is no interrupt at a task switch, and with PREEMPT_RT softirqs
 	 * run in tasks.
 	 */
-	turn(c, next->pid != 0, 0);
+	turn(c, next->pid != 0, is_others(next), 0);
 	c->known = 1;
 	return 0;
 }

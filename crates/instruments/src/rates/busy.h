@@ -16,10 +16,21 @@ struct busy_cpu {
 	__u64 acc_ns;
 	__u64 last_ns;	 /* When something was seen. */
 	__u64 unsure_ns; /* Time that was taken for idle and may not have been. */
-	__u32 known;	 /* A switch of tasks was seen. */
-	__u32 tasks;	 /* A task runs that is not the idle one. */
-	__u32 depth;	 /* Interrupts and softirqs under way. */
-	__u32 unused[7];
+	/* Time of tasks that are others' (see is_others()), as `acc_ns`. */
+	__u64 others_acc_ns;
+	__u32 known;  /* A switch of tasks was seen. */
+	__u32 tasks;  /* A task runs that is not the idle one. */
+	__u32 depth;  /* Interrupts and softirqs under way. */
+	__u32 others; /* It is others'. */
+	__u32 unused[4];
+};
+
+/* Who asks, as its own namespace of pids calls it. */
+struct busy_config {
+	__u64 pidns_dev;
+	__u64 pidns_inode;
+	__u32 tgid;
+	__u32 unused;
 };
 
 #endif

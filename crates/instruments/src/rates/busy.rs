@@ -2,6 +2,8 @@
 //! /proc/stat.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object};
 
@@ -56,6 +58,8 @@ pub(super) struct Ran {
     pub(super) busy_ns: u64,
     /// Time that was taken for idle though it may not have been.
     pub(super) unsure_ns: u64,
+    /// Of the busy time, that of other programs' tasks.
+    pub(super) others_ns: u64,
 }
 
 impl Busy {
@@ -66,6 +70,16 @@ impl Busy {
         let possible =
             libbpf_rs::num_possible_cpus().map_err(LiveError::system("count the CPUs"))?;
         let mut open = Opened::new(OBJECT).map_err(LiveError::programs(RATES))?;
+        let namespace = fs::metadata("/proc/self/ns/pid")
+            .map_err(LiveError::system("read its PID namespace"))?;
+        let config = made::Config {
+            pidns_dev: namespace.dev(),
+            pidns_inode: namespace.ino(),
+            tgid: std::process::id(),
+            ..made::Config::default()
+        };
+        open.set_constants(config.bytes())
+            .map_err(LiveError::programs(RATES))?;
         for mut program in open.progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
             let tracepoint = name.strip_prefix(PREFIX).unwrap_or(&name);
@@ -77,7 +91,7 @@ impl Busy {
             }
             program.set_autoload(has(tracepoint));
         }
-        for mut map in open.maps_mut() {
+        for mut map in open.maps_mut().filter(|map| map.name() == "cpus") {
             // No kernel has as many CPUs as would not fit.
             map.set_max_entries(possible as u32)
                 .map_err(LiveError::system("size the map of `rates`"))?;
@@ -120,6 +134,7 @@ impl Busy {
                         at_ns,
                         busy_ns: busy_ns(seen.acc_ns, at_ns),
                         unsure_ns: seen.unsure_ns,
+                        others_ns: busy_ns(seen.others_acc_ns, at_ns),
                     },
                 );
             }

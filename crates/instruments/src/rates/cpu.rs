@@ -82,6 +82,7 @@ impl Stat {
                 cpu,
                 busy: 1.0 - share(a.idle_s, b.idle_s),
                 second: None,
+                others: None,
                 steal: share(a.steal_s, b.steal_s),
                 softirq: share(a.softirq_s, b.softirq_s),
             }
@@ -152,13 +153,14 @@ impl CpuClock {
     }
 }
 
-/// The use of each CPU between two readings. `second` is none if that method is not available, does
-/// not know the CPU yet, or is uncertain.
+/// The use of each CPU between two readings. `second` and `others` are none if that method is not available,
+/// does not know the CPU yet, or is uncertain.
 pub fn since(before: &Reading, after: &Reading) -> Vec<CpuUse> {
     let mut uses = before.stat.busy_to(&after.stat);
     for one in &mut uses {
         let ran = before.ran.get(&one.cpu).zip(after.ran.get(&one.cpu));
-        one.second = ran.and_then(|(a, b)| second(a, b));
+        let shares = ran.and_then(|(a, b)| second(a, b));
+        (one.second, one.others) = shares.unzip();
     }
     uses
 }
@@ -169,11 +171,14 @@ pub fn resolution(before: &Reading, after: &Reading) -> f64 {
     before.stat.resolution_to(&after.stat)
 }
 
-fn second(before: &Ran, after: &Ran) -> Option<f64> {
+/// What something ran, and what of that was others'.
+fn second(before: &Ran, after: &Ran) -> Option<(f64, f64)> {
     let wall_ns = after.at_ns.checked_sub(before.at_ns).filter(|ns| *ns > 0)? as f64;
     let unsure_ns = after.unsure_ns.saturating_sub(before.unsure_ns) as f64;
     let busy_ns = after.busy_ns.saturating_sub(before.busy_ns) as f64;
-    (unsure_ns <= MOST_UNSURE * wall_ns).then(|| (busy_ns / wall_ns).min(1.0))
+    let others_ns = after.others_ns.saturating_sub(before.others_ns) as f64;
+    let share = |ns: f64| (ns / wall_ns).min(1.0);
+    (unsure_ns <= MOST_UNSURE * wall_ns).then(|| (share(busy_ns), share(others_ns)))
 }
 
 #[cfg(test)]

@@ -52,6 +52,8 @@ pub const BY_QUEUE: Declared = packets("by receive queue").by_number("queue");
 pub const BUSY: Declared = share("CPU use");
 /// The same by a second method.
 pub const BUSY_SECOND: Declared = share("CPU use, second method");
+/// What of it tasks of other programs had, by CPU.
+pub const BUSY_OTHERS: Declared = share("CPU use of other programs");
 /// Steal time, by CPU.
 pub const STEAL: Declared = share("steal");
 /// Softirq time, as accounted by the kernel, by CPU.
@@ -96,6 +98,7 @@ pub const ALL: &[Declared] = &[
     BY_QUEUE,
     BUSY,
     BUSY_SECOND,
+    BUSY_OTHERS,
     STEAL,
     SOFTIRQ,
     LIMIT,

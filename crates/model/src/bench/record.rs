@@ -93,6 +93,26 @@ impl Measured {
         Some(others.map(|c| c.busy).sum())
     }
 
+    /// CPUs of the path: those that handled packets, and those that did not send any.
+    fn path_cpus(&self) -> impl Iterator<Item = &CpuUse> {
+        let sends = |cpu: u32| self.generated.iter().any(|g| g.cpu == cpu && g.frames > 0);
+        let handles = |cpu: u32| self.handled.packets.get(&cpu).is_some_and(|n| *n > 0);
+        let cpus = self.cpus.iter();
+        cpus.filter(move |c| handles(c.cpu) || !sends(c.cpu))
+    }
+
+    /// How busy the path's CPUs were, in CPUs, without what other programs had of them.
+    pub fn path_busy_cpus(&self) -> f64 {
+        let own = |c: &CpuUse| (c.busy - c.others.unwrap_or(0.0)).max(0.0);
+        self.path_cpus().map(own).sum()
+    }
+
+    /// What other programs had of the path's CPUs, in CPUs; none if that was not measured.
+    pub fn path_others(&self) -> Option<f64> {
+        let known: Vec<f64> = self.path_cpus().filter_map(|c| c.others).collect();
+        (!known.is_empty()).then(|| known.iter().sum())
+    }
+
     /// Number of busy CPUs.
     pub fn busy_cpus(&self) -> f64 {
         self.cpus.iter().map(|c| c.busy).sum()
@@ -231,6 +251,7 @@ impl Measured {
             for (quantity, share) in [
                 (&q::BUSY, Some(c.busy)),
                 (&q::BUSY_SECOND, c.second),
+                (&q::BUSY_OTHERS, c.others),
                 (&q::STEAL, Some(c.steal)),
                 (&q::SOFTIRQ, Some(c.softirq)),
             ] {
@@ -387,6 +408,7 @@ const TAKES: &[(Declared, Take)] = &[
     }),
     (q::BUSY, |m, s| m.cpu(s).busy = s.value),
     (q::BUSY_SECOND, |m, s| m.cpu(s).second = Some(s.value)),
+    (q::BUSY_OTHERS, |m, s| m.cpu(s).others = Some(s.value)),
     (q::STEAL, |m, s| m.cpu(s).steal = s.value),
     (q::SOFTIRQ, |m, s| m.cpu(s).softirq = s.value),
     (q::LIMIT, |m, s| m.limit = Limit::of(s.value)),
@@ -514,6 +536,7 @@ mod tests {
                 cpu: 0,
                 busy: 0.5,
                 second: Some(0.53),
+                others: Some(0.2),
                 steal: 0.1,
                 softirq: 0.2,
             }],

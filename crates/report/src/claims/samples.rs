@@ -30,7 +30,7 @@ use crate::times::{self, TimedClass, ns};
 pub(crate) const INSNS: &str = INSTRUCTIONS.name;
 /// Packets handled, which a bench is about first.
 pub(crate) const HANDLED: &str = "handled";
-/// CPUs that were busy, without those that only send.
+/// CPUs that were busy, without those that only send, and without what other programs had of them.
 pub(crate) const CPU_USE: &str = "CPU use";
 
 /// What is asked.
@@ -70,21 +70,6 @@ pub(crate) fn varies(recording: &Recording) -> bool {
         shape(recording),
         Shape::Rates | Shape::Times | Shape::Counts
     ) || repeats.is_some_and(|repeats| repeats == Repeats::Statistically)
-}
-
-/// CPUs that were busy, without those that only send.
-pub(crate) fn busy_of_path(measured: &Measured) -> f64 {
-    let sends = |cpu: u32| {
-        measured
-            .generated
-            .iter()
-            .any(|g| g.cpu == cpu && g.frames > 0)
-    };
-    let handles = |cpu: u32| measured.handled.packets.get(&cpu).is_some_and(|n| *n > 0);
-    let cpus = measured.cpus.iter();
-    cpus.filter(|c| handles(c.cpu) || !sends(c.cpu))
-        .map(|c| c.busy)
-        .sum()
 }
 
 /// What the packets of a class cost, by block.
@@ -173,7 +158,7 @@ impl<'r> Samples<'r> {
     pub(crate) fn values(&self, arm: usize, what: &What<'_>) -> Result<Vec<f64>, String> {
         let found = match (what.quantity, self.rates.is_empty()) {
             (None | Some(HANDLED), false) => self.rates_of(arm, Measured::handled_pps),
-            (Some(CPU_USE), false) => self.rates_of(arm, busy_of_path),
+            (Some(CPU_USE), false) => self.rates_of(arm, Measured::path_busy_cpus),
             (Some(INSNS), false) => self.counted(arm),
             _ if !self.events.is_empty() => self.events(arm, what)?,
             (None, true) => self.costs(arm, what)?.each(),
@@ -269,6 +254,14 @@ impl<'r> Samples<'r> {
                     Some(layer) => event.layer == Some(layer),
                 }
         })
+    }
+
+    /// What other programs had of the CPUs of an arm's path, in CPUs: the mean of its blocks; none if that was
+    /// not measured.
+    pub(crate) fn others(&self, arm: usize) -> Option<f64> {
+        let all = self.rates_of(arm, |m| m.path_others().unwrap_or(f64::NAN));
+        let known: Vec<f64> = all.into_iter().filter(|n| !n.is_nan()).collect();
+        (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
     }
 
     fn rates_of(&self, arm: usize, of: fn(&Measured) -> f64) -> Vec<f64> {

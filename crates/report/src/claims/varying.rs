@@ -18,12 +18,23 @@ use crate::interval::told;
 
 /// Points that make a line worth a claim.
 const LEAST_POINTS: usize = 3;
+/// CPUs that other programs may have had, where claims about CPU use are judged.
+const MOST_OTHERS: f64 = 0.1;
 
 /// What the blocks say of a claim.
 pub(super) fn outcome(experiment: &Experiment, claim: &Claim, samples: &Samples<'_>) -> Outcome {
     let found = match claim.paths() {
         Some((figure, _)) => of_paths(experiment, claim, figure, samples),
-        None => of_arms(claim, samples),
+        None => of_arms(claim, samples).map(|(verdict, because)| {
+            let named = claim.arms();
+            let is_named =
+                |n: usize| named.is_empty() || named.iter().any(|a| *a == samples.name(n));
+            let arms = samples.arms().map(|(n, _)| n).filter(|n| is_named(*n));
+            match claim.quantity() == Some(CPU_USE) {
+                true => alone(verdict, because, most_others(arms, samples)),
+                false => (verdict, because),
+            }
+        }),
     };
     match found {
         Ok((verdict, because)) => Outcome {
@@ -674,16 +685,16 @@ fn of_paths(
             ..
         } => {
             let what = by(CPU_USE);
-            let all = means(of(path, levels, &what))?;
+            let asked = of(path, levels, &what);
+            let others = others(&asked, samples);
+            let all = means(asked)?;
             let least = all
                 .iter()
                 .map(|(_, mean)| *mean)
                 .fold(f64::INFINITY, f64::min);
             let told = samples.told(least, &what);
-            Ok((
-                holds(least >= *at_least),
-                format!("{told} busy at the least"),
-            ))
+            let because = format!("{told} busy at the least");
+            Ok(alone(holds(least >= *at_least), because, others))
         }
         Claim::Scales {
             path,
@@ -692,7 +703,9 @@ fn of_paths(
             ..
         } => {
             let what = by(CPU_USE);
-            let mut all = means(of(path, levels, &what))?;
+            let asked = of(path, levels, &what);
+            let others = others(&asked, samples);
+            let mut all = means(asked)?;
             all.sort_by(|a, b| a.0.total_cmp(&b.0));
             let ends = all.first().zip(all.last()).filter(|_| all.len() > 1);
             let ((_, least), (_, most)) = ends.ok_or("it takes two rates")?;
@@ -701,9 +714,32 @@ fn of_paths(
                 samples.told(*least, &what),
                 samples.told(*most, &what)
             );
-            Ok((holds(*most >= factor * least), because))
+            Ok(alone(holds(*most >= factor * least), because, others))
         }
         _ => Err("it is about no path".into()),
+    }
+}
+
+fn others(asked: &[Asked], samples: &Samples<'_>) -> Option<f64> {
+    let arms = asked.iter().filter_map(|(arm, _)| samples.find(arm));
+    most_others(arms, samples)
+}
+
+/// What other programs had of the path's CPUs, in that arm in which they had most; none if that was not measured.
+fn most_others(arms: impl Iterator<Item = usize>, samples: &Samples<'_>) -> Option<f64> {
+    arms.filter_map(|arm| samples.others(arm))
+        .max_by(f64::total_cmp)
+}
+
+/// A verdict about CPU use, unless other programs had much of the CPUs: then a path had less than it would have
+/// used, or took turns with them, and its own time shows neither.
+fn alone(verdict: Answer, because: String, others: Option<f64>) -> (Answer, String) {
+    match others.filter(|others| *others > MOST_OTHERS) {
+        Some(others) => (
+            Answer::NotShown,
+            format!("{because}, while other programs had {others:.2} CPUs"),
+        ),
+        None => (verdict, because),
     }
 }
 

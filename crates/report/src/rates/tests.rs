@@ -65,6 +65,7 @@ pub(crate) fn block(packets: u64, lost: u64, limit_pps: Option<f64>) -> Measured
                 cpu: 1,
                 busy: 0.99,
                 second: Some(0.95),
+                others: None,
                 steal: 0.01,
                 softirq: 0.4,
             },

@@ -48,9 +48,11 @@ fn unsure() {
         at_ns,
         busy_ns,
         unsure_ns,
+        others_ns: busy_ns / 10,
     };
-    assert_eq!(second(&ran(0, 50, 5), &ran(1000, 300, 5)), Some(0.25));
-    assert_eq!(second(&ran(0, 50, 5), &ran(1000, 300, 15)), Some(0.25));
+    let told = Some((0.25, 0.025));
+    assert_eq!(second(&ran(0, 50, 5), &ran(1000, 300, 5)), told);
+    assert_eq!(second(&ran(0, 50, 5), &ran(1000, 300, 15)), told);
     assert_eq!(second(&ran(0, 50, 5), &ran(1000, 300, 16)), None);
     assert_eq!(second(&ran(9, 50, 5), &ran(9, 50, 5)), None);
 }
@@ -112,6 +114,49 @@ fn as_root_half_of_the_time() {
     measured.join().unwrap();
 }
 
+/// Check that what a program that is not ours has of a CPU is told apart from what we have of it.
+#[test]
+fn as_root_others() {
+    const NEAR: f64 = 0.1;
+    let clock = CpuClock::begin().unwrap();
+    if let Some(why) = clock.without_second() {
+        netplumb_testkit::skip(&why.to_string());
+        return;
+    }
+    let cpus = std::thread::available_parallelism().unwrap().get();
+    let cpu = cpus - 1;
+    // Its parent ends at once, so it is a child of ours no more.
+    let spin = format!("timeout 8 taskset -c {cpu} sh -c 'while :; do :; done' &");
+    let started = std::process::Command::new("sh")
+        .args(["-c", &spin])
+        .status();
+    assert!(started.unwrap().success());
+    let measured = std::thread::spawn(move || {
+        netplumb_sys::cpus::pin(0, cpu as u32).unwrap();
+        mostly(3, 5, || {
+            std::thread::sleep(Duration::from_millis(10));
+            let before = clock.read().unwrap();
+            let (began, ran) = (Instant::now(), thread_ns());
+            while began.elapsed() < Duration::from_millis(800) {
+                std::hint::spin_loop();
+            }
+            let own = (thread_ns() - ran) as f64 / began.elapsed().as_nanos() as f64;
+            let after = clock.read().unwrap();
+            let uses = since(&before, &after);
+            let used = uses.into_iter().find(|u| u.cpu as usize == cpu).unwrap();
+            let told = format!("{own:.3} by its own clock, {used:?}");
+            let is_right = used
+                .others
+                .is_some_and(|others| others > NEAR && (used.busy - others - own).abs() < NEAR);
+            match is_right {
+                true => Ok(told),
+                false => Err(told),
+            }
+        });
+    });
+    measured.join().unwrap();
+}
+
 /// Check that what is under way counts: a CPU that is busy from before a window to
 /// after it, with no switch of tasks in it that has to be, is busy.
 #[test]
@@ -131,6 +176,6 @@ fn as_root_a_period_under_way() {
         }
         second(&before, &read())
     });
-    let busy = busy.join().unwrap().unwrap();
+    let (busy, _) = busy.join().unwrap().unwrap();
     assert!(busy > 0.999, "{busy}");
 }

@@ -127,39 +127,13 @@ than = "xdp"
 #[test]
 fn frames_by_queues() {
     let experiment = Experiment::parse(FRAMES).unwrap();
-    let mut recording = Recording {
-        environment: [(env::CLOCK.to_string(), "rates".to_string())].into(),
-        arms: experiment.arms(),
-        complete: true,
-        ..Recording::default()
-    };
+    let recording = of_frames(&experiment, None);
     let mut names: Vec<String> = recording.arms.iter().map(|a| a.name.clone()).collect();
-    let twice: Vec<u64> = names
-        .iter()
-        .map(|n| 1 + u64::from(n.starts_with("xdp")))
-        .collect();
     names.sort();
     assert_eq!(
         names,
         ["tc queues=1", "tc queues=2", "xdp queues=1", "xdp queues=2"]
     );
-    for (arm, packets) in (0..).zip(twice.iter().map(|n| n * 1_000_000)) {
-        for index in 0..3 {
-            let measured = block(packets + 1_000 * u64::from(index), 0, None);
-            let at = recording.blocks.len() as u32;
-            recording.blocks.push(Block {
-                arm,
-                instrument: "rates".into(),
-                index,
-                ledger: Ledger::default(),
-                totals: Vec::new(),
-                entered: 0,
-                returned: 0,
-                duration_ns: measured.window_ns,
-            });
-            measured.add_to(&mut recording, at);
-        }
-    }
     let verdicts: Vec<Answer> = (judge_blocks(&experiment, &recording).iter())
         .map(|judged| judged.verdict)
         .collect();
@@ -186,4 +160,55 @@ fn frames_by_queues() {
         text.contains("handled by queues") && text.contains("2 queues"),
         "{text}"
     );
+}
+
+/// Check that CPU use is the path's own: what other programs had of its CPUs is not in it, and where that is
+/// much, a claim about it is neither shown nor refuted.
+#[test]
+fn other_programs() {
+    let experiment = Experiment::parse(FRAMES).unwrap();
+    let judged = |others| {
+        let recording = of_frames(&experiment, Some(others));
+        judge_blocks(&experiment, &recording).remove(2)
+    };
+    let quiet = judged(0.01);
+    assert_eq!(quiet.verdict, Answer::Holds, "{quiet:?}");
+    let crowded = judged(0.6);
+    assert_eq!(crowded.verdict, Answer::NotShown, "{crowded:?}");
+    let because = "0.41 CPUs busy at the least, while other programs had 0.60 CPUs";
+    assert_eq!(crowded.because, because);
+}
+
+/// Blocks of frames, whose path was busy all the time; of that other programs had a part.
+fn of_frames(experiment: &Experiment, others: Option<f64>) -> Recording {
+    let mut recording = Recording {
+        environment: [(env::CLOCK.to_string(), "rates".to_string())].into(),
+        arms: experiment.arms(),
+        complete: true,
+        ..Recording::default()
+    };
+    let twice: Vec<u64> = (recording.arms.iter())
+        .map(|arm| 1 + u64::from(arm.name.starts_with("xdp")))
+        .collect();
+    for (arm, packets) in (0..).zip(twice.iter().map(|n| n * 1_000_000)) {
+        for index in 0..3 {
+            let mut measured = block(packets + 1_000 * u64::from(index), 0, None);
+            if let Some(cpu) = measured.cpus.last_mut() {
+                cpu.others = others;
+            }
+            let at = recording.blocks.len() as u32;
+            recording.blocks.push(Block {
+                arm,
+                instrument: "rates".into(),
+                index,
+                ledger: Ledger::default(),
+                totals: Vec::new(),
+                entered: 0,
+                returned: 0,
+                duration_ns: measured.window_ns,
+            });
+            measured.add_to(&mut recording, at);
+        }
+    }
+    recording
 }

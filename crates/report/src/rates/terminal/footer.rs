@@ -127,6 +127,15 @@ pub(in crate::rates) fn footer(recording: &Recording, arms: &[ArmRates<'_>]) -> 
             arms.len()
         ));
     }
+    let others = arms
+        .iter()
+        .map(|a| a.cpus().iter().filter_map(|c| c.others).sum());
+    let others = others.fold(0.0, f64::max);
+    if others > ELSEWHERE {
+        cpu.push_str(&format!(
+            "; other programs had up to {others:.2} CPUs, which claims about CPU use leave out"
+        ));
+    }
     let steal = (arms.iter().flat_map(|a| a.cpus()))
         .map(|c| c.steal)
         .fold(0.0, f64::max);
