@@ -33,7 +33,7 @@ use netplumb_model::quantity::Declared;
 use netplumb_model::timing::{
     CPU_TIME, CYCLES, DEFERRED, FREQUENCY, IDLE, IN_KERNEL, INTERRUPTS_OFF, LATE, NAMES, OFF_CPU,
     ON_TIME, PERIOD, PROGRAMS, REACHED, READER, SAMPLE_PERIOD, SAMPLE_SEED, SAMPLED, STACKS_COPIED,
-    STACKS_CUT, TAKEN, TimingSpec, USER_STACKS, WAITS_BEGUN, WAITS_ENDED, WAITS_OPEN,
+    STACKS_CUT, TAKEN, TICKS, TimingSpec, USER_STACKS, WAITS_BEGUN, WAITS_ENDED, WAITS_OPEN,
 };
 
 use crate::capability::Tried;
@@ -64,6 +64,7 @@ impl Instrument for Declaration {
             CPU_TIME,
             CYCLES,
             PERIOD,
+            TICKS,
             TAKEN,
             SAMPLED,
             DEFERRED,

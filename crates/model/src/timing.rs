@@ -416,6 +416,8 @@ pub const OFF_CPU: Declared = Declared::new("samples", "off-CPU", "ns", Kind::Du
 pub const FREQUENCY: Declared = Declared::new("samples", "frequency", "samples/s", Kind::Rate);
 /// The same as reached: of a CPU that was sampled, whatever ran there.
 pub const REACHED: Declared = Declared::new("samples", "reached", "samples/s", Kind::Rate);
+/// How often the event came on all CPUs, whatever ran there: samples of a process are a part of these.
+pub const TICKS: Declared = Declared::new("samples", "ticks", "ticks", Kind::Count);
 /// Samples of idle CPUs, which are in no cost.
 pub const IDLE: Declared = Declared::new("samples", "idle", "samples", Kind::Count);
 /// Samples that were taken, but those of idle CPUs in profiles.

@@ -76,11 +76,21 @@ impl Length {
         part: 10,
     };
 
-    /// Of the window that begins after this time.
-    fn after(self, passed: Duration) -> Duration {
+    /// When the window ends of this number, from 1, of those since `began`.
+    fn end(self, began: Instant, opened: Instant, number: u32) -> Instant {
         match self {
-            Length::Each(length) => length,
-            Length::Growing { shortest, part } => shortest.max(passed / part.max(1)),
+            // By the clock of all of them, so that what it takes to close one is not added to each: else the last
+            // one is too short to count. Unless that takes most of a window.
+            Length::Each(length) => {
+                let planned = began + length * number;
+                match planned > opened + length.mul_f64(REST) {
+                    true => planned,
+                    false => opened + length,
+                }
+            }
+            Length::Growing { shortest, part } => {
+                opened + shortest.max(opened.saturating_duration_since(began) / part.max(1))
+            }
         }
     }
 
@@ -222,14 +232,14 @@ enum Woken {
 }
 
 impl Alone for Windows<'_, '_> {
-    fn turn(&mut self, _: &Turn, keeper: &mut Keeper<'_>) -> Result<Ended, EngineError> {
+    fn turn(&mut self, turn: &Turn, keeper: &mut Keeper<'_>) -> Result<Ended, EngineError> {
         if self.work.rolling {
             keeper.recording.forget_blocks();
             self.probes.forget(keeper.recording);
         }
         let cpus = Cpus::read();
         let opened = Instant::now();
-        let until = opened + self.work.length.after(self.began.elapsed());
+        let until = self.work.length.end(self.began, opened, turn.blocks.end);
         let until = self.deadline.map_or(until, |d| d.min(until));
         let why = self.wait(until, keeper)?;
         let last = match why {
@@ -499,6 +509,25 @@ mod tests {
         recording.add(Of::Block(number), &USER_STACKS, Item::ONLY, 3.0);
         recording.add(Of::Block(number), &REACHED, Item::ONLY, 997.0);
         recording.add(Of::Block(number), &WAITS_OPEN, Item::ONLY, 5.0);
+    }
+
+    /// Check that windows end by the clock of all of them, however late each is opened, so that there are as many as
+    /// were planned; and that one which is opened very late is as long as others.
+    #[test]
+    fn ends_of_windows() {
+        let began = Instant::now();
+        let at = |ms| began + Duration::from_millis(ms);
+        let each = Length::Each(Duration::from_millis(100));
+        assert_eq!(each.end(began, at(0), 1), at(100));
+        assert_eq!(each.end(began, at(130), 2), at(200));
+        assert_eq!(each.end(began, at(440), 5), at(500));
+        assert_eq!(each.end(began, at(180), 2), at(280));
+        let growing = Length::Growing {
+            shortest: Duration::from_millis(50),
+            part: 10,
+        };
+        assert_eq!(growing.end(began, at(0), 1), at(50));
+        assert_eq!(growing.end(began, at(1000), 9), at(1100));
     }
 
     /// Check that a short rest is added to the block before, with its costs and counts and not its

@@ -4,7 +4,8 @@ use netplumb_model::quantity::Declared;
 use netplumb_model::recording::{Block, Recording};
 use netplumb_model::timing::{
     CPU_TIME, CYCLES, FREQUENCY, IDLE, LATE, LINES, NAMES, OFF_CPU, ON_TIME, PROGRAMS, REACHED,
-    READER, STACKS_COPIED, STACKS_CUT, TAKEN, USER_STACKS, WAITS_BEGUN, WAITS_ENDED, WAITS_OPEN,
+    READER, STACKS_COPIED, STACKS_CUT, TAKEN, TICKS, USER_STACKS, WAITS_BEGUN, WAITS_ENDED,
+    WAITS_OPEN,
 };
 
 use super::blind;
@@ -192,6 +193,9 @@ fn stacks(recording: &Recording) -> Option<Note> {
     })
 }
 
+/// Ticks for each sample, from which on most of what sampling takes is not for samples.
+const MOSTLY_OTHERS: f64 = 2.0;
+
 /// What it took.
 pub(super) fn cost(recording: &Recording) -> Option<String> {
     let of = |of| sum(recording, of);
@@ -202,13 +206,27 @@ pub(super) fn cost(recording: &Recording) -> Option<String> {
         short => format!("{short} ns"),
     };
     (all > 0.0 && programs + reader > 0.0).then(|| {
-        let mut text = format!(
-            "{} of CPU time per sample: {} in the kernel's programs, without the interrupts that \
-             run them, and {} in this process",
-            told((programs + reader) / all),
-            told(programs / all),
-            told(reader / all)
-        );
+        let ticks = of(&TICKS);
+        let mut text = match ticks > MOSTLY_OTHERS * all {
+            // What it takes depends on the ticks and on how long it runs, not on the few that count.
+            true => format!(
+                "{} of CPU time in all: {} in the kernel's programs, {} for each of {} ticks of all CPUs, of \
+                 which {} found what is profiled, without the interrupts that run them; and {} in this process",
+                told(programs + reader),
+                told(programs),
+                told(programs / ticks),
+                thousands(ticks as u64),
+                thousands(all as u64),
+                told(reader)
+            ),
+            false => format!(
+                "{} of CPU time per sample: {} in the kernel's programs, without the interrupts that \
+                 run them, and {} in this process",
+                told((programs + reader) / all),
+                told(programs / all),
+                told(reader / all)
+            ),
+        };
         if names > 0.0 {
             let apart = format!("; besides, {} to find the names of functions", told(names));
             text.push_str(&apart);

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use libbpf_sys as sys;
@@ -135,7 +136,7 @@ impl Ring {
         // SAFETY: a new mapping, wherever there is room.
         let page = unsafe {
             libc::mmap(
-                std::ptr::null_mut(),
+                ptr::null_mut(),
                 mapped_bytes,
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_SHARED,
@@ -190,13 +191,16 @@ impl Ring {
     }
 
     fn bytes_at(&self, from: u64, count: usize) -> Vec<u8> {
-        let byte = |n: usize| {
-            let at = (from as usize + n) % self.bytes;
-            // SAFETY: below the length of the data; the kernel does not write where it has not
-            // been told that this was read.
-            unsafe { self.data.add(at).read_volatile() }
-        };
-        (0..count).map(byte).collect()
+        let from = (from % self.bytes as u64) as usize;
+        let first = count.min(self.bytes - from);
+        let mut bytes = vec![0; count];
+        // SAFETY: both parts are within the data, to its end and from its beginning; the kernel does not write where
+        // it has not been told that this was read.
+        unsafe {
+            ptr::copy_nonoverlapping(self.data.add(from), bytes.as_mut_ptr(), first);
+            ptr::copy_nonoverlapping(self.data, bytes[first..].as_mut_ptr(), count - first);
+        }
+        bytes
     }
 }
 

@@ -8,7 +8,7 @@ use netplumb_model::quantity::Figure;
 use netplumb_model::samples::{Sample, Thread};
 use netplumb_model::timing::{
     IDLE, LATE, NAMES, OFF_CPU, ON_TIME, PROGRAMS, REACHED, READER, STACKS_COPIED, STACKS_CUT,
-    TAKEN, USER_STACKS, WAITS_BEGUN, WAITS_ENDED, WAITS_OPEN, Window,
+    TAKEN, TICKS, USER_STACKS, WAITS_BEGUN, WAITS_ENDED, WAITS_OPEN, Window,
 };
 
 use super::super::arrived::Who;
@@ -175,6 +175,7 @@ impl Profile {
             (&TAKEN, charging.taken as f64),
             (&IDLE, charging.idle as f64),
             (&REACHED, reached),
+            (&TICKS, ticks),
             (&USER_STACKS, charging.user_stacks as f64),
             (&STACKS_CUT, charging.cut as f64),
             (&STACKS_COPIED, charging.copied as f64),
