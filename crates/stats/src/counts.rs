@@ -211,7 +211,8 @@ fn spread(counted: &Counted<'_>) -> Option<Estimate> {
         }
         let centre = mean(values);
         for (value, variance) in values.iter().zip(variances) {
-            if *variance <= 0.0 {
+            // Nor of NaN.
+            if !(*variance > 0.0 && variance.is_finite()) {
                 return None;
             }
             squares += (value - centre).powi(2) / variance;
@@ -262,7 +263,7 @@ fn halves(counted: &Counted<'_>) -> Option<Estimate> {
         let end = values.len() - width;
         let between = mean(&values[end..]) - mean(&values[..width]);
         let counting = (mean(&variances[end..]) + mean(&variances[..width])) / width as f64;
-        if counting <= 0.0 {
+        if !(counting > 0.0 && counting.is_finite()) {
             return None;
         }
         squares += between.powi(2) / counting;

@@ -47,7 +47,7 @@ impl Drift {
         let b = steady(after, after.len().saturating_sub(1))?;
         let sum = a.0 + b.0;
         let freedom = if sum > 0.0 {
-            sum * sum / (a.0 * a.0 / a.1 + b.0 * b.0 / b.1)
+            1.0 / ((a.0 / sum).powi(2) / a.1 + (b.0 / sum).powi(2) / b.1)
         } else {
             a.1 + b.1
         };

@@ -81,12 +81,12 @@ impl Halving<'_> {
         let possible = self
             .levels
             .iter()
-            .try_fold(1_usize, |n, l| n.checked_mul(*l));
+            .try_fold(1_usize, |n, l| n.checked_mul((*l).max(1)));
         let wanted = self.candidates.min(possible.unwrap_or(usize::MAX));
         let mut known: BTreeSet<Point> = all.iter().cloned().collect();
         let mut random = Pcg64Mcg::seed_from_u64(self.seed);
         while all.len() < wanted {
-            let draw = |levels: &usize| (random.next_u64() % *levels as u64) as usize;
+            let draw = |levels: &usize| (random.next_u64() % (*levels).max(1) as u64) as usize;
             let point: Point = self.levels.iter().map(draw).collect();
             if known.insert(point.clone()) {
                 all.push(point);
@@ -122,8 +122,8 @@ impl Halving<'_> {
             done.sort_by(by);
             match done.first() {
                 Some(best) => found.best = *best,
-                // There was no time for this scale.
-                None => found.scale -= 1,
+                // There was no time for this scale, or nothing could be measured.
+                None => found.scale = found.scale.saturating_sub(1),
             }
             // The default may be beside the survivors.
             if done.len() <= SURVIVORS + 1 || found.ended_early {
@@ -138,7 +138,10 @@ impl Halving<'_> {
             found.scale += 1;
         }
         while !found.ended_early {
-            let best = found.tried[found.best].point.clone();
+            let Some(best) = found.tried.get(found.best) else {
+                break;
+            };
+            let best = best.point.clone();
             let mut new = neighbours(&best, self.levels);
             new.retain(|point| {
                 let known = found.number(point).map(|n| found.tried[n].scale);

@@ -4,7 +4,7 @@ use crate::counts::{Counted, Counting, Factor, Variance, variances};
 use crate::drift::{Drift, moderated};
 use crate::fdr::discoveries;
 use crate::ratio::{self, Interval};
-use crate::welch::{Difference, Mean, mean, reach, squared_error};
+use crate::welch::{Difference, Mean, finite, mean, reach, squared_error};
 
 /// The false discovery rate of differences. If nothing differs, this is how often a comparison
 /// reports any: one in fifty.
@@ -12,7 +12,7 @@ pub const FALSE_RATE: f64 = 0.02;
 /// Minimum number of blocks per side for a verdict: two hardly allow an estimate of the spread.
 pub const MIN_BLOCKS: usize = 3;
 
-/// One quantity on both sides, by block.
+/// One quantity on both sides, by block. A block without a figure has NaN, and is left out.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Pair {
     /// Before.
@@ -30,6 +30,34 @@ pub struct Pair {
 }
 
 impl Pair {
+    /// The same with the blocks that have a figure.
+    fn known(&self) -> Pair {
+        let has_figure = |side: &[f64]| side.iter().map(|v| v.is_finite()).collect::<Vec<bool>>();
+        let kept = [has_figure(&self.before), has_figure(&self.after)];
+        let counting = self.counting.as_ref().map(|counting| Counting {
+            variance: [0, 1].map(|n: usize| {
+                let all = counting.variance[n].iter().zip(&kept[n]);
+                all.filter(|(_, kept)| **kept).map(|(v, _)| *v).collect()
+            }),
+            samples: counting.samples,
+        });
+        // With an error that is not known nothing is.
+        let shared = |error: f64| {
+            if error.is_finite() {
+                error
+            } else {
+                f64::INFINITY
+            }
+        };
+        Pair {
+            before: finite(&self.before).into_owned(),
+            after: finite(&self.after).into_owned(),
+            shared: self.shared.map(shared),
+            apart: self.apart,
+            counting,
+        }
+    }
+
     /// What is counted, if that is known of all blocks.
     fn counted(&self) -> Option<Counted<'_>> {
         let counting = self.counting.as_ref().filter(|_| self.enough())?;
@@ -221,7 +249,8 @@ fn intervals(
         let means = blocks.map(|blocks| mean(blocks));
         let side = |side: usize| {
             let reach = reach(variance.moderated.freedom)? * squared[side].sqrt();
-            Some(((means[side] - reach).max(0.0), means[side] + reach))
+            let (low, high) = (means[side] - reach, means[side] + reach);
+            (low.is_finite() && high.is_finite()).then_some((low.max(0.0).min(high), high))
         };
         let freedom = variance.moderated.freedom;
         let ratio = ratio::ratio_of_means((means[0], means[1]), squared, freedom);
@@ -241,7 +270,8 @@ fn intervals(
 
 /// Judge pairs together: of all reported differences, at most [`FALSE_RATE`] are false.
 pub fn judge(pairs: &[Pair]) -> Vec<Judged> {
-    let tests = tested(pairs);
+    let pairs: Vec<Pair> = pairs.iter().map(Pair::known).collect();
+    let tests = tested(&pairs);
     // Sums of rounded numbers are only equal to a number of digits.
     let scale = |pair: &Pair| 1e-9 * (mean(&pair.before).abs() + mean(&pair.after).abs());
     let p: Vec<f64> = pairs

@@ -13,6 +13,7 @@ pub mod histogram;
 pub mod judge;
 pub mod ratio;
 pub mod search;
+mod student;
 pub mod trend;
 pub mod welch;
 
@@ -22,3 +23,5 @@ mod profiled;
 mod sampled;
 #[cfg(test)]
 mod simulated;
+#[cfg(test)]
+mod total;

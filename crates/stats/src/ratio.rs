@@ -12,8 +12,7 @@
 //! to the Theory of Student's t-Test", Statist. Res. Mem. 2 (1938). `tests/intervals.rs` shows the
 //! coverage.
 
-use statrs::distribution::{ContinuousCDF, StudentsT};
-
+use crate::student::tails;
 use crate::welch::{Difference, mean, squared_error};
 
 /// The probability outside of the interval.
@@ -59,10 +58,7 @@ pub(crate) fn ratio_of(
     let (was, is) = (mean(before), mean(after));
     // Fewer than two have no spread.
     squared_error(before).and(squared_error(after))?;
-    if was <= 0.0 || !was.is_finite() || !is.is_finite() {
-        return None;
-    }
-    let value = (is / was).max(0.0);
+    let value = value(was, is)?;
     // The p-value of a ratio.
     let p = |ratio: f64| -> f64 {
         let scaled: Vec<f64> = before.iter().map(|v| v * ratio).collect();
@@ -89,15 +85,19 @@ pub(crate) fn ratio_of_means(
     squared: [f64; 2],
     freedom: f64,
 ) -> Option<Interval> {
-    if was <= 0.0 || !was.is_finite() || !is.is_finite() {
-        return None;
-    }
+    let value = value(was, is)?;
     let p = |ratio: f64| {
         let error = (squared[0] * ratio * ratio + squared[1]).sqrt();
         tails(is - was * ratio, error, freedom)
     };
     let bounded = tails(was, squared[0].sqrt(), freedom) <= OUTSIDE;
-    Some(ends((is / was).max(0.0), bounded, p))
+    Some(ends(value, bounded, p))
+}
+
+/// The ratio of two means; none if the first is not positive, or it is no number.
+fn value(was: f64, is: f64) -> Option<f64> {
+    let value = (is / was).max(0.0);
+    (was > 0.0 && is.is_finite() && value.is_finite()).then_some(value)
 }
 
 /// The interval about a ratio, of which each has a p-value.
@@ -119,17 +119,6 @@ fn ends(value: f64, bounded: bool, p: impl Fn(f64) -> f64) -> Interval {
         false => 0.0,
     };
     Interval { value, low, high }
-}
-
-/// The two-sided p-value of a number of standard errors.
-fn tails(value: f64, error: f64, freedom: f64) -> f64 {
-    if error == 0.0 {
-        return if value == 0.0 { 1.0 } else { 0.0 };
-    }
-    match StudentsT::new(0.0, 1.0, freedom) {
-        Ok(student) => 2.0 * student.sf((value / error).abs()),
-        Err(_) => 1.0,
-    }
 }
 
 /// The end of the interval between a point inside and one outside.

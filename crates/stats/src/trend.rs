@@ -53,10 +53,10 @@ pub struct Step {
 
 impl Trend {
     /// The trend of values at such times, in the order of these. None if there are fewer than
-    /// [`FEWEST`], or if all are at one time.
+    /// [`FEWEST`], if all are at one time, or if that or a slope is no number.
     pub fn of(times: &[f64], values: &[f64]) -> Option<Trend> {
         let n = values.len();
-        if n < FEWEST || times.len() != n {
+        if n < FEWEST || times.len() != n || times.iter().chain(values).any(|v| !v.is_finite()) {
             return None;
         }
         let mut slopes = Vec::with_capacity(n * (n - 1) / 2);
@@ -73,7 +73,7 @@ impl Trend {
                 }
             }
         }
-        if slopes.is_empty() {
+        if slopes.is_empty() || slopes.iter().any(|slope| !slope.is_finite()) {
             return None;
         }
         slopes.sort_by(f64::total_cmp);

@@ -1,13 +1,32 @@
 //! Tests whether two means differ, with unequal variances: Welch, Biometrika 34 (1947).
 
-use statrs::distribution::{ContinuousCDF, StudentsT};
+use std::borrow::Cow;
+
+use crate::student::{quantile, tails};
 
 /// The mean of some values.
 pub fn mean(values: &[f64]) -> f64 {
     if values.is_empty() {
         return 0.0;
     }
-    values.iter().sum::<f64>() / values.len() as f64
+    let many = values.len() as f64;
+    let sum: f64 = values.iter().sum();
+    match values.iter().all(|value| value.is_finite()) {
+        // The sum may be too large for a number where the mean is not.
+        true if sum.is_infinite() => {
+            let mean: f64 = values.iter().map(|value| value / many).sum();
+            mean.clamp(f64::MIN, f64::MAX)
+        }
+        _ => sum / many,
+    }
+}
+
+/// Those values that are numbers.
+pub(crate) fn finite(values: &[f64]) -> Cow<'_, [f64]> {
+    match values.iter().all(|value| value.is_finite()) {
+        true => Cow::Borrowed(values),
+        false => values.iter().copied().filter(|v| v.is_finite()).collect(),
+    }
 }
 
 /// The square of the standard error of their mean; none for fewer than two.
@@ -23,8 +42,7 @@ pub(crate) fn squared_error(values: &[f64]) -> Option<f64> {
 /// Half the width of a 95 % interval in standard errors (Student's).
 pub(crate) fn reach(freedom: f64) -> Option<f64> {
     const SIDE: f64 = 0.975;
-    let student = StudentsT::new(0.0, 1.0, freedom).ok()?;
-    Some(student.inverse_cdf(SIDE))
+    quantile(SIDE, freedom)
 }
 
 /// A mean with its interval.
@@ -41,15 +59,17 @@ pub struct Mean {
 }
 
 impl Mean {
-    /// The mean of values, with Student's interval. None without values. If no value is negative,
-    /// as for rates and times, neither are the ends.
+    /// The mean of those values that are numbers, with Student's interval. None without any. If no
+    /// value is negative, as for rates and times, neither are the ends.
     pub fn of(values: &[f64]) -> Option<Mean> {
+        let values = &*finite(values);
         if values.is_empty() {
             return None;
         }
         let value = mean(values);
         let reach = squared_error(values)
-            .and_then(|squared| Some(reach((values.len() - 1) as f64)? * squared.sqrt()));
+            .and_then(|squared| Some(reach((values.len() - 1) as f64)? * squared.sqrt()))
+            .filter(|reach| (value - reach).is_finite() && (value + reach).is_finite());
         Some(Mean {
             value,
             low: reach.map(|r| match values.iter().all(|v| *v >= 0.0) {
@@ -79,10 +99,10 @@ impl Difference {
     pub fn of(before: &[f64], after: &[f64], shared: [f64; 2]) -> Option<Difference> {
         let (a, b) = (squared_error(before)?, squared_error(after)?);
         let sum = a + b;
-        // Welch and Satterthwaite; without any spread, the maximum.
+        // Welch and Satterthwaite, by shares, which neither overflow nor vanish; without any spread, the maximum.
         let freedom = if sum > 0.0 {
-            let part = |e: f64, n: usize| e * e / (n - 1) as f64;
-            sum * sum / (part(a, before.len()) + part(b, after.len()))
+            let part = |e: f64, n: usize| (e / sum).powi(2) / (n - 1) as f64;
+            1.0 / (part(a, before.len()) + part(b, after.len()))
         } else {
             (before.len() + after.len() - 2) as f64
         };
@@ -95,15 +115,9 @@ impl Difference {
 
     /// The p-value. `scale` is the rounding error of sums.
     pub fn p(&self, scale: f64) -> f64 {
-        if self.value.abs() <= scale {
-            return 1.0;
-        }
-        if self.error == 0.0 {
-            return 0.0;
-        }
-        match self.student() {
-            Some(t) => 2.0 * t.sf((self.value / self.error).abs()),
-            None => 1.0,
+        match self.value.abs() <= scale {
+            true => 1.0,
+            false => tails(self.value, self.error, self.freedom),
         }
     }
 
@@ -111,13 +125,9 @@ impl Difference {
     /// tries.
     pub fn smallest(&self, level: f64) -> f64 {
         const POWER: f64 = 0.8;
-        self.student().map_or(f64::INFINITY, |t| {
-            (t.inverse_cdf(1.0 - level / 2.0) + t.inverse_cdf(POWER)) * self.error
-        })
-    }
-
-    fn student(&self) -> Option<StudentsT> {
-        StudentsT::new(0.0, 1.0, self.freedom).ok()
+        let reach = |share: f64| quantile(share, self.freedom);
+        let errors = reach(1.0 - level / 2.0).zip(reach(POWER));
+        errors.map_or(f64::INFINITY, |(level, power)| (level + power) * self.error)
     }
 }
 

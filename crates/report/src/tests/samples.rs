@@ -621,3 +621,69 @@ fn quantities_are_named() {
         assert!(diff::markdown::render(&diff, 0).contains(&name));
     }
 }
+
+/// Check that profiles of few samples can be compared, with blocks that have none at all or that were not measured
+/// for any time: in all outputs, and without a figure that is no number.
+#[test]
+fn few_samples() {
+    let mut state = 7_u64;
+    // Knuth's linear congruential generator.
+    let mut below = |n: u64| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 33) % n
+    };
+    let mut profile = |packets: bool| {
+        let mut recording = if packets { samples() } else { of_others() };
+        let kept = below(u64::from(BLOCKS) + 1) as u32;
+        let most = [1, 2, 3, 10][below(4) as usize];
+        let empty: Vec<bool> = (0..BLOCKS).map(|_| below(3) == 0).collect();
+        for cost in &mut recording.costs {
+            cost.calls = match empty[cost.block as usize] {
+                true => 0,
+                false => below(most),
+            };
+            cost.own = cost.calls * PERIOD_NS;
+        }
+        recording
+            .costs
+            .retain(|cost| cost.block < kept && (cost.calls > 0 || below(2) == 0));
+        recording.blocks.truncate(kept as usize);
+        for (n, block) in (0..).zip(&mut recording.blocks) {
+            let own = recording.costs.iter().filter(|cost| cost.block == n);
+            block.totals[0].kernel = own.map(|cost| cost.own).sum();
+            block.totals[0].user = 0;
+            if below(4) == 0 {
+                block.duration_ns = 0;
+            }
+        }
+        if !packets && below(2) == 0 {
+            for cost in &mut recording.costs {
+                cost.direction = Direction::Run;
+            }
+            recording.arms[0].proto = Proto::Work;
+        }
+        recording
+    };
+    for try_ in 0..400 {
+        let packets = try_ % 2 == 0;
+        let (before, after) = (profile(packets), profile(packets));
+        let diff = compared(&before, &after);
+        let page = html::render(&diff::page::page(&diff));
+        let data = page.split("<script").next().unwrap_or_default().len();
+        for text in [
+            diff::terminal::render(&diff, &view(0)),
+            diff::csv(&diff, None),
+            diff::json::render(&diff),
+            diff::markdown::render(&diff, 0),
+            page[..data].to_string(),
+        ] {
+            assert!(!text.contains("NaN") && !text.contains("inf%"), "{text}");
+        }
+        diff.classes.iter().for_each(|class| {
+            class.worse_by();
+            class.may_miss(1.0);
+        });
+    }
+}
