@@ -110,7 +110,12 @@ pub(crate) fn record(
     cache: &Path,
 ) -> anyhow::Result<Outcome> {
     let plan = run.plan.clone();
-    let plan = plan.with_seeds(options.seeds.unwrap_or(1));
+    let seeds = options.seeds.unwrap_or_else(|| run.default_seeds());
+    let options = &RunOptions {
+        seeds: Some(seeds),
+        ..options.clone()
+    };
+    let plan = plan.with_seeds(seeds);
     let run = &GuestRun {
         plan: plan.map_err(crate::exit::Usage)?,
         ..run.clone()

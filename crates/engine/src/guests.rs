@@ -30,7 +30,7 @@ use crate::kinds::check_pairs;
 use crate::long::{self, Long};
 use crate::origin::{self, Boot};
 use crate::outside::{load, without_probes};
-use crate::plan::Plan;
+use crate::plan::{MAX_ARMS, Plan};
 use crate::run::{Options, Progress, Save, note_arch, note_clock, note_instrument, note_machine};
 use crate::schedule::{Turn, whole};
 use crate::site::{self, Keeper, take_up};
@@ -62,6 +62,26 @@ pub struct GuestRun {
 }
 
 impl GuestRun {
+    /// How many random seeds each arm is run with unless that is said: three where kernels are compared, of which each
+    /// has its data elsewhere. A single seed can't tell that from a change of the code.
+    pub fn default_seeds(&self) -> u32 {
+        const SEEDS: usize = 3;
+        let arms = &self.plan.arms;
+        let kernels: BTreeSet<Option<&str>> = arms.iter().map(|arm| arm.level("kernel")).collect();
+        let counts_alone = self.exact
+            && self.timed.is_empty()
+            && self.sampling.is_none()
+            && self.trace.is_none()
+            && self.long.is_none()
+            && self.plan.scan.is_none();
+        let is_free = arms.iter().all(|arm| arm.level("seed").is_none());
+        let has_room = arms.len().saturating_mul(SEEDS) <= MAX_ARMS;
+        match counts_alone && is_free && has_room && kernels.len() > 1 {
+            true => SEEDS as u32,
+            false => 1,
+        }
+    }
+
     /// A run that only counts instructions.
     pub fn exact(plan: Plan) -> GuestRun {
         GuestRun {

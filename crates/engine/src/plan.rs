@@ -15,7 +15,7 @@ use netplumb_model::message::RunPlan;
 use netplumb_model::recording::{Arm, Made, MadeBy};
 
 /// More would take longer than a day.
-const MAX_ARMS: usize = 1000;
+pub(crate) const MAX_ARMS: usize = 1000;
 
 /// The plan of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -370,6 +370,16 @@ mod tests {
         );
     }
 
+    /// Check that forwarding is recognised whichever way it takes: routing, a bridge, a flowtable.
+    #[test]
+    fn ways_to_forward() {
+        let rules = PathRules::built_in();
+        for name in ["ip_forward", "br_forward", "neigh_xmit", "nf_flow_queue_xmit"] {
+            let reached = rules.role(name).reaches | rules.role("tcp_queue_rcv").reaches;
+            assert_eq!(rules.direction(reached), Direction::Forward, "{name}");
+        }
+    }
+
     /// Check that a packet that is acknowledged and carries data was received,
     /// and one that only acknowledges was not.
     #[test]

@@ -12,7 +12,7 @@ use netplumb_model::timing::{DEFERRED, INSTRUCTIONS, SAMPLED};
 use netplumb_stats::welch::Mean;
 
 use crate::number::{per_packet, printable};
-use crate::per::{Per, offered};
+use crate::per::{self, Per, offered};
 use crate::table::Value;
 use crate::times::{ns, rounded};
 
@@ -39,7 +39,7 @@ pub struct ClassView<'a> {
     pub blocks: Vec<u32>,
     /// What its sums are shared by.
     pub per: Per,
-    /// Packets offered, over all blocks.
+    /// Packets offered, over all blocks; of forwarding, those that were forwarded.
     pub packets: u64,
     /// Between two hosts: the bytes of payload that these carried.
     pub payload_bytes: Option<u64>,
@@ -285,7 +285,7 @@ fn class_of<'a>(
     let blocks: Vec<u32> = (0..recording.blocks.len() as u32)
         .filter(|b| recording.blocks[*b as usize].arm as usize == arm)
         .collect();
-    let packets = offered(recording, &blocks);
+    let mut packets = offered(recording, &blocks);
     let payload_bytes = payload(recording, &blocks);
     let invalid = blocks
         .iter()
@@ -302,6 +302,13 @@ fn class_of<'a>(
     let places: BTreeMap<u32, usize> = blocks.iter().enumerate().map(|(n, b)| (*b, n)).collect();
     let mut spread: BTreeMap<FunctionId, Vec<u64>> = BTreeMap::new();
     let is_of = |c: &&&Cost| c.direction == direction && Some(c.quantity) == number;
+    if direction == Direction::Forward && is_exact && recording.root().is_none() {
+        let own = costs.iter().filter(is_of).copied();
+        let own = own.filter(|cost| places.contains_key(&cost.block));
+        let forwarded: u64 = per::forwarded(recording, own).into_values().sum();
+        // Of the packets that were sent where it can't be told.
+        packets = if forwarded > 0 { forwarded } else { packets };
+    }
     for cost in costs.iter().filter(is_of) {
         let Some(block) = by_block.get_mut(&cost.block) else {
             continue;

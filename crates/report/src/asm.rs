@@ -6,6 +6,7 @@ pub(crate) mod page;
 mod x86;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use netplumb_model::arch::Arch;
 use netplumb_model::code::{FunctionCode, Instruction};
@@ -37,6 +38,16 @@ fn namesake(class: &ClassView<'_>, function: FunctionId) -> bool {
     let name = |id: FunctionId| &class.recording.functions[id as usize].name;
     let mut of_arm = (class.recording.code.iter()).filter(|code| code.arm as usize == class.arm);
     of_arm.any(|code| code.function != function && name(code.function) == name(function))
+}
+
+/// An instruction at this address, with the bytes 0 that say where things outside of its function's `own` addresses
+/// are: what is left is the same in every build of the same code. On arm64 the low bits of an address are left, of
+/// which nothing says that they are some.
+pub(crate) fn without_addresses(arch: Arch, code: &[u8], at: u64, own: &Range<u64>) -> Vec<u8> {
+    match arch {
+        Arch::X86_64 => x86::without_addresses(code, at, own),
+        Arch::Arm64 => arm64::without_addresses(code, at, own),
+    }
 }
 
 /// The instructions of a function in the arm of a class, as text: those of all its packets, whatever

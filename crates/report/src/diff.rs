@@ -8,6 +8,7 @@
 pub mod arms;
 pub(crate) mod blocks;
 mod calls;
+mod code;
 mod counts;
 mod events;
 pub mod exact;
@@ -22,6 +23,7 @@ pub mod page;
 mod rates;
 mod renames;
 mod row;
+pub(crate) mod seeds;
 pub mod sentence;
 mod side;
 pub(crate) mod table;
@@ -45,10 +47,12 @@ use crate::shape::{Shape, shape, varying};
 use crate::times::{as_costs, instrument};
 use crate::{analysis, interval};
 use arms::{ArmPair, OneArm, Pairs};
+pub use code::Split;
 use exact::{Delta, Spread};
 use functions::Functions;
 use moves::{Branch, Move};
 pub use row::{BeforeAfter, Change, Counts, Judged, QUANTILES, Row, Verdict};
+pub use seeds::Seeds;
 use side::Index;
 pub use side::Sum;
 use tree::UnionTree;
@@ -128,6 +132,8 @@ pub struct Diff<'a> {
     pub functions: Functions,
     /// One for each pair of arms and direction that both sides have.
     pub classes: Vec<ClassDiff>,
+    /// All classes of a pair of arms together, where it has several.
+    pub sums: Vec<ClassDiff>,
     /// Whether both sides were measured by the same instrument.
     pub one_clock: bool,
     /// Where they were not: the functions that both instruments saw.
@@ -149,6 +155,8 @@ pub struct ClassDiff {
     pub before: Class,
     /// And after: another protocol if arms of two were paired.
     pub after: Class,
+    /// How many classes it is the sum of; 0 of a single one.
+    pub of_classes: usize,
     /// What distinguishes its arms from other pairs ("link lo → veth; 1024 bytes"); may be empty.
     pub label: String,
     /// The function below which it is, if it is not all of its arms.
@@ -206,6 +214,10 @@ pub struct Counted {
     pub blocks: [Spread; 2],
     /// Whether both sides ran the same kernel, as far as is known.
     pub same_kernel: bool,
+    /// Of two kernels: what of it is in functions whose code is the same in both, where that is known.
+    pub code: Option<Split>,
+    /// The same under other random seeds, and how much of the change they confirm.
+    pub seeds: Option<(Seeds, f64)>,
     /// Cost that went from one function to another.
     pub moves: Vec<Move>,
     /// Calls that only one side makes.
@@ -236,6 +248,7 @@ impl ClassDiff {
             arms,
             before,
             after,
+            of_classes: 0,
             label,
             root: sides.after.root().map(Into::into),
             idle,
@@ -329,8 +342,22 @@ impl ClassDiff {
         }))
     }
 
+    /// Whether only one side has it: what it cost may be in another class there.
+    pub fn is_one_sided(&self) -> bool {
+        let whole = self
+            .whole()
+            .map(|whole| [whole.judged.before(), whole.judged.after()]);
+        whole.is_some_and(|[before, after]| (before == 0.0) != (after == 0.0))
+    }
+
     /// What the class is called after its arm's label.
     pub fn class(&self) -> String {
+        if self.of_classes > 0 {
+            return match self.before.proto == self.after.proto {
+                true => format!("{}, all classes", self.before.proto),
+                false => format!("{} → {}, all classes", self.before.proto, self.after.proto),
+            };
+        }
         if self.before == self.after {
             self.before.to_string()
         } else {
@@ -343,8 +370,9 @@ impl ClassDiff {
     pub fn worse_by(&self) -> (f64, f64) {
         let percent = |cost: f64, of: f64| if of > 0.0 { cost * 100.0 / of } else { 0.0 };
         if let Some(counted) = &self.counted {
-            let more = match counted.verdict {
-                Verdict::Worse => counted.certain.value(),
+            let more = match (counted.verdict, &counted.seeds) {
+                (Verdict::Worse, Some((_, certain))) => *certain,
+                (Verdict::Worse, None) => counted.certain.value(),
                 _ => 0.0,
             };
             return (percent(more, counted.total.before.value()), more);
@@ -372,6 +400,16 @@ impl ClassDiff {
     /// That a change of the whole by `cost` may well have gone unseen, if that is so; in a
     /// sentence.
     pub fn may_miss(&self, cost: f64) -> Option<String> {
+        if let Some(counted) = &self.counted
+            && counted.verdict == Verdict::Placement
+            && counted.total.delta().value() > cost
+        {
+            return Some(format!(
+                "{} changed by {} though no code on its path did: compare recordings made with --seeds 3",
+                sentence::subject(self),
+                sentence::signed(&counted.total.delta())
+            ));
+        }
         let judged = self.whole()?.judged.statistically()?;
         let seen = judged.smallest.map(|share| share * judged.before);
         if judged.verdict.differs() || seen.is_some_and(|seen| seen <= cost) {
@@ -402,6 +440,33 @@ impl Diff<'_> {
             }
         }
         pairs
+    }
+
+    /// What may be worse: classes, and their sums. A class that
+    /// one side lacks may be part of another there, so of its arms the sum alone is judged.
+    pub fn judged(&self) -> impl Iterator<Item = &ClassDiff> {
+        let moved = |arms: ArmPair| {
+            let is_summed = self.sums.iter().any(|sum| sum.arms == arms);
+            let mut classes = self.classes.iter().filter(move |class| class.arms == arms);
+            is_summed && classes.any(ClassDiff::is_one_sided)
+        };
+        let classes = self.classes.iter().filter(move |class| !moved(class.arms));
+        classes.chain(&self.sums)
+    }
+
+    /// The classes, and after those of a pair of arms their sum.
+    pub(crate) fn with_sums(&self) -> Vec<&ClassDiff> {
+        let mut all: Vec<&ClassDiff> = Vec::new();
+        for (n, class) in self.classes.iter().enumerate() {
+            all.push(class);
+            let is_last = !self.classes[n + 1..].iter().any(|c| c.arms == class.arms);
+            all.extend(
+                self.sums
+                    .iter()
+                    .filter(|sum| is_last && sum.arms == class.arms),
+            );
+        }
+        all
     }
 
     /// The facts of both sides: of their recordings, as the arms that are compared have them. Of arms that
@@ -454,11 +519,13 @@ fn compare_by<'a>(
     paired: &Pairs,
     directions: &[Direction],
 ) -> Diff<'a> {
+    let paired = &seeds::once(sides, paired);
     let mut diff = Diff {
         sides,
         judge,
         functions: Functions::default(),
         classes: Vec::new(),
+        sums: Vec::new(),
         one_clock: judge == Judge::Exact || instrument(sides.before) == instrument(sides.after),
         both: Vec::new(),
         unpaired: arms_alone(sides, paired),
@@ -479,15 +546,18 @@ fn compare_by<'a>(
                 false => Some(Index::new(sides.after)),
             };
             let indexes = (&before, after.as_ref().unwrap_or(&before));
-            (diff.functions, diff.classes, alone) =
-                counts::classes(sides, indexes, paired, &labels, directions);
+            let found = counts::classes(sides, indexes, paired, &labels, directions);
+            (diff.functions, diff.classes) = (found.functions, found.classes);
+            (diff.sums, alone) = (found.sums, found.unpaired);
         }
         Judge::Statistical => {
             (diff.classes, alone) = match shape(sides.before) {
                 Shape::Rates => (rates::classes(sides, paired), Vec::new()),
                 Shape::Counts => (events::classes(sides, paired), Vec::new()),
                 Shape::Times | Shape::Costs | Shape::Hosts => {
-                    blocks::classes(sides, paired, directions)
+                    let (classes, sums, alone) = blocks::classes(sides, paired, directions);
+                    diff.sums = sums;
+                    (classes, alone)
                 }
             };
             diff.warnings.splice(0..0, facts::not_interleaved(&diff));

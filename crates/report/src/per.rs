@@ -1,12 +1,16 @@
 //! What sums are shared by.
 
+use std::collections::BTreeMap;
+
 use netplumb_model::class::Proto;
-use netplumb_model::recording::Recording;
+use netplumb_model::recording::{Cost, Recording};
+use netplumb_model::symbol::base_name;
 
 /// What a class's sums are shared by.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Per {
-    /// Packets that the workload offered or, of other programs' traffic, that were followed.
+    /// Packets that the workload offered or, of other programs' traffic, that were followed; of forwarding,
+    /// those that were forwarded.
     Packet(u64),
     /// Runs of a command.
     Run(u64),
@@ -52,6 +56,27 @@ impl Per {
             Per::Second(s) => s,
         }
     }
+}
+
+/// Receives one packet (net/core/dev.c): what forwards runs once for each that it forwards, however many
+/// of them a packet of the workload makes. TCP has acknowledgements, too.
+const HANDLES_ONE: &str = "__netif_receive_skb_core";
+
+/// The packets that were forwarded in a block, of its costs of that direction that repeat exactly. None if
+/// that can't be told.
+pub(crate) fn forwarded<'c>(
+    recording: &Recording,
+    costs: impl IntoIterator<Item = &'c Cost>,
+) -> BTreeMap<u32, u64> {
+    let mut packets: BTreeMap<u32, u64> = BTreeMap::new();
+    for cost in costs {
+        let function = recording.nodes[cost.node as usize].function;
+        let name = &recording.functions[function as usize].name;
+        if cost.calls > 0 && base_name(name) == HANDLES_ONE {
+            *packets.entry(cost.block).or_default() += cost.calls;
+        }
+    }
+    packets
 }
 
 /// Packets that a workload offered in some blocks.

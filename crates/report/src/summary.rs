@@ -293,15 +293,22 @@ pub(crate) fn sent(arm: &Arm) -> String {
             plural(arm.size_bytes as usize, "byte")
         ),
     };
-    if arm.forward {
-        text.push_str(", through a router");
-    }
+    text.push_str(between(arm));
     text
+}
+
+/// What is between sender and receiver.
+fn between(arm: &Arm) -> &'static str {
+    match arm.forward {
+        true => ", through a router",
+        false if arm.is_on("bridge") => ", through a bridge",
+        false => "",
+    }
 }
 
 /// Whether the network around a command is worth a word: another one than that which is there for all, or a peer.
 fn has_network(arm: &Arm) -> bool {
-    let of_all = arm.link == Link::Veth && arm.family == Family::V4 && !arm.forward;
+    let of_all = arm.link == Link::Veth && arm.family == Family::V4 && between(arm).is_empty();
     arm.link != Link::Any && (!of_all || arm.knobs.contains_key("peer"))
 }
 
@@ -319,11 +326,7 @@ fn command_heading(arm: &Arm) -> String {
         printable(&arm.name, 200),
         arm.link,
         arm.family,
-        if arm.forward {
-            ", through a router"
-        } else {
-            ""
-        },
+        between(arm),
         peer.map_or_else(String::new, |p| format!("; peer: {}", printable(p, 200)))
     )
 }

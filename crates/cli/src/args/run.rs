@@ -7,7 +7,7 @@ use clap::Args;
 use crate::exit::Usage;
 
 /// Options of all commands that run experiments.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct RunOptions {
     /// Run guests without QEMU's -icount: they boot faster, and counts vary by some tenths of a
     /// percent between runs
@@ -32,7 +32,7 @@ pub(crate) struct RunOptions {
     #[arg(long)]
     pub(crate) cold: bool,
     /// Measure every arm with N random seeds; seed-dependent results are shown as a range
-    /// [default: the experiment's, or 1]
+    /// [default: the experiment's, or 1; 3 if arms have different kernels]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub(crate) seeds: Option<u32>,
     /// File of layer rules that take precedence over the built-in ones

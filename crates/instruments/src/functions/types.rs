@@ -272,7 +272,14 @@ impl Types {
 }
 
 /// Where a received packet becomes one that is forwarded.
-pub(super) const FORWARD: &[&str] = &["ip_forward", "ip6_forward", "ip_mr_forward", "br_forward"];
+pub(super) const FORWARD: &[&str] = &[
+    "ip_forward",
+    "ip6_forward",
+    "ip_mr_forward",
+    "br_forward",
+    "neigh_xmit",
+    "nf_flow_queue_xmit",
+];
 /// Where it becomes one that is answered.
 pub(super) const ECHO: &[&str] = &["icmp_echo", "icmpv6_echo_reply"];
 

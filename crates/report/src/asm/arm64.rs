@@ -196,6 +196,23 @@ fn target(word: u32) -> Option<(Kind, i64)> {
     })
 }
 
+/// An instruction without what it says of places elsewhere: the bits that [`target`] reads.
+pub(super) fn without_addresses(code: &[u8], at: u64, own: &std::ops::Range<u64>) -> Vec<u8> {
+    let word = code.try_into().map(u32::from_le_bytes);
+    let kept = word.ok().and_then(|word| {
+        let (kind, offset) = target(word)?;
+        let bits = match kind {
+            _ if own.contains(&address(kind, at, offset)) => return None,
+            Kind::Address | Kind::Page => 0x60ff_ffe0,
+            _ if word & 0x7c00_0000 == 0x1400_0000 => 0x03ff_ffff,
+            _ if word & 0x7e00_0000 == 0x3600_0000 => 0x0007_ffe0,
+            _ => 0x00ff_ffe0,
+        };
+        Some((word & !bits).to_le_bytes().to_vec())
+    });
+    kept.unwrap_or_else(|| code.to_vec())
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;

@@ -3,8 +3,8 @@
 use std::rc::Rc;
 
 use iced_x86::{
-    Decoder, DecoderOptions, FlowControl, Formatter, GasFormatter, Instruction, SymbolResolver,
-    SymbolResult,
+    Decoder, DecoderOptions, FlowControl, Formatter, GasFormatter, Instruction, Register,
+    SymbolResolver, SymbolResult,
 };
 
 use super::{Disassemble, Names};
@@ -48,6 +48,53 @@ impl Disassemble for Disassembler {
         };
         (text, jump)
     }
+}
+
+/// Where the kernel and its modules are, as instructions have it: the last 2 GiB, sign-extended
+/// (Documentation/arch/x86/x86_64/mm.rst). Small negative numbers are above.
+const KERNEL: std::ops::Range<u64> = 0xffff_ffff_8000_0000..0xffff_ffff_ff00_0000;
+/// Where addresses of the kernel begin.
+const UPPER_HALF: u64 = 0xffff_8000_0000_0000;
+
+/// An instruction without what it says of places elsewhere.
+pub(super) fn without_addresses(code: &[u8], at: u64, own: &std::ops::Range<u64>) -> Vec<u8> {
+    let mut decoder = Decoder::with_ip(64, code, at, DecoderOptions::NONE);
+    let insn = decoder.decode();
+    let places = decoder.get_constant_offsets(&insn);
+    let mut out = code.to_vec();
+    let mut clear = |offset: usize, size: usize| {
+        if let Some(bytes) = out.get_mut(offset..offset + size) {
+            bytes.fill(0);
+        }
+    };
+    let sign_extended = |offset: usize| {
+        let bytes = code.get(offset..offset + 4)?.try_into().ok()?;
+        Some(i64::from(i32::from_le_bytes(bytes)) as u64)
+    };
+    let is_branch = !matches!(insn.flow_control(), FlowControl::Next);
+    if places.has_displacement() {
+        let (offset, size) = (places.displacement_offset(), places.displacement_size());
+        let absolute =
+            insn.memory_base() == Register::None && insn.memory_index() == Register::None;
+        let in_kernel = size == 4 && sign_extended(offset).is_some_and(|to| KERNEL.contains(&to));
+        if size >= 4 && (insn.is_ip_rel_memory_operand() || absolute || in_kernel) {
+            clear(offset, size);
+        }
+    }
+    if places.has_immediate() {
+        let (offset, size) = (places.immediate_offset(), places.immediate_size());
+        let to = insn.near_branch_target();
+        let elsewhere = match size {
+            _ if is_branch && to != 0 => !own.contains(&to),
+            4 => sign_extended(offset).is_some_and(|to| KERNEL.contains(&to)),
+            8 => insn.immediate64() >= UPPER_HALF && insn.immediate64() < KERNEL.end,
+            _ => false,
+        };
+        if elsewhere {
+            clear(offset, size);
+        }
+    }
+    out
 }
 
 /// Names what calls and jumps go to. What is relative to the instruction pointer stays as it is encoded, with

@@ -5,7 +5,7 @@ mod side;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use netplumb_model::class::Direction;
+use netplumb_model::class::{Class, Direction};
 use netplumb_model::recording::{FunctionId, Recording};
 use netplumb_model::span::StageKind;
 use netplumb_stats::judge::{Pair, judge};
@@ -19,7 +19,7 @@ use crate::per::Per;
 use crate::shape::{Shape, shape};
 use crate::times::analysis::percentile;
 use crate::times::is_between;
-use side::{Part, SAMPLE, Side, counting, sides};
+use side::{Part, SAMPLE, Side, counting, sides, zero};
 
 /// Half the width of a 95 % interval, in standard errors.
 const HALF_WIDTH: f64 = 1.96;
@@ -39,6 +39,8 @@ enum Family {
     /// All functions, or the path from its first stage to its last.
     Total,
     Way,
+    /// All classes of a pair of arms.
+    Sum,
 }
 
 /// Blocks of one quantity, still to be judged.
@@ -51,12 +53,12 @@ struct Pending {
     quantiles: [BeforeAfter; 2],
 }
 
-/// All classes of some pairs, and what is on one side only.
+/// All classes of some pairs, the sums of those of a pair, and what is on one side only.
 pub(super) fn classes(
     sides: Sides<'_>,
     paired: &Pairs,
     directions: &[Direction],
-) -> (Vec<ClassDiff>, Vec<String>) {
+) -> (Vec<ClassDiff>, Vec<ClassDiff>, Vec<String>) {
     let (before, after) = (self::sides(sides.before), self::sides(sides.after));
     let several = paired.pairs.len() > 1 || std::ptr::eq(sides.before, sides.after);
     let labels = match several {
@@ -77,6 +79,16 @@ pub(super) fn classes(
             };
             let was = of(&before, pair.before).map(|n| &before[n]);
             let is = of(&after, pair.after).map(|n| &after[n]);
+            // What of all that was executed is of no such class cost nothing.
+            let none = match (was, is) {
+                (Some(side), None) if side.sees_all => zero(sides.after, pair.after, direction),
+                (None, Some(side)) if side.sees_all => zero(sides.before, pair.before, direction),
+                _ => None,
+            };
+            let (was, is) = match &none {
+                Some(none) => (was.or(Some(none)), is.or(Some(none))),
+                None => (was, is),
+            };
             match (was, is) {
                 (Some(was), Some(is)) if was.is_empty() && is.is_empty() => {}
                 (Some(was), Some(is)) if was.is_nothing() && is.is_nothing() => {}
@@ -95,8 +107,68 @@ pub(super) fn classes(
             }
         }
     }
+    for pair in &paired.pairs {
+        pending.extend(sum(sides, *pair, &mut classes, &pending));
+    }
     judge_all(&mut classes, pending);
-    (classes, alone)
+    let (sums, classes) = classes.into_iter().partition(|c| c.of_classes > 0);
+    (classes, sums, alone)
+}
+
+/// All functions of all classes of a pair of arms, where the classes are shared by the same and their blocks
+/// are the same ones.
+fn sum(
+    sides: Sides<'_>,
+    arms: ArmPair,
+    classes: &mut Vec<ClassDiff>,
+    pending: &[Pending],
+) -> Option<Pending> {
+    let is_part = |class: &ClassDiff| class.arms == arms && class.of_classes == 0;
+    let parts: Vec<&ClassDiff> = classes.iter().filter(|class| is_part(class)).collect();
+    let first = *parts.first()?;
+    let totals: Vec<&Pending> = (pending.iter())
+        .filter(|p| p.family == Family::Total && is_part(&classes[p.class]))
+        .collect();
+    let is_alike = parts
+        .iter()
+        .all(|class| (class.per, &class.unit) == (first.per, &first.unit));
+    if parts.len() < 2 || totals.len() < parts.len() || !is_alike || first.per == SAMPLE {
+        return None;
+    }
+    let mut pair = Pair {
+        apart: first.apart,
+        ..Pair::default()
+    };
+    let blocks = |p: &Pair| (p.before.len(), p.after.len());
+    if totals
+        .iter()
+        .any(|t| blocks(&t.pair) != blocks(&totals[0].pair))
+    {
+        return None;
+    }
+    for total in &totals {
+        self::add(&mut pair, &total.pair);
+    }
+    let class = |class: Class| Class {
+        direction: Direction::Other,
+        ..class
+    };
+    let both = [class(first.before), class(first.after)];
+    let of = (first.per, first.unit.clone());
+    let all = ClassDiff {
+        of_classes: parts.len(),
+        sampled: first.sampled,
+        ..ClassDiff::empty(sides, arms, both, first.label.clone(), of)
+    };
+    classes.push(all);
+    Some(Pending {
+        class: classes.len() - 1,
+        family: Family::Sum,
+        pair,
+        name: "all".into(),
+        of: String::new(),
+        quantiles: Default::default(),
+    })
 }
 
 fn class(
@@ -233,7 +305,7 @@ fn functions(
                 counting(sides_of, [&own[0], &own[1]], class.per)
             },
         };
-        sum(&mut total, &pair);
+        add(&mut total, &pair);
         let layer = match b.map(|f| after.layer(f)) {
             Some(layer) => layer,
             None => a.map_or("", |f| before.layer(f)),
@@ -276,7 +348,7 @@ fn functions(
         total.counting = counting([&all[0], &all[1]], [&whole[0], &whole[1]], class.per);
     }
     // All samples are 100 %: there is nothing to compare.
-    let is_all = |share: &f64| class.per == SAMPLE && *share > ALL_PERCENT;
+    let is_all = |share: &f64| class.per == SAMPLE && (share.is_nan() || *share > ALL_PERCENT);
     let all = total.before.iter().chain(&total.after).all(is_all);
     let none = total.before.is_empty() || total.after.is_empty();
     if class.per != "call" && !none && !all {
@@ -315,7 +387,7 @@ fn inclusive(sides: [&Side<'_>; 2], parts: [Option<&Part>; 2], class: &ClassDiff
     });
     let [before, after] = [0, 1].map(|n: usize| sides[n].of_costs(&costs[n], class.per));
     // The function that is the root of it all.
-    let is_all = |share: &f64| class.per == SAMPLE && *share > ALL_PERCENT;
+    let is_all = |share: &f64| class.per == SAMPLE && (share.is_nan() || *share > ALL_PERCENT);
     if class.root.is_some() && before.iter().chain(&after).all(is_all) {
         return None;
     }
@@ -329,7 +401,7 @@ fn inclusive(sides: [&Side<'_>; 2], parts: [Option<&Part>; 2], class: &ClassDiff
 }
 
 /// Add blocks to blocks. Errors that all calls share add up.
-fn sum(total: &mut Pair, one: &Pair) {
+fn add(total: &mut Pair, one: &Pair) {
     for (total, one) in [
         (&mut total.before, &one.before),
         (&mut total.after, &one.after),
@@ -352,7 +424,10 @@ fn judge_all(classes: &mut [ClassDiff], pending: Vec<Pending>) {
         (others.into_iter()).partition(|p| p.family == Family::Inclusive);
     let (stages, wholes): (Vec<_>, Vec<_>) =
         (others.into_iter()).partition(|p| p.family == Family::Stage);
-    for family in [functions, inclusive, stages, wholes] {
+    // What is all of several wholes is no test of its own among these.
+    let (sums, wholes): (Vec<_>, Vec<_>) =
+        (wholes.into_iter()).partition(|p| p.family == Family::Sum);
+    for family in [functions, inclusive, stages, wholes, sums] {
         let pairs: Vec<Pair> = family.iter().map(|p| p.pair.clone()).collect();
         for (pending, judged) in family.into_iter().zip(judge(&pairs)) {
             let class = &mut classes[pending.class];
@@ -365,7 +440,7 @@ fn judge_all(classes: &mut [ClassDiff], pending: Vec<Pending>) {
                 Family::Inclusive => class.inclusive.push(row),
                 Family::Stage => class.stages.push(row),
                 Family::Way => class.way = Some(row),
-                Family::Total => class.total = Some(row),
+                Family::Total | Family::Sum => class.total = Some(row),
             }
         }
     }

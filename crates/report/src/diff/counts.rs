@@ -10,10 +10,12 @@ use netplumb_model::recording::{Arm, FunctionId};
 use netplumb_model::symbol::base_name;
 
 use super::arms::{ArmPair, Pairs};
+use super::code::{Codes, Split};
 use super::exact::Spread;
 use super::functions::{Functions, JointId};
 use super::moves::Scene;
 use super::row::{Change, Counts, Judged, Row, Verdict};
+use super::seeds::{self, Seeds};
 use super::side::{By, Index, Side};
 use super::tree::unite;
 use super::{ClassDiff, Counted, Sides, facts, renames, sentence};
@@ -39,54 +41,260 @@ const BY_LUCK: [&str; 12] = [
 /// The largest such difference, in instructions per packet.
 const LUCK_INSNS: f64 = 4.0;
 
-/// All classes of some pairs, and what is on one side only.
+/// All classes of some pairs.
+pub(super) struct Found {
+    pub(super) functions: Functions,
+    pub(super) classes: Vec<ClassDiff>,
+    /// Those of each pair together.
+    pub(super) sums: Vec<ClassDiff>,
+    /// What is on one side only.
+    pub(super) unpaired: Vec<String>,
+}
+
+/// Compare all classes of some pairs.
 pub(super) fn classes(
     sides: Sides<'_>,
-    (index_before, index_after): (&Index<'_>, &Index<'_>),
+    indexes: (&Index<'_>, &Index<'_>),
     paired: &Pairs,
     labels: &[String],
     directions: &[Direction],
-) -> (Functions, Vec<ClassDiff>, Vec<String>) {
-    let mut unpaired = Vec::new();
-    let mut functions = Functions::default();
-    let mut classes = Vec::new();
-    for (&arms, label) in paired.pairs.iter().zip(labels) {
+) -> Found {
+    let mut all = Found {
+        functions: Functions::default(),
+        classes: Vec::new(),
+        sums: Vec::new(),
+        unpaired: Vec::new(),
+    };
+    let asked = |direction: Direction| directions.is_empty() || directions.contains(&direction);
+    for (&pair, label) in paired.pairs.iter().zip(labels) {
+        let mut seeds: Vec<Pair<'_>> = (seeds::pairs(sides, pair).into_iter().enumerate())
+            .map(|(n, arms)| {
+                let unpaired = if n == 0 {
+                    Some(&mut all.unpaired)
+                } else {
+                    None
+                };
+                Pair::of(sides, indexes, arms, asked, unpaired)
+            })
+            .collect();
+        let changes: BTreeMap<Direction, Vec<Change>> = (seeds.iter())
+            .flat_map(|seed| seed.found.iter().map(Compared::change))
+            .fold(BTreeMap::new(), |mut all, (direction, change)| {
+                all.entry(direction).or_insert_with(Vec::new).push(change);
+                all
+            });
+        let of_all: Vec<Change> = (seeds.iter())
+            .filter_map(|seed| Some(seed.all(asked)?.0))
+            .collect();
+        // What is shown is what is typical.
+        let mut order: Vec<usize> = (0..seeds.len()).collect();
+        order.sort_by(|a, b| seeds[*a].delta().total_cmp(&seeds[*b].delta()));
+        let typical = seeds.swap_remove(order[(order.len() - 1) / 2]);
         // All directions, asked for or not, say which function is which.
-        let mut found = Vec::new();
+        match_functions(sides, typical.arms, &typical.found, &mut all.functions);
+        let codes = match facts::same_kernel(sides, typical.arms) {
+            true => None,
+            false => Codes::of(sides, typical.arms),
+        };
+        let here = Here {
+            sides,
+            arms: typical.arms,
+            label,
+            by: typical.by,
+            codes,
+        };
+        let found = typical.found.iter().filter(|one| asked(one.direction));
+        let classes: Vec<ClassDiff> = found
+            .map(|one| {
+                let seeds = changes.get(&one.direction).cloned().unwrap_or_default();
+                class(&here, one, &all.functions, Seeds::of(seeds))
+            })
+            .collect();
+        if classes.len() > 1
+            && let Some((total, blocks)) = typical.all(asked)
+        {
+            all.sums
+                .push(sum(&here, &classes, (total, blocks), Seeds::of(of_all)));
+        }
+        all.classes.extend(classes);
+    }
+    all
+}
+
+/// The sides of a pair of arms, by direction.
+struct Pair<'a> {
+    arms: ArmPair,
+    by: By,
+    found: Vec<Compared<'a>>,
+}
+
+impl<'a> Pair<'a> {
+    fn of(
+        sides: Sides<'a>,
+        (index_before, index_after): (&Index<'a>, &Index<'a>),
+        arms: ArmPair,
+        asked: impl Fn(Direction) -> bool,
+        unpaired: Option<&mut Vec<String>>,
+    ) -> Pair<'a> {
         let by = By::of((sides.before, arms.before), (sides.after, arms.after));
+        let mut found = Vec::new();
+        let mut alone = Vec::new();
         for &direction in Direction::ALL {
             let is_class = [sides.before, sides.after].map(|r| is_class(r, direction));
             if is_class != [true; 2] {
                 continue;
             }
-            let asked = directions.is_empty() || directions.contains(&direction);
+            let places = ((index_before, arms.before), (index_after, arms.after));
+            let by = by.of_direction(direction, places.0, places.1);
             let before = Side::new(index_before, arms.before, direction, by);
             let after = Side::new(index_after, arms.after, direction, by);
             match (before, after) {
                 (Some(before), Some(after)) if before.is_nothing() && after.is_nothing() => {}
-                (Some(before), Some(after)) => {
-                    found.push((arms, label.clone(), direction, before, after))
-                }
-                (Some(side), None) if asked => {
+                (Some(before), Some(after)) => found.push(Compared {
+                    direction,
+                    by,
+                    before,
+                    after,
+                }),
+                (Some(side), None) if asked(direction) && !side.is_nothing() => {
                     let of = (sides.before, arms.before, direction);
-                    unpaired.push(sentence::one_side(of, &side, sides.before_name));
+                    alone.push(sentence::one_side(of, &side, sides.before_name));
                 }
-                (None, Some(side)) if asked => {
+                (None, Some(side)) if asked(direction) && !side.is_nothing() => {
                     let of = (sides.after, arms.after, direction);
-                    unpaired.push(sentence::one_side(of, &side, sides.after_name));
+                    alone.push(sentence::one_side(of, &side, sides.after_name));
                 }
                 _ => {}
             }
         }
-        match_functions(sides, arms, &found, &mut functions);
-        classes.extend(
-            found
-                .iter()
-                .filter(|one| directions.is_empty() || directions.contains(&one.2))
-                .map(|one| class(sides, one, &functions)),
-        );
+        if let Some(unpaired) = unpaired {
+            unpaired.append(&mut alone);
+        }
+        Pair { arms, by, found }
     }
-    (functions, classes, unpaired)
+
+    /// By how much all of it changed, about.
+    fn delta(&self) -> f64 {
+        let deltas = self.found.iter().map(|one| one.change().1.delta().value());
+        deltas.sum()
+    }
+
+    /// All classes together; none where there is none, or they have other blocks.
+    fn all(&self, asked: impl Fn(Direction) -> bool) -> Option<(Change, [Spread; 2])> {
+        let found = || self.found.iter().filter(|one| asked(one.direction));
+        let before: Vec<&Side<'_>> = found().map(|one| &one.before).collect();
+        let after: Vec<&Side<'_>> = found().map(|one| &one.after).collect();
+        let blocks = [Side::all(&before)?, Side::all(&after)?];
+        let [before, after] = [blocks[0].sum(), blocks[1].sum()];
+        Some((Change { before, after }, blocks))
+    }
+}
+
+/// A direction, and the two sides.
+struct Compared<'a> {
+    direction: Direction,
+    by: By,
+    before: Side<'a>,
+    after: Side<'a>,
+}
+
+impl Compared<'_> {
+    fn change(&self) -> (Direction, Change) {
+        let change = Change {
+            before: self.before.whole(),
+            after: self.after.whole(),
+        };
+        (self.direction, change)
+    }
+}
+
+/// The pair whose classes are compared.
+struct Here<'a> {
+    sides: Sides<'a>,
+    arms: ArmPair,
+    label: &'a str,
+    by: By,
+    codes: Option<Codes<'a>>,
+}
+
+impl Here<'_> {
+    /// The verdict on a whole, and how much of it other seeds confirm. Of kernels on whose path no code differs, one
+    /// seed says nothing.
+    fn by_seeds(
+        &self,
+        verdict: Verdict,
+        seeds: Option<Seeds>,
+        code: Option<Split>,
+    ) -> (Verdict, Option<(Seeds, f64)>) {
+        let Some(seeds) = seeds else {
+            let is_placement = code.is_some_and(|code| code.is_placement());
+            return match verdict.differs() && is_placement {
+                true => (Verdict::Placement, None),
+                false => (verdict, None),
+            };
+        };
+        let same_kernel = facts::same_kernel(self.sides, self.arms);
+        let other = code.map(|code| code.other.1.value());
+        let (verdict, certain) = seeds.judge(verdict, same_kernel, other);
+        (verdict, Some((seeds, certain)))
+    }
+
+    /// What packets of the workload are called where a packet of a class may be another.
+    fn per_sent(&self) -> &'static str {
+        match (self.by, self.sides.after.arms[self.arms.after].proto.unit()) {
+            (By::Kib, _) => "KiB",
+            (_, "packet") => "packet sent",
+            (_, unit) => unit,
+        }
+    }
+}
+
+/// All classes of a pair together.
+fn sum(
+    here: &Here<'_>,
+    classes: &[ClassDiff],
+    (total, blocks): (Change, [Spread; 2]),
+    seeds: Option<Seeds>,
+) -> ClassDiff {
+    let of_both = (Some(blocks[0].clone()), Some(blocks[1].clone()));
+    let mut whole = verdict(&total, of_both);
+    let counted = || classes.iter().filter_map(|class| class.counted.as_ref());
+    // Parts that are none make no difference together.
+    if whole.differs() && counted().all(|counted| !counted.verdict.differs()) {
+        let of_parts = |verdict| counted().any(|counted| counted.verdict == verdict);
+        let ways = [Verdict::Placement, Verdict::Seeds, Verdict::Luck];
+        let found = ways.into_iter().find(|verdict| of_parts(*verdict));
+        whole = found.unwrap_or(Verdict::WithinSpread);
+    }
+    let seeded;
+    (whole, seeded) = here.by_seeds(whole, seeds, None);
+    let class = |arm: &Arm| Class {
+        proto: arm.proto,
+        direction: Direction::Other,
+    };
+    let (sides, arms) = (here.sides, here.arms);
+    let both = [
+        class(&sides.before.arms[arms.before]),
+        class(&sides.after.arms[arms.after]),
+    ];
+    let of = (here.per_sent(), quantity(sides.after).unit);
+    ClassDiff {
+        of_classes: classes.len(),
+        total: Some(Row::new("all", "", Judged::Exactly(total, whole))),
+        apart: facts::apart(sides, arms),
+        counted: Some(Counted {
+            total,
+            verdict: whole,
+            certain: total.delta(),
+            blocks,
+            same_kernel: facts::same_kernel(sides, arms),
+            code: None,
+            seeds: seeded,
+            moves: Vec::new(),
+            branches: Vec::new(),
+        }),
+        ..ClassDiff::empty(sides, arms, both, here.label.into(), of)
+    }
 }
 
 /// Say which function of a pair is which.
@@ -101,8 +309,8 @@ fn match_functions<'a>(
     };
     let same_kernel = facts::same_kernel(sides, arms);
     functions.add_pair(
-        (sides.before, &entered(|c| &c.3)),
-        (sides.after, &entered(|c| &c.4)),
+        (sides.before, &entered(|c| &c.before)),
+        (sides.after, &entered(|c| &c.after)),
         same_kernel,
     );
     if same_kernel {
@@ -115,22 +323,22 @@ fn match_functions<'a>(
     renames::join(functions, what, &|functions| {
         found
             .iter()
-            .map(|(.., before, after)| {
-                let trees = unite(Some(before), Some(after), functions);
-                (trees, (before.packets, after.packets))
+            .map(|one| {
+                let trees = unite(Some(&one.before), Some(&one.after), functions);
+                (trees, (one.before.packets, one.after.packets))
             })
             .collect()
     });
 }
 
-/// A pair of arms and its label, a direction, and the two sides.
-type Compared<'a> = (ArmPair, String, Direction, Side<'a>, Side<'a>);
-
 fn class(
-    sides: Sides<'_>,
-    (arms, label, direction, before, after): &Compared<'_>,
+    here: &Here<'_>,
+    compared: &Compared<'_>,
     functions: &Functions,
+    seeds: Option<Seeds>,
 ) -> ClassDiff {
+    let (sides, arms) = (here.sides, here.arms);
+    let (direction, before, after) = (compared.direction, &compared.before, &compared.after);
     let trees = unite(Some(before), Some(after), functions);
     let total = Change {
         before: before.each(before.sum()),
@@ -209,6 +417,7 @@ fn class(
             let contexts = contexts.map(|(context, sums)| (context, sums.map(change)));
             let counts = Counts {
                 function,
+                same_code: here.codes.as_ref().and_then(|codes| codes.same(joint)),
                 calls: change(all[0]),
                 own,
                 inclusive: change(all[2]),
@@ -226,7 +435,7 @@ fn class(
         let names = || joint(&a.0).name.cmp(&joint(&b.0).name);
         key(b).cmp(&key(a)).then_with(names)
     });
-    let same_kernel = facts::same_kernel(sides, *arms);
+    let same_kernel = facts::same_kernel(sides, arms);
     let scene = Scene {
         functions,
         trees: &trees,
@@ -260,6 +469,16 @@ fn class(
     if whole.differs() && none && total.delta().value().abs() <= LUCK_INSNS {
         whole = Verdict::Luck;
     }
+    let code = here.codes.as_ref().map(|_| {
+        let costs = |counts: &Counts| counts.own.before.sum > 0 || counts.own.after.sum > 0;
+        let functions = changes.iter().filter(|(counts, _)| costs(counts));
+        Split::of(
+            functions.map(|(counts, verdict)| (counts.same_code, counts.own.delta(), *verdict)),
+            total.delta().none(),
+        )
+    });
+    let seeded;
+    (whole, seeded) = here.by_seeds(whole, seeds, code);
     let arm = (
         &sides.before.arms[arms.before],
         &sides.after.arms[arms.after],
@@ -271,7 +490,7 @@ fn class(
     );
     let class = |arm: &Arm| Class {
         proto: arm.proto,
-        direction: *direction,
+        direction,
     };
     let rows = changes.into_iter().map(|(counts, verdict)| {
         let joint = joint(&counts);
@@ -282,9 +501,10 @@ fn class(
         }
     });
     let classes = [class(arm.0), class(arm.1)];
-    let by = By::of((sides.before, arms.before), (sides.after, arms.after));
-    let per = match by {
-        By::Ledger => arm.1.proto.unit(),
+    let per = match compared.by {
+        // What was forwarded is other packets, too.
+        By::Sent => here.per_sent(),
+        By::Ledger | By::Forwarded => arm.1.proto.unit(),
         By::Kib => "KiB",
     };
     let of = (per, quantity(sides.after).unit);
@@ -293,18 +513,20 @@ fn class(
         contexts,
         layers,
         functions: rows.collect(),
-        apart: facts::apart(sides, *arms),
+        apart: facts::apart(sides, arms),
         counted: Some(Counted {
             total,
             verdict: whole,
             certain,
             blocks: [before.total.clone(), after.total.clone()],
             same_kernel,
+            code,
+            seeds: seeded,
             moves,
             branches,
         }),
         trees,
-        ..ClassDiff::empty(sides, *arms, classes, label.clone(), of)
+        ..ClassDiff::empty(sides, arms, classes, here.label.into(), of)
     }
 }
 

@@ -131,6 +131,17 @@ impl Spread {
         })
     }
 
+    /// The blocks that count, added up.
+    pub fn sum(&self) -> PerPacket {
+        let blocks = self.blocks.iter().enumerate();
+        let counting = blocks.filter(|(n, _)| !self.odd.contains(n));
+        let none = PerPacket { sum: 0, packets: 0 };
+        counting.fold(none, |all, (_, block)| PerPacket {
+            sum: all.sum.saturating_add(block.sum),
+            packets: all.packets.saturating_add(block.packets),
+        })
+    }
+
     /// Whether the blocks that count agree to the instruction.
     pub fn exact(&self) -> bool {
         self.low.order(&self.high) == Ordering::Equal

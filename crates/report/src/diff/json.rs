@@ -3,18 +3,19 @@
 
 use std::collections::BTreeMap;
 
+use netplumb_model::class::Class;
 use netplumb_model::experiment::Idle;
 use netplumb_model::recording::Recording;
 use serde::Serialize;
 
-use super::exact::Spread;
+use super::exact::{Delta, Spread};
 use super::facts::Difference;
 use super::mixed::ClassBoth;
 use super::sentence::sentence;
 use super::table::object;
 use super::terminal::is_bench;
 use super::trust::trust;
-use super::{ClassDiff, Counted, Diff, Judge, Judged, table};
+use super::{ClassDiff, Counted, Diff, Judge, Judged, Seeds, Split, table};
 use crate::analysis::quantity;
 use crate::footer::Note;
 use crate::json::QuantityOut;
@@ -35,6 +36,8 @@ struct Document<'a> {
     warnings: &'a [String],
     unpaired: &'a [String],
     classes: Vec<ClassOut<'a>>,
+    /// All classes of a pair of arms together.
+    sums: Vec<ClassOut<'a>>,
     trust: Vec<Note>,
 }
 
@@ -48,6 +51,8 @@ struct Samples<'a> {
     warnings: &'a [String],
     one_clock: bool,
     times: Vec<SampleOut<'a>>,
+    /// All classes of a pair of arms together.
+    sums: Vec<SampleOut<'a>>,
     side_by_side: &'a [ClassBoth],
     unpaired: &'a [String],
     trust: Vec<Note>,
@@ -106,6 +111,12 @@ struct ClassOut<'a> {
     packets: Both<u64>,
     total: Value,
     certain_change_per_packet: f64,
+    /// What `per_packet` means: "packet", "packet sent", "run", "KiB".
+    per: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seeds: Option<SeedsOut>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<CodeOut>,
     smallest_change_seen_per_packet: Option<f64>,
     blocks: Both<BlocksOut>,
     contexts: Vec<Value>,
@@ -113,6 +124,45 @@ struct ClassOut<'a> {
     functions: Vec<Value>,
     moves: Vec<Value>,
     calls_changed: Vec<Value>,
+}
+
+/// The change per packet under other random seeds.
+#[derive(Serialize)]
+struct SeedsOut {
+    changes: Vec<f64>,
+    median: f64,
+    /// How much of the change all of them confirm.
+    certain: f64,
+}
+
+impl From<&(Seeds, f64)> for SeedsOut {
+    fn from((seeds, certain): &(Seeds, f64)) -> SeedsOut {
+        SeedsOut {
+            changes: seeds.deltas().iter().map(Delta::value).collect(),
+            median: seeds.range()[1].value(),
+            certain: *certain,
+        }
+    }
+}
+
+/// Of two kernels: where the change is.
+#[derive(Serialize)]
+struct CodeOut {
+    functions_with_other_code: usize,
+    change_in_other_code: f64,
+    change_in_same_code: f64,
+    only_placement: bool,
+}
+
+impl From<&Split> for CodeOut {
+    fn from(split: &Split) -> CodeOut {
+        CodeOut {
+            functions_with_other_code: split.on_path,
+            change_in_other_code: split.other.1.value(),
+            change_in_same_code: split.same.1.value(),
+            only_placement: split.is_placement(),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -159,6 +209,7 @@ pub fn render(diff: &Diff<'_>) -> String {
             warnings: &diff.warnings,
             one_clock: diff.one_clock,
             times: diff.classes.iter().map(|c| sample_out(diff, c)).collect(),
+            sums: diff.sums.iter().map(|c| sample_out(diff, c)).collect(),
             side_by_side: &diff.both,
             unpaired: &diff.unpaired,
             trust: trust(diff),
@@ -179,8 +230,6 @@ fn exact(diff: &Diff<'_>) -> String {
         complete: recording.complete,
         environment,
     };
-    let classes = diff.classes.iter();
-    let classes = classes.filter_map(|c| Some(class_out(diff, c, c.counted.as_ref()?)));
     pretty(&Document {
         schema: SCHEMA,
         document: "diff",
@@ -190,15 +239,16 @@ fn exact(diff: &Diff<'_>) -> String {
         differences: &diff.differences,
         warnings: &diff.warnings,
         unpaired: &diff.unpaired,
-        classes: classes.collect(),
+        classes: classes_out(diff, &diff.classes),
+        sums: classes_out(diff, &diff.sums),
         trust: trust(diff),
     })
 }
 
 fn sample_out<'a>(diff: &'a Diff<'_>, class: &'a ClassDiff) -> SampleOut<'a> {
     SampleOut {
-        class_before: class.before.to_string(),
-        class_after: class.after.to_string(),
+        class_before: class_name(class.of_classes, class.before),
+        class_after: class_name(class.of_classes, class.after),
         label: &class.label,
         sentence: sentence(class),
         could_not_act: &class.idle,
@@ -230,11 +280,25 @@ fn parts(rows: &[super::Row], verdicts: bool) -> Vec<Value> {
     rows.iter().filter_map(out).collect()
 }
 
+fn classes_out<'a>(diff: &'a Diff<'_>, classes: &'a [ClassDiff]) -> Vec<ClassOut<'a>> {
+    let all = classes.iter();
+    all.filter_map(|c| Some(class_out(diff, c, c.counted.as_ref()?)))
+        .collect()
+}
+
+/// What a class is called for programs: "udp tx", or "udp" of all together.
+fn class_name(all: usize, class: Class) -> String {
+    match all {
+        0 => class.to_string(),
+        _ => class.proto.to_string(),
+    }
+}
+
 fn class_out<'a>(diff: &'a Diff<'_>, class: &'a ClassDiff, counted: &'a Counted) -> ClassOut<'a> {
     let name = |id: u32| Value::Text(diff.functions.joints[id as usize].name.clone());
     ClassOut {
-        class: class.after.to_string(),
-        class_before: class.before.to_string(),
+        class: class_name(class.of_classes, class.after),
+        class_before: class_name(class.of_classes, class.before),
         arm: &diff.sides.after.arms[class.arms.after].name,
         arm_before: &diff.sides.before.arms[class.arms.before].name,
         sentence: sentence(class),
@@ -247,6 +311,9 @@ fn class_out<'a>(diff: &'a Diff<'_>, class: &'a ClassDiff, counted: &'a Counted)
         },
         total: object(Some(counted.total)),
         certain_change_per_packet: counted.certain.value(),
+        per: class.per,
+        seeds: counted.seeds.as_ref().map(SeedsOut::from),
+        code: counted.code.as_ref().map(CodeOut::from),
         smallest_change_seen_per_packet: counted.blind(),
         blocks: Both {
             before: (&counted.blocks[0]).into(),

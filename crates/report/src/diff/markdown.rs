@@ -47,7 +47,7 @@ pub fn render(diff: &Diff<'_>, top: usize) -> String {
     if let Some(text) = two_clocks(diff) {
         out.push_str(&format!("- {text}\n"));
     }
-    for class in diff.classes.iter().filter(|_| !is_bench(diff)) {
+    for class in diff.with_sums().into_iter().filter(|_| !is_bench(diff)) {
         out.push_str(&format!("- {}\n", sentence_in(class, Style::Markdown)));
     }
     for one in &diff.unpaired {
@@ -77,7 +77,11 @@ pub fn render(diff: &Diff<'_>, top: usize) -> String {
 
 /// The largest changes of all classes.
 fn few(diff: &Diff<'_>, out: &mut String) {
-    let changed = |c| ClassDiff::changed(c).into_iter().map(move |r| (c, r));
+    // Functions with the same code are listed apart.
+    let changed = |c| {
+        let rows = ClassDiff::changed(c).into_iter();
+        rows.filter(|r| !r.has_same_code()).map(move |r| (c, r))
+    };
     let mut all: Vec<(&ClassDiff, &Row)> = diff.classes.iter().flat_map(changed).collect();
     if all.is_empty() {
         return;
@@ -108,6 +112,12 @@ fn details(diff: &Diff<'_>, class: &ClassDiff, top: usize, out: &mut String) {
     }
     if !class.functions.is_empty() {
         let (table, left) = table::functions(diff, class, None, top);
+        table.markdown(out);
+        if left > 0 {
+            out.push_str(&format!("and {left} more functions\n\n"));
+        }
+    }
+    if let Some((table, left)) = table::same_code(diff, class, None, top) {
         table.markdown(out);
         if left > 0 {
             out.push_str(&format!("and {left} more functions\n\n"));

@@ -73,7 +73,7 @@ fn of_samples(diff: &Diff<'_>) -> Page {
 fn of_trees(diff: &Diff<'_>, trees: &Diff<'_>) -> Page {
     let after = trees.sides.after;
     let unit = after.environment.get(env::UNIT);
-    let mut headline: Vec<String> = diff.classes.iter().map(sentence).collect();
+    let mut headline: Vec<String> = diff.with_sums().into_iter().map(sentence).collect();
     headline.extend(diff.unpaired.iter().cloned());
     let mut warnings: Vec<String> = diff.differences.iter().map(ToString::to_string).collect();
     warnings.extend(diff.warnings.iter().cloned());

@@ -21,6 +21,10 @@ pub enum Verdict {
     Negligible,
     /// A change no larger than the difference between boots of the same system.
     Luck,
+    /// A change that other random seeds don't show, or show the other way.
+    Seeds,
+    /// A change between kernels on a path whose code is the same in both, seen with one seed.
+    Placement,
 }
 
 impl Verdict {
@@ -29,9 +33,12 @@ impl Verdict {
         match self {
             Verdict::Better => "better",
             Verdict::Worse => "worse",
-            Verdict::Equal | Verdict::WithinSpread | Verdict::Negligible | Verdict::Luck => {
-                "no difference"
-            }
+            Verdict::Equal
+            | Verdict::WithinSpread
+            | Verdict::Negligible
+            | Verdict::Luck
+            | Verdict::Seeds => "no difference",
+            Verdict::Placement => "placement",
         }
     }
 
@@ -44,6 +51,8 @@ impl Verdict {
             Verdict::WithinSpread => "within_spread",
             Verdict::Negligible => "negligible",
             Verdict::Luck => "luck",
+            Verdict::Seeds => "within_seeds",
+            Verdict::Placement => "placement",
         }
     }
 
@@ -160,6 +169,8 @@ impl Judged {
 pub struct Counts {
     /// Which function.
     pub function: JointId,
+    /// Of two kernels: whether its code is the same in both, where that is known.
+    pub same_code: Option<bool>,
     /// Calls.
     pub calls: Change,
     /// Its own cost.
@@ -201,6 +212,11 @@ impl Row {
             counts: None,
             quantiles: [[None; 2]; 2],
         }
+    }
+
+    /// Whether it is a function whose code is the same in two kernels.
+    pub fn has_same_code(&self) -> bool {
+        (self.counts.as_ref()).is_some_and(|counts| counts.same_code == Some(true))
     }
 
     /// After less before, per packet.

@@ -57,11 +57,8 @@ const NAME_LIMIT: usize = 60;
 /// "UDP send".
 pub fn words(class: Class) -> String {
     let proto = match class.proto {
-        Proto::Raw => "RAW",
-        Proto::Udp => "UDP",
-        Proto::Tcp => "TCP",
-        Proto::Command => "Command",
         Proto::Work => return "CPU time".into(),
+        proto => word(proto),
     };
     let direction = match class.direction {
         Direction::Tx => "send",
@@ -74,6 +71,16 @@ pub fn words(class: Class) -> String {
         Direction::Other => "other",
     };
     format!("{proto} {direction}")
+}
+
+fn word(proto: Proto) -> &'static str {
+    match proto {
+        Proto::Raw => "RAW",
+        Proto::Udp => "UDP",
+        Proto::Tcp => "TCP",
+        Proto::Command => "Command",
+        Proto::Work => "CPU time",
+    }
 }
 
 /// A change with its sign: whole where it is, else to one decimal, or to two below
@@ -164,7 +171,13 @@ pub fn subject(class: &ClassDiff) -> String {
         Proto::Work if class.way.is_some() => "Time between events".into(),
         _ => words(class.before),
     };
-    if class.before != class.after {
+    if class.of_classes > 0 {
+        words = match class.before.proto == class.after.proto {
+            true => word(class.before.proto).into(),
+            false => format!("{} → {}", word(class.before.proto), word(class.after.proto)),
+        };
+        words.push_str(", all classes");
+    } else if class.before != class.after {
         words = format!("{words} → {}", self::words(class.after));
     }
     match class.label.as_str() {
@@ -185,8 +198,17 @@ pub fn sentence_in(class: &ClassDiff, style: Style) -> String {
     let differs = class.whole().is_some_and(|whole| whole.judged.differs());
     let idle = acting::told(&class.idle, class.idle_alone, differs);
     let outcome = match &class.counted {
-        Some(counted) => of_counts(class, counted, style),
+        Some(counted) => {
+            let behind = behind(class, counted);
+            format!("{}{behind}", of_counts(class, counted, style))
+        }
         None => of_samples(class, style),
+    };
+    // Said of the classes already.
+    let idle = if class.of_classes > 0 {
+        String::new()
+    } else {
+        idle
     };
     format!("{outcome}{}", style.text(&idle, 600))
 }
@@ -238,7 +260,7 @@ fn names(rows: &[&Row], style: Style) -> String {
 }
 
 /// A ratio as a change: +12.3%.
-pub(super) fn ratio_percent(ratio: f64) -> String {
+pub(crate) fn ratio_percent(ratio: f64) -> String {
     if ratio.is_finite() {
         format!("{:+.1}%", (ratio - 1.0) * 100.0)
     } else {
@@ -388,13 +410,16 @@ fn of_counts(class: &ClassDiff, counted: &Counted, style: Style) -> String {
             class.per,
             signed(&delta)
         )),
+        Verdict::Seeds => text.push_str(&format!(" that other seeds confirm ({})", signed(&delta))),
+        Verdict::Placement => text.push_str(&format!(" in its code ({})", signed(&delta))),
         Verdict::Luck => text.push_str(&format!(
             " beyond what differs between boots ({})",
             signed(&delta)
         )),
         _ => {}
     }
-    if !changed.is_empty() {
+    let told = matches!(counted.verdict, Verdict::Seeds | Verdict::Placement);
+    if !changed.is_empty() && !told {
         let names: Vec<String> = changed
             .iter()
             .take(2)
@@ -409,6 +434,42 @@ fn of_counts(class: &ClassDiff, counted: &Counted, style: Style) -> String {
     text
 }
 
+/// What seeds say of a change, and how much of it is in code that two kernels share.
+fn behind(class: &ClassDiff, counted: &Counted) -> String {
+    let delta = counted.total.delta();
+    let mut text = match &counted.seeds {
+        Some((seeds, _)) if seeds.range().iter().any(|delta| delta.numerator != 0) => {
+            format!("; {}", seeds.told())
+        }
+        _ => String::new(),
+    };
+    let Some(code) = counted
+        .code
+        .filter(|code| delta.numerator != 0 && code.same.0 > 0)
+    else {
+        return text;
+    };
+    let (same, other) = (signed(&code.same.1), signed(&code.other.1));
+    let functions = counted_functions(code.same.0);
+    text.push_str(&match code.is_placement() {
+        true => format!(
+            "; no code on its path differs: {same} in {functions} with the same code in both kernels is placement \
+             (allocators, hash buckets, alignment) or other data"
+        ),
+        false => format!(
+            "; {other} in functions whose code differs, {same} in {functions} with the same code in both kernels"
+        ),
+    });
+    if counted.seeds.is_none() && class.of_classes == 0 {
+        text.push_str(" (--seeds 3 tells what depends on placement)");
+    }
+    text
+}
+
+fn counted_functions(n: usize) -> String {
+    counted(n, "function")
+}
+
 /// Where it is: ", all of it in X".
 fn place(
     class: &ClassDiff,
@@ -416,6 +477,9 @@ fn place(
     changed: &[(&Counts, &Row)],
     name: &dyn Fn(&Row) -> String,
 ) -> String {
+    if class.of_classes > 0 {
+        return String::new();
+    }
     let [first, rest @ ..] = changed else {
         let per = class.per;
         return format!(", in no function by as much as an instruction in every {per}");

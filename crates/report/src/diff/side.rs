@@ -8,7 +8,7 @@ use netplumb_model::quantity::Calls;
 use netplumb_model::recording::{Cost, FunctionId, NodeId, Recording};
 
 use super::exact::{PerPacket, Spread};
-use crate::per::offered;
+use crate::per::{self, offered};
 
 /// Calls and instructions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -33,6 +33,10 @@ pub(super) enum By {
     Ledger,
     /// KiB of payload.
     Kib,
+    /// Of forwarding: packets that were forwarded.
+    Forwarded,
+    /// Of forwarding: packets that were sent, where the sides forwarded unlike numbers of these.
+    Sent,
 }
 
 impl By {
@@ -91,6 +95,8 @@ pub(super) struct Side<'a> {
     /// Self instructions by context, one for each block that counts.
     contexts: BTreeMap<Context, Vec<u64>>,
     block_packets: Vec<u64>,
+    /// What the workload sent in every block, in the order of [`Side::total`]: the same in each class.
+    sent: Vec<u64>,
 }
 
 /// A recording's costs by arm and direction: to look through all for each of
@@ -111,20 +117,68 @@ impl<'a> Index<'a> {
     }
 }
 
+impl<'a> Index<'a> {
+    fn of(&self, arm: usize, direction: Direction) -> &[&'a Cost] {
+        self.costs.get(&(arm, direction)).map_or(&[], Vec::as_slice)
+    }
+
+    /// The packets that an arm forwarded, by block, and of how many that it sent; none if that is not known of
+    /// each block.
+    fn forwarded(&self, arm: usize) -> Option<(BTreeMap<u32, u64>, u64)> {
+        let blocks = (0..).zip(&self.recording.blocks);
+        let mut blocks = blocks.filter(|(_, b)| b.arm as usize == arm && b.ledger.offered > 0);
+        let costs = self.of(arm, Direction::Forward).iter().copied();
+        let packets = per::forwarded(self.recording, costs);
+        let is_known = blocks.clone().all(|(n, _)| packets.contains_key(&n));
+        let offered = blocks.try_fold(0_u64, |sum, (_, b)| sum.checked_add(b.ledger.offered))?;
+        (is_known && offered > 0).then_some((packets, offered))
+    }
+}
+
+impl By {
+    /// The same for a direction of two arms. Forwarding is shared by packets that were forwarded, if both sides made as
+    /// many of each that was sent: else such a packet is not the same piece of work.
+    pub(super) fn of_direction(
+        self,
+        direction: Direction,
+        before: (&Index<'_>, usize),
+        after: (&Index<'_>, usize),
+    ) -> By {
+        if self != By::Ledger || direction != Direction::Forward {
+            return self;
+        }
+        let both = [before, after].map(|(index, arm)| {
+            let (packets, offered) = index.forwarded(arm)?;
+            Some((packets.values().sum::<u64>(), offered))
+        });
+        match both {
+            [Some((packets, offered)), Some((other, other_offered))]
+                if u128::from(packets) * u128::from(other_offered)
+                    == u128::from(other) * u128::from(offered) =>
+            {
+                By::Forwarded
+            }
+            [None, None] => By::Ledger,
+            _ => By::Sent,
+        }
+    }
+}
+
 impl<'a> Side<'a> {
-    /// None where nothing of it was measured, or no packet was sent. Of samples without packets, a
+    /// None where no packet was sent. What was not measured cost nothing. Of samples without packets, a
     /// hundredth of all of a block, or of what is below the function, takes the place of a packet: figures
     /// are percentages.
     pub(super) fn new(index: &Index<'a>, arm: usize, direction: Direction, by: By) -> Option<Self> {
         let recording = index.recording;
-        let kib = match by {
-            By::Ledger => None,
+        let shared = match by {
+            By::Ledger | By::Sent => None,
             By::Kib => kib_of_blocks(recording),
+            By::Forwarded => index.forwarded(arm).map(|(packets, _)| packets),
         };
-        let costs = index.costs.get(&(arm, direction))?;
+        let costs = index.of(arm, direction);
         let of_arm = |b: &u32| recording.blocks[*b as usize].arm as usize == arm;
         let mut blocks: Vec<u32> = (0..recording.blocks.len() as u32).filter(of_arm).collect();
-        let by_share = costs.first().is_some_and(|cost| {
+        let by_share = recording.costs.first().is_some_and(|cost| {
             let quantity = recording.quantities.get(cost.quantity as usize);
             let sampled = quantity.is_some_and(|q| q.calls == Calls::Samples);
             sampled && offered(recording, &blocks) == 0
@@ -144,9 +198,9 @@ impl<'a> Side<'a> {
                 total.kernel.saturating_add(total.user) / 100
             }
         };
-        let offered = |b: &u32| match &kib {
+        let offered = |b: &u32| match &shared {
             _ if by_share => hundredth(b),
-            Some(kib) => kib.get(b).copied().unwrap_or_default(),
+            Some(shared) => shared.get(b).copied().unwrap_or_default(),
             None => recording.blocks[*b as usize].ledger.offered,
         };
         blocks.retain(|b| offered(b) > 0);
@@ -155,10 +209,6 @@ impl<'a> Side<'a> {
             if let Some(total) = totals.get_mut(&cost.block) {
                 *total = total.saturating_add(cost.own);
             }
-        }
-        // Below a function nothing is known to be there; otherwise nothing was measured.
-        if totals.values().all(|t| *t == 0) && recording.root().is_none() {
-            return None;
         }
         let total = Spread::of(
             totals
@@ -175,7 +225,13 @@ impl<'a> Side<'a> {
             .filter(|(n, _)| !total.odd.contains(n))
             .map(|(_, b)| *b)
             .collect();
+        let sent = blocks.iter().map(|b| match by {
+            By::Forwarded => recording.blocks[*b as usize].ledger.offered,
+            By::Ledger | By::Sent | By::Kib => offered(b),
+        });
+        let sent: Vec<u64> = sent.collect();
         let mut side = Side {
+            sent,
             recording,
             packets: counting.iter().map(offered).fold(0, u64::saturating_add),
             total,
@@ -203,6 +259,27 @@ impl<'a> Side<'a> {
             by_block[n] = by_block[n].saturating_add(cost.own);
         }
         Some(side)
+    }
+
+    /// All classes of an arm together, by what was sent; none where classes have other blocks.
+    pub(super) fn all(classes: &[&Side<'_>]) -> Option<Spread> {
+        let first = classes.first()?;
+        if classes.iter().any(|side| side.sent != first.sent) {
+            return None;
+        }
+        let blocks = first.sent.iter().enumerate().map(|(n, packets)| {
+            let sums = classes.iter().map(|side| side.total.blocks[n].sum);
+            PerPacket {
+                sum: sums.fold(0, u64::saturating_add),
+                packets: *packets,
+            }
+        });
+        Spread::of(blocks.collect())
+    }
+
+    /// What it cost per packet, or what else it is shared by.
+    pub(super) fn whole(&self) -> PerPacket {
+        self.each(self.sum())
     }
 
     /// Whether no block of it, counting or not, cost anything.

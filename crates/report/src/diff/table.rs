@@ -110,6 +110,9 @@ pub(super) fn functions<'a>(
     if class.counted.is_none() {
         rows.extend(others);
     }
+    let (apart, rows): (Vec<&Row>, Vec<&Row>) =
+        rows.into_iter().partition(|row| row.has_same_code());
+    let mut rows = rows;
     let top = if top == 0 { rows.len() } else { top };
     let rest = rows.split_off(top.min(rows.len()));
     let mut all = lines(diff, class, "function", rows);
@@ -130,6 +133,13 @@ pub(super) fn functions<'a>(
             let sum = deltas.fold(counted.total.delta().none(), |sum, delta| sum.plus(&delta));
             add(format!("{} more", rest.len()), sum);
         }
+        if !apart.is_empty() {
+            let deltas = apart
+                .iter()
+                .filter_map(|r| Some(r.judged.exactly()?.delta()));
+            let sum = deltas.fold(counted.total.delta().none(), |sum, delta| sum.plus(&delta));
+            add(format!("{} with the same code", apart.len()), sum);
+        }
         let unsure = class.unsure().filter(|(n, _)| *n > 0 && layer.is_none());
         if let Some((count, unsure)) = unsure {
             add(format!("{count} too small to tell"), unsure);
@@ -141,6 +151,26 @@ pub(super) fn functions<'a>(
     let (noun, of) = diff.noun();
     let shown = Shown::new(diff, noun, Some(of));
     (Table::new(shown.columns(), all), left)
+}
+
+/// Functions of a class that differ though their code is the same in both kernels, if there are any; and how many are
+/// left out.
+pub(super) fn same_code<'a>(
+    diff: &'a Diff<'_>,
+    class: &'a ClassDiff,
+    layer: Option<&str>,
+    top: usize,
+) -> Option<(Table<'a, Line<'a>>, usize)> {
+    let of_layer = |r: &&Row| layer.is_none_or(|l| r.of == l);
+    let functions = class.functions.iter().filter(of_layer);
+    let mut rows: Vec<&Row> = functions
+        .filter(|row| row.judged.differs() && row.has_same_code())
+        .collect();
+    let top = if top == 0 { rows.len() } else { top };
+    let left = rows.split_off(top.min(rows.len())).len();
+    let shown = Shown::new(diff, "same code in both kernels", Some("layer"));
+    let lines = lines(diff, class, "function", rows);
+    (!lines.is_empty()).then(|| (Table::new(shown.columns(), lines), left))
 }
 
 /// Functions of a class with all that they call, those that differ first; and how many are left out.

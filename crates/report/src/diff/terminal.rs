@@ -117,7 +117,7 @@ pub fn head(diff: &Diff<'_>, columns: usize) -> String {
     for warning in &diff.warnings {
         line(&format!("beware    {warning}"), 10);
     }
-    let sentences = diff.classes.iter().filter(|_| !is_bench(diff));
+    let sentences = diff.with_sums().into_iter().filter(|_| !is_bench(diff));
     let said: Vec<String> = (two_clocks(diff).map(String::from).into_iter())
         .chain(sentences.map(sentence))
         .chain(diff.unpaired.iter().cloned())
@@ -154,6 +154,11 @@ fn section(diff: &Diff<'_>, class: &ClassDiff, view: &View) -> String {
             out.push('\n');
         }
         let (table, left) = table::functions(diff, class, layer, view.top);
+        out.push_str(&table.terminal(table::room(diff, view)));
+        out.push_str(&more(left, diff.noun().0));
+    }
+    if let Some((table, left)) = table::same_code(diff, class, layer, view.top) {
+        out.push('\n');
         out.push_str(&table.terminal(table::room(diff, view)));
         out.push_str(&more(left, diff.noun().0));
     }

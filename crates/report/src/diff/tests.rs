@@ -10,3 +10,4 @@ pub(crate) mod renderings;
 mod rules;
 mod same;
 mod views;
+mod wholes;

@@ -41,7 +41,7 @@ pub fn of_arms(recording: &Recording, directions: &[Direction], columns: usize) 
             if let Some(text) = facts::not_interleaved(&diff) {
                 line(&format!("Beware: {text}."));
             }
-            told.extend((diff.classes.iter()).map(|class| {
+            told.extend((diff.with_sums().into_iter()).map(|class| {
                 let differs = class.whole().is_some_and(|w| w.judged.differs());
                 (
                     differs || !class.changed().is_empty(),
@@ -60,9 +60,8 @@ pub fn of_arms(recording: &Recording, directions: &[Direction], columns: usize) 
                     ..Pairs::default()
                 };
                 let indexes = (&index, &index);
-                let (_, classes, _) =
-                    counts::classes(sides, indexes, &paired, &[label], directions);
-                told.extend(classes.iter().map(|class| {
+                let found = counts::classes(sides, indexes, &paired, &[label], directions);
+                told.extend(found.classes.iter().chain(&found.sums).map(|class| {
                     let differs = class.whole().is_some_and(|w| w.judged.differs());
                     (differs, sentence::sentence(class))
                 }));

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use netplumb_model::class::Class;
+use netplumb_model::class::{Class, Direction};
 use netplumb_model::quantity::Repeats;
 use netplumb_model::recording::{FunctionId, NodeId, Recording};
 use netplumb_stats::counts::Counting;
@@ -79,7 +79,7 @@ impl Side<'_> {
         let Some(part) = part else {
             return match per {
                 "call" => Vec::new(),
-                _ => vec![0.0; self.per_by_block.len()],
+                _ => self.of_costs(&vec![0.0; self.per_by_block.len()], per),
             };
         };
         match per {
@@ -91,11 +91,14 @@ impl Side<'_> {
         }
     }
 
-    /// Costs in each block per packet or run, or as a percentage of samples.
+    /// Costs in each block per packet or run, or as a percentage of samples: NaN for a block without any.
     pub(super) fn of_costs(&self, costs: &[f64], per: &str) -> Vec<f64> {
         match per {
             SAMPLE => (costs.iter().zip(&self.all_by_block))
-                .map(|(cost, all)| 100.0 * cost / all.max(1.0))
+                .map(|(cost, all)| match *all > 0.0 {
+                    true => 100.0 * cost / all,
+                    false => f64::NAN,
+                })
                 .collect(),
             _ => (self.per_by_block.iter().zip(costs))
                 .map(|(per, cost)| per.each(*cost))
@@ -129,6 +132,12 @@ pub(super) fn sides(recording: &Recording) -> Vec<Side<'_>> {
     let all = timed.chain(costs.map(of_costs));
     all.filter(|s| analysis::is_class(recording, s.class.direction))
         .collect()
+}
+
+/// A class of costs that an arm has nothing of; none if the arm was not measured.
+pub(super) fn zero(recording: &Recording, arm: usize, direction: Direction) -> Option<Side<'_>> {
+    let class = analysis::class(recording, arm, direction);
+    (!class.blocks.is_empty()).then(|| of_costs(class))
 }
 
 fn of_times(class: TimedClass<'_>) -> Side<'_> {

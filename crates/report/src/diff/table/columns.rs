@@ -132,6 +132,12 @@ impl<'a> Shown<'a> {
                 })
                 .json("same_because"),
                 Column::machine(|l: &Line<'a>| {
+                    let counts = l.row().and_then(|row| row.counts.as_ref());
+                    let same = counts.and_then(|counts| counts.same_code);
+                    same.map_or(Value::Absent, Value::Flag)
+                })
+                .json("same_code"),
+                Column::machine(|l: &Line<'a>| {
                     Value::words(l.joint().and_then(|j| j.module.as_deref()))
                 })
                 .key("module"),
