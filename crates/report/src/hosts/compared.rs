@@ -1,6 +1,7 @@
 //! Two recordings of two hosts beside each other. In virtual time their figures are the same in every
-//! run, so there is nothing to be tested: each is equal, or it differs by so much. By this machine's clock
-//! blocks are a sample, and all figures are judged together.
+//! run, so there is nothing to be tested: each is equal, or it differs by so much. Of other random seeds, and by this
+//! machine's clock, they are a sample: of seeds, or of blocks. Then all figures are judged together, with an interval on
+//! the ratio and the smallest change that would have been seen.
 
 use std::collections::BTreeSet;
 
@@ -8,18 +9,24 @@ use netplumb_model::hosts::{BUSY, CLOCKED, INSTRUMENT, THROUGHPUT, TURN, TURNS};
 use netplumb_model::quantity::{Quantity, Repeats};
 use netplumb_model::recording::Recording;
 use netplumb_stats::judge::{Judged, Pair, Verdict, judge};
+use netplumb_stats::ratio::Interval;
 use netplumb_stats::welch::mean;
 use serde::Serialize;
 
 use super::{NAME_LETTERS, called};
-use crate::diff::arms::Pairs;
+use crate::diff::arms::{ArmPair, Pairs};
 use crate::diff::facts::{Difference, builds, differences};
 use crate::diff::json::SCHEMA;
-use crate::diff::{Sides, arms_alone};
+use crate::diff::sentence::ratio_percent;
+use crate::diff::{Sides, arms_alone, seeds};
+use crate::interval;
 use crate::json::pretty;
 use crate::number::{counted, printable};
 use crate::table::{Column, Room, Table, Value};
 use crate::text::continued;
+
+/// Letters of an arm's name, of which none is cut.
+const ARM_LETTERS: usize = 400;
 
 /// The fact with the hash of every frame's time.
 const FRAMES: &str = "wire.frames";
@@ -35,9 +42,12 @@ struct Row {
     unit: String,
     before: f64,
     after: f64,
-    /// Of figures that vary.
+    /// Of figures that vary, or of several seeds.
     judged: Option<Judged>,
 }
+
+/// Letters of the name of a figure with its unit.
+const FIGURE_LETTERS: usize = 36;
 
 impl Row {
     /// Whether there is no difference, as far as can be told.
@@ -59,6 +69,30 @@ impl Row {
                 other => other.as_str(),
             },
         }
+    }
+
+    /// The same in a narrow column.
+    fn short_verdict(&self) -> &'static str {
+        match self.judged.map(|judged| judged.verdict) {
+            Some(Verdict::NoDifference) => "none seen",
+            Some(Verdict::TooFew) => "too few",
+            _ => self.verdict(),
+        }
+    }
+
+    /// The ratio of both, with its interval.
+    fn ratio(&self) -> Option<Interval> {
+        self.judged?.ratio
+    }
+
+    /// The interval as changes in percent: "-1.2% to +3.4%".
+    fn interval(&self) -> Value {
+        let ratio = self
+            .ratio()
+            .filter(|_| self.before != self.after || self.judged.is_some());
+        ratio.map_or(Value::Missing, |ratio| {
+            Value::Told(interval::told(ratio, ratio_percent), None)
+        })
     }
 
     /// By how much, of the figure before; none if that was 0.
@@ -89,6 +123,8 @@ pub struct Compared {
     /// What only one side has.
     unpaired: Vec<String>,
     clock: &'static str,
+    /// Whether figures are of several random seeds.
+    seeds: usize,
     /// What they are of.
     called: &'static str,
     names: [String; 2],
@@ -96,6 +132,7 @@ pub struct Compared {
 
 /// Compare pairs of arms.
 pub fn compare(sides: Sides<'_>, paired: &Pairs) -> Compared {
+    let paired = &seeds::once(sides, paired);
     let pairs = &paired.pairs;
     let mut differences = differences(sides, pairs);
     // Each figure has its own unit, and those that both have are compared.
@@ -106,9 +143,10 @@ pub fn compare(sides: Sides<'_>, paired: &Pairs) -> Compared {
     let mut varying: Vec<(usize, Pair)> = Vec::new();
     let apart = !std::ptr::eq(sides.before, sides.after);
     let mut told = Vec::new();
+    let (mut seeds, mut is_clocked) = (1, false);
     for pair in pairs {
         let name =
-            |recording: &Recording, arm: usize| printable(&recording.arms[arm].name, NAME_LETTERS);
+            |recording: &Recording, arm: usize| printable(&recording.arms[arm].name, ARM_LETTERS);
         let (was, is) = (
             name(sides.before, pair.before),
             name(sides.after, pair.after),
@@ -125,12 +163,39 @@ pub fn compare(sides: Sides<'_>, paired: &Pairs) -> Compared {
         let hashes = hash(sides.before, pair.before).zip(hash(sides.after, pair.after));
         told.push((arms.clone(), hashes.map(|(was, is)| was == is)));
         let after = figures(sides.after, pair.after);
+        let repeats = seeds::pairs(sides, *pair);
+        seeds = seeds.max(repeats.len());
+        // Each seed's figure once, in the order of seeds.
+        let of_seeds = |recording: &Recording, arm: fn(&ArmPair) -> usize, figure: &str| {
+            let mut arms: Vec<usize> = Vec::new();
+            for arm in repeats.iter().map(arm) {
+                if !arms.contains(&arm) {
+                    arms.push(arm);
+                }
+            }
+            let found = arms.into_iter().filter_map(|arm| {
+                let all = figures(recording, arm);
+                let found = all.into_iter().find(|(name, ..)| name == figure)?;
+                Some(mean(&found.2))
+            });
+            found.collect::<Vec<f64>>()
+        };
         for (figure, quantity, before) in figures(sides.before, pair.before) {
             let found = after.iter().find(|(name, ..)| *name == figure);
             let Some((.., after)) = found else {
                 continue;
             };
-            if quantity.repeats == Repeats::Statistically {
+            let (before, after, apart) = match repeats.len() {
+                1 => (before, after.clone(), apart),
+                // Seeds are no blocks between which a machine drifts.
+                _ => (
+                    of_seeds(sides.before, |pair| pair.before, &figure),
+                    of_seeds(sides.after, |pair| pair.after, &figure),
+                    false,
+                ),
+            };
+            if quantity.repeats == Repeats::Statistically || repeats.len() > 1 {
+                is_clocked |= quantity.repeats == Repeats::Statistically;
                 let pair = Pair {
                     before: before.clone(),
                     after: after.clone(),
@@ -145,16 +210,12 @@ pub fn compare(sides: Sides<'_>, paired: &Pairs) -> Compared {
                 quantity: quantity.name.clone(),
                 unit: printable(&quantity.unit, 20),
                 before: mean(&before),
-                after: mean(after),
+                after: mean(&after),
                 judged: None,
             });
         }
     }
-    let clock = if varying.is_empty() {
-        INSTRUMENT
-    } else {
-        CLOCKED
-    };
+    let clock = if is_clocked { CLOCKED } else { INSTRUMENT };
     let (numbers, pairs): (Vec<usize>, Vec<Pair>) = varying.into_iter().unzip();
     for (number, judged) in numbers.into_iter().zip(judge(&pairs)) {
         rows[number].judged = Some(judged);
@@ -165,6 +226,7 @@ pub fn compare(sides: Sides<'_>, paired: &Pairs) -> Compared {
         differences,
         unpaired: arms_alone(sides, paired),
         clock,
+        seeds,
         called: called(sides.before),
         names: [sides.before_name, sides.after_name].map(|name| printable(name, 120)),
     }
@@ -197,22 +259,28 @@ fn figures(recording: &Recording, arm: usize) -> Vec<(String, &Quantity, Vec<f64
     all
 }
 
-fn columns<'r>() -> Vec<Column<'r, &'r Row>> {
+/// The columns; where any figure was `judged`, with its interval and the smallest change that would have been seen.
+fn columns<'r>(judged: bool) -> Vec<Column<'r, &'r Row>> {
     let change = |row: &&Row| match (row.before == row.after, row.change()) {
         (true, _) => Value::Told("equal".into(), Some(0.0)),
         (false, Some(change)) => Value::Told(format!("{:+.2}%", change * 100.0), Some(change)),
         (false, None) => Value::Told("from nothing".into(), None),
     };
-    vec![
-        Column::text("arm", |row: &&Row| row.arms.clone())
-            .people(0)
-            .key("arm"),
-        Column::text("figure", |row: &&Row| row.figure.clone())
-            .people(1)
-            .key("figure"),
-        Column::text("unit", |row: &&Row| row.unit.clone())
-            .people(2)
-            .key("unit"),
+    let ratio = |row: &&Row, end: fn(Interval) -> f64| {
+        let end = row.ratio().map(end).filter(|end| end.is_finite());
+        end.map_or(Value::Missing, Value::Number)
+    };
+    let smallest = |row: &&Row| row.judged.and_then(|judged| judged.smallest);
+    let mut columns = vec![
+        Column::machine(|row: &&Row| Value::Text(row.arms.clone())).key("arm"),
+        Column::machine(|row: &&Row| Value::Text(row.figure.clone())).key("figure"),
+        Column::machine(|row: &&Row| Value::Text(row.unit.clone())).key("unit"),
+        Column::text("figure", |row: &&Row| match row.unit.as_str() {
+            "" => row.figure.clone(),
+            unit => format!("{}, {unit}", row.figure),
+        })
+        .letters(FIGURE_LETTERS)
+        .people(1),
         Column::figure("before", |row: &&Row| Value::Number(row.before))
             .people(3)
             .key("before"),
@@ -220,10 +288,26 @@ fn columns<'r>() -> Vec<Column<'r, &'r Row>> {
             .people(4)
             .key("after"),
         Column::figure("change", change).people(5).key("change"),
-        Column::text("verdict", |row: &&Row| row.verdict().to_string())
-            .people(6)
-            .key("verdict"),
-    ]
+        Column::machine(move |row: &&Row| ratio(row, |i| i.value)).key("ratio"),
+        Column::machine(move |row: &&Row| ratio(row, |i| i.low)).key("ratio_low"),
+        Column::machine(move |row: &&Row| ratio(row, |i| i.high)).key("ratio_high"),
+        Column::machine(move |row: &&Row| smallest(row).map_or(Value::Missing, Value::Number))
+            .key("smallest_detectable"),
+    ];
+    if judged {
+        columns.extend([
+            Column::text("95% interval", |row: &&Row| row.interval().told()).people(6),
+            Column::figure("sees", move |row: &&Row| {
+                smallest(row).map_or(Value::Missing, Value::Share)
+            })
+            .people(7),
+        ]);
+    }
+    columns.extend([
+        Column::machine(|row: &&Row| Value::Text(row.verdict().into())).key("verdict"),
+        Column::text("verdict", |row: &&Row| row.short_verdict().into()).people(8),
+    ]);
+    columns
 }
 
 #[derive(Serialize)]
@@ -260,7 +344,19 @@ impl Compared {
     }
 
     fn varies(&self) -> bool {
-        self.clock == CLOCKED
+        self.rows.iter().any(|row| row.judged.is_some())
+    }
+
+    /// What is shown of each pair of arms.
+    fn tables(&self) -> impl Iterator<Item = (&str, Table<'_, &Row>)> {
+        let of =
+            |arms: &str| -> Vec<&Row> { self.shown().filter(|row| row.arms == arms).collect() };
+        let pairs = self
+            .pairs
+            .iter()
+            .map(move |(arms, _)| (arms.as_str(), of(arms)));
+        let pairs = pairs.filter(|(_, rows)| !rows.is_empty());
+        pairs.map(|(arms, rows)| (arms, Table::new(columns(self.varies()), rows)))
     }
 
     /// What is equal, in sentences.
@@ -304,37 +400,46 @@ impl Compared {
             out.push_str(&continued(&sentence, 3, columns));
             out.push('\n');
         }
-        if self.shown().next().is_some() {
+        for (arms, table) in self.tables() {
             out.push('\n');
-            let room = Room::of(columns, NAME_LETTERS);
-            out.push_str(&Table::new(self::columns(), self.shown()).terminal(room));
+            out.push_str(&continued(arms, 2, columns));
+            out.push('\n');
+            out.push_str(&table.terminal(Room::of(columns, FIGURE_LETTERS)));
         }
         out.push('\n');
-        out.push_str(&continued(self.basis(), 0, columns));
+        out.push_str(&continued(&self.basis(), 0, columns));
         out.push('\n');
         out
     }
 
     /// How differences are judged, in a sentence.
-    fn basis(&self) -> &'static str {
-        match self.varies() {
-            false if self.differences.is_empty() => {
-                "These figures are the same in every run of a plan, so each difference is one of what was compared."
+    fn basis(&self) -> String {
+        const JUDGED: &str = "of all differences that are reported, at most 2% are false (Welch's test, Benjamini and \
+                              Hochberg). Sees: the smallest change that four of five such runs would show.";
+        match (self.varies(), self.seeds) {
+            (true, 1) => format!("These figures vary from block to block: {JUDGED}"),
+            (true, seeds) => {
+                format!(
+                    "These figures are means over {seeds} random seeds, which are the sample: {JUDGED}"
+                )
             }
-            false => {
-                "These figures are the same in every run of a plan, so each difference is one of what was compared, or \
-                 comes from what is said to differ besides."
-            }
-            true => {
-                "These figures vary from block to block: of all differences that are reported, at most 2% are false \
-                 (Welch's test, Benjamini and Hochberg)."
+            (false, _) => {
+                let besides = match self.differences.is_empty() {
+                    true => "",
+                    false => ", or comes from what is said to differ besides",
+                };
+                format!(
+                    "These figures are the same in every run of a plan, so each difference is one of what was \
+                     compared{besides}. They have no interval: what another random seed would change, only --seeds 3 \
+                     or more shows."
+                )
             }
         }
     }
 
     /// As CSV, all figures.
     pub fn csv(&self) -> String {
-        Table::new(columns(), self.rows.iter()).csv()
+        Table::new(columns(true), self.rows.iter()).csv()
     }
 
     /// As JSON, all figures.
@@ -348,7 +453,7 @@ impl Compared {
             after,
             differences: &self.differences,
             unpaired: &self.unpaired,
-            figures: Table::new(columns(), self.rows.iter()).json(),
+            figures: Table::new(columns(true), self.rows.iter()).json(),
         })
     }
 
@@ -365,9 +470,14 @@ impl Compared {
         for sentence in self.sentences() {
             out.push_str(&format!("{}\n\n", crate::text::prose(&sentence, 400)));
         }
-        if self.shown().next().is_some() {
-            Table::new(columns(), self.shown()).markdown(&mut out);
+        for (arms, table) in self.tables() {
+            out.push_str(&format!(
+                "**{}**\n\n",
+                crate::text::prose(arms, 2 * ARM_LETTERS + 3)
+            ));
+            table.markdown(&mut out);
         }
+        out.push_str(&format!("{}\n", self.basis()));
         out
     }
 }
@@ -532,5 +642,134 @@ mod tests {
         assert!(text.contains("less") && text.contains("-40.00%"), "{text}");
         assert_eq!(worse.worse_than(39.0).len(), 1);
         assert_eq!(compared(1.6).rows[0].verdict(), "more");
+    }
+
+    /// Check that each output has the interval on the ratio and the smallest change that would have been seen, that the
+    /// text has 100 columns at most and whole names of arms, and that a bounded change is told from none.
+    #[test]
+    fn intervals() {
+        let long = format!("client=iperf3 {}", "qdisc=fq_codel_with_options ".repeat(5));
+        let of = |retransmitted: [f64; 5], throughput: f64| {
+            let mut recording = Recording::default();
+            recording.arms = super::super::tests::recording().arms[..1].to_vec();
+            recording.arms[0].name = long.trim().into();
+            for (index, value) in (0..).zip(retransmitted) {
+                recording.blocks.push(Block {
+                    arm: 0,
+                    instrument: CLOCKED.into(),
+                    index,
+                    ledger: Ledger::default(),
+                    totals: Vec::new(),
+                    entered: 0,
+                    returned: 0,
+                    duration_ns: 1_000_000,
+                });
+                let noise = 1.0 + 0.01 * f64::from(index * 3 % 5);
+                let rate = Figure::new(&clocked(&THROUGHPUT), throughput * noise);
+                recording.add_figure(Of::Block(index), rate);
+                let busy = Figure::new(&clocked(&BUSY), value);
+                recording.add_figure(Of::Block(index), busy);
+            }
+            recording
+        };
+        let before = of([0.0, 150.0, 2.0, 0.0, 31.0], 1e9);
+        let after = of([1.0, 0.0, 0.0, 3.0, 0.0], 0.6e9);
+        let sides = Sides {
+            before: &before,
+            after: &after,
+            before_name: "a",
+            after_name: "b",
+        };
+        let compared = compare(sides, &both(1));
+        let text = compared.terminal(100);
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 100),
+            "{text}"
+        );
+        let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words(&text).contains(long.trim()), "{text}");
+        for part in ["95% interval", "sees", "-40.00%", "none seen"] {
+            assert!(text.contains(part), "no `{part}` in:\n{text}");
+        }
+        let document: serde_json::Value = serde_json::from_str(&compared.json()).unwrap();
+        let figures = document["figures"].as_array().unwrap();
+        let rate = figures
+            .iter()
+            .find(|f| f["figure"] == THROUGHPUT.name)
+            .unwrap();
+        let (low, high) = (rate["ratio_low"].as_f64(), rate["ratio_high"].as_f64());
+        assert!(low.unwrap() > 0.5 && high.unwrap() < 0.7, "{rate}");
+        assert!(
+            rate["smallest_detectable"].as_f64().unwrap() < 0.2,
+            "{rate}"
+        );
+        assert_eq!(rate["arm"], long.trim());
+        assert!(
+            compared.markdown().contains("95% interval"),
+            "{}",
+            compared.markdown()
+        );
+        assert!(
+            compared
+                .csv()
+                .lines()
+                .next()
+                .unwrap()
+                .contains("ratio_low,ratio_high,smallest_detectable")
+        );
+    }
+
+    /// Check that random seeds in virtual time are the sample of an interval, and told as one comparison.
+    #[test]
+    fn seeds_are_a_sample() {
+        let of = |rates: [f64; 3]| {
+            let whole = super::super::tests::recording();
+            let mut recording = Recording::default();
+            for (n, rate) in (0..).zip(rates) {
+                let mut arm = whole.arms[0].clone();
+                arm.name = "slow".into();
+                if n > 0 {
+                    arm.name = format!("slow seed={}", n + 1);
+                    arm.knobs.insert("seed".into(), (n + 1).to_string());
+                    arm.made = Some(netplumb_model::recording::Made {
+                        from: "slow".into(),
+                        by: netplumb_model::recording::MadeBy::Seed,
+                    });
+                }
+                recording.arms.push(arm);
+                recording.blocks.push(Block {
+                    arm: n,
+                    instrument: INSTRUMENT.into(),
+                    index: 0,
+                    ledger: Ledger::default(),
+                    totals: Vec::new(),
+                    entered: 0,
+                    returned: 0,
+                    duration_ns: 1_000_000,
+                });
+                recording.add_figure(Of::Block(n), Figure::new(&THROUGHPUT, rate));
+            }
+            recording
+        };
+        let compared = |after: [f64; 3]| {
+            let (before, after) = (of([891e6, 803e6, 850e6]), of(after));
+            let sides = Sides {
+                before: &before,
+                after: &after,
+                before_name: "a",
+                after_name: "b",
+            };
+            let pairs = both(3);
+            let compared = compare(sides, &pairs);
+            (
+                compared.rows.len(),
+                compared.rows[0].verdict(),
+                compared.terminal(100),
+            )
+        };
+        let (rows, verdict, text) = compared([840e6, 880e6, 810e6]);
+        assert_eq!((rows, verdict), (1, "no difference seen"), "{text}");
+        assert!(text.contains("3 random seeds"), "{text}");
+        assert_eq!(compared([440e6, 480e6, 410e6]).1, "less");
     }
 }
