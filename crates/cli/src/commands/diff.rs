@@ -125,7 +125,7 @@ fn compare(args: &DiffArgs, sides: Sides<'_>, pairs: Pairs) -> anyhow::Result<Ex
     }
     let both = own[0].iter().filter(|name| own[1].contains(name));
     let both: Vec<&str> = both.copied().collect();
-    let for_one = args.json || args.csv || args.markdown || args.page.wanted();
+    let for_one = args.json || args.csv || args.markdown || args.mail || args.page.wanted();
     if let [hosts::INSTRUMENT, counted] | [counted, hosts::INSTRUMENT] = both[..]
         && for_one
     {

@@ -39,9 +39,12 @@ pub(crate) struct DiffArgs {
     /// Print JSON, with all differences
     #[arg(long, conflicts_with_all = ["markdown", "tree"])]
     pub(super) json: bool,
-    /// Print Markdown, for a cover letter or a comment
+    /// Print Markdown, for a comment
     #[arg(long, conflicts_with = "tree")]
     pub(super) markdown: bool,
+    /// Print plain text of at most 72 columns where names allow, for a cover letter on a mailing list
+    #[arg(long, conflicts_with_all = ["csv", "json", "markdown", "tree"])]
+    pub(super) mail: bool,
     /// Compare only what this instrument measured
     #[arg(long, value_name = "CLOCK")]
     pub(super) clock: Option<String>,
@@ -49,7 +52,8 @@ pub(crate) struct DiffArgs {
     pub(super) below: BelowArgs,
     #[command(flatten)]
     pub(super) page: PageArgs,
-    /// Exit with code 4 if any class got worse by more than LIMIT: 0.5%, 10insns or 10ns
+    /// Exit with code 4 if any class, or all classes of an arm together, got worse by more than LIMIT: 0.5%, 10insns or
+    /// 10ns; of an arm with a class that one side lacks, all together decide
     #[arg(long, value_name = "LIMIT")]
     pub(super) fail_if_worse: Option<Limit>,
 }

@@ -60,7 +60,7 @@ pub(super) fn compare(
         layer: args.layer.clone(),
         top: args.top,
         tree: args.tree,
-        columns: columns(),
+        columns: width(args),
     };
     let text = if args.json {
         diff::json::render(&diff)
@@ -119,7 +119,7 @@ fn two_hosts(
         (true, ..) => compared.json(),
         (_, true, _) => compared.csv(),
         (.., true) => compared.markdown(),
-        _ => compared.terminal(columns()),
+        _ => compared.terminal(width(args).min(HOSTS)),
     })?;
     let Some(limit) = limit else {
         return Ok(ExitCode::SUCCESS);
@@ -132,6 +132,16 @@ fn two_hosts(
         true => ExitCode::SUCCESS,
         false => ExitCode::from(WORSE),
     })
+}
+
+/// The most columns of a comparison of two hosts.
+const HOSTS: usize = 100;
+/// Columns of a message on a mailing list.
+const MAIL: usize = 72;
+
+/// The columns of text: what is for a mailing list is what a terminal of that width has.
+fn width(args: &DiffArgs) -> usize {
+    if args.mail { MAIL } else { columns() }
 }
 
 /// The error if nothing can be compared.
@@ -240,7 +250,7 @@ fn checked(args: &DiffArgs, diff: &Diff<'_>) -> anyhow::Result<Option<Limit>> {
 /// The exit code; prints a line for each class that got worse, or may have.
 fn judged(limit: Limit, diff: &Diff<'_>) -> ExitCode {
     let mut code = ExitCode::SUCCESS;
-    for class in &diff.classes {
+    for class in diff.judged() {
         // A path without valid blocks in AFTER has no rate to compare.
         if let Some([before, after]) = class.rates
             && before > 0.0
