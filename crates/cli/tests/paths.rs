@@ -205,6 +205,43 @@ fn forward_virtio_net() {
     forwarded("virtio-net");
 }
 
+/// Check that what a flowtable forwards past routing is forwarding: it costs less than half of what routing does, per
+/// packet of either direction, the ends cost what they did, and nothing is worse.
+#[test]
+fn a_flowtable() {
+    if !common::has_guests() {
+        return;
+    }
+    let place = Place::new();
+    place.write(
+        "flowtable.toml",
+        "name = \"flowtable\"\n[blocks]\ncount = 3\n[workload]\npackets = 100\n[knobs]\nproto = \"tcp\"\n\
+         link = \"veth\"\nforward = \"on\"\nnft_in = \"router\"\n[[arm]]\nname = \"without\"\n[[arm]]\n\
+         name = \"with\"\nknobs.nft = \"\"\"table inet f {\n flowtable fast { hook ingress priority 0; devices = { r0, r1 }; }\n \
+         chain forward {\n type filter hook forward priority 0; policy accept;\n \
+         ct state established,related flow add @fast\n }\n}\"\"\"\n",
+    );
+    place.run("run flowtable.toml -o f.plumb").code(0);
+    let recording = place.recording("f.plumb");
+    let views = classes(&recording);
+    let cost = |arm: &str, direction| {
+        let mut of_arm = views.iter().filter(|v| v.arm().name == arm);
+        let view = of_arm.find(|v| v.class.direction == direction).unwrap();
+        (view.total as f64 / view.packets as f64, view.packets)
+    };
+    let (without, packets) = cost("without", Direction::Forward);
+    let (with, as_many) = cost("with", Direction::Forward);
+    assert_eq!(packets, as_many);
+    // Segments and acknowledgements.
+    assert!(packets > 3 * 100, "{packets}");
+    assert!(with < 0.5 * without, "{with} of {without}");
+    let [was, is] = ["without", "with"].map(|arm| cost(arm, Direction::Rx).0);
+    assert!((is / was - 1.0).abs() < 0.05, "{was} to {is}");
+    let ran = place.run("diff f.plumb:without f.plumb:with --fail-if-worse 5%");
+    ran.code(0);
+    assert!(ran.stdout.contains("TCP, all classes"), "{}", ran.stdout);
+}
+
 /// Check that the agent falls back to the serial port with a kernel that has no
 /// driver for its own.
 #[test]

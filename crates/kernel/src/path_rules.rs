@@ -374,7 +374,12 @@ mod tests {
     #[test]
     fn ways_to_forward() {
         let rules = PathRules::built_in();
-        for name in ["ip_forward", "br_forward", "neigh_xmit", "nf_flow_queue_xmit"] {
+        for name in [
+            "ip_forward",
+            "br_forward",
+            "neigh_xmit",
+            "nf_flow_queue_xmit",
+        ] {
             let reached = rules.role(name).reaches | rules.role("tcp_queue_rcv").reaches;
             assert_eq!(rules.direction(reached), Direction::Forward, "{name}");
         }
