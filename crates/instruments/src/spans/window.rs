@@ -9,8 +9,8 @@ use netplumb_model::quantity::{Figure, Item};
 use netplumb_model::span::{StageKind, Times};
 use netplumb_model::spans::{
     APART, BEGUN, BEGUN_AGAIN, BETWEEN_NOT_BEGUN, By, ENDED, Group, NO_ROOM, NOT_BEGUN, OPEN,
-    OUT_OF_ORDER, PROGRAMS, RUNS, SEEN, SLOW, STACKS, Slice, Slow, SpansSpec, THRESHOLD, TOO_DEEP, UNMATCHED,
-    coarse,
+    OUT_OF_ORDER, PROGRAMS, RUNS, SEEN, SLOW, STACKS, Slice, Slow, SpansSpec, THRESHOLD, TOO_DEEP,
+    UNMATCHED, coarse,
 };
 use netplumb_model::timing::{Attached as Facts, Costs, StageTimes, TimingSpec, Window};
 use netplumb_stats::histogram::quantile;
