@@ -208,6 +208,7 @@ pub(crate) fn record_by(
     let mut writer: Option<Writer> = None;
     let engine_options = Options {
         cache: cache.to_path_buf(),
+        cache_bytes: options.cache_size,
         init: "/proc/self/exe".into(),
         quick: options.quick,
         cold: options.cold,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use netplumb_lab::modules::BuildProgress;
 use netplumb_lab::vm::kernels::Progress;
+use netplumb_report::printable_lines;
 
 /// Show a step of building a module.
 pub(crate) fn building(steps: &mut Steps, name: &str, progress: BuildProgress) {
@@ -53,6 +54,10 @@ impl Steps {
             ),
             Progress::Unpacking => self.step("Unpacking", None),
             Progress::Hashing => self.step("Checking the content", None),
+            Progress::Removed(line) => match &self.bar {
+                Some(bar) => bar.println(printable_lines(&format!("plumb: {line}"))),
+                None => eprintln!("plumb: {line}"),
+            },
         }
     }
 

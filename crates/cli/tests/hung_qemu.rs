@@ -10,6 +10,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use common::{Place, Running};
+use netplumb_lab::vm::trial;
+use netplumb_model::arch::Arch;
 
 /// What each does when it was started as QEMU is; `control` is the control channel.
 const STUBS: [(&str, &str); 8] = [
@@ -90,6 +92,32 @@ fn the_limit_holds() {
         place.nothing_runs();
         assert_eq!(place.files(), ["qemu"], "{name}");
     }
+}
+
+/// Check that the limit is also that of a QEMU which does not print its version, and works otherwise.
+#[test]
+fn the_version() {
+    if !common::has_guests() {
+        return;
+    }
+    let place = Place::new();
+    let qemu = trial::find_qemu(Arch::OWN).unwrap();
+    let text = format!(
+        "#!/bin/sh\ncase \"$*\" in *--version*) exec sleep 1000;; esac\nexec {} \"$@\"\n",
+        qemu.display()
+    );
+    place.write("qemu", text);
+    fs::set_permissions(place.path("qemu"), fs::Permissions::from_mode(0o755)).unwrap();
+    let cache = common::own_cache();
+    let words = format!(
+        "--cache {} path --link lo --timeout 5 -o x.plumb",
+        cache.path().display()
+    );
+    let mut command = place.plumb(&words);
+    command.env("PLUMB_QEMU", place.path("qemu"));
+    let ran = Running::start(&mut command).finish();
+    ran.code(3).says(&["--version", "within 5 s"]);
+    place.nothing_runs();
 }
 
 /// Check that a signal does not have to wait for it.

@@ -99,6 +99,7 @@ fn fexit_agrees_on_inclusive_cost() {
     };
     let options = Options {
         cache,
+        cache_bytes: netplumb_lab::vm::saved::MAX_BYTES,
         init: init(),
         quick: false,
         cold: false,

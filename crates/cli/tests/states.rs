@@ -483,14 +483,61 @@ fn states_are_made_when_they_must_be() {
     let again = run("-o again.plumb");
     assert!(!again.stderr.contains(BOOTING), "{again:?}");
 
-    for state in &first {
-        let memory = File::options()
-            .write(true)
-            .open(state.join("memory"))
-            .unwrap();
-        memory.set_len(1 << 20).unwrap();
+    // As a power cut leaves them, each in another way: the one that runs start from, then both.
+    let emptied = |file: &Path| std::fs::write(file, "").unwrap();
+    let hole = |file: &Path| {
+        let bytes = file.metadata().unwrap().len();
+        let file = File::options().write(true).open(file).unwrap();
+        file.set_len(bytes / 2).unwrap();
+        file.set_len(bytes).unwrap();
+    };
+    type Damage<'a> = (&'a str, &'a dyn Fn(&Path));
+    let damages: [Damage<'_>; 4] = [
+        ("devices", &emptied),
+        ("symbols", &emptied),
+        ("memory", &hole),
+        ("state.toml", &emptied),
+    ];
+    for (name, damage) in damages {
+        for state in &first {
+            damage(&state.join(name));
+        }
+        let ran = run("-o torn.plumb");
+        ran.says(&["removed the saved guest state", "damaged", name, BOOTING]);
+        assert_eq!(
+            ran.stderr.matches("removed the saved").count(),
+            2,
+            "{ran:?}"
+        );
+        assert_eq!(states(cache.path()), first, "{name}");
     }
-    run("-o torn.plumb").says(&[BOOTING]);
+    emptied(&first[0].join("devices"));
+    let cleaned = place.run(&format!(
+        "--cache {} doctor --clean",
+        cache.path().display()
+    ));
+    cleaned.code(0);
+    assert!(
+        cleaned.stdout.contains("devices: it has 0 bytes"),
+        "{cleaned:?}"
+    );
+    assert_eq!(states(cache.path()), first[1..]);
+    run("-o cleaned.plumb");
+    assert_eq!(states(cache.path()), first);
+    same(
+        "made again",
+        &place.recording("first.plumb"),
+        &place.recording("cleaned.plumb"),
+    );
+
+    // The bound holds, whatever the states are of.
+    run("--cmdline nosmt --cache-size 1M -o small.plumb");
+    assert_eq!(states(cache.path()).len(), 1);
+    run("-o again.plumb").says(&[BOOTING]);
+    let first = states(cache.path());
+    assert_eq!(first.len(), 3, "{first:?}");
+    std::fs::remove_dir_all(cache.path().join("states")).unwrap();
+    run("-o again.plumb").says(&[BOOTING]);
     assert_eq!(states(cache.path()).len(), 2);
 
     run("--cmdline slab_nomerge -o other.plumb").says(&[BOOTING]);

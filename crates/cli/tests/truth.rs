@@ -523,6 +523,7 @@ fn setup_with(proto: &str, kernel: &str) -> Option<(Plan, Options)> {
     };
     let options = Options {
         cache,
+        cache_bytes: netplumb_lab::vm::saved::MAX_BYTES,
         init: init(),
         quick: false,
         cold: false,

@@ -131,13 +131,13 @@ pub(crate) fn fetch(
 ) -> Result<(), FilesError> {
     let mut told = BTreeSet::new();
     for program in programs {
-        let mut tell = |fetched: kernels::Progress| {
-            if let kernels::Progress::Fetching { package, .. } = fetched
-                && told.insert(package.clone())
-            {
+        let mut tell = |fetched: kernels::Progress| match fetched {
+            kernels::Progress::Fetching { package, .. } if told.insert(package.clone()) => {
                 let note = format!("fetching {package} for guests of {}", kernel.arch);
                 progress(Progress::Note(note));
             }
+            kernels::Progress::Removed(line) => progress(Progress::Note(line)),
+            _ => {}
         };
         program.fetch(kernel.arch, &options.cache, &options.cancel, &mut tell)?;
     }

@@ -108,9 +108,13 @@ pub fn run_hosts(
         args: wire::trial_args,
     };
     for (arch, qemu) in &qemus {
-        trial::probe_wire(*arch, qemu, &plugin).map_err(|why| match trial::version(qemu) {
-            Ok(_) => no_wire(&why),
-            Err(why) => VmError::QemuMissing(trial::QemuMissing::NotQemu(qemu.clone(), why)).into(),
+        trial::probe_wire(*arch, qemu, &plugin).map_err(|why| {
+            match trial::version(qemu, options.timeout, &options.cancel) {
+                Ok(_) => no_wire(&why),
+                Err(why) => {
+                    VmError::QemuMissing(trial::QemuMissing::NotQemu(qemu.clone(), why)).into()
+                }
+            }
         })?;
     }
     let all = run.plan.arms.len() as u32 * run.plan.blocks;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use netplumb_kernel::config::KernelConfig;
@@ -19,7 +20,7 @@ use netplumb_lab::vm::kernels::KernelEntry;
 use netplumb_lab::vm::machine::{self, Machine};
 use netplumb_lab::vm::process::{Extra, Guest, Start, VmError};
 use netplumb_lab::vm::saved::{self, About, Content, Kept, Key, Saved, SavedStates};
-use netplumb_lab::vm::trial;
+use netplumb_lab::vm::trial::{self, QemuMissing};
 use netplumb_model::arch::Arch;
 use netplumb_model::class::{Link, Proto};
 use netplumb_model::message::{Reply, Request, RunPlan};
@@ -200,6 +201,9 @@ impl Boot<'_> {
     }
 
     pub(crate) fn initramfs(&self, machine: &Machine) -> Result<Vec<u8>, EngineError> {
+        // Of the modules those that it loads, below.
+        let lists = |path: &Path| !path.starts_with("modules/kernel");
+        self.kernel.check(&lists)?;
         let init =
             std::fs::read(self.init()?).map_err(EngineError::host("read the guest's program"))?;
         let (tree, own) = extras::module_tree(self.kernel, self.guest)?;
@@ -229,14 +233,25 @@ impl Boot<'_> {
                 },
             });
         }
-        let needed = tree.resolve(&[machine.link_modules(), more.clone()].concat())?;
+        let needed = tree
+            .resolve(&[machine.link_modules(), more.clone()].concat())
+            .map_err(|error| match self.kernel.check(&|_| true) {
+                Err(damaged) => EngineError::from(damaged),
+                Ok(()) => error.into(),
+            })?;
         // A module that was built here has no signature, and checking one takes time and memory: then
         // nothing after that is where, and when, it is in a guest with the kernel's own.
         let signed = extras::insists_on_signatures(self.kernel, &machine.kernel_cmdline());
         // Without a driver for the agent's port, the guest uses the serial port.
         let modules = tree
             .resolve(&[machine.modules(), more].concat())
-            .unwrap_or_else(|_| needed.clone())
+            .unwrap_or_else(|_| needed.clone());
+        let of_tree = |path: &Path| {
+            let path = self.kernel.folder.join(path);
+            modules.iter().any(|module| module.path == path)
+        };
+        self.kernel.check(&of_tree)?;
+        let modules = modules
             .into_iter()
             .map(|m| {
                 let bytes = m.read()?;
@@ -339,13 +354,14 @@ impl Boot<'_> {
         if self.options.cold {
             return root(machine, own, plan);
         }
-        let states = SavedStates::new(&self.options.cache);
+        let states = SavedStates::new(&self.options.cache).within(self.options.cache_bytes);
+        let note = &mut |line| tell(Progress::Note(line));
         let base = self.key(&machine)?;
         let mut key = Key::default();
         key.add("state", base.as_bytes());
         key.add("prepared", &frames(&[Request::Prepare(plan.clone())])?);
         let prepared = key.finish();
-        if let Some(state) = states.open(&prepared) {
+        if let Some(state) = states.open(&prepared, note) {
             let (symbols, facts) = of(&state);
             return Ok(Origin {
                 machine,
@@ -357,7 +373,7 @@ impl Boot<'_> {
                 plan,
             });
         }
-        let booted = match states.open(&base) {
+        let booted = match states.open(&base, note) {
             Some(state) => state,
             None => match self.boot(&machine, &own, tell)? {
                 Some(state) => self.keep(&states, &base, state, tell),
@@ -406,7 +422,10 @@ impl Boot<'_> {
         };
         match states.keep(key, &about, &state) {
             Ok(Kept::Ours) => state,
-            Ok(Kept::Theirs) => states.open(key).unwrap_or(state),
+            Ok(Kept::Theirs) => {
+                let opened = states.open(key, &mut |line| tell(Progress::Note(line)));
+                opened.unwrap_or(state)
+            }
             Err(error) => {
                 tell(Progress::Note(format!(
                     "can't save the state of the booted guest: {error}"
@@ -521,9 +540,14 @@ impl Boot<'_> {
         facts.insert(env::PROGRAM.into(), hash.finish());
         let qemu = trial::find_qemu(self.kernel.arch).map_err(VmError::QemuMissing)?;
         // It is saved with the state, so one that is unknown now would remain so.
-        let version = trial::version(&qemu)
-            .or_else(|_| trial::version(&qemu))
-            .map_err(|why| VmError::QemuMissing(trial::QemuMissing::NotQemu(qemu.clone(), why)))?;
+        let Options {
+            timeout, cancel, ..
+        } = self.options;
+        let version =
+            trial::version(&qemu, *timeout, cancel).map_err(|why| match cancel.load(Relaxed) {
+                true => VmError::Interrupted,
+                false => VmError::QemuMissing(QemuMissing::NotQemu(qemu.clone(), why)),
+            })?;
         facts.insert(env::QEMU.into(), version);
         let config = self
             .kernel

@@ -25,6 +25,8 @@ pub const OWN_BINARY: &str = "/proc/self/exe";
 pub struct Options {
     /// Where kernels and saved states are kept.
     pub cache: PathBuf,
+    /// Maximum size of all saved states.
+    pub cache_bytes: u64,
     /// The program that is init in a guest: [`OWN_BINARY`], except in tests.
     pub init: PathBuf,
     /// Without an instruction clock.

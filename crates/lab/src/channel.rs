@@ -1,16 +1,19 @@
 //! Typed messages over a stream of bytes that may begin with noise.
 //!
-//! A frame is `NPLB`, length (u32, little-endian), CRC-32 of the payload, and the payload in
-//! postcard format. A reader skips to the next valid frame, since a serial port may carry output of
-//! firmware or a kernel from before the agent ran.
+//! A frame is `NPLB`, length and CRC-32 of the payload and CRC-32 of these twelve bytes (all u32,
+//! little-endian), and the payload in postcard format. A reader skips to the next valid header,
+//! since a serial port may carry output of firmware or a kernel from before the agent ran. A header
+//! that is valid is believed: a frame whose payload is damaged is skipped as a whole. So no byte is
+//! looked at more than a few times, whatever the other side sends.
 
 use std::io::{self, Read, Write};
 
+use memchr::memmem;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 const MAGIC: [u8; 4] = *b"NPLB";
-const HEADER_BYTES: usize = 12;
+const HEADER_BYTES: usize = 16;
 /// Larger than any chunk that either side sends.
 const MAX_PAYLOAD_BYTES: usize = 4 << 20;
 
@@ -30,24 +33,70 @@ pub fn send<T: Serialize>(stream: &mut impl Write, message: &T) -> io::Result<()
             payload.len()
         )));
     }
+    let header = Header {
+        length: payload.len(),
+        crc: crc32fast::hash(&payload),
+    };
     let mut frame = Vec::with_capacity(HEADER_BYTES + payload.len());
-    frame.extend_from_slice(&MAGIC);
-    frame.extend_from_slice(&(payload.len() as u32).to_le_bytes());
-    frame.extend_from_slice(&crc32fast::hash(&payload).to_le_bytes());
+    frame.extend_from_slice(&header.bytes());
     frame.extend_from_slice(&payload);
     stream.write_all(&frame)?;
     stream.flush()
+}
+
+/// What is before a payload.
+#[derive(Debug, Clone, Copy)]
+struct Header {
+    length: usize,
+    crc: u32,
+}
+
+impl Header {
+    fn bytes(self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[..4].copy_from_slice(&MAGIC);
+        bytes[4..8].copy_from_slice(&(self.length as u32).to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.crc.to_le_bytes());
+        let own = crc32fast::hash(&bytes[..12]);
+        bytes[12..].copy_from_slice(&own.to_le_bytes());
+        bytes
+    }
+
+    /// The header at the beginning of these bytes; none if they are noise.
+    fn read(bytes: &[u8; HEADER_BYTES]) -> Option<Header> {
+        let word = |at: usize| {
+            let mut four = [0; 4];
+            four.copy_from_slice(&bytes[at..at + 4]);
+            u32::from_le_bytes(four)
+        };
+        let header = Header {
+            length: word(4) as usize,
+            crc: word(8),
+        };
+        (header.bytes() == *bytes && header.length <= MAX_PAYLOAD_BYTES).then_some(header)
+    }
 }
 
 /// Decodes messages from bytes as they arrive.
 #[derive(Debug, Default)]
 pub struct Decoder {
     bytes: Vec<u8>,
+    /// How many of them were taken.
+    taken: usize,
+    /// How many bytes were looked at, each time that one was.
+    #[cfg(test)]
+    work: usize,
 }
 
 impl Decoder {
     /// Add what was read.
     pub fn push(&mut self, bytes: &[u8]) {
+        // Only once as much was taken as is left: every byte is moved once then, on average.
+        if self.taken > self.bytes.len() / 2 {
+            self.count(self.bytes.len() - self.taken);
+            self.bytes.drain(..self.taken);
+            self.taken = 0;
+        }
         self.bytes.extend_from_slice(bytes);
     }
 
@@ -58,51 +107,48 @@ impl Decoder {
     /// that can be read would be waiting forever.
     pub fn take<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
         loop {
-            let start = find(&self.bytes, &MAGIC);
-            match start {
-                Some(at) => drop(self.bytes.drain(..at)),
-                None => {
-                    // Keep a possible beginning of the magic.
-                    let keep = self.bytes.len().min(MAGIC.len() - 1);
-                    self.bytes.drain(..self.bytes.len() - keep);
-                    return Ok(None);
-                }
-            }
-            if self.bytes.len() < HEADER_BYTES {
+            let rest = &self.bytes[self.taken..];
+            // Without one, keep a possible beginning of it.
+            let noise = memmem::find(rest, &MAGIC)
+                .unwrap_or_else(|| rest.len() - rest.len().min(MAGIC.len() - 1));
+            self.count(noise);
+            self.taken += noise;
+            let Some(header) = self.bytes[self.taken..].first_chunk::<HEADER_BYTES>() else {
                 return Ok(None);
-            }
-            let word = |at: usize| {
-                let mut four = [0; 4];
-                four.copy_from_slice(&self.bytes[at..at + 4]);
-                u32::from_le_bytes(four)
             };
-            let (length, crc) = (word(4) as usize, word(8));
-            if length > MAX_PAYLOAD_BYTES {
-                self.bytes.drain(..MAGIC.len());
+            let header = Header::read(header);
+            self.count(HEADER_BYTES);
+            let Some(header) = header else {
+                self.taken += MAGIC.len();
                 continue;
-            }
-            if self.bytes.len() < HEADER_BYTES + length {
+            };
+            let start = self.taken + HEADER_BYTES;
+            let Some(payload) = self.bytes.get(start..start + header.length) else {
                 return Ok(None);
-            }
-            let payload = &self.bytes[HEADER_BYTES..HEADER_BYTES + length];
-            if crc32fast::hash(payload) != crc {
-                self.bytes.drain(..MAGIC.len());
+            };
+            let message =
+                (crc32fast::hash(payload) == header.crc).then(|| postcard::from_bytes(payload));
+            self.taken = start + header.length;
+            self.count(header.length);
+            let Some(message) = message else {
                 continue;
-            }
-            let message = postcard::from_bytes(payload);
-            self.bytes.drain(..HEADER_BYTES + length);
+            };
             return message.map(Some).map_err(|e| {
                 io::Error::new(
                     io::ErrorKind::InvalidData,
-                    format!("a message of {length} bytes can't be read: {e}"),
+                    format!("a message of {} bytes can't be read: {e}", header.length),
                 )
             });
         }
     }
-}
 
-fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
-    haystack.windows(needle.len()).position(|w| w == needle)
+    /// Count work, for a test.
+    fn count(&mut self, _bytes: usize) {
+        #[cfg(test)]
+        {
+            self.work += _bytes;
+        }
+    }
 }
 
 /// Read a message; the end of the stream is an error.
@@ -194,6 +240,42 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{error}");
         let next = decoder.take::<String>().unwrap();
         assert_eq!(next.as_deref(), Some("next"));
+    }
+
+    /// Check that whatever is sent is decoded with work in proportion to it: false headers that each
+    /// claim all that follows, valid ones with a damaged payload, noise, and many small messages.
+    #[test]
+    fn work_is_linear() {
+        let most = MAX_PAYLOAD_BYTES;
+        let false_header = [&MAGIC[..], &(most as u32).to_le_bytes(), &[0; 4]].concat();
+        let valid = |length| Header { length, crc: 1 }.bytes();
+        let mut message = Vec::new();
+        send(&mut message, &7_u8).unwrap();
+        let kinds = [
+            ("false headers", false_header, 0),
+            ("headers of the largest payload", valid(most).to_vec(), 0),
+            ("headers without a payload", valid(0).to_vec(), 0),
+            ("beginnings of a header", b"NPL".to_vec(), 0),
+            ("messages", message, 1),
+        ];
+        for (what, piece, messages) in kinds {
+            let count = (4 << 20) / piece.len();
+            let bytes = piece.repeat(count);
+            for cut in [64, 256 << 10, bytes.len()] {
+                let mut decoder = Decoder::default();
+                let mut got = 0;
+                for part in bytes.chunks(cut) {
+                    decoder.push(part);
+                    while decoder.take::<u8>().unwrap().is_some() {
+                        got += 1;
+                    }
+                }
+                assert_eq!(got, messages * count, "{what}");
+                // Each byte as noise, in a header or a payload, and moved once.
+                let per_byte = decoder.work as f64 / bytes.len() as f64;
+                assert!(per_byte < 5.0, "{what}, {cut} at a time: {per_byte}");
+            }
+        }
     }
 
     /// Check that the end of a stream is an error.

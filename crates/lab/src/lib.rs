@@ -8,4 +8,5 @@ mod child;
 pub mod modules;
 pub mod netns;
 pub mod packages;
+pub mod sums;
 pub mod vm;

@@ -7,13 +7,14 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use netplumb_kernel::deb;
 use netplumb_model::arch::Arch;
 
+use crate::sums;
 use crate::vm::kernels::apt::{self, Apt};
 use crate::vm::kernels::error::write_failed;
 use crate::vm::kernels::offer::Offer;
@@ -43,7 +44,8 @@ pub fn fetch(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), KernelStoreError> {
     let kept = root(cache, arch, package);
-    if kept.is_dir() {
+    let mut tell = |line| progress(Progress::Removed(line));
+    if sums::is_whole(&kept, &mut tell).map_err(write_failed(&kept))? {
         return Ok(());
     }
     let stage = Stage::new(&cache.join(FOLDER))?;
@@ -56,7 +58,8 @@ pub fn fetch(
     })?;
     unpack(&offers, &fetched, &entry, cancel)?;
     merge(&entry).map_err(write_failed(&entry))?;
-    match fs::rename(&entry, &kept) {
+    sums::seal(&entry).map_err(write_failed(&entry))?;
+    match sums::rename(&entry, &kept) {
         // Another run was quicker.
         Err(_) if kept.is_dir() => Ok(()),
         done => done.map_err(write_failed(&kept)),
@@ -98,13 +101,13 @@ pub(crate) fn removed(folder: &Path) -> io::Result<u64> {
     Ok(bytes)
 }
 
-/// The size of all files below a directory.
+/// What all files below a directory take on the disk: those with holes less than their lengths.
 pub fn size_bytes(folder: &Path) -> u64 {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries
         .map(|entry| match entry.metadata() {
             Ok(metadata) if metadata.is_dir() => size_bytes(&entry.path()),
-            Ok(metadata) => metadata.len(),
+            Ok(metadata) => metadata.blocks() * 512,
             Err(_) => 0,
         })
         .sum()

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use netplumb_lab::vm::saved::MAX_BYTES;
+
 use crate::exit::Usage;
 
 /// Options of all commands that run experiments.
@@ -16,7 +18,8 @@ pub(crate) struct RunOptions {
     /// Recording to write [default: NAME.plumb]; an existing one is renamed to NAME.plumb.old, or .old.1 and so on
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Timeout in seconds for booting a guest, and for running an arm
+    /// Timeout in seconds for booting a guest, and for running an arm; time in which QEMU waits for a
+    /// CPU of a busy machine does not count
     #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) timeout: u64,
     /// Guests, or pairs of hosts, to run in parallel; what is counted in them does not depend on it
@@ -38,9 +41,26 @@ pub(crate) struct RunOptions {
     /// File of layer rules that take precedence over the built-in ones
     #[arg(long, value_name = "FILE")]
     pub(crate) layers: Option<PathBuf>,
+    /// Maximum size of all saved guest states on disk; those not used for the longest time go first
+    #[arg(long, value_name = "SIZE", env = "PLUMB_CACHE_SIZE", hide_env_values = true, default_value = "6G", value_parser = size)]
+    pub(crate) cache_size: u64,
     /// Don't print progress
     #[arg(short, long)]
     pub(crate) quiet: bool,
+}
+
+/// A size on disk.
+fn size(text: &str) -> Result<u64, String> {
+    let invalid = || format!("invalid size `{text}`; expected like 500M or 6G");
+    let (number, shift) = match text.strip_suffix(['K', 'M', 'G', 'T']) {
+        Some(number) => (
+            number,
+            10 * (1 + "KMGT".find(&text[number.len()..]).unwrap_or(0)),
+        ),
+        None => (text, 0),
+    };
+    let number: u64 = number.parse().map_err(|_| invalid())?;
+    number.checked_mul(1 << shift).ok_or_else(invalid)
 }
 
 impl RunOptions {
@@ -78,7 +98,27 @@ impl RunOptions {
             cold: false,
             seeds: None,
             layers: None,
+            cache_size: MAX_BYTES,
             quiet: false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check sizes with and without a unit, and what is none.
+    #[test]
+    fn sizes() {
+        assert_eq!(size("6G"), Ok(MAX_BYTES));
+        assert_eq!(size("500M"), Ok(500 << 20));
+        assert_eq!(size("4096"), Ok(4096));
+        for wrong in ["", "G", "6 G", "-1", "6GB", "99999999999T", "1.5G"] {
+            assert!(
+                size(wrong).unwrap_err().contains("expected like"),
+                "{wrong}"
+            );
         }
     }
 }

@@ -17,8 +17,12 @@ use netplumb_instruments::capability;
 use netplumb_instruments::exact::PLUGIN;
 use netplumb_instruments::wire;
 use netplumb_lab::netns::names;
+use netplumb_lab::sums;
+use netplumb_lab::vm::kernels::KernelStore;
+use netplumb_lab::vm::saved::SavedStates;
 use netplumb_lab::vm::trial::{self, WirePlugin};
 use netplumb_model::capability::{Capability, Doctor};
+use netplumb_report::printable_lines;
 use netplumb_sys::threads::{self, Task};
 
 use crate::output::print::{columns, print};
@@ -35,8 +39,8 @@ pub(crate) struct DoctorArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Only clean up after killed runs: delete their network namespaces, and restore the
-    /// settings of interfaces that they changed
+    /// Only clean up after killed runs: delete their network namespaces, restore the settings of
+    /// interfaces that they changed, and remove what is damaged in the cache
     #[arg(long, conflicts_with = "json")]
     pub(crate) clean: bool,
     /// Try each event that `plumb stat` knows, by subsystem: whether it can be counted, or why not
@@ -45,7 +49,7 @@ pub(crate) struct DoctorArgs {
 }
 
 /// Clean up after killed runs, and report what was done.
-fn clean() -> anyhow::Result<ExitCode> {
+fn clean(cache: &Path) -> anyhow::Result<ExitCode> {
     let removed = names::sweep().context(
         "can't delete what killed runs left behind; run it as the same user (sudo plumb doctor \
          --clean)",
@@ -65,6 +69,10 @@ fn clean() -> anyhow::Result<ExitCode> {
     for what in &recovered.left {
         text += &format!("not restored: {what}\n");
     }
+    let mut tell = |line: String| text += &printable_lines(&format!("{line}\n"));
+    KernelStore::new(cache).clean(&mut tell)?;
+    SavedStates::new(cache).clean(&mut tell);
+    sums::clean(cache, &mut tell);
     if text.is_empty() {
         text += "nothing to clean up\n";
     }
@@ -74,7 +82,7 @@ fn clean() -> anyhow::Result<ExitCode> {
 /// Check this machine and print what was found. `cache` is the directory of kernels.
 pub(crate) fn run(args: DoctorArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     if args.clean {
-        return clean();
+        return clean(cache);
     }
     if args.events {
         return events::run(args.json);

@@ -83,6 +83,9 @@ pub(crate) fn run(cmd: KernelCommand, cache: &Path) -> anyhow::Result<ExitCode> 
 
 fn list(store: &KernelStore, cache: &Path, json: bool, out: &mut dyn Write) -> anyhow::Result<()> {
     let kernels = store.list()?;
+    for damaged in store.damaged() {
+        eprintln!("plumb: {damaged}");
+    }
     if json {
         serde_json::to_writer_pretty(&mut *out, &kernels)?;
         writeln!(out)?;

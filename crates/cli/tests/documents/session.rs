@@ -301,13 +301,15 @@ fn with_debian_as(kernel: &str, cache: &Path) -> PathBuf {
     let _ = fs::remove_dir_all(&own);
     fs::create_dir_all(&folder).unwrap();
     for file in fs::read_dir(&entry.folder).unwrap().flatten() {
-        if file.file_name() != "kernel.toml" {
+        if file.file_name() != "kernel.toml" && file.file_name() != "sums" {
             symlink(file.path(), folder.join(file.file_name())).unwrap();
         }
     }
     let about = fs::read_to_string(entry.folder.join("kernel.toml")).unwrap();
     let debian = "\n[[sources]]\nsource = \"debian\"\nadded = \"2026-01-01T00:00:00Z\"\n";
-    fs::write(folder.join("kernel.toml"), about + debian).unwrap();
+    // Without the checksum, which it had for what it was.
+    let about = about.split("# crc32").next().unwrap_or_default();
+    fs::write(folder.join("kernel.toml"), about.to_owned() + debian).unwrap();
     let _ = fs::create_dir_all(cache.join("states"));
     symlink(cache.join("states"), own.join("states")).unwrap();
     own

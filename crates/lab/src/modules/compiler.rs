@@ -23,7 +23,7 @@ use netplumb_kernel::deb::{Dependency, distance};
 use netplumb_model::arch::Arch;
 
 use super::error::{ModuleBuildError, write_failed};
-use super::source::keep;
+use super::source::{is_whole, keep};
 use super::toolchain::is_installed;
 use crate::packages;
 use crate::vm::kernels::stage::Stage;
@@ -98,7 +98,7 @@ impl<'a> Wanted<'a> {
             return Ok(None);
         };
         let folder = store.join(FOLDER).join(self.folder(arch));
-        if folder.is_dir() {
+        if is_whole(&folder, progress)? {
             let kept = fs::read_to_string(folder.join(VERSION));
             let version = kept.unwrap_or_else(|_| version.to_owned());
             return Ok(Some(Fetched { folder, version }));

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use netplumb_kernel::deb::DebError;
 use netplumb_kernel::modules::ModuleError;
 
+use crate::sums::owner_hint;
 use crate::vm::kernels::{ErrorKind, KernelStoreError};
 
 /// Why a module could not be built.
@@ -193,7 +194,7 @@ pub enum ModuleBuildError {
         path: PathBuf,
     },
     /// A file could not be read.
-    #[error("can't read {}: {source}", path.display())]
+    #[error("can't read {}: {source}{}", path.display(), owner_hint(path, source))]
     Read {
         /// The file.
         path: PathBuf,
@@ -201,7 +202,7 @@ pub enum ModuleBuildError {
         source: io::Error,
     },
     /// A file could not be written.
-    #[error("can't write {}: {source}", path.display())]
+    #[error("can't write {}: {source}{}", path.display(), owner_hint(path, source))]
     Write {
         /// The file.
         path: PathBuf,

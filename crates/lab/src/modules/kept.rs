@@ -3,15 +3,19 @@
 //! ```text
 //! sources/HASH/built/KEY/usbnet+fix.patch.ko   the module
 //!                        not-the-same          there if the unmodified build differs
+//!                        sums                  their checksums
 //! ```
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::error::write_failed;
+use super::source::{is_whole, keep};
 use super::{BuildProgress, Change, ModuleBuildError, ModuleBuilder, ModuleRequest};
 use super::{change, check_target, make, write_module};
+use crate::sums;
 use crate::vm::kernels::KernelEntry;
+use crate::vm::kernels::stage::Stage;
 use crate::vm::saved::Key;
 
 /// There if the unmodified build is not the same code as the kernel's own module.
@@ -65,10 +69,16 @@ impl ModuleBuilder {
         make::check_path(&self.folder)?;
         let toolchain = self.toolchain(kernel, progress)?;
         let tools = toolchain.versions(&self.cancel)?;
-        let folder = self.folder.join(&kernel.hash).join("built");
-        let folder = folder.join(key(name, &texts, &tools));
+        let built_here = self.folder.join(&kernel.hash).join("built");
+        let folder = built_here.join(key(name, &texts, &tools));
         let path = folder.join(title + ".ko");
         let differs = folder.join(DIFFERS);
+        let mut tell = |at| progress(BuildProgress::Source(at));
+        let is_whole = is_whole(&folder, &mut tell)?;
+        if is_whole && !path.is_file() {
+            // An older version was killed before that was written.
+            sums::remove(&folder).map_err(write_failed(&folder))?;
+        }
         if !path.is_file() {
             let patches = patches.iter().map(|path| path.to_path_buf());
             let request = ModuleRequest {
@@ -76,12 +86,17 @@ impl ModuleBuilder {
                 changes: patches.map(Change::Patch).collect(),
             };
             let built = self.build_by(&toolchain, kernel, &request, progress)?;
-            fs::create_dir_all(&folder).map_err(write_failed(&folder))?;
+            let stage = Stage::new(&self.folder)?;
+            let entry = stage.entry();
+            fs::create_dir_all(&entry).map_err(write_failed(&entry))?;
             if !built.unmodified.is_empty() {
+                let differs = entry.join(DIFFERS);
                 fs::write(&differs, b"").map_err(write_failed(&differs))?;
             }
-            // Last: its file says that all is there.
-            write_module(&path, &built.elf)?;
+            let file = path.file_name().unwrap_or_default();
+            write_module(&entry.join(file), &built.elf)?;
+            fs::create_dir_all(&built_here).map_err(write_failed(&built_here))?;
+            keep(&entry, &folder)?;
         }
         check_target(&path)?;
         Ok(KeptModule {

@@ -14,6 +14,7 @@ use super::error::{ModuleBuildError, read_failed, write_failed};
 use super::needs;
 use super::place::Place;
 use crate::packages;
+use crate::sums;
 use crate::vm::kernels::apt::{self, Apt};
 use crate::vm::kernels::offer::Offer;
 use crate::vm::kernels::stage::Stage;
@@ -84,7 +85,7 @@ impl Source {
             });
         };
         let folder = store.join(&kernel.hash);
-        if !folder.is_dir() {
+        if !is_whole(&folder, progress)? {
             fetch(store, &folder, kernel, version, cancel, progress)?;
         }
         let root = folder.join("headers");
@@ -233,7 +234,7 @@ impl Source {
             Kept::Archive { archive, trees } => (archive, trees),
         };
         let kept = trees.join(place.folder.to_string_lossy().replace('/', "-"));
-        if kept.is_dir() {
+        if is_whole(&kept, progress)? {
             return Ok(kept);
         }
         progress(Progress::Unpacking);
@@ -318,9 +319,19 @@ fn is_source(path: &Path) -> bool {
     !hidden && !made
 }
 
-/// Give a folder its name, unless another run was quicker.
+/// Whether a folder that was kept is there, and whole: a damaged one is removed.
+pub(super) fn is_whole(
+    kept: &Path,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<bool, ModuleBuildError> {
+    let mut tell = |line| progress(Progress::Removed(line));
+    sums::is_whole(kept, &mut tell).map_err(read_failed(kept))
+}
+
+/// Seal a folder and give it its name, unless another run was quicker.
 pub(super) fn keep(from: &Path, kept: &Path) -> Result<(), ModuleBuildError> {
-    match fs::rename(from, kept) {
+    sums::seal(from).map_err(write_failed(kept))?;
+    match sums::rename(from, kept) {
         Err(_) if kept.is_dir() => Ok(()),
         done => done.map_err(write_failed(kept)),
     }

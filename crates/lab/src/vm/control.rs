@@ -10,6 +10,7 @@ use std::time::Instant;
 use netplumb_sys::memory::memfd;
 use serde_json::{Value, json};
 
+use super::deadline::Deadline;
 use super::error::{Doing, VmError};
 use super::process::{Guest, POLL, rewound};
 use super::qmp::QmpError;
@@ -22,7 +23,7 @@ impl Guest {
     /// QEMU refused.
     pub fn save_devices(&mut self) -> Result<Vec<u8>, VmError> {
         const NAME: &str = "devices";
-        let deadline = Instant::now() + self.limit;
+        let deadline = &self.deadline(self.limit);
         self.leave_memory_out(deadline)?;
         let file = memfd("netplumb-devices", b"").doing("hold the devices")?;
         let passed = match &mut self.control {
@@ -44,7 +45,7 @@ impl Guest {
         &mut self,
         saved: &Saved,
         devices: i32,
-        deadline: Instant,
+        deadline: &Deadline,
     ) -> Result<(), VmError> {
         self.leave_memory_out(deadline)?;
         // Its NICs would announce themselves to each other, at times that depend on the host.
@@ -59,7 +60,7 @@ impl Guest {
     }
 
     /// Exclude memory in a file from the stream.
-    fn leave_memory_out(&mut self, deadline: Instant) -> Result<(), VmError> {
+    fn leave_memory_out(&mut self, deadline: &Deadline) -> Result<(), VmError> {
         let capability = json!({ "capability": "x-ignore-shared", "state": true });
         self.control(
             "migrate-set-capabilities",
@@ -69,7 +70,7 @@ impl Guest {
         .map(drop)
     }
 
-    fn migrated(&mut self, done: &'static str, deadline: Instant) -> Result<(), VmError> {
+    fn migrated(&mut self, done: &'static str, deadline: &Deadline) -> Result<(), VmError> {
         loop {
             let answer = self.control("query-migrate", json!({}), deadline)?;
             match answer.get("status").and_then(Value::as_str) {
@@ -88,7 +89,7 @@ impl Guest {
             if self.cancel.load(Ordering::Relaxed) {
                 return Err(VmError::Interrupted);
             }
-            if Instant::now() > deadline {
+            if deadline.is_over() {
                 return Err(VmError::NoAnswer {
                     what: format!("finish with the guest's state {done}"),
                     seconds: self.limit.as_secs(),
@@ -101,7 +102,7 @@ impl Guest {
         &mut self,
         command: &str,
         arguments: Value,
-        deadline: Instant,
+        deadline: &Deadline,
     ) -> Result<Value, VmError> {
         let Some(control) = &mut self.control else {
             return Ok(Value::Null);

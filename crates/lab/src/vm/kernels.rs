@@ -41,6 +41,7 @@ pub use entry::{AddedFrom, KernelEntry};
 pub use error::{ErrorKind, KernelStoreError};
 pub use source::KernelSource;
 
+use crate::sums;
 use asked::Asked;
 use collect::{Collected, Package, go_on};
 use error::{read_failed, write_failed};
@@ -62,6 +63,8 @@ pub enum Progress {
     Unpacking,
     /// The contents are being hashed.
     Hashing,
+    /// Something damaged was removed, which is said in this line.
+    Removed(String),
 }
 
 /// The result of an add.
@@ -97,27 +100,73 @@ impl KernelStore {
         Self { cancel, ..self }
     }
 
-    /// All kernels, in the order that they were added.
+    /// All kernels, in the order that they were added; without those whose description is damaged.
     pub fn list(&self) -> Result<Vec<KernelEntry>, KernelStoreError> {
+        Ok(self.all()?.0)
+    }
+
+    /// Those whose description is damaged: how.
+    pub fn damaged(&self) -> Vec<KernelStoreError> {
+        self.all()
+            .map_or_else(|_| Vec::new(), |(_, damaged)| damaged)
+    }
+
+    fn all(&self) -> Result<(Vec<KernelEntry>, Vec<KernelStoreError>), KernelStoreError> {
         let entries = match fs::read_dir(&self.folder) {
             Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Default::default()),
             Err(error) => return Err(read_failed(&self.folder)(error)),
         };
-        let mut kernels = Vec::new();
+        let (mut kernels, mut damaged) = (Vec::new(), Vec::new());
         for entry in entries {
             let folder = entry.map_err(read_failed(&self.folder))?.path();
             if folder
                 .file_name()
                 .and_then(|name| name.to_str())
                 .is_some_and(is_hash)
-                && let Some(kernel) = KernelEntry::load(&folder)?
             {
-                kernels.push(kernel);
+                match KernelEntry::load(&folder) {
+                    Ok(kernel) => kernels.extend(kernel),
+                    Err(error @ KernelStoreError::DamagedEntry { .. }) => damaged.push(error),
+                    Err(error) => return Err(error),
+                }
             }
         }
         kernels.sort_by(|a, b| (a.added(), &a.hash).cmp(&(b.added(), &b.hash)));
-        Ok(kernels)
+        Ok((kernels, damaged))
+    }
+
+    /// Remove kernels whose description is damaged, and what killed runs left; `tell` gets a line for each.
+    /// Other files are checked with those of the whole cache, by [`sums::clean`].
+    ///
+    /// # Errors
+    /// They can't be read or removed.
+    pub fn clean(&self, tell: &mut dyn FnMut(String)) -> Result<(), KernelStoreError> {
+        if !self.folder.is_dir() {
+            return Ok(());
+        }
+        for error in self.all()?.1 {
+            if let KernelStoreError::DamagedEntry { folder, reason, .. } = error {
+                sums::remove(&folder).map_err(write_failed(&folder))?;
+                tell(format!("removed {}: {reason}", folder.display()));
+            }
+        }
+        Stage::new(&self.folder).map(drop)
+    }
+
+    /// Whether a kernel that is there is whole: it is removed if it is damaged.
+    fn is_whole(
+        &self,
+        folder: &Path,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<bool, KernelStoreError> {
+        let mut tell = |line| progress(Progress::Removed(line));
+        if let Err(KernelStoreError::DamagedEntry { reason, .. }) = KernelEntry::load(folder) {
+            sums::remove(folder).map_err(write_failed(folder))?;
+            tell(format!("removed {}: {reason}", folder.display()));
+            return Ok(false);
+        }
+        sums::is_whole(folder, &mut tell).map_err(read_failed(folder))
     }
 
     /// Find a kernel by its release, its hash (from four digits up), or the source that it was last
@@ -173,10 +222,11 @@ impl KernelStore {
             .max_by_key(|k| from(k));
         match last {
             Some(kernel) => Ok(kernel.clone()),
-            None => Err(KernelStoreError::Unknown {
+            // It may be the one.
+            None => Err(self.damaged().pop().unwrap_or(KernelStoreError::Unknown {
                 name: name.to_owned(),
                 kernels,
-            }),
+            })),
         }
     }
 
@@ -240,7 +290,9 @@ impl KernelStore {
         // An existing version needs no apt; the name of a metapackage does.
         let kernels = self.list()?.into_iter();
         let mut of_package = kernels.filter(|kernel| kernel.is_of_package(&asked.package()));
-        if let Some(entry) = of_package.next() {
+        if let Some(entry) = of_package.next()
+            && self.is_whole(&entry.folder, progress)?
+        {
             return Ok(Added {
                 entry,
                 was_there: true,
@@ -254,7 +306,9 @@ impl KernelStore {
             let mut kernels = self.list()?.into_iter();
             let there = kernels.find_map(|kernel| {
                 let package = kernel.archive_package(&offer.package, &offer.version)?;
-                Some((kernel, package))
+                // A damaged one is replaced below.
+                let is_whole = kernel.check(&|_| true).is_ok();
+                is_whole.then_some((kernel, package))
             });
             if there.is_none() {
                 archive.download(&apt, &offer.package, std::slice::from_ref(&offer), &folder)?;
@@ -286,7 +340,9 @@ impl KernelStore {
         let sources = [source_of_path(path)?];
         let sha256 = hex(&file_hash(path)?);
         for entry in self.list()? {
-            if let Some(package) = entry.package_of_hash(&sha256) {
+            if let Some(package) = entry.package_of_hash(&sha256)
+                && self.is_whole(&entry.folder, progress)?
+            {
                 return self.note_sources(&entry, &sources, &package);
             }
         }
@@ -378,12 +434,15 @@ impl KernelStore {
         let package = collected.package.as_ref();
         let _lock = stage::lock(&self.folder)?;
         let folder = self.folder.join(&entry.hash);
-        if let Some(there) = KernelEntry::load(&folder)? {
+        if self.is_whole(&folder, progress)?
+            && let Some(there) = KernelEntry::load(&folder)?
+        {
             return note(there, sources, package);
         }
+        sums::seal(&stage.entry()).map_err(write_failed(&folder))?;
         entry.note(sources, package);
         entry.save()?;
-        fs::rename(stage.entry(), &folder).map_err(write_failed(&folder))?;
+        sums::rename(&stage.entry(), &folder).map_err(write_failed(&folder))?;
         entry.folder = folder;
         Ok(Added {
             entry,

@@ -5,6 +5,7 @@ mod board;
 pub mod bulk;
 mod console;
 mod control;
+mod deadline;
 pub mod device;
 pub mod disk;
 mod dma;

@@ -13,16 +13,17 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use netplumb_model::message::{PROTOCOL_VERSION, Refused, Reply, Request};
 use netplumb_sys::cpus;
 use netplumb_sys::memory::memfd;
 
 use super::console::{Tail, lines};
+use super::deadline::Deadline;
 use super::error::Doing;
 use super::machine::{Inherited, Machine, Memory};
 use super::qmp::Qmp;
@@ -33,6 +34,8 @@ use crate::cancel::Cancel;
 use crate::channel::{self, Decoder};
 
 pub(super) const POLL: Duration = Duration::from_millis(50);
+/// Messages of a guest that are held: one that sends more waits until they are taken.
+const EVENTS: usize = 16;
 
 pub use super::error::VmError;
 
@@ -124,7 +127,6 @@ impl Guest {
         limit: Duration,
         cancel: Cancel,
     ) -> Result<Guest, VmError> {
-        let deadline = Instant::now() + limit;
         let (initramfs, memory, state): (&[u8], _, _) = match from {
             Start::Boot { initramfs, memory } => (initramfs, memory, None),
             Start::Saved { state, memory } => (&[], memory, Some(state)),
@@ -220,6 +222,7 @@ impl Guest {
                 },
             }
         })?;
+        let deadline = &Deadline::new(child.id(), limit);
         // QEMU has the peers and the extra descriptors now.
         drop((console_peer, fallback_peer, agent_peer, control_peer));
         drop((extra.fds, initramfs, frames));
@@ -229,7 +232,7 @@ impl Guest {
             Some(stderr) => Tail::follow(stderr),
             None => Arc::default(),
         };
-        let (sender, events) = channel();
+        let (sender, events) = sync_channel(EVENTS);
         let ports = vec![agent, fallback];
         let mut guest = Guest {
             child,
@@ -253,7 +256,10 @@ impl Guest {
         }
         match Qmp::open(control, deadline, &guest.cancel) {
             Ok(control) => guest.control = Some(control),
-            Err(error) => return Err(not_qemu(&machine.qemu, guest.control_failed(error))),
+            Err(error) => {
+                let error = guest.control_failed(error);
+                return Err(not_qemu(&machine.qemu, limit, &guest.cancel, error));
+            }
         }
         if let (Some(state), Some(devices)) = (state, &devices) {
             guest.load(state, devices.as_raw_fd(), deadline)?;
@@ -270,7 +276,7 @@ impl Guest {
         if self.resting {
             return Ok(());
         }
-        let deadline = Instant::now() + limit;
+        let deadline = &self.deadline(limit);
         let rests = loop {
             match self.event(deadline, "start its agent", limit)? {
                 (port, Reply::Hello { protocol, rests }) if protocol == PROTOCOL_VERSION => {
@@ -296,13 +302,13 @@ impl Guest {
     /// The guest ended, in any way.
     pub fn wait_again(&mut self, limit: Duration) -> Result<(), VmError> {
         if self.rested {
-            self.wait_rest(Instant::now() + limit, limit)
+            self.wait_rest(&self.deadline(limit), limit)
         } else {
             Ok(())
         }
     }
 
-    fn wait_rest(&mut self, deadline: Instant, limit: Duration) -> Result<(), VmError> {
+    fn wait_rest(&mut self, deadline: &Deadline, limit: Duration) -> Result<(), VmError> {
         while !self.resting {
             let stopped = match &mut self.control {
                 Some(control) => control.event("STOP"),
@@ -315,7 +321,7 @@ impl Guest {
             if self.cancel.load(Ordering::Relaxed) {
                 return Err(VmError::Interrupted);
             }
-            if Instant::now() > deadline {
+            if deadline.is_over() {
                 return Err(self.late("come to rest", limit));
             }
         }
@@ -333,7 +339,7 @@ impl Guest {
     /// # Errors
     /// QEMU would not.
     pub fn go_on(&mut self) -> Result<(), VmError> {
-        let deadline = Instant::now() + self.limit;
+        let deadline = &self.deadline(self.limit);
         for device in std::mem::take(&mut self.late_devices) {
             self.control("device_add", device, deadline)?;
         }
@@ -371,7 +377,7 @@ impl Guest {
     ) -> Result<(), VmError> {
         if let Err(closed) = self.tell(request) {
             // The guest's exit says more than a closed port.
-            return match self.event(Instant::now() + 20 * POLL, "answer", limit) {
+            return match self.event(&self.deadline(20 * POLL), "answer", limit) {
                 Err(ended) if !ended.is_silence() => Err(ended),
                 _ => Err(closed),
             };
@@ -388,7 +394,7 @@ impl Guest {
         limit: Duration,
         mut each: impl FnMut(Reply) -> io::Result<()>,
     ) -> Result<(), VmError> {
-        let deadline = Instant::now() + limit;
+        let deadline = &self.deadline(limit);
         loop {
             match self.event(deadline, "answer", limit)?.1 {
                 Reply::Done => return Ok(()),
@@ -410,7 +416,7 @@ impl Guest {
     ) -> Result<(), VmError> {
         let mut seen = progress();
         loop {
-            let reply = match self.event(Instant::now() + limit, "answer", limit) {
+            let reply = match self.event(&self.deadline(limit), "answer", limit) {
                 Err(error) if error.is_silence() && progress() != seen => {
                     seen = progress();
                     continue;
@@ -430,7 +436,7 @@ impl Guest {
     /// # Errors
     /// The request failed, or the guest ended.
     pub fn answer(&mut self, limit: Duration) -> Result<Option<Reply>, VmError> {
-        match self.event(Instant::now() + limit, "answer", limit)?.1 {
+        match self.event(&self.deadline(limit), "answer", limit)?.1 {
             Reply::Done => Ok(None),
             Reply::Failed(why) => Err(self.failed(why)),
             reply => Ok(Some(reply)),
@@ -504,6 +510,11 @@ impl Guest {
             .is_some_and(|c| c == 'T' || c == 't')
     }
 
+    /// Until when QEMU has time to do something.
+    pub(super) fn deadline(&self, limit: Duration) -> Deadline {
+        Deadline::new(self.child.id(), limit)
+    }
+
     /// The error of a guest that did not do something in time.
     fn late(&self, what: &'static str, limit: Duration) -> VmError {
         let seconds = limit.as_secs();
@@ -528,7 +539,7 @@ impl Guest {
 
     fn event(
         &mut self,
-        deadline: Instant,
+        deadline: &Deadline,
         what: &'static str,
         limit: Duration,
     ) -> Result<(usize, Reply), VmError> {
@@ -537,7 +548,7 @@ impl Guest {
                 return Err(VmError::Interrupted);
             }
             // Also for a guest that never stops sending.
-            if Instant::now() > deadline {
+            if deadline.is_over() {
                 return Err(self.late(what, limit));
             }
             // The kernel would go on without the files that are missing.
@@ -627,13 +638,13 @@ impl Drop for Guest {
 }
 
 /// What ended before it could be spoken to, without a word, may be another program than QEMU.
-fn not_qemu(qemu: &Path, error: VmError) -> VmError {
+fn not_qemu(qemu: &Path, limit: Duration, cancel: &Cancel, error: VmError) -> VmError {
     let said = match &error {
         VmError::QemuFailed { stderr, .. } => stderr,
         VmError::Stopped { console } => console,
         _ => return error,
     };
-    match said.is_empty().then(|| trial::version(qemu)) {
+    match said.is_empty().then(|| trial::version(qemu, limit, cancel)) {
         Some(Err(why)) => VmError::QemuMissing(QemuMissing::NotQemu(qemu.to_path_buf(), why)),
         _ => error,
     }
@@ -651,7 +662,7 @@ fn agent_failed(console: &Mutex<Tail>) -> Option<String> {
     console.lock().ok()?.agent.clone()
 }
 
-fn follow(port: usize, mut stream: UnixStream, sender: Sender<Event>) {
+fn follow(port: usize, mut stream: UnixStream, sender: SyncSender<Event>) {
     thread::spawn(move || {
         let mut decoder = Decoder::default();
         let mut buffer = vec![0; 256 << 10];

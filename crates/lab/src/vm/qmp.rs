@@ -5,11 +5,12 @@ use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use serde_json::{Value, json};
 
+use super::deadline::Deadline;
 use crate::cancel::Cancel;
 
 /// A control channel after QEMU's greeting.
@@ -55,7 +56,7 @@ impl Qmp {
     /// Wait for the greeting, and complete negotiation.
     pub(super) fn open(
         stream: UnixStream,
-        deadline: Instant,
+        deadline: &Deadline,
         cancel: &Cancel,
     ) -> Result<Qmp, QmpError> {
         stream.set_read_timeout(Some(POLL))?;
@@ -78,7 +79,7 @@ impl Qmp {
         &mut self,
         command: &str,
         arguments: Value,
-        deadline: Instant,
+        deadline: &Deadline,
         cancel: &Cancel,
     ) -> Result<Value, QmpError> {
         let mut text = json!({ "execute": command, "arguments": arguments }).to_string();
@@ -92,7 +93,7 @@ impl Qmp {
         &mut self,
         name: &str,
         fd: BorrowedFd<'_>,
-        deadline: Instant,
+        deadline: &Deadline,
         cancel: &Cancel,
     ) -> Result<(), QmpError> {
         let mut text = json!({ "execute": "getfd", "arguments": { "fdname": name } }).to_string();
@@ -116,7 +117,7 @@ impl Qmp {
     fn answer(
         &mut self,
         command: &str,
-        deadline: Instant,
+        deadline: &Deadline,
         cancel: &Cancel,
     ) -> Result<Value, QmpError> {
         loop {
@@ -192,11 +193,11 @@ impl Qmp {
 }
 
 /// Check whether to continue waiting.
-fn wait_on(what: &str, deadline: Instant, cancel: &Cancel) -> Result<(), QmpError> {
+fn wait_on(what: &str, deadline: &Deadline, cancel: &Cancel) -> Result<(), QmpError> {
     if cancel.load(Ordering::Relaxed) {
         return Err(QmpError::Interrupted);
     }
-    match Instant::now() > deadline {
+    match deadline.is_over() {
         true => Err(QmpError::Timeout(what.into())),
         false => Ok(()),
     }
@@ -207,8 +208,8 @@ mod tests {
     use super::*;
     use std::thread;
 
-    fn limit() -> Instant {
-        Instant::now() + Duration::from_secs(5)
+    fn limit() -> Deadline {
+        Deadline::new(std::process::id(), Duration::from_secs(5))
     }
 
     /// A mock QEMU that sends these lines, one after each line that it reads.
@@ -241,14 +242,14 @@ mod tests {
             r#"{"error": {"class": "GenericError", "desc": "no such thing"}}"#,
         ]);
         let go_on = Cancel::default();
-        let mut qmp = Qmp::open(stream, limit(), &go_on).unwrap();
+        let mut qmp = Qmp::open(stream, &limit(), &go_on).unwrap();
         let status = qmp
-            .execute("query-status", json!({}), limit(), &go_on)
+            .execute("query-status", json!({}), &limit(), &go_on)
             .unwrap();
         assert_eq!(status["status"], "paused");
         assert!(qmp.event("STOP").unwrap());
         assert_eq!(
-            qmp.execute("cont", json!({}), limit(), &go_on)
+            qmp.execute("cont", json!({}), &limit(), &go_on)
                 .unwrap_err()
                 .to_string(),
             "QEMU refused `cont`: no such thing"

@@ -6,15 +6,18 @@
 //! states/KEY/memory       the guest's memory, with holes where it is zero
 //!            devices      what QEMU saves of its devices
 //!            symbols      the guest's /proc/kallsyms
-//!            state.toml   what it is of; touched when it is used
+//!            state.toml   what it is of, and the lengths and checksums of the others; touched when
+//!                         it is used
 //! ```
 //!
-//! A state is made under a temporary name and renamed when it is complete. It may be removed while
-//! it is in use: a process that opened it keeps its files.
+//! A state is made under a temporary name, and renamed when all of it is on the disk. One that is
+//! damaged is removed when it is opened. It may be removed while it is in use: a process that opened
+//! it keeps its files.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,17 +27,22 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::machine::MEMORY_MIB;
+use crate::sums::{self, Adder, Flaw, Sum};
 
 /// Raised with any change that an older program could misread.
-const FORMAT: u32 = 1;
-/// Maximum size of all states on disk, in bytes.
-const MAX_BYTES: u64 = 6 << 30;
+const FORMAT: u32 = 2;
+/// Maximum size of all states on disk by default, in bytes.
+pub const MAX_BYTES: u64 = 6 << 30;
 /// States not used for this long are removed.
 const MAX_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Incomplete states older than this are removed.
 const MAX_MAKING: Duration = Duration::from_secs(3600);
 const STAGING: &str = ".making-";
 const PAGE_BYTES: usize = 64 << 10;
+const MEMORY: &str = "memory";
+const DEVICES: &str = "devices";
+const SYMBOLS: &str = "symbols";
+const STATE: &str = "state.toml";
 
 /// An open state.
 #[derive(Debug)]
@@ -67,7 +75,21 @@ struct Description {
     format: u32,
     about: About,
     port: usize,
+    files: Files,
     facts: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Version {
+    format: u32,
+}
+
+/// What its files are to be.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct Files {
+    memory: Sum,
+    devices: Sum,
+    symbols: Sum,
 }
 
 /// A state in the store.
@@ -87,6 +109,7 @@ pub struct Entry {
 #[derive(Debug, Clone)]
 pub struct SavedStates {
     folder: PathBuf,
+    max_bytes: u64,
 }
 
 /// A key: the hash of everything that a state depends on, each under its name.
@@ -166,34 +189,41 @@ impl SavedStates {
     pub fn new(cache: &Path) -> Self {
         SavedStates {
             folder: cache.join("states"),
+            max_bytes: MAX_BYTES,
         }
     }
 
-    /// The state of a key, if there is a complete one.
-    pub fn open(&self, key: &str) -> Option<Saved> {
+    /// The same, with another maximum size of all states.
+    #[must_use]
+    pub fn within(self, max_bytes: u64) -> Self {
+        SavedStates { max_bytes, ..self }
+    }
+
+    /// The state of a key, if there is one that can be used. A damaged one is removed; `tell` gets a
+    /// line of why one can't be used.
+    pub fn open(&self, key: &str, tell: &mut dyn FnMut(String)) -> Option<Saved> {
         let folder = self.folder.join(key);
-        let description = describe(&folder)?;
-        // QEMU opens it for writing in any case.
-        let memory = File::options()
-            .read(true)
-            .write(true)
-            .open(folder.join("memory"))
-            .ok()?;
-        if memory.metadata().ok()?.len() != memory_bytes() {
-            return None;
+        match read(&folder) {
+            Ok(saved) => {
+                // Update its time of use; if that fails, it is removed earlier.
+                let described = File::options().append(true).open(folder.join(STATE));
+                let _ = described.and_then(|file| file.set_modified(SystemTime::now()));
+                Some(saved)
+            }
+            Err(Flaw::Missing) => None,
+            Err(Flaw::Unreadable(why)) => {
+                tell(format!("a saved guest state can't be used: {why}"));
+                None
+            }
+            Err(Flaw::Damaged(how)) => {
+                let path = folder.display();
+                tell(format!(
+                    "removed the saved guest state {path}, which was damaged ({how}); booting instead"
+                ));
+                self.remove(key, tell);
+                None
+            }
         }
-        let saved = Saved {
-            memory,
-            devices: fs::read(folder.join("devices")).ok()?,
-            symbols: Arc::new(fs::read(folder.join("symbols")).ok()?),
-            port: description.port,
-            facts: description.facts,
-        };
-        // Update its time of use; if that fails, it is removed earlier.
-        if let Ok(file) = File::options().append(true).open(folder.join("state.toml")) {
-            let _ = file.set_modified(SystemTime::now());
-        }
-        Some(saved)
     }
 
     /// Save a state, and remove others if there are too many. An existing one is kept.
@@ -205,26 +235,42 @@ impl SavedStates {
         let staging = tempfile::Builder::new()
             .prefix(STAGING)
             .tempdir_in(&self.folder)?;
-        let path = |name: &str| staging.path().join(name);
-        copy_memory(&saved.memory, &File::create_new(path("memory"))?)?;
-        fs::write(path("devices"), &saved.devices)?;
-        fs::write(path("symbols"), &*saved.symbols)?;
+        let create = |name: &str| File::create_new(staging.path().join(name));
+        let write = |name: &str, bytes: &[u8]| -> io::Result<Sum> {
+            let mut file = create(name)?;
+            file.write_all(bytes)?;
+            file.sync_all()?;
+            Ok(Sum::of_bytes(bytes))
+        };
+        let memory = create(MEMORY)?;
+        let files = Files {
+            memory: copy_memory(&saved.memory, &memory)?,
+            devices: write(DEVICES, &saved.devices)?,
+            symbols: write(SYMBOLS, &saved.symbols)?,
+        };
+        memory.sync_all()?;
         let description = Description {
             format: FORMAT,
             about: about.clone(),
             port: saved.port,
+            files,
             facts: saved.facts.clone(),
         };
         let text = toml::to_string(&description).map_err(io::Error::other)?;
-        fs::write(path("state.toml"), text)?;
-        let kept = match fs::rename(staging.path(), self.folder.join(key)) {
+        write(STATE, sums::sealed(&text).as_bytes())?;
+        sums::sync_folder(staging.path());
+        let folder = self.folder.join(key);
+        let kept = match sums::rename(staging.path(), &folder) {
             // Its directory was renamed.
             Ok(()) => {
                 drop(staging.keep());
                 Kept::Ours
             }
-            Err(_) if describe(&self.folder.join(key)).is_some() => Kept::Theirs,
-            Err(error) => return Err(error),
+            Err(_) if describe(&folder).is_ok() => Kept::Theirs,
+            Err(error) => {
+                let hint = sums::owner_hint(&folder, &error);
+                return Err(io::Error::new(error.kind(), format!("{error}{hint}")));
+            }
         };
         self.prune(key, SystemTime::now());
         Ok(kept)
@@ -232,26 +278,29 @@ impl SavedStates {
 
     /// All states, the last used first.
     pub fn list(&self) -> Vec<Entry> {
-        let Ok(folders) = fs::read_dir(&self.folder) else {
-            return Vec::new();
-        };
+        let mut entries = self.all();
+        // Those of other versions of this program have no description here.
+        entries.retain(|entry| !entry.about.kernel.is_empty());
+        entries
+    }
+
+    /// All that takes space, the last used first; what can't be read has no description.
+    fn all(&self) -> Vec<Entry> {
+        let folders = fs::read_dir(&self.folder).into_iter().flatten().flatten();
         let mut entries: Vec<Entry> = folders
-            .flatten()
+            .filter(|folder| !is_temporary(&folder.file_name()))
             .filter_map(|folder| {
                 let path = folder.path();
-                let description = describe(&path)?;
+                let used = fs::metadata(path.join(STATE)).or_else(|_| folder.metadata());
                 Some(Entry {
                     key: folder.file_name().to_string_lossy().into_owned(),
-                    about: description.about,
-                    bytes: ["memory", "devices", "symbols", "state.toml"]
+                    about: describe(&path).map_or_else(|_| About::default(), |it| it.about),
+                    bytes: [MEMORY, DEVICES, SYMBOLS, STATE]
                         .iter()
                         .filter_map(|name| fs::metadata(path.join(name)).ok())
                         .map(|m| m.blocks() * 512)
                         .sum(),
-                    used: fs::metadata(path.join("state.toml"))
-                        .ok()?
-                        .modified()
-                        .ok()?,
+                    used: used.ok()?.modified().ok()?,
                 })
             })
             .collect();
@@ -267,39 +316,68 @@ impl SavedStates {
             .filter(|e| e.about.kernel == hash)
             .collect();
         for entry in &of_it {
-            self.remove(&entry.key);
+            self.remove(&entry.key, &mut |_| {});
         }
         of_it.len()
     }
 
-    fn remove(&self, key: &str) {
-        // Renamed first: a partly removed state must not be opened.
-        let gone = self.folder.join(format!("{STAGING}gone-{key}"));
-        if fs::rename(self.folder.join(key), &gone).is_ok() {
-            let _ = fs::remove_dir_all(gone);
+    /// Remove damaged states, and what killed runs left; `tell` gets a line for each.
+    pub fn clean(&self, tell: &mut dyn FnMut(String)) {
+        for entry in self.all() {
+            let folder = self.folder.join(&entry.key);
+            let why = match read(&folder) {
+                Ok(_) | Err(Flaw::Missing) => continue,
+                Err(Flaw::Damaged(why)) => why,
+                Err(Flaw::Unreadable(why)) => {
+                    tell(format!("not checked: {why}"));
+                    continue;
+                }
+            };
+            tell(format!("removed {}: {why}", folder.display()));
+            self.remove(&entry.key, tell);
+        }
+        self.sweep(SystemTime::now());
+    }
+
+    fn remove(&self, key: &str, tell: &mut dyn FnMut(String)) {
+        let folder = self.folder.join(key);
+        if let Err(error) = sums::remove(&folder) {
+            let (path, hint) = (folder.display(), sums::owner_hint(&folder, &error));
+            tell(format!("can't remove {path}: {error}{hint}"));
         }
     }
 
     fn prune(&self, keep: &str, now: SystemTime) {
         let age = |of: SystemTime| now.duration_since(of).unwrap_or_default();
         let mut bytes = 0;
-        for entry in self.list() {
+        for entry in self.all() {
             bytes += entry.bytes;
-            if entry.key != keep && (bytes > MAX_BYTES || age(entry.used) > MAX_AGE) {
-                self.remove(&entry.key);
+            if entry.key != keep && (bytes > self.max_bytes || age(entry.used) > MAX_AGE) {
+                self.remove(&entry.key, &mut |_| {});
                 bytes -= entry.bytes;
             }
         }
+        self.sweep(now);
+    }
+
+    /// Remove what killed runs left.
+    fn sweep(&self, now: SystemTime) {
         for folder in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
             let old = folder
                 .metadata()
                 .and_then(|m| m.modified())
-                .is_ok_and(|made| age(made) > MAX_MAKING);
-            if folder.file_name().to_string_lossy().starts_with(STAGING) && old {
+                .is_ok_and(|made| now.duration_since(made).unwrap_or_default() > MAX_MAKING);
+            if is_temporary(&folder.file_name()) && old {
                 let _ = fs::remove_dir_all(folder.path());
             }
         }
     }
+}
+
+/// Whether a directory is being made, or removed.
+fn is_temporary(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    name.starts_with(STAGING) || name.starts_with(sums::GONE)
 }
 
 /// Size of a guest's memory.
@@ -307,32 +385,73 @@ pub fn memory_bytes() -> u64 {
     u64::from(MEMORY_MIB) << 20
 }
 
-fn describe(folder: &Path) -> Option<Description> {
-    let text = fs::read_to_string(folder.join("state.toml")).ok()?;
-    let description: Description = toml::from_str(&text).ok()?;
-    (description.format == FORMAT).then_some(description)
+fn describe(folder: &Path) -> Result<Description, Flaw> {
+    let damaged = |how: &str| Flaw::Damaged(format!("{STATE} {how}"));
+    let text = fs::read(folder.join(STATE)).map_err(|error| Flaw::of(folder, STATE, &error))?;
+    let text = String::from_utf8(text).map_err(|_| damaged("is no text"))?;
+    if toml::from_str::<Version>(&text).is_ok_and(|version| version.format != FORMAT) {
+        return Err(damaged("is of another version of this program"));
+    }
+    match sums::is_intact(&text) {
+        Some(true) => toml::from_str(&text).map_err(|_| damaged("can't be read")),
+        _ => Err(damaged("is cut, or has another checksum")),
+    }
 }
 
-/// Copy a guest's memory, leaving holes for zeros.
+/// Read a state, and check all of it.
+fn read(folder: &Path) -> Result<Saved, Flaw> {
+    let description = describe(folder)?;
+    let Files {
+        memory,
+        devices,
+        symbols,
+    } = description.files;
+    let failed = |name: &'static str| move |error: io::Error| Flaw::of(folder, name, &error);
+    let check = |name: &str, sum: Sum, now: Sum| {
+        sum.check(now)
+            .map_err(|how| Flaw::Damaged(format!("{name}: {how}")))
+    };
+    let bytes = |name: &'static str, sum: Sum| -> Result<Vec<u8>, Flaw> {
+        let bytes = fs::read(folder.join(name)).map_err(failed(name))?;
+        check(name, sum, Sum::of_bytes(&bytes)).map(|()| bytes)
+    };
+    let (devices, symbols) = (bytes(DEVICES, devices)?, bytes(SYMBOLS, symbols)?);
+    // QEMU opens it for writing in any case.
+    let options = File::options().read(true).write(true).to_owned();
+    let file = options.open(folder.join(MEMORY)).map_err(failed(MEMORY))?;
+    check(MEMORY, memory, Sum::of(&file).map_err(failed(MEMORY))?)?;
+    Ok(Saved {
+        memory: file,
+        devices,
+        symbols: Arc::new(symbols),
+        port: description.port,
+        facts: description.facts,
+    })
+}
+
+/// Copy a guest's memory, leaving holes for zeros; returns its sum.
 ///
 /// # Errors
 /// It can't be read or written.
-pub fn copy_memory(from: &File, to: &File) -> io::Result<()> {
+pub fn copy_memory(from: &File, to: &File) -> io::Result<Sum> {
     let bytes = from.metadata()?.len();
     to.set_len(bytes)?;
-    let mut page = vec![0; PAGE_BYTES];
+    let mut pages = vec![0; PAGE_BYTES];
+    let mut adder = Adder::default();
     let mut at = 0;
     while at < bytes {
         let size = PAGE_BYTES.min((bytes - at) as usize);
-        from.read_exact_at(&mut page[..size], at)?;
-        for (n, small) in page[..size].chunks(4096).enumerate() {
-            if small.iter().any(|b| *b != 0) {
-                to.write_all_at(small, at + (n * 4096) as u64)?;
+        from.read_exact_at(&mut pages[..size], at)?;
+        let mut written = Ok(());
+        adder.add(at, &pages[..size], |offset, page| {
+            if written.is_ok() {
+                written = to.write_all_at(page, at + offset as u64);
             }
-        }
+        });
+        written?;
         at += size as u64;
     }
-    Ok(())
+    Ok(adder.finish(bytes))
 }
 
 #[cfg(test)]
@@ -371,18 +490,19 @@ mod tests {
     fn round_trip() {
         let folder = tempfile::tempdir().unwrap();
         let states = SavedStates::new(folder.path());
-        assert!(states.open("k").is_none());
+        let open = |key: &str| states.open(key, &mut |line| panic!("{line}"));
+        assert!(open("k").is_none());
         let state = saved(&folder.path().join("m"));
         let keep = || states.keep("k", &about("h"), &state).unwrap();
         assert_eq!([keep(), keep()], [Kept::Ours, Kept::Theirs]);
-        let back = states.open("k").unwrap();
+        let back = open("k").unwrap();
         assert_eq!(back.devices, state.devices);
         assert_eq!(back.symbols, state.symbols);
         assert_eq!((back.port, &back.facts), (1, &state.facts));
         let mut four = [0; 4];
         back.memory.read_exact_at(&mut four, 5 << 20).unwrap();
         assert_eq!(&four, b"here");
-        assert!(states.open("other").is_none());
+        assert!(open("other").is_none());
         let listed = states.list();
         assert_eq!(listed.len(), 1);
         assert!(listed[0].bytes < 1 << 20, "{}", listed[0].bytes);
@@ -390,26 +510,90 @@ mod tests {
         assert_eq!(fs::read_dir(&states.folder).unwrap().count(), 1);
     }
 
-    /// Check that truncated states, and those of another format or size, are ignored.
+    type Damage<'a> = (&'a str, &'a dyn Fn(&Path));
+
+    /// Check that a state of which any file is damaged in any way is removed with one line, and can be
+    /// saved again.
     #[test]
     fn damage_is_no_state() {
         let folder = tempfile::tempdir().unwrap();
         let states = SavedStates::new(folder.path());
         let state = saved(&folder.path().join("m"));
-        for (n, damage) in ["state.toml", "devices", "symbols"].iter().enumerate() {
-            let key = format!("k{n}");
-            states.keep(&key, &about("h"), &state).unwrap();
-            fs::remove_file(states.folder.join(&key).join(damage)).unwrap();
-            assert!(states.open(&key).is_none(), "{damage}");
+        let open_for = |path: &Path| File::options().write(true).open(path).unwrap();
+        let empty = |path: &Path| open_for(path).set_len(0).unwrap();
+        let cut = |path: &Path| {
+            let bytes = fs::metadata(path).unwrap().len();
+            open_for(path).set_len(bytes - 1).unwrap();
+        };
+        let flip = |path: &Path| {
+            let file = File::options().read(true).write(true).open(path).unwrap();
+            let at = if path.ends_with(MEMORY) { 5 << 20 } else { 2 };
+            let mut one = [0];
+            file.read_exact_at(&mut one, at).unwrap();
+            file.write_all_at(&[one[0] ^ 1], at).unwrap();
+        };
+        let hole = |path: &Path| {
+            let (file, bytes) = (open_for(path), fs::metadata(path).unwrap().len());
+            file.set_len(0).unwrap();
+            file.set_len(bytes).unwrap();
+        };
+        let gone = |path: &Path| fs::remove_file(path).unwrap();
+        let kinds: [Damage<'_>; 5] = [
+            ("empty", &empty),
+            ("cut", &cut),
+            ("flipped", &flip),
+            ("hole", &hole),
+            ("gone", &gone),
+        ];
+        for name in [MEMORY, DEVICES, SYMBOLS, STATE] {
+            for (what, damage) in kinds {
+                states.keep("k", &about("h"), &state).unwrap();
+                damage(&states.folder.join("k").join(name));
+                let mut told = Vec::new();
+                let opened = states.open("k", &mut |line| told.push(line));
+                assert!(opened.is_none(), "{name} {what}");
+                assert_eq!(told.len(), 1, "{name} {what}: {told:?}");
+                assert!(told[0].contains(name), "{name} {what}: {told:?}");
+                assert_eq!(fs::read_dir(&states.folder).unwrap().count(), 0);
+            }
         }
-        states.keep("short", &about("h"), &state).unwrap();
-        File::options()
-            .write(true)
-            .open(states.folder.join("short/memory"))
-            .unwrap()
-            .set_len(4096)
-            .unwrap();
-        assert!(states.open("short").is_none());
+        states.keep("good", &about("h"), &state).unwrap();
+        states.keep("bad", &about("h"), &state).unwrap();
+        hole(&states.folder.join("bad").join(SYMBOLS));
+        let mut told = Vec::new();
+        states.clean(&mut |line| told.push(line));
+        assert!(told.len() == 1 && told[0].contains("bad"), "{told:?}");
+        let kept: Vec<String> = states.list().into_iter().map(|e| e.key).collect();
+        assert_eq!(kept, ["good"]);
+    }
+
+    /// Check that the states that were used the longest ago go first, down to the maximum size, those of
+    /// other versions of this program too.
+    #[test]
+    fn size() {
+        let folder = tempfile::tempdir().unwrap();
+        let states = SavedStates::new(folder.path());
+        let state = saved(&folder.path().join("m"));
+        let hour = Duration::from_secs(3600);
+        for (key, hours) in [("oldest", 3), ("old", 2), ("new", 1)] {
+            states.keep(key, &about("h"), &state).unwrap();
+            let of = states.folder.join(key).join(STATE);
+            let file = File::options().append(true).open(of).unwrap();
+            file.set_modified(SystemTime::now() - hours * hour).unwrap();
+        }
+        fs::write(states.folder.join("old").join(STATE), "format = 1\n").unwrap();
+        let of = states.folder.join("old").join(STATE);
+        let file = File::options().append(true).open(of).unwrap();
+        file.set_modified(SystemTime::now() - 2 * hour).unwrap();
+        let one = states.all()[0].bytes;
+        let there = |max_bytes| {
+            let states = states.clone().within(max_bytes);
+            states.prune("new", SystemTime::now());
+            states.all().into_iter().map(|e| e.key).collect::<Vec<_>>()
+        };
+        assert_eq!(there(3 * one), ["new", "old", "oldest"]);
+        assert_eq!(there(2 * one + one / 2), ["new", "old"]);
+        assert_eq!(there(0), ["new"]);
     }
 
     /// Check that states are removed with their kernel and by age, and that a new one is kept.

@@ -15,6 +15,7 @@ use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use netplumb_model::arch::Arch;
@@ -29,8 +30,8 @@ use run::{Ended, memory_file, path_of};
 const LIMIT: Duration = Duration::from_secs(20);
 /// The same with KVM, where a guest that hangs is no rarity.
 const KVM_LIMIT: Duration = Duration::from_secs(3);
-/// Of QEMU's version, which is kept with a saved state: a machine under load takes long to start a program.
-const VERSION_LIMIT: Duration = Duration::from_secs(10);
+/// Of QEMU's version.
+pub const VERSION_LIMIT: Duration = Duration::from_secs(10);
 
 /// The environment variable that names another QEMU.
 pub const QEMU_VARIABLE: &str = "PLUMB_QEMU";
@@ -159,11 +160,21 @@ fn is_for(qemu: &Path, arch: Arch) -> bool {
     !others.into_iter().any(|other| name.ends_with(other.qemu()))
 }
 
-/// QEMU's version: `7.2.22`.
-pub fn version(qemu: &Path) -> Result<String, String> {
+/// QEMU's version: `7.2.22`; within some time at most, and until it is cancelled.
+///
+/// # Errors
+/// It does not print it, in time.
+pub fn version(qemu: &Path, limit: Duration, cancel: &AtomicBool) -> Result<String, String> {
     let mut command = Command::new(qemu);
     command.arg("--version");
-    let ended = run::run(command, &[], VERSION_LIMIT).map_err(|e| e.to_string())?;
+    let limit = limit.min(VERSION_LIMIT);
+    let ended = run::run_until(command, &[], limit, cancel).map_err(|e| e.to_string())?;
+    if let Ended::Killed { .. } = ended {
+        return Err(format!(
+            "it did not print its version (--version) within {} s",
+            limit.as_secs()
+        ));
+    }
     let said = ended.output();
     let version = said
         .lines()

@@ -18,6 +18,7 @@ use object::read::elf::ElfFile64;
 use super::asked::PREFIX;
 use super::error::{read_failed, write_failed};
 use super::{KernelEntry, KernelStore, KernelStoreError, Progress, apt, collect, go_on, stage};
+use crate::sums;
 
 const FOLDER: &str = "debug";
 /// Where the package has its files.
@@ -90,7 +91,11 @@ impl KernelStore {
         kernel: &KernelEntry,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<bool, KernelStoreError> {
-        if kernel.debug_vmlinux().is_some() {
+        let folder = kernel.debug_folder();
+        let mut tell = |line| progress(Progress::Removed(line));
+        if kernel.debug_vmlinux().is_some()
+            && sums::is_whole(&folder, &mut tell).map_err(read_failed(&folder))?
+        {
             return Ok(true);
         }
         let stage = stage::Stage::new(&self.folder)?;
@@ -115,9 +120,9 @@ impl KernelStore {
                 release: kernel.release.clone(),
             });
         }
-        let folder = kernel.debug_folder();
+        sums::seal(&entry).map_err(write_failed(&folder))?;
         let _lock = stage::lock(&self.folder)?;
-        match fs::rename(&entry, &folder) {
+        match sums::rename(&entry, &folder) {
             // Another run was quicker.
             Err(_) if kernel.debug_vmlinux().is_some() => Ok(true),
             done => done.map(|()| false).map_err(write_failed(&folder)),

@@ -1,7 +1,8 @@
 //! A kernel in the store, and its `kernel.toml`.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::KernelStoreError;
 use super::collect::{self, Collected, Package};
 use super::error::{read_failed, write_failed};
+use crate::sums::{self, Flaw};
 
 const FILE: &str = "kernel.toml";
 /// The format of `kernel.toml`; raised when an older program could misread it.
@@ -126,6 +128,26 @@ impl KernelEntry {
         path.is_file().then_some(path)
     }
 
+    /// Check the lengths of its files, and the content of those that `wanted` accepts by their paths in its
+    /// directory.
+    ///
+    /// # Errors
+    /// One is damaged, or can't be read.
+    pub fn check(&self, wanted: &dyn Fn(&Path) -> bool) -> Result<(), KernelStoreError> {
+        sums::check(&self.folder, wanted).map_err(|flaw| match flaw {
+            Flaw::Missing => self.damaged("it was removed".to_owned()),
+            Flaw::Damaged(reason) | Flaw::Unreadable(reason) => self.damaged(reason),
+        })
+    }
+
+    fn damaged(&self, reason: String) -> KernelStoreError {
+        KernelStoreError::DamagedEntry {
+            folder: self.folder.clone(),
+            source_of: self.sources.first().map(|from| from.source.clone()),
+            reason,
+        }
+    }
+
     /// Its module directory; may be empty.
     pub fn modules_dir(&self) -> PathBuf {
         self.folder.join("modules")
@@ -234,6 +256,7 @@ impl KernelEntry {
         let path = folder.join(FILE);
         let damaged = |reason: String| KernelStoreError::DamagedEntry {
             folder: folder.to_owned(),
+            source_of: None,
             reason,
         };
         let text = match fs::read_to_string(&path) {
@@ -242,8 +265,15 @@ impl KernelEntry {
             Err(error) if error.kind() == io::ErrorKind::NotFound && !folder.exists() => {
                 return Ok(None);
             }
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                return Err(read_failed(&path)(error));
+            }
             Err(error) => return Err(damaged(format!("{FILE}: {error}"))),
         };
+        // Those of older versions have neither.
+        if !sums::is_intact(&text).unwrap_or(!sums::is_sealed(folder)) {
+            return Err(damaged(format!("{FILE} is cut, or has another checksum")));
+        }
         let mut entry: Self = toml::from_str(&text)
             .map_err(|error| damaged(format!("{FILE}: {}", error.message())))?;
         if entry.format > FORMAT {
@@ -265,8 +295,14 @@ impl KernelEntry {
         };
         let text = toml::to_string(&kept).map_err(|error| failed(io::Error::other(error)))?;
         let mut file = tempfile::NamedTempFile::new_in(&self.folder).map_err(&failed)?;
-        file.write_all(text.as_bytes()).map_err(&failed)?;
+        file.write_all(sums::sealed(&text).as_bytes())
+            .map_err(&failed)?;
+        // For all users who can read the cache.
+        let mode = Permissions::from_mode(0o644);
+        file.as_file().set_permissions(mode).map_err(&failed)?;
+        file.as_file().sync_all().map_err(&failed)?;
         file.persist(&path).map_err(|error| failed(error.error))?;
+        sums::sync_folder(&self.folder);
         Ok(())
     }
 }

@@ -10,6 +10,7 @@ use netplumb_model::arch::Arch;
 
 use super::asked::Asked;
 use super::{KernelEntry, KernelSource};
+use crate::sums::owner_hint;
 
 /// The kind of an error, for the exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +32,7 @@ pub enum KernelStoreError {
     #[error("interrupted: nothing was added")]
     Interrupted,
     /// A file could not be read.
-    #[error("cannot read {}: {source}", path.display())]
+    #[error("cannot read {}: {source}{}", path.display(), owner_hint(path, source))]
     Read {
         /// The file.
         path: PathBuf,
@@ -39,7 +40,7 @@ pub enum KernelStoreError {
         source: io::Error,
     },
     /// A file could not be written.
-    #[error("cannot write {}: {source}{}", path.display(), space_hint(source))]
+    #[error("cannot write {}: {source}{}{}", path.display(), space_hint(source), owner_hint(path, source))]
     Write {
         /// The file.
         path: PathBuf,
@@ -257,11 +258,20 @@ pub enum KernelStoreError {
         /// All kernels.
         kernels: Vec<KernelEntry>,
     },
-    /// An entry's description is damaged.
-    #[error("the entry {} is damaged ({reason}): remove that directory and add the kernel again", folder.display())]
+    /// A file of an entry is damaged.
+    #[error(
+        "the kernel in {} is damaged ({reason}): {}",
+        folder.display(),
+        match source_of {
+            Some(source) => format!("`plumb kernel add {source}` replaces it"),
+            None => "`plumb doctor --clean` removes it, then add it again (`plumb kernel add`)".to_owned(),
+        }
+    )]
     DamagedEntry {
         /// The entry's directory.
         folder: PathBuf,
+        /// Where it was added from, if that is known.
+        source_of: Option<String>,
         /// What is wrong with it.
         reason: String,
     },

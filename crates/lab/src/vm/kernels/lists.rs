@@ -12,6 +12,7 @@ use netplumb_model::arch::Arch;
 use super::error::write_failed;
 use super::{KernelStoreError, Progress, apt};
 use crate::child::command;
+use crate::sums;
 
 /// Lists that are older are fetched again.
 pub(super) const REFRESH_AFTER: Duration = Duration::from_secs(6 * 3600);
@@ -60,7 +61,13 @@ impl Lists {
         let lock = self.folder.join(LOCK);
         let file = File::create(&lock).map_err(write_failed(&lock))?;
         file.lock().map_err(write_failed(&lock))?;
-        let fetched = self.fetched();
+        let mut fetched = self.fetched();
+        let kept = self.folder.join("state/lists");
+        let mut tell = |line| progress(Progress::Removed(line));
+        if !sums::is_whole(&kept, &mut tell).map_err(write_failed(&kept))? {
+            self.make_folders()?;
+            fetched = None;
+        }
         if fetched.is_some_and(|since| since < age) {
             return Ok(());
         }
@@ -83,6 +90,7 @@ impl Lists {
             }),
             Some(_) => Ok(()),
             None => {
+                sums::seal(&kept).map_err(write_failed(&kept))?;
                 let stamp = self.folder.join(STAMP);
                 fs::write(&stamp, "").map_err(write_failed(&stamp))
             }

@@ -187,8 +187,11 @@ fn architectures() {
     // A program from before reads it.
     assert!(text(&x86).contains("format = 1"));
     let old = text(&x86).replace("arch = \"x86-64\"\n", "");
+    let old = old.split("# crc32").next().unwrap().to_owned();
     assert!(!old.contains("arch"));
     fs::write(x86.folder.join("kernel.toml"), old).unwrap();
+    // One of that time has no checksums.
+    fs::remove_file(x86.folder.join("sums")).unwrap();
     assert_eq!(fixture.store.find(&x86.hash).unwrap(), x86);
 }
 
@@ -473,12 +476,62 @@ fn sources() {
     assert!(matches!(error, KernelStoreError::ModulesNotWanted { .. }));
 }
 
-/// Check that the error of a damaged description names its directory.
+/// Check that a kernel whose description is damaged does not hide others, is an error where it may be meant, and is
+/// replaced by adding it again, or removed.
 #[test]
-fn damaged_entry() {
+fn damaged_descriptions() {
     let fixture = Fixture::new();
     let entry = fixture.add("boot/vmlinuz", None).unwrap().entry;
-    fs::write(entry.folder.join("kernel.toml"), "format = ").unwrap();
-    let error = fixture.store.list().unwrap_err();
-    assert!(error.to_string().contains(&entry.hash), "{error}");
+    fixture.write("boot/other", &vmlinux("6.2.0-test", "two"));
+    let other = fixture.add("boot/other", None).unwrap().entry;
+    let damage = || fs::write(entry.folder.join("kernel.toml"), "format = ").unwrap();
+    damage();
+    assert_eq!(fixture.store.list().unwrap(), [other]);
+    let error = fixture.store.find(RELEASE).unwrap_err().to_string();
+    for part in [entry.hash.as_str(), "is damaged", "plumb doctor --clean"] {
+        assert!(error.contains(part), "{error}");
+    }
+    let mut removed = Vec::new();
+    let image = fixture.path("boot/vmlinuz");
+    let mut progress = |at| {
+        if let Progress::Removed(line) = at {
+            removed.push(line);
+        }
+    };
+    let again = fixture
+        .store
+        .add_image(&image, None, &mut progress)
+        .unwrap();
+    assert!(!again.was_there && again.entry.hash == entry.hash);
+    assert_eq!(removed.len(), 1, "{removed:?}");
+    damage();
+    let mut told = Vec::new();
+    fixture.store.clean(&mut |line| told.push(line)).unwrap();
+    assert!(told.len() == 1 && told[0].contains(&entry.hash), "{told:?}");
+    assert_eq!(fixture.kept().len(), 1);
+}
+
+/// Check that damage to any file of a kernel is seen, that adding it again replaces it, and that the error says how.
+#[test]
+fn damaged_files() {
+    let fixture = Fixture::new();
+    let add = || fixture.add("boot/vmlinuz", Some("")).unwrap();
+    let entry = add().entry;
+    for name in ["vmlinux", "vmlinuz", "config", "modules/kernel/a.ko"] {
+        let path = entry.folder.join(name);
+        assert!(entry.check(&|_| true).is_ok());
+        let bytes = fs::read(&path).unwrap();
+        fs::write(&path, vec![0; bytes.len()]).unwrap();
+        assert!(entry.check(&|_| false).is_ok(), "{name}");
+        let error = entry.check(&|_| true).unwrap_err().to_string();
+        for part in [name, "plumb kernel add /", "boot/vmlinuz` replaces it"] {
+            assert!(error.contains(part), "{error}");
+        }
+        assert!(!add().was_there, "{name}");
+        assert_eq!(fs::read(&path).unwrap(), bytes, "{name}");
+        fs::write(&path, "").unwrap();
+        assert!(entry.check(&|_| false).is_err(), "{name}");
+        assert!(!add().was_there, "{name}");
+        assert!(add().was_there, "{name}");
+    }
 }

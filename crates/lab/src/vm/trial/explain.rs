@@ -3,11 +3,12 @@
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 
 use netplumb_model::arch::Arch;
 use netplumb_model::capability::Availability;
 
-use super::{Boot, PluginSupport, QEMU_VARIABLE, QemuMissing, first, version};
+use super::{Boot, PluginSupport, QEMU_VARIABLE, QemuMissing, VERSION_LIMIT, first, version};
 
 /// How to get QEMU for guests of an architecture.
 pub(super) fn install(arch: Arch) -> String {
@@ -22,7 +23,7 @@ const WITHOUT_KVM: &str =
 pub(super) fn qemu(found: &Result<PathBuf, QemuMissing>) -> Availability {
     match found {
         Err(missing) => Availability::no(missing.to_string(), install(Arch::OWN)),
-        Ok(path) => match version(path) {
+        Ok(path) => match version(path, VERSION_LIMIT, &AtomicBool::new(false)) {
             Ok(version) => Availability::yes(format!("{version}, {}", path.display())),
             Err(error) => Availability::no(
                 format!("{} does not start: {error}", path.display()),

@@ -1,13 +1,14 @@
 //! What guests of other architectures than this machine's need: QEMU for them, and this program.
 
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use netplumb_model::arch::Arch;
 use netplumb_model::capability::{Availability, Capability};
 
 use super::wire::{self, WirePlugin};
-use super::{QemuMissing, capability, explain, find_qemu, probe_plugin, version};
+use super::{QemuMissing, VERSION_LIMIT, capability, explain, find_qemu, probe_plugin, version};
 use crate::vm::agent;
 
 /// Whether guests of the other architectures can be had, with the plugin that counts, and that of a wire.
@@ -58,7 +59,7 @@ fn qemu(arch: Arch, found: Result<PathBuf, QemuMissing>) -> Availability {
         Ok(file) => file,
         Err(missing) => return Availability::no(missing.to_string(), remedy()),
     };
-    match version(&file) {
+    match version(&file, VERSION_LIMIT, &AtomicBool::new(false)) {
         Ok(version) => Availability::yes(format!("{version}, {}", file.display())),
         Err(error) => Availability::no(
             format!("{} does not start: {error}", file.display()),

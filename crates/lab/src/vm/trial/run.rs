@@ -6,7 +6,10 @@ use std::io::{self, Read, Seek, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::vm::deadline::Deadline;
 
 /// How a child ended.
 #[derive(Debug)]
@@ -20,7 +23,7 @@ pub(super) enum Ended {
         /// Its standard output and standard error.
         output: String,
     },
-    /// It was killed at the timeout.
+    /// It was killed at the timeout, or since it was cancelled.
     Killed {
         /// As above.
         output: String,
@@ -56,7 +59,17 @@ pub(super) fn path_of(file: &OwnedFd) -> String {
 
 /// Run a command until it exits, or until the timeout. `shared` are the descriptors that the child
 /// inherits. It is killed with the calling thread, and waited for in every case.
-pub(super) fn run(mut command: Command, shared: &[&OwnedFd], limit: Duration) -> io::Result<Ended> {
+pub(super) fn run(command: Command, shared: &[&OwnedFd], limit: Duration) -> io::Result<Ended> {
+    run_until(command, shared, limit, &AtomicBool::new(false))
+}
+
+/// The same, or until it is cancelled.
+pub(super) fn run_until(
+    mut command: Command,
+    shared: &[&OwnedFd],
+    limit: Duration,
+    cancel: &AtomicBool,
+) -> io::Result<Ended> {
     // Output goes to a file in memory: a pipe would have to be read, and a grandchild can keep it
     // open.
     let mut output = File::from(memory_file(c"plumb-output", b"")?);
@@ -86,12 +99,13 @@ pub(super) fn run(mut command: Command, shared: &[&OwnedFd], limit: Duration) ->
         });
     }
     let mut child = command.spawn()?;
-    let start = Instant::now();
+    let deadline = Deadline::new(child.id(), limit);
+    let goes_on = || !deadline.is_over() && !cancel.load(Ordering::Relaxed);
     let status = loop {
         match child.try_wait() {
             Ok(Some(status)) => break Some(status),
-            Ok(None) if start.elapsed() < limit => std::thread::sleep(Duration::from_millis(2)),
-            // Timed out, or it can't be waited for: kill it in both cases.
+            Ok(None) if goes_on() => std::thread::sleep(Duration::from_millis(2)),
+            // Timed out or cancelled, or it can't be waited for: kill it in both cases.
             Ok(None) | Err(_) => {
                 let _ = child.kill();
                 let _ = child.wait();

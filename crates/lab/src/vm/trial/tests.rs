@@ -58,7 +58,7 @@ fn a_guest_under_kvm_is_judged() {
 fn another_program_is_not_qemu() {
     let boot = boot(Path::new("/bin/true"), Arch::OWN, Accelerator::Tcg);
     assert!(matches!(boot, Boot::Died { .. }), "{boot:?}");
-    let error = version(Path::new("/bin/true")).unwrap_err();
+    let error = version(Path::new("/bin/true"), LIMIT, &AtomicBool::new(false)).unwrap_err();
     assert!(
         error.starts_with("it does not print its version"),
         "{error}"
