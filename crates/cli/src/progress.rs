@@ -1,4 +1,4 @@
-//! Progress on standard error: a bar on a terminal, else plain lines.
+//! Progress on standard error: on a terminal the step and, once the total is known, a bar; else plain lines.
 
 use std::collections::BTreeSet;
 use std::io::IsTerminal;
@@ -12,6 +12,36 @@ use netplumb_report::{printable, printable_lines};
 
 /// How often the progress of a long run is printed without a terminal.
 const PASSED_EVERY: Duration = Duration::from_secs(60);
+
+const STEP: &str = "{spinner} {msg} ({elapsed})";
+const BAR: &str = "{spinner} {msg} [{bar:30}] {pos}/{len}, {eta} left";
+
+/// What is going on, for who asks why the program has not ended yet.
+static NOW: Mutex<Option<Now>> = Mutex::new(None);
+
+struct Now {
+    step: String,
+    bar: Option<ProgressBar>,
+}
+
+/// Say what is waited for after a signal, unless nothing is to be printed.
+pub(crate) fn tell_interrupted() {
+    let Ok(now) = NOW.lock() else { return };
+    if let Some(Now { step, bar }) = &*now {
+        let line = interrupted_line(step);
+        match bar {
+            Some(bar) => bar.println(line),
+            None => eprintln!("{line}"),
+        }
+    }
+}
+
+fn interrupted_line(step: &str) -> String {
+    let step = printable(step, 200);
+    format!(
+        "plumb: interrupted while {step}; waiting for that to end (a second signal ends plumb at once)"
+    )
+}
 
 /// A time as people say it: of hours no seconds.
 fn told(time: Duration) -> String {
@@ -29,32 +59,39 @@ pub(crate) struct Teller {
     bar: Option<ProgressBar>,
     quiet: bool,
     started: Instant,
-    arm: Mutex<String>,
     /// When the progress of a long run was printed last.
     passed: Mutex<Option<Instant>>,
-    /// Those that are printed.
+    /// Those that are printed, and steps.
     notes: Mutex<BTreeSet<String>>,
+}
+
+fn set_style(bar: &ProgressBar, template: &str) {
+    // The templates are constants, and right.
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
 }
 
 impl Teller {
     /// On standard error.
     pub(crate) fn new(quiet: bool) -> Self {
         let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
-            let bar = ProgressBar::new(0);
-            // The template is a constant, and right.
-            if let Ok(style) =
-                ProgressStyle::with_template("{spinner} {msg} [{bar:30}] {pos}/{len}, {eta} left")
-            {
-                bar.set_style(style);
-            }
+            let bar = ProgressBar::new_spinner();
+            set_style(&bar, STEP);
+            bar.set_message("starting");
             bar.enable_steady_tick(Duration::from_millis(100));
             bar
         });
+        if let (Ok(mut now), false) = (NOW.lock(), quiet) {
+            *now = Some(Now {
+                step: "starting".into(),
+                bar: bar.clone(),
+            });
+        }
         Teller {
             bar,
             quiet,
             started: Instant::now(),
-            arm: Mutex::default(),
             passed: Mutex::default(),
             notes: Mutex::default(),
         }
@@ -85,17 +122,17 @@ impl Teller {
                 }
                 return;
             }
-            Progress::Arm(name) => {
-                if let Ok(mut arm) = self.arm.lock() {
-                    *arm = name.clone();
+            Progress::Arm(name) => format!("measuring {name}"),
+            Progress::Step(step) => {
+                let is_new = |mut told: MutexGuard<'_, BTreeSet<String>>| told.insert(step.clone());
+                // Those of each block are said once.
+                if self.bar.is_none() && !self.notes.lock().is_ok_and(is_new) {
+                    return self.now(step);
                 }
-                format!("measuring {name}")
+                step.clone()
             }
             Progress::Blocks(done, all) => {
-                if let Some(bar) = &self.bar {
-                    bar.set_length(u64::from(*all));
-                    bar.set_position(u64::from(*done));
-                }
+                self.set_position(u64::from(*done), u64::from(*all));
                 return;
             }
             Progress::Passed(pace, latest) => match self.passed(*pace, latest.as_deref()) {
@@ -107,15 +144,35 @@ impl Teller {
             Some(bar) => bar.set_message(printable(&line, 200)),
             None => eprintln!("[{:5.1} s] {line}", self.started.elapsed().as_secs_f64()),
         }
+        self.now(&line);
+    }
+
+    fn now(&self, step: &str) {
+        if let Ok(mut now) = NOW.lock()
+            && let Some(now) = &mut *now
+        {
+            step.clone_into(&mut now.step);
+        }
+    }
+
+    /// Show how much is done, once there is something to do.
+    fn set_position(&self, done: u64, all: u64) {
+        let Some(bar) = self.bar.as_ref().filter(|_| all > 0) else {
+            return;
+        };
+        if bar.length().is_none() {
+            set_style(bar, BAR);
+        }
+        bar.set_length(all);
+        bar.set_position(done.min(all));
     }
 
     /// How far a long run is, as a line; none if one was printed less than a minute ago.
     fn passed(&self, pace: Pace, latest: Option<&str>) -> Option<String> {
         match &self.bar {
-            Some(bar) => {
-                let whole = pace.whole.unwrap_or(pace.passed);
-                bar.set_length(whole.as_secs());
-                bar.set_position(pace.passed.as_secs().min(whole.as_secs()));
+            Some(_) => {
+                let whole = pace.whole.map_or(0, |whole| whole.as_secs());
+                self.set_position(pace.passed.as_secs(), whole);
             }
             None => {
                 let mut last = self.passed.lock().ok()?;
@@ -137,6 +194,7 @@ impl Teller {
 
     /// Print nothing more: the terminal is used otherwise.
     pub(crate) fn hide(&self) {
+        forget();
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
             bar.set_draw_target(ProgressDrawTarget::hidden());
@@ -145,8 +203,114 @@ impl Teller {
 
     /// Clear the bar.
     pub(crate) fn done(&self) {
+        forget();
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
+    }
+}
+
+/// Nothing is under way any more.
+fn forget() {
+    if let Ok(mut now) = NOW.lock() {
+        *now = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::Arc;
+
+    use indicatif::TermLike;
+
+    use super::*;
+
+    /// A terminal that remembers what was last written to it.
+    #[derive(Debug, Clone, Default)]
+    struct Screen(Arc<Mutex<String>>);
+
+    impl TermLike for Screen {
+        fn width(&self) -> u16 {
+            100
+        }
+        fn move_cursor_up(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_down(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_right(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_left(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn write_line(&self, text: &str) -> io::Result<()> {
+            self.write_str(text)
+        }
+        fn write_str(&self, text: &str) -> io::Result<()> {
+            self.0.lock().unwrap().push_str(text);
+            Ok(())
+        }
+        fn clear_line(&self) -> io::Result<()> {
+            self.0.lock().unwrap().clear();
+            Ok(())
+        }
+        fn flush(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Check that from the first frame on there is a step, and no bar until the total is known.
+    #[test]
+    fn steps_before_the_bar() {
+        let screen = Screen::default();
+        let bar = ProgressBar::with_draw_target(
+            None,
+            ProgressDrawTarget::term_like_with_hz(Box::new(screen.clone()), 255),
+        );
+        set_style(&bar, STEP);
+        let teller = Teller {
+            bar: Some(bar.clone()),
+            quiet: false,
+            started: Instant::now(),
+            passed: Mutex::default(),
+            notes: Mutex::default(),
+        };
+        let shows = |event: Progress| {
+            screen.0.lock().unwrap().clear();
+            teller.tell(event);
+            std::thread::sleep(Duration::from_millis(20));
+            bar.tick();
+            screen.0.lock().unwrap().clone()
+        };
+        let attaching = shows(Progress::Step("attaching instrument stages".into()));
+        assert!(
+            attaching.contains("attaching instrument stages"),
+            "{attaching}"
+        );
+        for wrong in ["0/0", "left", "["] {
+            assert!(!attaching.contains(wrong), "{attaching}");
+        }
+        let nothing = shows(Progress::Blocks(0, 0));
+        assert!(!nothing.contains("0/0"), "{nothing}");
+        teller.tell(Progress::Arm("udp".into()));
+        let some = shows(Progress::Blocks(3, 10));
+        assert!(
+            some.contains("measuring udp [") && some.contains("3/10"),
+            "{some}"
+        );
+    }
+
+    /// Check that a signal's line says what is waited for, without what could move the cursor.
+    #[test]
+    fn interrupted() {
+        let line = interrupted_line("measuring \u{1b}[2Jtso=off");
+        assert!(
+            line.starts_with("plumb: interrupted while measuring"),
+            "{line}"
+        );
+        assert!(!line.contains('\u{1b}'), "{line}");
     }
 }

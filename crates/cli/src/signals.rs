@@ -3,12 +3,18 @@
 //! The first one ends the run in order, and restores what was changed; a second one ends it at
 //! once, and leaves the cleanup to the next run. QEMU ends with plumb in any case.
 
-use std::io;
+use std::io::{self, Read};
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::Duration;
 
 use libc::{SIGHUP, SIGINT, SIGTERM, c_int};
 use signal_hook::flag;
+use signal_hook::low_level::pipe;
+
+use crate::progress;
 
 /// The exit code of a signal, as in shells, is this plus its number.
 const OF_SIGNALS: c_int = 128;
@@ -16,13 +22,40 @@ const OF_SIGNALS: c_int = 128;
 /// The signal that was received, or 0.
 static CAME: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
 
+/// How long a run may take to end after a signal without a word.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Have what is waited for told, if the process has not ended soon after the first signal: by a thread that
+/// sleeps until then, since one that looks now and then would be measured.
+fn announce() -> io::Result<()> {
+    let (mut read, write) = UnixStream::pair()?;
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        if !is_ignored(signal) {
+            pipe::register(signal, write.try_clone()?)?;
+        }
+    }
+    thread::Builder::new()
+        .name("plumb-signals".into())
+        .spawn(move || {
+            if read.read_exact(&mut [0]).is_ok() {
+                thread::sleep(PATIENCE);
+                progress::tell_interrupted();
+            }
+        })
+        .map(drop)
+}
+
 /// Install handlers; returns a flag that the first signal sets.
 ///
 /// # Errors
 /// They can't be installed.
 pub(crate) fn watch() -> io::Result<Arc<AtomicBool>> {
     let cancel = Arc::new(AtomicBool::new(false));
-    let came = CAME.get_or_init(Arc::default);
+    let came = CAME.get_or_init(|| {
+        // Without it, a run that takes long to end does so in silence.
+        let _ = announce();
+        Arc::default()
+    });
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         // Ignored by `nohup`: the run has to go on.
         if signal == SIGHUP && is_ignored(signal) {

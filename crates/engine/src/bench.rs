@@ -82,6 +82,8 @@ pub struct BenchOptions<'a> {
 pub enum BenchEvent<'a> {
     /// A message for the user.
     Note(String),
+    /// What is done from now on.
+    Step(String),
     /// A block is complete: the recording with it, the number of blocks done, and the total.
     Block(&'a Recording, u32, u32),
 }
@@ -104,6 +106,7 @@ pub fn run_bench(
     recording.complete = false;
     // First remove what killed runs left behind.
     clean_up(&mut |note| tell(BenchEvent::Note(note)));
+    tell(BenchEvent::Step("setting up".into()));
     let own = match &plan.nics {
         Some(nics) => Some(Own::begin(nics, &plan.arms)?),
         None => None,
@@ -137,6 +140,7 @@ pub fn run_bench(
             None
         }
     };
+    tell(BenchEvent::Step("measuring".into()));
     recording.arms = plan.named.clone();
     if let Some(nics) = &plan.nics {
         let told = nics.told();

@@ -150,6 +150,8 @@ impl std::fmt::Debug for LiveOptions<'_> {
 pub enum LiveEvent<'a> {
     /// A message for the user.
     Note(String),
+    /// What is done from now on.
+    Step(String),
     /// Namespaces are set up: the prefix of their names.
     Named(&'a str),
     /// The instrument is attached.
@@ -277,11 +279,14 @@ impl Probes<'_, '_> {
         let Some((by, spec)) = by.and_then(|by| Some((by, self.specs.get(by)?))) else {
             return Ok(());
         };
-        let (name, live) = (self.options.attach)(&spec_of(spec))?;
+        let step = format!("attaching instrument {}", spec.instrument);
+        (self.tell.borrow_mut())(LiveEvent::Step(step));
+        let attached = (self.options.attach)(&spec_of(spec));
         // Attaching takes up to seconds: begin nothing after a cancellation.
         if self.options.cancel.load(Ordering::Relaxed) {
             return Err(VmError::Interrupted.into());
         }
+        let (name, live) = attached?;
         if by == 0 {
             recording.environment.insert(env::CLOCK.into(), name.into());
         }

@@ -68,6 +68,7 @@ pub fn run_namespaces(
     ] {
         facts.insert(key.into(), value);
     }
+    progress(Progress::Step("setting up network namespaces".into()));
     let mut arms = Vec::new();
     for (number, arm) in run.plan.arms.iter().enumerate() {
         let host = Standing::build(run, arm, cpus)

@@ -62,6 +62,8 @@ pub enum Progress {
     Note(String),
     /// An arm begins, by name.
     Arm(String),
+    /// What is done from now on, as a participle: "warming up".
+    Step(String),
     /// Number of blocks done, over all arms, and the total.
     Blocks(u32, u32),
     /// How far a long run is, and its latest figure.

@@ -11,6 +11,8 @@ mod timer;
 mod tracer;
 mod tree;
 
+use std::sync::atomic::AtomicBool;
+
 use netplumb_model::capability::Availability;
 use netplumb_model::experiment::Lab;
 use netplumb_model::quantity::Declared;
@@ -44,7 +46,12 @@ impl Instrument for Declaration {
         tried.any(&[(&["function-tracer"], "by the function_graph tracer")])
     }
 
-    fn attach(&self, spec: &TimingSpec, _: &Layers<'_>) -> Result<Box<dyn Live>, LiveError> {
+    fn attach(
+        &self,
+        spec: &TimingSpec,
+        _: &Layers<'_>,
+        _: &AtomicBool,
+    ) -> Result<Box<dyn Live>, LiveError> {
         let asked = spec.calls.clone().unwrap_or_default();
         Ok(Box::new(timer::CallTimer::attach(spec, asked)?))
     }

@@ -19,6 +19,8 @@ pub(crate) mod resolve;
 mod tasks;
 mod uprobe;
 
+use std::sync::atomic::AtomicBool;
+
 use netplumb_model::capability::Availability;
 use netplumb_model::events::{self, By};
 use netplumb_model::experiment::Lab;
@@ -65,7 +67,12 @@ impl Instrument for Declaration {
         }
     }
 
-    fn attach(&self, spec: &TimingSpec, _: &Layers<'_>) -> Result<Box<dyn Live>, LiveError> {
+    fn attach(
+        &self,
+        spec: &TimingSpec,
+        _: &Layers<'_>,
+        _: &AtomicBool,
+    ) -> Result<Box<dyn Live>, LiveError> {
         let asked = spec.events.clone().unwrap_or_default();
         match asked.by {
             Some(By::Layer | By::Stack) => Ok(Box::new(callers::Callers::attach(spec, &asked)?)),

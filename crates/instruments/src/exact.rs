@@ -37,6 +37,8 @@ pub use tree::{Symbol, Tree, TreeNode, UNKNOWN};
 pub use user::{FIRST_SYMBOL as FIRST_USER_SYMBOL, NO_FILE, UNKNOWN_CODE, UserCode, UserSymbol};
 pub use window::{Counted, RanCode, Sampled, SampledCost, Window, WithInterruptsOff};
 
+use std::sync::atomic::AtomicBool;
+
 use netplumb_model::capability::Availability;
 use netplumb_model::experiment::Lab;
 use netplumb_model::hosts::{COUNTED_IN_KERNEL, COUNTED_IN_PROGRAMS, PAYLOAD};
@@ -83,7 +85,12 @@ impl Instrument for Declaration {
         }
     }
 
-    fn attach(&self, _: &TimingSpec, _: &Layers<'_>) -> Result<Box<dyn Live>, LiveError> {
+    fn attach(
+        &self,
+        _: &TimingSpec,
+        _: &Layers<'_>,
+        _: &AtomicBool,
+    ) -> Result<Box<dyn Live>, LiveError> {
         Err(LiveError::Asked(
             "`exact` can't measure the running kernel; use --lab vm".into(),
         ))

@@ -25,6 +25,7 @@ mod tree;
 mod types;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use netplumb_model::capability::Availability;
@@ -95,8 +96,13 @@ impl Instrument for Declaration {
         }
     }
 
-    fn attach(&self, spec: &TimingSpec, layers: &Layers<'_>) -> Result<Box<dyn Live>, LiveError> {
-        Ok(Box::new(Functions::attach(spec, layers)?))
+    fn attach(
+        &self,
+        spec: &TimingSpec,
+        layers: &Layers<'_>,
+        cancel: &AtomicBool,
+    ) -> Result<Box<dyn Live>, LiveError> {
+        Ok(Box::new(Functions::attach(spec, layers, cancel)?))
     }
 }
 
@@ -136,6 +142,7 @@ impl Functions {
     pub fn attach(
         spec: &TimingSpec,
         layer: &dyn Fn(&str, Option<&str>) -> Option<String>,
+        cancel: &AtomicBool,
     ) -> Result<Functions, LiveError> {
         let begun = Instant::now();
         let types = Types::load().map_err(|error| LiveError::CannotRun {
@@ -172,6 +179,7 @@ impl Functions {
             beside: &[],
             tick_ns: netplumb_sys::clock::tick_ns(),
         };
+        live::go_on(cancel)?;
         let attaching = Instant::now();
         // Each probe takes some.
         netplumb_sys::limits::raise_open_files();
@@ -184,11 +192,13 @@ impl Functions {
             known: BTreeMap::new(),
             last_error: None,
             calibration_ns: 0,
+            cancel,
         };
         let probes = climb.attach(&chosen.functions, spec.mechanism);
         let (known, last_error) = (climb.known, climb.last_error);
         let calibration_ns = climb.calibration_ns;
         let attach_only_ns = attaching.elapsed().as_nanos() as u64 - calibration_ns;
+        live::go_on(cancel)?;
         if probes.is_empty() {
             return Err(nothing(last_error));
         }

@@ -1,6 +1,7 @@
 //! The trait of instruments: requirements, quantities, and attaching.
 
 use std::fmt::Debug;
+use std::sync::atomic::AtomicBool;
 
 use netplumb_model::capability::Availability;
 use netplumb_model::experiment::Lab;
@@ -45,11 +46,16 @@ pub trait Instrument: Debug + Sync {
         }
     }
 
-    /// Attach it to the running kernel.
+    /// Attach it to the running kernel, unless `cancel` is set before that is done.
     ///
     /// # Errors
-    /// It can't be attached here, or not with these settings.
-    fn attach(&self, spec: &TimingSpec, layers: &Layers<'_>) -> Result<Box<dyn Live>, LiveError>;
+    /// It can't be attached here, or not with these settings, or it was cancelled.
+    fn attach(
+        &self,
+        spec: &TimingSpec,
+        layers: &Layers<'_>,
+        cancel: &AtomicBool,
+    ) -> Result<Box<dyn Live>, LiveError>;
 
     /// Whether it measures the cost of packets, for `plumb path --clock`.
     fn is_clock(&self) -> bool {

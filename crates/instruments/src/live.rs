@@ -1,6 +1,7 @@
 //! Instruments that measure time on the running kernel: their trait and errors.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use netplumb_model::loss::Loss;
@@ -22,6 +23,8 @@ pub enum LiveError {
     },
     /// Invalid arguments: an unknown function, an unsupported filter.
     Asked(String),
+    /// It was cancelled.
+    Interrupted,
     /// A system call failed.
     System {
         /// The operation.
@@ -36,6 +39,7 @@ impl fmt::Display for LiveError {
         match self {
             LiveError::CannotRun { reason, remedy } => write!(f, "{reason}: {remedy}"),
             LiveError::Asked(what) => f.write_str(what),
+            LiveError::Interrupted => f.write_str("interrupted"),
             LiveError::System { doing, source } => write!(f, "can't {doing}: {source}"),
         }
     }
@@ -79,6 +83,14 @@ impl std::error::Error for LiveError {
             LiveError::System { source, .. } => Some(source.as_ref()),
             _ => None,
         }
+    }
+}
+
+/// An error if attaching was cancelled.
+pub(crate) fn go_on(cancel: &AtomicBool) -> Result<(), LiveError> {
+    match cancel.load(Ordering::Relaxed) {
+        true => Err(LiveError::Interrupted),
+        false => Ok(()),
     }
 }
 

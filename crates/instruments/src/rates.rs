@@ -13,6 +13,8 @@ pub mod drops;
 #[cfg(test)]
 mod sandbox;
 
+use std::sync::atomic::AtomicBool;
+
 use netplumb_model::bench::quantities;
 use netplumb_model::capability::Availability;
 use netplumb_model::experiment::Lab;
@@ -49,7 +51,12 @@ impl Instrument for Declaration {
         }
     }
 
-    fn attach(&self, _: &TimingSpec, _: &Layers<'_>) -> Result<Box<dyn Live>, LiveError> {
+    fn attach(
+        &self,
+        _: &TimingSpec,
+        _: &Layers<'_>,
+        _: &AtomicBool,
+    ) -> Result<Box<dyn Live>, LiveError> {
         Err(LiveError::Asked(
             "`rates` is measured by `plumb bench` only".into(),
         ))

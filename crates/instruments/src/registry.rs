@@ -1,5 +1,7 @@
 //! The list of instruments, used by `--clock`, `plumb doctor`, help and experiments.
 
+use std::sync::atomic::AtomicBool;
+
 use netplumb_model::timing::TimingSpec;
 
 use crate::instrument::{Instrument, Layers};
@@ -37,7 +39,7 @@ pub fn find(name: &str) -> Option<&'static dyn Instrument> {
 /// The name is unknown, or it can't be attached here, or not with these settings.
 pub fn attach(spec: &TimingSpec, layers: &Layers<'_>) -> Result<Box<dyn Live>, LiveError> {
     match find(&spec.instrument) {
-        Some(instrument) => instrument.attach(spec, layers),
+        Some(instrument) => instrument.attach(spec, layers, &AtomicBool::new(false)),
         None => Err(LiveError::Asked(format!(
             "no such instrument `{}`; expected one of {}",
             spec.instrument,

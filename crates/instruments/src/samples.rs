@@ -27,6 +27,8 @@ mod tables;
 mod tree;
 mod unwind;
 
+use std::sync::atomic::AtomicBool;
+
 use netplumb_model::capability::Availability;
 use netplumb_model::experiment::Lab;
 use netplumb_model::quantity::Declared;
@@ -111,7 +113,12 @@ impl Instrument for Declaration {
         }
     }
 
-    fn attach(&self, spec: &TimingSpec, _: &Layers<'_>) -> Result<Box<dyn Live>, LiveError> {
+    fn attach(
+        &self,
+        spec: &TimingSpec,
+        _: &Layers<'_>,
+        _: &AtomicBool,
+    ) -> Result<Box<dyn Live>, LiveError> {
         Ok(match &spec.profile {
             None => Box::new(packets::Sampling::attach(spec)?),
             Some(asked) => Box::new(profile::Profile::attach(spec, asked)?),

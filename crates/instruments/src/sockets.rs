@@ -2,6 +2,8 @@
 //!
 //! Throughput and times of turns are read at the sockets, CPU use by the methods of `rates`.
 
+use std::sync::atomic::AtomicBool;
+
 use netplumb_model::capability::Availability;
 use netplumb_model::experiment::Lab;
 use netplumb_model::hosts;
@@ -36,7 +38,12 @@ impl Instrument for Declaration {
         Availability::yes("two namespaces and a veth pair (hosts = 2)")
     }
 
-    fn attach(&self, _: &TimingSpec, _: &Layers<'_>) -> Result<Box<dyn Live>, LiveError> {
+    fn attach(
+        &self,
+        _: &TimingSpec,
+        _: &Layers<'_>,
+        _: &AtomicBool,
+    ) -> Result<Box<dyn Live>, LiveError> {
         Err(LiveError::Asked(
             "`sockets` can't measure other traffic; use lab = \"netns\" and hosts = 2".into(),
         ))

@@ -13,6 +13,8 @@ mod layout;
 mod plan;
 mod window;
 
+use std::sync::atomic::AtomicBool;
+
 use netplumb_model::capability::Availability;
 use netplumb_model::experiment::Lab;
 use netplumb_model::quantity::Declared;
@@ -48,7 +50,12 @@ impl Instrument for Declaration {
         )])
     }
 
-    fn attach(&self, spec: &TimingSpec, _: &Layers<'_>) -> Result<Box<dyn Live>, LiveError> {
+    fn attach(
+        &self,
+        spec: &TimingSpec,
+        _: &Layers<'_>,
+        _: &AtomicBool,
+    ) -> Result<Box<dyn Live>, LiveError> {
         let asked = spec.spans.clone().unwrap_or_default();
         Ok(Box::new(window::Between::attach(spec, &asked)?))
     }

@@ -21,6 +21,7 @@ mod steps;
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -44,7 +45,7 @@ use self::own::Own;
 use self::pauses::{Kernel, Pauser, Stop, Went};
 use crate::capability::Tried;
 use crate::instrument::{Instrument, Layers, in_guest};
-use crate::live::{Live, LiveError};
+use crate::live::{self, Live, LiveError};
 use crate::own::{Programs, Totals};
 use crate::reasons::Reasons;
 
@@ -107,8 +108,13 @@ impl Instrument for Declaration {
         }
     }
 
-    fn attach(&self, spec: &TimingSpec, _: &Layers<'_>) -> Result<Box<dyn Live>, LiveError> {
-        Ok(Box::new(Stages::attach(spec)?))
+    fn attach(
+        &self,
+        spec: &TimingSpec,
+        _: &Layers<'_>,
+        cancel: &AtomicBool,
+    ) -> Result<Box<dyn Live>, LiveError> {
+        Ok(Box::new(Stages::attach(spec, cancel)?))
     }
 }
 
@@ -158,8 +164,8 @@ impl Stages {
     /// Attach to the kernel's tracepoints.
     ///
     /// # Errors
-    /// The kernel has no BTF, the user lacks privileges, or the filter is not supported.
-    pub fn attach(spec: &TimingSpec) -> Result<Stages, LiveError> {
+    /// The kernel has no BTF, the user lacks privileges, the filter is not supported, or it was cancelled.
+    pub fn attach(spec: &TimingSpec, cancel: &AtomicBool) -> Result<Stages, LiveError> {
         let begun = Instant::now();
         if let Some(other) = spec.mechanism
             && other != Mechanism::TpBtf
@@ -199,6 +205,7 @@ impl Stages {
         }
         open.set_constants(config.bytes())
             .map_err(LiveError::programs(STAGES))?;
+        live::go_on(cancel)?;
         let object = open.load().map_err(LiveError::programs(STAGES))?;
         let maps = Maps::of(&object).map_err(LiveError::system("find the maps of `stages`"))?;
         let mut hooks = Hooks::default();
@@ -209,6 +216,7 @@ impl Stages {
             if !program.autoload() {
                 continue;
             }
+            live::go_on(cancel)?;
             if tracepoint == cost::TRACEPOINT {
                 match cost::of_a_run(&maps, &program) {
                     Ok(cost_ns) => run_ns = cost_ns,

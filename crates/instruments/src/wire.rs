@@ -3,6 +3,8 @@
 //! A TCG plugin (plugins/qemu/wire.c) delivers what each host's NIC sends at the time at which a
 //! wire would, and keeps the clocks of both together. The hosts read what it counts.
 
+use std::sync::atomic::AtomicBool;
+
 use netplumb_model::capability::Availability;
 use netplumb_model::experiment::Lab;
 use netplumb_model::hosts::{self, Side, Wire};
@@ -43,7 +45,12 @@ impl Instrument for Declaration {
         }
     }
 
-    fn attach(&self, _: &TimingSpec, _: &Layers<'_>) -> Result<Box<dyn Live>, LiveError> {
+    fn attach(
+        &self,
+        _: &TimingSpec,
+        _: &Layers<'_>,
+        _: &AtomicBool,
+    ) -> Result<Box<dyn Live>, LiveError> {
         Err(LiveError::Asked(
             "`wire` can't measure the running kernel; use lab = \"vm\" and hosts = 2".into(),
         ))

@@ -93,6 +93,7 @@ fn record(
             bench::run_bench(plan, &options, recording, &mut *save, &mut |event| {
                 teller.tell(match event {
                     BenchEvent::Note(note) => Progress::Note(note),
+                    BenchEvent::Step(step) => Progress::Step(step),
                     BenchEvent::Block(_, done, all) => Progress::Blocks(done, all),
                 });
             })?;

@@ -60,7 +60,7 @@ pub(super) fn run(
                     if name == STAGES {
                         spec.selection.max_overhead = stages_share;
                     }
-                    let attached = instrument.attach(&spec, &layer);
+                    let attached = instrument.attach(&spec, &layer, &engine.cancel);
                     chosen.set(Some(name));
                     attached.map(|live| (name, live))
                 };
@@ -98,6 +98,7 @@ pub(super) fn run(
                 }
                 match event {
                     LiveEvent::Note(note) => watcher.note(teller, &note),
+                    LiveEvent::Step(step) => teller.tell(Progress::Step(step)),
                     LiveEvent::Named(run) => {
                         watcher.note(
                             teller,

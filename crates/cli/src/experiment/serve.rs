@@ -177,7 +177,7 @@ fn measure(
     let attach = |spec: &TimingSpec| -> Result<(&'static str, Box<dyn Live>), LiveError> {
         let instrument = registry::find(&spec.instrument)
             .ok_or_else(|| LiveError::Asked(format!("no instrument `{}`", spec.instrument)))?;
-        Ok((instrument.name(), instrument.attach(spec, &layer)?))
+        Ok((instrument.name(), instrument.attach(spec, &layer, cancel)?))
     };
     let options = LiveOptions {
         layers: &rules,

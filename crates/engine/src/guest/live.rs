@@ -128,7 +128,7 @@ pub(super) fn refused(error: LiveError) -> Refused {
         kind: match error {
             LiveError::Asked(_) => RefusedKind::Asked,
             LiveError::CannotRun { .. } => RefusedKind::CannotRun,
-            LiveError::System { .. } => RefusedKind::Failed,
+            LiveError::System { .. } | LiveError::Interrupted => RefusedKind::Failed,
         },
     }
 }

@@ -45,6 +45,7 @@ impl Standing {
         if let Some(at) = self.all.iter().position(|(p, _, _)| *p == plan) {
             return Ok(at);
         }
+        tell(LiveEvent::Step("setting up network namespaces".into()));
         let topology = Topology::build_named(&plan)?;
         if let Some(names) = &topology.names {
             tell(LiveEvent::Named(names.run()));
@@ -255,8 +256,12 @@ fn block(
     recording: &mut Recording,
 ) -> Result<(), EngineError> {
     let failed = |doing: &'static str| move |source| EngineError::Workload { doing, source };
+    let name = recording.arms[arm].name.clone();
+    let tell = |step: String| (probes.tell.borrow_mut())(LiveEvent::Step(step));
     let mut traffic = Traffic::open(run, ends).map_err(failed("open the sockets"))?;
+    tell(format!("warming up for {name}"));
     traffic.warm_up().map_err(failed("send the warm-up"))?;
+    tell(format!("measuring {name}"));
     let cpus = Cpus::read();
     probes.open()?;
     let sent = traffic.timed_block(cancel);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use netplumb_model::quantity::{Figure, Item};
@@ -57,6 +58,8 @@ pub(super) struct Climb<'a> {
     pub(super) last_error: Option<io::Error>,
     /// How long it took to measure the overhead of probes.
     pub(super) calibration_ns: u64,
+    /// Set to stop: what is attached then is detached by the caller.
+    pub(super) cancel: &'a AtomicBool,
 }
 
 impl Climb<'_> {
@@ -68,6 +71,10 @@ impl Climb<'_> {
         }
     }
 
+    fn is_cancelled(&self) -> bool {
+        self.cancel.load(Ordering::Relaxed)
+    }
+
     /// Attach to all functions that support it, and measure the cost.
     pub(super) fn attach(&mut self, functions: &[&Described], only: Option<Mechanism>) -> Probes {
         let mut probes = Probes::default();
@@ -77,7 +84,7 @@ impl Climb<'_> {
         let mut left: Vec<(&Described, u32)> = functions.iter().copied().zip(1..).collect();
         let ladder = only.as_ref().map_or(LADDER, std::slice::from_ref);
         for &mechanism in ladder {
-            if left.is_empty() {
+            if left.is_empty() || self.is_cancelled() {
                 break;
             }
             let (begun, measuring_ns) = (Instant::now(), self.calibration_ns);
@@ -121,6 +128,9 @@ impl Climb<'_> {
         }
         let mut left = Vec::new();
         for (function, id) in functions {
+            if self.is_cancelled() {
+                break;
+            }
             match self.maker.attach(self.types, function, id, mechanism) {
                 Ok(probe) => {
                     probes.each.push(Some(Way::Own(probe)));
