@@ -344,7 +344,7 @@ impl Boot<'_> {
             Ok(Origin {
                 machine,
                 symbols: None,
-                facts: self.host_facts()?,
+                facts: self.host_facts(self.qemu_version()?)?,
                 from: From::Root(initramfs),
                 own,
                 kernel: self.kernel.clone(),
@@ -449,6 +449,7 @@ impl Boot<'_> {
         });
         let began = Instant::now();
         let limit = self.options.timeout;
+        let qemu_version = self.qemu_version()?;
         let memory = new_memory()?;
         let initramfs = self.initramfs(machine)?;
         let asked = frames(&[
@@ -470,7 +471,7 @@ impl Boot<'_> {
         let (devices, kept) = save(&mut guest, &memory)?;
         let port = guest.port();
         guest.go_on()?;
-        let mut facts = self.host_facts()?;
+        let mut facts = self.host_facts(qemu_version)?;
         facts.extend(told_facts(&mut guest, limit)?);
         let mut symbols = Vec::new();
         guest.answers(limit, |reply| {
@@ -525,8 +526,21 @@ impl Boot<'_> {
         })
     }
 
+    /// The version of QEMU, which is saved with a state: one that is unknown now would remain so.
+    fn qemu_version(&self) -> Result<String, EngineError> {
+        let qemu = trial::find_qemu(self.kernel.arch).map_err(VmError::QemuMissing)?;
+        let Options {
+            timeout, cancel, ..
+        } = self.options;
+        let version = trial::version(&qemu, *timeout, cancel);
+        Ok(version.map_err(|why| match cancel.load(Relaxed) {
+            true => VmError::Interrupted,
+            false => VmError::QemuMissing(QemuMissing::NotQemu(qemu.clone(), why)),
+        })?)
+    }
+
     /// Facts about the guest that the host knows.
-    fn host_facts(&self) -> Result<BTreeMap<String, String>, EngineError> {
+    fn host_facts(&self, qemu_version: String) -> Result<BTreeMap<String, String>, EngineError> {
         let mut facts = BTreeMap::new();
         for (key, archive) in extras::archives(self.kernel, self.guest, &self.options.cache)? {
             let mut hash = Key::default();
@@ -538,17 +552,7 @@ impl Boot<'_> {
         let mut hash = Key::default();
         hash.add_content(env::PROGRAM, &program);
         facts.insert(env::PROGRAM.into(), hash.finish());
-        let qemu = trial::find_qemu(self.kernel.arch).map_err(VmError::QemuMissing)?;
-        // It is saved with the state, so one that is unknown now would remain so.
-        let Options {
-            timeout, cancel, ..
-        } = self.options;
-        let version =
-            trial::version(&qemu, *timeout, cancel).map_err(|why| match cancel.load(Relaxed) {
-                true => VmError::Interrupted,
-                false => VmError::QemuMissing(QemuMissing::NotQemu(qemu.clone(), why)),
-            })?;
-        facts.insert(env::QEMU.into(), version);
+        facts.insert(env::QEMU.into(), qemu_version);
         let config = self
             .kernel
             .config()
