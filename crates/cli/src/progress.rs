@@ -141,7 +141,13 @@ impl Teller {
             },
         };
         match &self.bar {
-            Some(bar) => bar.set_message(printable(&line, 200)),
+            Some(bar) => {
+                bar.set_message(printable(&line, 200));
+                // What comes before the first block says nothing of how long others take.
+                if bar.length().is_none() {
+                    bar.reset_eta();
+                }
+            }
             None => eprintln!("[{:5.1} s] {line}", self.started.elapsed().as_secs_f64()),
         }
         self.now(&line);
@@ -160,11 +166,12 @@ impl Teller {
         let Some(bar) = self.bar.as_ref().filter(|_| all > 0) else {
             return;
         };
-        if bar.length().is_none() {
-            set_style(bar, BAR);
-        }
+        let is_first = bar.length().is_none();
         bar.set_length(all);
         bar.set_position(done.min(all));
+        if is_first {
+            set_style(bar, BAR);
+        }
     }
 
     /// How far a long run is, as a line; none if one was printed less than a minute ago.

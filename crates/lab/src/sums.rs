@@ -202,6 +202,17 @@ pub fn seal(entry: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Have an entry not checked while it is changed, until it is sealed again.
+///
+/// # Errors
+/// It can't be written.
+pub fn unseal(entry: &Path) -> io::Result<()> {
+    match fs::remove_file(entry.join(FILE)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
 /// Whether an entry was sealed.
 pub fn is_sealed(entry: &Path) -> bool {
     entry.join(FILE).is_file()

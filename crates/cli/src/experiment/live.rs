@@ -79,6 +79,8 @@ pub(super) fn run(
                             second.name(),
                             first.name()
                         ));
+                        let step = format!("attaching instrument {}", second.name());
+                        teller.tell(Progress::Step(step));
                         by(second)
                     }
                     attached => attached,

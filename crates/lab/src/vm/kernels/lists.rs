@@ -72,6 +72,8 @@ impl Lists {
             return Ok(());
         }
         self.write_config()?;
+        // Until they are sealed again, they are those of an update that did not end.
+        sums::unseal(&kept).map_err(write_failed(&kept))?;
         let mut update = command("apt-get");
         update.arg("-c").arg(self.config()).args(["-q", "update"]);
         let failure = apt::wait(update, &self.folder.join("update.log"), cancel, &mut || {
@@ -88,7 +90,7 @@ impl Lists {
                 arch: self.arch,
                 output,
             }),
-            Some(_) => Ok(()),
+            Some(_) => sums::seal(&kept).map_err(write_failed(&kept)),
             None => {
                 sums::seal(&kept).map_err(write_failed(&kept))?;
                 let stamp = self.folder.join(STAMP);
