@@ -58,6 +58,7 @@ needs() {
 			nginx nginx-core
 			wrk wrk
 			perf linux-perf
+			bwrap bubblewrap
 			patch patch
 			pahole dwarves
 			spatch coccinelle

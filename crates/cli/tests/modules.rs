@@ -375,3 +375,105 @@ fn loaded_for_a_command() {
     let recording = place.recording("work.plumb");
     assert_eq!(recording.arms.len(), 2);
 }
+
+/// A program of kbuild's own that tries to leave the build, and says if it could.
+const ESCAPE: &str = r#"
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+__attribute__((constructor)) static void escape(void)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons(PORT) };
+	const char *out = 0;
+
+	at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	if (open("PLACE/escaped", O_CREAT | O_WRONLY, 0666) >= 0) out = "wrote";
+	if (open("PLACE/secret", O_RDONLY) >= 0 || open("/etc/shadow", O_RDONLY) >= 0) out = "read";
+	if (!connect(socket(AF_INET, SOCK_STREAM, 0), (void *)&at, sizeof at)) out = "connected";
+	if (!kill(PROCESS, 0)) out = "signalled";
+	if (!geteuid() || !setuid(0)) out = "was root";
+	if (out) { dprintf(2, "error: escaped: %s\n", out); exit(1); }
+}
+"#;
+
+/// Check that a program that a patch has kbuild run, or a file that it has compilers read, can't reach
+/// anything outside of the build; and that an experiment's patches can change no such program at all.
+#[test]
+fn patches_stay_inside() {
+    let place = Place::new();
+    let Some(kernel) = kernel(&place, "crc64") else {
+        return;
+    };
+    let trees = common::cache()
+        .join("sources")
+        .join(&kernel.hash)
+        .join("trees");
+    let original = trees.join("lib/lib/gen_crc64table.c");
+    fs::write(place.path("secret"), "#error a secret\n").unwrap();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let escape = ESCAPE
+        .replace("PORT", &port.to_string())
+        .replace("PLACE", &place.path("").display().to_string())
+        .replace("PROCESS", &std::process::id().to_string());
+    let patch = write_patch(&place.path(""), &original, |text| format!("{text}{escape}"));
+    let text = fs::read_to_string(&patch).unwrap();
+    fs::write(
+        &patch,
+        text.replace("drivers/net/usb/usbnet.c", "lib/gen_crc64table.c"),
+    )
+    .unwrap();
+    // Whoever types a patch may change such programs: they run, and get nowhere.
+    let built = place.run("module build crc64 --patch change.patch -o changed.ko");
+    built.code(0).says(&[]);
+    assert!(!place.path("escaped").exists());
+
+    let experiment = "name = \"x\"\n[knobs]\nlink = \"lo\"\nmodule = \"crc64+change.patch\"\n";
+    fs::write(place.path("x.toml"), experiment).unwrap();
+    let refuse = |says: &[&str]| {
+        place.run("run -q x.toml").code(2).says(says);
+    };
+    refuse(&["lib/gen_crc64table.c", "crc64 is not compiled from"]);
+    for file in ["lib/Makefile", "scripts/kallsyms.c"] {
+        fs::write(&patch, text.replace("drivers/net/usb/usbnet.c", file)).unwrap();
+        let refused = place.run("run -q x.toml");
+        assert!(
+            [Some(1), Some(2)].contains(&refused.status.code()),
+            "{refused:#?}"
+        );
+        assert!(refused.stderr.contains(file), "{refused:#?}");
+    }
+    // Of another module in the same folder.
+    let other = trees.join("lib/lib/crc32.c");
+    write_patch(&place.path(""), &other, |text| format!("{text}\nint x;\n"));
+    let text = fs::read_to_string(&patch).unwrap();
+    fs::write(
+        &patch,
+        text.replace("drivers/net/usb/usbnet.c", "lib/crc32.c"),
+    )
+    .unwrap();
+    refuse(&["lib/crc32.c", "crc64 is not compiled from"]);
+    fs::write(
+        &patch,
+        "--- /dev/null\n+++ b/lib/stdio.h\n@@ -0,0 +1 @@\n+int x;\n",
+    )
+    .unwrap();
+    refuse(&["--- /dev/null"]);
+    let own = trees.join("lib/lib/crc64.c");
+    for line in ["#include \"SECRET\"", "asm(\".incbin \\\"SECRET\\\"\");"] {
+        let line = line.replace("SECRET", &place.path("secret").display().to_string());
+        let patch = write_patch(&place.path(""), &own, |text| format!("{text}\n{line}\n"));
+        let text = fs::read_to_string(&patch).unwrap();
+        fs::write(
+            &patch,
+            text.replace("drivers/net/usb/usbnet.c", "lib/crc64.c"),
+        )
+        .unwrap();
+        let refused = place.run("run -q x.toml");
+        refused.code(1).says(&["does not build", "secret"]);
+        assert!(!refused.stderr.contains("a secret"), "{refused:#?}");
+    }
+}

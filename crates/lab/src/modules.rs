@@ -26,6 +26,7 @@ mod make;
 mod needs;
 mod place;
 mod program;
+mod sandbox;
 mod source;
 mod toolchain;
 
@@ -136,7 +137,7 @@ impl ModuleBuilder {
         own_module(kernel, &request.name)?;
         make::check_path(&self.folder)?;
         let toolchain = self.toolchain(kernel, progress)?;
-        self.build_by(&toolchain, kernel, request, progress)
+        self.build_by(&toolchain, kernel, request, false, progress)
     }
 
     fn toolchain(
@@ -154,6 +155,7 @@ impl ModuleBuilder {
         toolchain: &Toolchain,
         kernel: &KernelEntry,
         request: &ModuleRequest,
+        is_of_experiment: bool,
         progress: &mut dyn FnMut(BuildProgress),
     ) -> Result<BuiltModule, ModuleBuildError> {
         let (place, own) = own_module(kernel, &request.name)?;
@@ -166,16 +168,24 @@ impl ModuleBuilder {
         let folder = source.folder(&place, &self.cancel, &mut |at| {
             progress(BuildProgress::Source(at));
         })?;
-        let maker = Maker::new(&source, &place, &folder, kernel, toolchain, &self.cancel);
+        let maker = Maker::new(
+            &source,
+            &place,
+            &folder,
+            kernel,
+            toolchain,
+            is_of_experiment,
+            &self.cancel,
+        );
         progress(BuildProgress::Building { changed: false });
-        let plain = maker.make(&[])?;
+        let plain = maker.make(&[], None)?;
         let plain_code = code_of(&plain.elf, "the unmodified build")?;
         let unmodified = code::compare(&own, &plain_code);
         let (built, changed, code) = if request.changes.is_empty() {
             (plain, None, plain_code)
         } else {
             progress(BuildProgress::Building { changed: true });
-            let built = maker.make(&request.changes)?;
+            let built = maker.make(&request.changes, plain.sources.as_ref())?;
             let code = code_of(&built.elf, "the changed build")?;
             (built, Some(code::compare(&plain_code, &code)), code)
         };

@@ -1,15 +1,14 @@
 //! Changes to a module's source: patches, and semantic patches.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 
 use super::error::{ModuleBuildError, read_failed, write_failed};
 use super::headers::Headers;
 use super::place::Place;
-use super::program::run;
-use crate::child;
+use super::sandbox::Sandbox;
 
 /// The largest patch that is read.
 const PATCH_MAX_BYTES: u64 = 64 << 20;
@@ -36,7 +35,19 @@ pub(super) struct Work<'a> {
     pub(super) upstream: Option<&'a str>,
     /// Where the source is kept, unmodified.
     pub(super) source: &'a Path,
-    pub(super) cancel: &'a AtomicBool,
+    /// A folder beside it that can be read in the sandbox.
+    pub(super) beside: &'a Path,
+    pub(super) sandbox: &'a Sandbox<'a>,
+}
+
+impl Work<'_> {
+    /// A copy of a change that can be read in the sandbox.
+    fn copy(&self, change: &Path, name: &str) -> Result<PathBuf, ModuleBuildError> {
+        let copy = self.beside.join(name);
+        fs::write(&copy, bytes_of(change)?).map_err(write_failed(&copy))?;
+        self.sandbox.open(&copy)?;
+        Ok(copy)
+    }
 }
 
 /// Check that changes can be read, before anything is built.
@@ -103,6 +114,7 @@ fn patch(
             let common = headers.writable(&target.file)?.ok_or_else(elsewhere)?;
             // Beside the source for the patch to find, and back afterwards.
             let (from, to) = (common.join(&target.file), work.top.join(&target.file));
+            work.sandbox.check(&to)?;
             if let Some(folder) = to.parent() {
                 fs::create_dir_all(folder).map_err(write_failed(folder))?;
             }
@@ -124,23 +136,21 @@ fn patch(
     } else {
         work.top.to_owned()
     };
-    let absolute = fs::canonicalize(path).map_err(read_failed(path))?;
-    let mut command = child::command("patch");
-    command
-        .args([
-            // Others can name programs.
-            "--unified",
-            "--forward",
-            "--batch",
-            "--no-backup-if-mismatch",
-            "--reject-file=-",
-        ])
-        .arg(format!("-p{strip}"))
-        .arg("-d")
-        .arg(&folder)
-        .arg("-i")
-        .arg(&absolute);
-    let finished = run("patch", command, work.cancel)?;
+    let mut arguments: Vec<OsString> = [
+        // Others can name programs.
+        "--unified",
+        "--forward",
+        "--batch",
+        "--no-backup-if-mismatch",
+        "--reject-file=-",
+        "-d",
+    ]
+    .map(OsString::from)
+    .into();
+    arguments.push(folder.into());
+    arguments.extend([format!("-p{strip}").into(), "-i".into()]);
+    arguments.push(work.copy(path, "change.patch")?.into());
+    let finished = work.sandbox.run("patch", &arguments, work.top, &[])?;
     if !finished.status.success() {
         return Err(ModuleBuildError::DoesNotApply {
             path: path.to_owned(),
@@ -153,8 +163,8 @@ fn patch(
     for file in &files {
         if let Some(common) = headers.writable(file)? {
             let (from, to) = (work.top.join(file), common.join(file));
-            let done = match from.is_file() {
-                true => fs::copy(&from, &to).map(drop),
+            let done = match from.exists() {
+                true => fs::write(&to, work.sandbox.read(&from)?),
                 // The patch deletes it.
                 false => fs::remove_file(&to),
             };
@@ -164,15 +174,136 @@ fn patch(
     Ok(files)
 }
 
-/// The text of a patch that changes C files and nothing else: no file that a build runs, no link,
-/// and no name but those of the files.
+/// The files that a module is compiled from, as far as an experiment's patches may change them: the sources of
+/// its objects and what they include, by what kbuild noted of its unmodified build (`.NAME.o.cmd`). What a
+/// program is made of that the build runs (`hostprogs`) is none of them, even if the module includes it as well.
+#[derive(Debug)]
+pub(super) struct Sources(BTreeSet<PathBuf>);
+
+impl Sources {
+    /// Those of a build in `work`, whose headers are those of `headers`.
+    pub(super) fn of(
+        work: &Path,
+        place: &Place,
+        headers: &Headers,
+    ) -> Result<Sources, ModuleBuildError> {
+        let module = work.join(&place.folder);
+        let own = objects_built(&module, place)?;
+        let tops = headers.tops();
+        let (mut may, mut other) = (BTreeSet::new(), BTreeSet::new());
+        let mut folders = vec![module.clone()];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(&folder).map_err(read_failed(&folder))? {
+                let path = entry.map_err(read_failed(&folder))?.path();
+                let name = path
+                    .file_name()
+                    .unwrap_or_default()
+                    .to_string_lossy()
+                    .into_owned();
+                if path.is_dir() {
+                    folders.push(path);
+                    continue;
+                }
+                let Some(made) = name
+                    .strip_prefix('.')
+                    .and_then(|name| name.strip_suffix(".cmd"))
+                else {
+                    continue;
+                };
+                let text = fs::read(&path).map_err(read_failed(&path))?;
+                let text = String::from_utf8_lossy(&text);
+                let from = dependencies(&text, work, [&headers.build, &module], &tops);
+                // What is not compiled for the kernel is for this machine.
+                match text.contains("-D__KERNEL__") {
+                    true if own.contains(&folder.join(made)) => may.extend(from),
+                    true => {}
+                    false => other.extend(from),
+                }
+            }
+        }
+        Ok(Sources(may.difference(&other).cloned().collect()))
+    }
+
+    /// Check that patches changed nothing else in a copy of the source.
+    ///
+    /// # Errors
+    /// They did.
+    pub(super) fn check(&self, work: &Work<'_>, headers: &Headers) -> Result<(), ModuleBuildError> {
+        let mut folders = vec![work.top.to_owned()];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(&folder).map_err(read_failed(&folder))? {
+                let entry = entry.map_err(read_failed(&folder))?;
+                let path = entry.path();
+                let kind = entry.file_type().map_err(read_failed(&path))?;
+                if kind.is_dir() {
+                    folders.push(path);
+                    continue;
+                }
+                let file = path.strip_prefix(work.top).unwrap_or(&path);
+                let is_as_before = || {
+                    let now = fs::read(&path).ok();
+                    let mut tops = [work.source].into_iter().chain(headers.common.as_deref());
+                    now.is_some() && tops.any(|top| fs::read(top.join(file)).ok() == now)
+                };
+                if kind.is_file() && (self.0.contains(file) || is_as_before()) {
+                    continue;
+                }
+                return Err(ModuleBuildError::NotOfModule {
+                    file: file.display().to_string(),
+                    module: work.place.name.clone(),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The objects that a module was made of.
+fn objects_built(folder: &Path, place: &Place) -> Result<BTreeSet<PathBuf>, ModuleBuildError> {
+    // Their paths, one a line, or all in the first one; from where make ran, or absolute.
+    let list = folder.join(format!("{}.mod", place.stem));
+    let text = fs::read_to_string(&list).map_err(read_failed(&list))?;
+    let objects = text.split_whitespace().filter(|word| word.ends_with(".o"));
+    Ok(objects
+        .map(|object| {
+            let object = Path::new(object);
+            let inner = object
+                .ancestors()
+                .find(|above| above.ends_with(&place.folder));
+            match inner.and_then(|above| object.strip_prefix(above).ok()) {
+                Some(below) => folder.join(below),
+                None => folder.join(object.file_name().unwrap_or_default()),
+            }
+        })
+        .collect())
+}
+
+/// What a target was made of, by what fixdep noted of it: files of the source, from its top.
+fn dependencies(noted: &str, work: &Path, ran_in: [&PathBuf; 2], tops: &[PathBuf]) -> Vec<PathBuf> {
+    let words = noted
+        .split_whitespace()
+        .map(|word| word.trim_end_matches(['\\', ')']));
+    let words =
+        words.filter(|word| word.ends_with(".c") || word.ends_with(".h") || word.ends_with(".S"));
+    words
+        .filter_map(|word| {
+            let real =
+                (ran_in.iter()).find_map(|folder| fs::canonicalize(folder.join(word)).ok())?;
+            let mut tops = [work].into_iter().chain(tops.iter().map(PathBuf::as_path));
+            tops.find_map(|top| Some(real.strip_prefix(top).ok()?.to_owned()))
+        })
+        .collect()
+}
+
+/// The text of a patch that changes C files and nothing else: no file that a build runs, no link, no new
+/// file, and no name but those of the files.
 pub(super) fn of_c_files(path: &Path) -> Result<String, ModuleBuildError> {
     let text = text_of(path)?;
     let is_c = |name: &str| {
         // patch has rules of its own for names with spaces and quotes.
         let name = name.split('\t').next().unwrap_or_default();
         let is_plain = !name.contains(|c: char| c.is_whitespace() || "\"\\".contains(c));
-        is_plain && (name == "/dev/null" || name.ends_with(".c") || name.ends_with(".h"))
+        is_plain && (name.ends_with(".c") || name.ends_with(".h"))
     };
     let other = |line: &&str| {
         // patch reads indented patches, too.
@@ -182,6 +313,7 @@ pub(super) fn of_c_files(path: &Path) -> Result<String, ModuleBuildError> {
             return heads.iter().any(|head| header.starts_with(head));
         }
         match line.split_once(' ') {
+            Some(("+++", "/dev/null")) => false,
             Some(("---" | "+++", name)) => !is_c(name),
             Some(("Index:" | "Prereq:", _)) => true,
             Some(("rename" | "copy", rest)) => rest.starts_with("from ") || rest.starts_with("to "),
@@ -274,14 +406,13 @@ fn cocci(path: &Path, work: &Work<'_>) -> Result<Vec<PathBuf>, ModuleBuildError>
         .iter()
         .map(|file| fs::read(folder.join(file)).map_err(read_failed(file)))
         .collect::<Result<_, _>>()?;
-    let absolute = fs::canonicalize(path).map_err(read_failed(path))?;
-    let mut command = child::command("spatch");
-    command
-        .args(["--very-quiet", "--in-place", "--no-show-diff", "--sp-file"])
-        .arg(&absolute)
-        .args(&files)
-        .current_dir(&folder);
-    let finished = run("spatch", command, work.cancel)?;
+    let mut arguments: Vec<OsString> =
+        ["--very-quiet", "--in-place", "--no-show-diff", "--sp-file"]
+            .map(OsString::from)
+            .into();
+    arguments.push(work.copy(path, "change.cocci")?.into());
+    arguments.extend(files.iter().map(|file| file.into()));
+    let finished = work.sandbox.run("spatch", &arguments, &folder, &[])?;
     if !finished.status.success() {
         return Err(ModuleBuildError::Cocci {
             path: path.to_owned(),
@@ -389,6 +520,10 @@ fn objects(makefile: &str, stem: &str) -> BTreeSet<String> {
 }
 
 fn text_of(path: &Path) -> Result<String, ModuleBuildError> {
+    Ok(String::from_utf8_lossy(&bytes_of(path)?).into_owned())
+}
+
+fn bytes_of(path: &Path) -> Result<Vec<u8>, ModuleBuildError> {
     let refuse = |reason: String| ModuleBuildError::Change {
         path: path.to_owned(),
         reason,
@@ -400,8 +535,7 @@ fn text_of(path: &Path) -> Result<String, ModuleBuildError> {
     if metadata.len() > PATCH_MAX_BYTES {
         return Err(refuse(format!("larger than {PATCH_MAX_BYTES} bytes")));
     }
-    let bytes = fs::read(path).map_err(|error| refuse(error.to_string()))?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    fs::read(path).map_err(|error| refuse(error.to_string()))
 }
 
 #[cfg(test)]

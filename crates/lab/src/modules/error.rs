@@ -64,6 +64,23 @@ pub enum ModuleBuildError {
         /// The package that has it.
         package: String,
     },
+    /// bubblewrap can't make a sandbox.
+    #[error(
+        "unavailable: modules are built in a sandbox, which bubblewrap can't make here: {why}; as root it needs \
+         CAP_SYS_ADMIN (in a container `docker run --cap-add SYS_ADMIN --security-opt seccomp=unconfined`), as another \
+         user user namespaces (`sysctl user.max_user_namespaces`, \
+         `sysctl kernel.apparmor_restrict_unprivileged_userns`)"
+    )]
+    NoSandbox {
+        /// What bubblewrap said.
+        why: String,
+    },
+    /// A build put a link where a file of its own was expected.
+    #[error("the build left something else than a file at {}; nothing was read from there", path.display())]
+    Link {
+        /// The path.
+        path: PathBuf,
+    },
     /// make can't work in a folder of that name.
     #[error(
         "kernel modules can't be built below {}: make takes no spaces or colons in paths; choose another cache directory (--cache)",
@@ -125,6 +142,18 @@ pub enum ModuleBuildError {
         path: PathBuf,
         /// The line that says so.
         line: String,
+    },
+    /// A patch of an experiment changes a file that the module is not compiled from.
+    #[error(
+        "a patch changes {file}, which {module} is not compiled from; a module that an experiment has built can have \
+         changes of its own C files and of what they include only. Build it with `plumb module build --patch`, and \
+         give the file to the experiment"
+    )]
+    NotOfModule {
+        /// The file.
+        file: String,
+        /// The module.
+        module: String,
     },
     /// A patch changes files that are not built.
     #[error(
@@ -223,10 +252,12 @@ impl ModuleBuildError {
             | Self::Change { .. }
             | Self::NotAPatch { .. }
             | Self::NotC { .. }
+            | Self::NotOfModule { .. }
             | Self::Occupied { .. } => ErrorKind::Usage,
-            Self::NotInTree { .. } | Self::NoSource { .. } | Self::NoProgram { .. } => {
-                ErrorKind::CannotHere
-            }
+            Self::NotInTree { .. }
+            | Self::NoSource { .. }
+            | Self::NoProgram { .. }
+            | Self::NoSandbox { .. } => ErrorKind::CannotHere,
             _ => ErrorKind::Failed,
         }
     }

@@ -14,7 +14,7 @@ pub(super) struct Headers {
     pub(super) build: PathBuf,
     /// The folder of headers that do not depend on the configuration; none for a build
     /// directory.
-    common: Option<PathBuf>,
+    pub(super) common: Option<PathBuf>,
     /// Where a copy of it goes, if there has to be one.
     copy: PathBuf,
 }
@@ -56,6 +56,14 @@ impl Headers {
         let makefile = self.build.join("Makefile");
         let text = format!("include {}/Makefile\n", common.display());
         fs::write(&makefile, text).map_err(write_failed(&makefile))
+    }
+
+    /// The tops of the trees that headers are in, as they are.
+    pub(super) fn tops(&self) -> Vec<PathBuf> {
+        let all = [Some(&self.build), self.common.as_ref()]
+            .into_iter()
+            .flatten();
+        all.filter_map(|top| fs::canonicalize(top).ok()).collect()
     }
 
     /// A file among the headers that a change may write to, if there is one of that name: from

@@ -48,7 +48,7 @@ fn key(name: &str, patches: &[String], tools: &[String]) -> String {
 
 impl ModuleBuilder {
     /// Build a module of a kernel, unless it was built before of the same patches. These may change C
-    /// files only: building then runs no program that they name.
+    /// files only that the module is compiled from: building then runs no program of theirs.
     ///
     /// # Errors
     /// As [`ModuleBuilder::build`]; or a patch changes other files, or the module can't be kept.
@@ -85,7 +85,7 @@ impl ModuleBuilder {
                 name: name.to_owned(),
                 changes: patches.map(Change::Patch).collect(),
             };
-            let built = self.build_by(&toolchain, kernel, &request, progress)?;
+            let built = self.build_by(&toolchain, kernel, &request, true, progress)?;
             let stage = Stage::new(&self.folder)?;
             let entry = stage.entry();
             fs::create_dir_all(&entry).map_err(write_failed(&entry))?;

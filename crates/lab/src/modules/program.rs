@@ -22,23 +22,15 @@ pub(super) fn run(
     }
 }
 
-/// Run a program that has to succeed.
-pub(super) fn run_well(
-    program: &str,
-    command: Command,
-    cancel: &AtomicBool,
-) -> Result<Finished, ModuleBuildError> {
-    let finished = run(program, command, cancel)?;
+/// Check that a program succeeded that has to.
+pub(super) fn well(program: &str, finished: &Finished) -> Result<(), ModuleBuildError> {
     if finished.status.success() {
-        return Ok(finished);
+        return Ok(());
     }
+    let mut lines = finished.output.lines().rev();
+    let last = lines.find(|line| !line.trim().is_empty());
     Err(ModuleBuildError::Program {
         program: program.to_owned(),
-        output: finished
-            .output
-            .lines()
-            .rfind(|line| !line.trim().is_empty())
-            .unwrap_or("it printed nothing")
-            .to_owned(),
+        output: last.unwrap_or("it printed nothing").to_owned(),
     })
 }

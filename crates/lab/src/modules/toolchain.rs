@@ -3,7 +3,6 @@
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::AtomicBool;
 
 use netplumb_kernel::config::{ConfigValue, KernelConfig};
@@ -86,15 +85,22 @@ impl Toolchain {
         self.compiler.contains(CLANG)
     }
 
-    /// Tell kbuild.
-    pub(super) fn apply(&self, make: &mut Command) {
+    /// What to tell kbuild.
+    pub(super) fn variables(&self) -> Vec<String> {
+        let mut all = Vec::new();
         if self.is_clang() {
-            make.arg("LLVM=1");
+            all.push("LLVM=1".to_owned());
         }
         if self.arch != Arch::OWN {
-            make.arg(format!("ARCH={}", self.arch.kbuild()));
-            make.arg(format!("CROSS_COMPILE={}-", self.arch.gnu()));
+            all.push(format!("ARCH={}", self.arch.kbuild()));
+            all.push(format!("CROSS_COMPILE={}-", self.arch.gnu()));
         }
+        all
+    }
+
+    /// The folder of the kernel's own compiler, if that is used.
+    pub(super) fn folder(&self) -> Option<&Path> {
+        self.of_kernel.as_deref()
     }
 
     /// Extra flags for the compiler.
@@ -176,7 +182,7 @@ fn version(program: &str, cancel: &AtomicBool) -> Result<String, ModuleBuildErro
     Ok(first.unwrap_or_default().to_owned())
 }
 
-fn need(program: &str, package: &str) -> Result<(), ModuleBuildError> {
+pub(super) fn need(program: &str, package: &str) -> Result<(), ModuleBuildError> {
     match is_installed(program) {
         true => Ok(()),
         false => Err(ModuleBuildError::NoProgram {

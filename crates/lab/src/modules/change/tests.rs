@@ -68,7 +68,7 @@ fn makefiles() {
     assert_eq!(objects, ["asix_devices.o", "common.o", "more.o"]);
 }
 
-/// Check that a patch of C files is taken, and that nothing else is in one: no Makefile by either
+/// Check that a patch of C files is taken, and that nothing else is in one: no new file, no Makefile by either
 /// name, no renaming, no link, no script; nor indented, as patch takes it.
 #[test]
 fn patches_of_c_files() {
@@ -79,10 +79,11 @@ fn patches_of_c_files() {
         of_c_files(&path).map_err(|error| error.to_string())
     };
     let plain = "usbnet: return\n\ncopy nothing to a queue\n\ndiff --git a/x.c b/x.c\nindex 12..34 100644\n--- a/x.c\n+++ b/x.c\t2026\n\
-                 @@ -1 +1 @@\n-a\n+b\n--- /dev/null\n+++ b/new.h\n@@ -0,0 +1 @@\n+a\n";
+                 @@ -1 +1 @@\n-a\n+b\n--- a/old.h\n+++ /dev/null\n@@ -1 +0,0 @@\n-a\n";
     assert_eq!(of(plain).unwrap(), plain);
     for line in [
         "--- a/Makefile",
+        "--- /dev/null",
         "+++ b/Kbuild",
         "--- \"a/x.c\"",
         "--- a/Makefile x.c",
