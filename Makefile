@@ -44,10 +44,7 @@ page: ## build the HTML page without data, and what its tests need, in target/we
 	@echo "built: $(TARGET)/web/dist/index.html"
 
 demo: ## from nothing to the IP layer's cost: set up, build, fetch a kernel, measure
-	@scripts/setup.sh build run
-	@cargo build --release --locked
-	@scripts/kernel.sh
-	@$(PLUMB) run experiments/ip-layer.toml
+	@scripts/demo.sh
 
 test: ## set up, lint, and run every test that can run here
 	@scripts/setup.sh --try build run test arm64
