@@ -2,6 +2,7 @@
 
 pub(crate) mod build;
 mod command;
+pub(crate) mod consent;
 mod cost;
 mod disks;
 mod frames;
@@ -41,6 +42,7 @@ pub(crate) fn run(
     experiment.check().map_err(|(_, why)| Usage(why))?;
     let (lab, kind) = (experiment.lab, experiment.workload.kind);
     how.check()?;
+    consent::check_namespaces(experiment)?;
     how.options.seeds = experiment.blocks.seeds;
     if experiment.has_hosts() {
         return hosts::run(experiment, &how, cache);

@@ -484,7 +484,7 @@ fn vm_knapsack() {
     }
     let file = "knapsack-arm64.toml";
     fs::copy(shipped.join(file), place.path(file)).unwrap();
-    place.run(&format!("run -q {file}")).code(0);
+    place.run(&format!("run -q {file} --yes-change")).code(0);
     let recording = place.recording("knapsack-arm64.plumb");
     assert!(recording.losses.is_empty(), "{:?}", recording.losses);
     let of = |name: &str| {

@@ -522,6 +522,89 @@ fn nothing_of_private_files_is_shown() {
     }
 }
 
+/// Check that a file which runs or sets anything on this machine says so and does nothing, unless that was agreed
+/// to; and that sysctls which start programs are refused by name, agreed to or not.
+#[test]
+fn experiments_ask_for_this_machine() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    fs::create_dir(place.path("folder")).unwrap();
+    place.write("secret", "");
+    fs::set_permissions(place.path("secret"), fs::Permissions::from_mode(0o600)).unwrap();
+    let secret = place.path("secret").display().to_string();
+    let touch = format!("[\"touch\", \"{}\"]", place.path("ran").display());
+    let host =
+        "name = \"x\"\nlab = \"host\"\ninstruments = [\"events\"]\n[workload]\nkind = \"work\"\n";
+    let guest = "name = \"x\"\n[knobs]\nkernel = \"none\"\n[workload]\nkind = \"command\"\ncommand = [\"true\"]\n";
+    let run = |text: &str, words: &str| {
+        place.write("folder/x.toml", text);
+        place.run(&format!("run -q {words}"))
+    };
+    let build = format!("{guest}[build]\ncommands = [{touch}]\n");
+    let arms = "[[arm]]\nname = \"a\"\nknobs.command = \"true\"\n[[arm]]\nname = \"b\"\n";
+    for (text, says) in [
+        (build.clone(), &["run `touch "][..]),
+        (format!("{host}command = {touch}\n"), &["run `touch "]),
+        (
+            format!("{host}command = {touch}\n[knobs.sysctl]\n\"vm.swappiness\" = \"10\"\n{arms}"),
+            &[
+                "run `touch ",
+                "run `true`",
+                "set sysctl vm.swappiness to 10",
+            ],
+        ),
+        (
+            format!(
+                "name = \"x\"\nlab = \"netns\"\n[workload]\nkind = \"command\"\ncommand = {touch}\n"
+            ),
+            &["run `touch "],
+        ),
+        (
+            format!("{guest}with = [\"{secret}\"]\n"),
+            &["copy ", "/secret, which other users may not read"],
+        ),
+        (
+            format!("{guest}with = [\"{secret}:/x\"]\n"),
+            &["/secret, which other users may not read"],
+        ),
+    ] {
+        let asked = run(&text, "folder/x.toml");
+        asked.code(2).says(says);
+        asked.says(&["Nothing was run", "add --yes-change"]);
+        assert!(!place.path("ran").exists(), "{text}");
+    }
+    for words in ["--yes-change folder/x.toml", "folder/x.toml --yes-change"] {
+        run(&build, words);
+        assert!(place.path("ran").exists(), "{words}");
+        fs::remove_file(place.path("ran")).unwrap();
+    }
+    place
+        .run("run --yes-change")
+        .code(2)
+        .says(&["experiment file"]);
+    fs::set_permissions(place.path("secret"), fs::Permissions::from_mode(0o644)).unwrap();
+    let ran = run(&format!("{guest}with = [\"{secret}\"]\n"), "folder/x.toml");
+    ran.says(&["no such kernel"]);
+    for text in [
+        format!("{host}command = {touch}\n[knobs.sysctl]\n\"kernel.core_pattern\" = \"|/x\"\n"),
+        "name = \"x\"\nlab = \"netns\"\n[knobs.sysctl]\n\"kernel.core_pattern\" = \"|/x\"\n".into(),
+    ] {
+        let refused = run(&text, "folder/x.toml --yes-change");
+        refused.code(2).says(&["`kernel.core_pattern`", "line "]);
+        assert!(!place.path("ran").exists(), "{text}");
+    }
+    let typed = place.run("path --lab netns --sysctl kernel.core_pattern=x --packets 1");
+    typed.code(2).says(&["`kernel.core_pattern`"]);
+    place.write(
+        "folder/x.toml",
+        "name = \"x\"\n[knobs]\nnft = \"include '/etc/shadow'\"\n",
+    );
+    place
+        .run("run folder/x.toml")
+        .code(2)
+        .says(&["can't include other files"]);
+}
+
 // Words on the command line.
 
 /// Check that what makes no sense is refused before anything runs.

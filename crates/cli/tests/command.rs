@@ -236,6 +236,7 @@ int main(void) {
 	FILE *file = fopen("greeting", "r");
 	if (!file || !fgets(text, sizeof text, file)) return 3;
 	if (bind(s, (void *)&at, sizeof at) || listen(s, 1)) return 4;
+	dprintf(2, "greeting with %s", text);
 	while ((c = accept(s, 0, 0)) >= 0) { dprintf(c, "%s", text); close(c); }
 	return 0;
 }
@@ -266,8 +267,11 @@ int main(void) {
     let mut command = place.plumb("path -q --with greeting --top 0");
     command.args(["--peer", "./answer", "--", "./ask"]);
     let ran = common::Running::start(&mut command).finish();
-    // It did what it should, and exited with its own status.
-    ran.code(1).says(&["./ask exited with code 7"]);
+    // It did what it should, and exited with its own status. Why, the peer may tell.
+    ran.code(1).says(&[
+        "./ask exited with code 7",
+        "output of --peer: greeting with how do you do",
+    ]);
     assert!(ran.stdout.starts_with("how do you do\n"), "{}", ran.stdout);
     let recording = place.recording("path.plumb");
     check_sums(&recording);

@@ -104,7 +104,7 @@ fn as_callgrind_counts() {
         fs::copy(shipped.join(&file), place.path(file.to_str().unwrap())).unwrap();
     }
     fs::copy(shipped.join("knapsack.toml"), place.path("knapsack.toml")).unwrap();
-    place.run("run -q knapsack.toml").code(0);
+    place.run("run -q knapsack.toml --yes-change").code(0);
     let shown = place.run("report knapsack.plumb --json");
     shown.code(0);
     let document: Value = serde_json::from_str(&shown.stdout).unwrap();

@@ -21,6 +21,7 @@ mod module;
 mod nft;
 mod nic;
 mod old;
+mod outside;
 mod qdisc;
 mod samples;
 mod scan;

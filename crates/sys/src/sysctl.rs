@@ -107,6 +107,15 @@ pub fn set_anywhere(namespace: &Namespace, key: &str, value: &str) -> io::Result
     }
 }
 
+/// Whether a sysctl is there, and a new network namespace has none of its own.
+///
+/// # Errors
+/// No namespace can be made.
+pub fn is_of_machine(key: &str) -> io::Result<bool> {
+    let is_there = path(key).exists();
+    Ok(is_there && !Namespace::new()?.inside(|| Ok(path(key).exists()))?)
+}
+
 impl Namespace {
     /// Read a sysctl of this namespace.
     ///

@@ -21,12 +21,15 @@ use crate::files;
 
 /// Arguments of `plumb run`.
 #[derive(Debug, Args)]
+#[command(override_usage = "plumb run [OPTIONS] <EXPERIMENT>")]
 pub(crate) struct RunArgs {
     /// Experiment file (TOML)
-    experiment: PathBuf,
-    /// Allow changes to these interfaces or disks; without it, only print what would be changed
-    #[arg(long, value_name = "NAME,NAME", value_delimiter = ',')]
-    yes_change: Vec<String>,
+    #[arg(required_unless_present = "yes_change")]
+    experiment: Option<PathBuf>,
+    /// Run the file's commands on this machine and set its sysctls, and change these interfaces and disks;
+    /// without it, only print what would be run and changed
+    #[arg(long, value_name = "NAME,NAME", value_delimiter = ',', num_args = 0..=1)]
+    yes_change: Option<Vec<String>>,
     /// Allow changes even if the default route or your SSH session uses one of them
     #[arg(long)]
     even_default_route: bool,
@@ -52,7 +55,8 @@ const MAX_EXPERIMENT_BYTES: u64 = 1 << 20;
 /// # Errors
 /// The experiment failed.
 pub(crate) fn run(args: RunArgs, cache: &Path) -> anyhow::Result<ExitCode> {
-    let path = &args.experiment;
+    let (path, names) = file_and_names(args.experiment, args.yes_change)?;
+    let (path, names) = (path.as_path(), names.as_deref());
     let text = files::read_text(path, MAX_EXPERIMENT_BYTES, "an experiment file")?;
     let shown = |error: ExperimentError| {
         let error = match files::is_private(path) {
@@ -86,6 +90,16 @@ pub(crate) fn run(args: RunArgs, cache: &Path) -> anyhow::Result<ExitCode> {
         Err(error) => error,
     };
     read_files(&mut experiment, path).map_err(with_line)?;
+    let mut outside = match names {
+        None => experiment::consent::outside(&experiment, folder_of(path)),
+        Some(_) => Vec::new(),
+    };
+    // Settings of interfaces and disks are asked for once they are known, with all the rest.
+    let is_later = experiment.build.is_empty() && experiment.names_objects();
+    if !outside.is_empty() && !is_later {
+        experiment::consent::ask(&outside, "")?;
+        outside.clear();
+    }
     experiment::build::run(&experiment.build, folder_of(path))?;
     experiment::modules::prepare(&mut experiment, Names::InFile(folder_of(path)), cache)
         .map_err(with_line)?;
@@ -105,7 +119,8 @@ pub(crate) fn run(args: RunArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     let how = How {
         text: &text,
         folder: folder_of(path),
-        yes_change: &args.yes_change,
+        yes_change: names.unwrap_or_default(),
+        outside: &outside,
         even_default_route: args.even_default_route,
         fail_if_claim_fails: args.fail_if_claim_fails,
         ..How::new(
@@ -121,6 +136,21 @@ pub(crate) fn run(args: RunArgs, cache: &Path) -> anyhow::Result<ExitCode> {
         )
     };
     experiment::run(&experiment, how, cache).map_err(with_line)
+}
+
+/// The experiment file, and what `--yes-change` names. A word after the option is a name, unless there is no
+/// other word for the file.
+fn file_and_names(
+    file: Option<PathBuf>,
+    names: Option<Vec<String>>,
+) -> anyhow::Result<(PathBuf, Option<Vec<String>>)> {
+    match (file, names) {
+        (Some(file), names) => Ok((file, names)),
+        (None, Some(names)) if !names.is_empty() => Ok((names.join(",").into(), Some(Vec::new()))),
+        (None, _) => {
+            Err(Usage("missing experiment file; expected like plumb run FILE".into()).into())
+        }
+    }
 }
 
 /// The experiment's directory.

@@ -18,6 +18,7 @@ use netplumb_model::recording::Arm;
 use netplumb_model::timing::TimingSpec;
 use netplumb_report::printable;
 
+use super::consent;
 use super::disks;
 use super::how::{How, finish};
 use super::unseen::{is_nothing_seen, nothing_seen};
@@ -87,9 +88,10 @@ pub(super) fn run(
         cache,
     )?;
     said.show(how.for_programs())?;
-    let failed = tell_ends(&run, experiment.workload.with.len(), &ends, &said);
+    let nothing = outcome.error.as_ref().is_some_and(is_nothing_seen);
+    let failed = tell_ends(&run, experiment.workload.with.len(), &ends, &said, nothing);
     match outcome.error {
-        Some(error) if is_nothing_seen(&error) => {
+        Some(_) if nothing => {
             return Err(anyhow::Error::msg(nothing_seen(
                 experiment,
                 &outcome.recording,
@@ -139,14 +141,9 @@ fn prepare(
     let (workload, setup) = (&experiment.workload, &experiment.setup);
     let mut bundle = Bundle::new(Host::here()?).for_arch(arch);
     for with in &workload.with {
-        let (from, to) = match with.rsplit_once(':') {
-            // File names may contain colons.
-            Some((from, to)) if to.starts_with('/') && !Path::new(with).exists() => {
-                (from, Some(Path::new(to)))
-            }
-            _ => (with.as_str(), None),
-        };
-        bundle.add_with(Path::new(from), to)?;
+        let from = consent::from_of(with);
+        let to = with[from.as_os_str().len()..].strip_prefix(':');
+        bundle.add_with(&from, to.map(Path::new))?;
     }
     let mut modules = Vec::new();
     let mut add = |words: &[String]| -> anyhow::Result<PathBuf> {
@@ -273,7 +270,7 @@ impl Said {
         self.parts.push((from, bytes.to_vec()));
     }
 
-    /// The command's output is printed as it is; that of the peer only if it failed.
+    /// The command's output is printed as it is; that of the peer only if either failed.
     fn show(&self, for_programs: bool) -> io::Result<()> {
         let mut unended = false;
         for (from, bytes) in &self.parts {
@@ -319,8 +316,14 @@ impl Said {
     }
 }
 
-/// Report commands that failed; returns whether any did.
-fn tell_ends(run: &CommandRun, files: usize, ends: &[CommandEnd], said: &Said) -> bool {
+/// Report commands that failed; returns whether any did. `nothing` is whether no packet of theirs was seen.
+fn tell_ends(
+    run: &CommandRun,
+    files: usize,
+    ends: &[CommandEnd],
+    said: &Said,
+    nothing: bool,
+) -> bool {
     let mut failed = false;
     let mut told = Vec::new();
     let mut tell = |line: String| {
@@ -351,6 +354,7 @@ fn tell_ends(run: &CommandRun, files: usize, ends: &[CommandEnd], said: &Said) -
             )),
             Exit::Signal(signal) => Some(format!("was killed by signal {signal} ({})", signal_name(signal))),
         };
+        let is_bad = how.is_some();
         if let Some(how) = how {
             failed = true;
             tell(format!("{name} {how}"));
@@ -372,8 +376,11 @@ fn tell_ends(run: &CommandRun, files: usize, ends: &[CommandEnd], said: &Said) -
                 }
                 None => {}
             }
-            if let Some(why) = why {
-                tell(format!("--peer {peer} {why}"));
+            // What a command measures of a peer that it could not reach, the peer may explain.
+            if why.is_some() || is_bad || nothing {
+                if let Some(why) = why {
+                    tell(format!("--peer {peer} {why}"));
+                }
                 for line in said.peer() {
                     tell(format!("output of --peer: {line}"));
                 }

@@ -41,8 +41,10 @@ pub(crate) struct How<'a> {
     pub(crate) watch: bool,
     /// Whether a command gets plumb's standard input.
     pub(crate) stdin: bool,
-    /// Interfaces of this machine that may be changed.
+    /// Interfaces and disks of this machine that may be changed.
     pub(crate) yes_change: &'a [String],
+    /// What an experiment file does on this machine besides that, if it was not agreed to yet.
+    pub(crate) outside: &'a [String],
     /// Whether that includes interfaces of the default route.
     pub(crate) even_default_route: bool,
     /// Whether a claim that does not hold is a failure.
@@ -62,6 +64,7 @@ impl<'a> How<'a> {
             watch: false,
             stdin: false,
             yes_change: &[],
+            outside: &[],
             even_default_route: false,
             fail_if_claim_fails: false,
         }

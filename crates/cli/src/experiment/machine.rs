@@ -14,6 +14,7 @@ use netplumb_sys::links::DeviceState;
 use netplumb_sys::netns::Namespace;
 use netplumb_sys::steering;
 
+use super::consent;
 use super::how::How;
 use crate::commands::read_file;
 use crate::exit::{CannotHere, Usage, WrongKey};
@@ -319,23 +320,20 @@ fn agreed<'o>(
     if refused.is_empty() {
         return Ok(());
     }
+    let is_sysctl = |change: &&Change| matches!(change.setting, Setting::Sysctl { .. });
     let mut planned: Vec<String> = all()
+        // They are in the list of the experiment.
+        .filter(|change| !is_sysctl(change))
         .flat_map(|change| {
             let values = std::iter::once(&change.before).chain(&change.after);
             values.map(|value| change.setting.planned(value))
         })
         .map(|planned| match planned.on {
-            Some(on) => format!("  {on}: {}\n", planned.what),
-            None => format!("  {}\n", planned.what),
+            Some(on) => format!("{on}: {}, and restored after each run", planned.what),
+            None => format!("{}, and restored after each run", planned.what),
         })
         .collect();
     planned.sort();
     planned.dedup();
-    Err(Usage(format!(
-        "these settings would be changed while a command runs:\n{}and restored after each run. Whatever else \
-         uses them is affected meanwhile. To proceed, add --yes-change {}",
-        planned.concat(),
-        refused.join(",")
-    ))
-    .into())
+    consent::ask(&[how.outside, &planned].concat(), &refused.join(","))
 }

@@ -210,8 +210,19 @@ fn line_of(text: &str, mistake: &Mistake) -> Option<Range<usize>> {
             .find(|(_, line)| has_it(line))
             .or_else(|| all().next())
     };
-    let (at, _) = instead.iter().find_map(first)?;
-    Some(*at..*at)
+    let (header, line) = instead.iter().find_map(first)?;
+    // Of a table with a section of its own, the line in that.
+    let mut inside = lines
+        .iter()
+        .filter(|(at, _)| line.starts_with('[') && at > header);
+    let inside = inside
+        .by_ref()
+        .take_while(|(_, line)| !line.starts_with('['));
+    let at = inside
+        .into_iter()
+        .find(|(_, line)| has_it(line))
+        .map_or(*header, |(at, _)| *at);
+    Some(at..at)
 }
 
 /// Whether a line sets a key: by itself, below a dot, or in a table within the line; or
@@ -219,6 +230,9 @@ fn line_of(text: &str, mistake: &Mistake) -> Option<Range<usize>> {
 fn sets(line: &str, key: &str) -> bool {
     let line = line.trim_start();
     if line.starts_with(&format!("[{key}")) || line.starts_with(&format!("[[{key}")) {
+        return true;
+    }
+    if line.starts_with('[') && line.trim_end().ends_with(&format!(".{key}]")) {
         return true;
     }
     let of_key = |c: char| c.is_alphanumeric() || "_-\"".contains(c);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::disk::{self, QueueSetting};
 use super::{Disk, Experiment, Kind, Lab, NamedArm, NicSettings, Offload};
+use super::{nic, outside};
 use crate::hosts::Side;
 use crate::recording::Arm;
 
@@ -161,8 +162,17 @@ impl Experiment {
         !(self.knobs.is_empty() && self.vary.is_empty() && self.arms.is_empty())
     }
 
-    /// Check that disks are of where the command runs, and that there are whole runs to compare.
+    /// Check that disks are of where the command runs, that sysctls of this machine are such as may be set,
+    /// and that there are whole runs to compare.
     pub(super) fn check_machine(&self, arms: &[Arm]) -> Result<(), (&'static str, String)> {
+        let sysctls = arms.iter().flat_map(|arm| arm.table("sysctl"));
+        for (name, _) in sysctls {
+            outside::check_sysctl(self.lab, name).map_err(|why| ("sysctl", why))?;
+        }
+        let features = arms.iter().flat_map(|arm| arm.table("feature"));
+        for (name, on) in features {
+            nic::check_feature(name, on).map_err(|why| ("feature", why))?;
+        }
         for arm in arms {
             let Some(text) = arm.knobs.get("disk") else {
                 continue;

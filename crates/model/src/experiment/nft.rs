@@ -230,6 +230,15 @@ impl Nft {
     }
 }
 
+/// Whether rules have nft read other files (nft(8), "Include files").
+fn has_include(rules: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || "_-./".contains(c);
+    rules.match_indices("include").any(|(at, word)| {
+        let after = rules[at + word.len()..].trim_start();
+        !rules[..at].ends_with(is_part) && after.starts_with(['"', '\''])
+    })
+}
+
 /// FNV-1a, 64 bits: stable across versions, unlike the hash of the standard library.
 fn fnv(bytes: &[u8]) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
@@ -288,6 +297,10 @@ impl Ruleset {
                 "nft rules are too long ({} bytes); expected at most {MAX_RULESET_BYTES}",
                 rules.len()
             )),
+            Nft::Text { rules, .. } if has_include(rules) => Err(
+                "nft rules can't include other files, which could be any; write them into one file"
+                    .into(),
+            ),
             _ => Ok(()),
         }
     }
@@ -519,5 +532,24 @@ mod tests {
             text("ct state new limit rate 1/second accept").modules(),
             ["nf_tables", "nf_conntrack", "nft_ct", "nft_limit"]
         );
+    }
+
+    /// Check that rules which read other files are recognised.
+    #[test]
+    fn includes() {
+        for text in [
+            "include \"/etc/shadow\"",
+            "table ip t {};include './x.nft'\n",
+            "\tinclude\t\"x\"",
+        ] {
+            assert!(has_include(text), "{text}");
+        }
+        for text in [
+            "table ip include { }",
+            "table ip x_include\" { }",
+            "# what rules include\n",
+        ] {
+            assert!(!has_include(text), "{text}");
+        }
     }
 }

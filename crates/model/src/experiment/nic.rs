@@ -261,6 +261,36 @@ pub fn module_options(arm: &Arm, host: Option<Side>) -> BTreeMap<String, String>
     }
 }
 
+/// What `ethtool -K` calls offloads, in short or as `ethtool -k` prints them, and no feature is called: with
+/// their names here.
+const OFFLOADS: [(&str, &str); 11] = [
+    ("gro", "gro"),
+    ("gso", "gso"),
+    ("tso", "tso"),
+    ("sg", "sg"),
+    ("tx-checksum", "tx-checksum"),
+    ("generic-receive-offload", "gro"),
+    ("generic-segmentation-offload", "gso"),
+    ("tcp-segmentation-offload", "tso"),
+    ("scatter-gather", "sg"),
+    ("rx-checksumming", "rx-checksum"),
+    ("tx-checksumming", "tx-checksum"),
+];
+
+/// Check that a feature is not an offload, which stands for several.
+///
+/// # Errors
+/// It is one: how it is set.
+pub(super) fn check_feature(name: &str, level: &str) -> Result<(), String> {
+    match OFFLOADS.iter().find(|(known, _)| *known == name) {
+        None => Ok(()),
+        Some((_, offload)) => Err(format!(
+            "`{name}` is an offload, not a feature: use `--offload {offload}={level}`, in a file offload = {{ {offload} = \
+             \"{level}\" }}; `ethtool -k` lists features, like rx-gro-list"
+        )),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -293,6 +323,34 @@ mod tests {
             .collect();
         assert_eq!(switches, Coalescing::SWITCHES);
         assert_eq!(switches, Coalescing::WORDS[..2]);
+    }
+
+    /// Check that an offload among features is refused with how it is set, and every feature is taken.
+    #[test]
+    fn offloads_are_no_features() {
+        let of = |name: &str| {
+            let text = format!("name = \"x\"\n[knobs]\nfeature.{name} = \"on\"\n");
+            Experiment::parse(&text).map_err(|error| error.to_string())
+        };
+        for (name, offload) in [("gro", "gro"), ("tcp-segmentation-offload", "tso")] {
+            let error = of(name).unwrap_err();
+            assert!(
+                error.contains(&format!("`--offload {offload}=on`")),
+                "{error}"
+            );
+        }
+        for name in [
+            "rx-gro",
+            "rx-checksum",
+            "tx-tcp-segmentation",
+            "rx-gro-list",
+        ] {
+            assert!(of(name).is_ok(), "{name}");
+        }
+        let offloads = OFFLOADS
+            .iter()
+            .map(|(_, offload)| offload.parse::<crate::experiment::Offload>());
+        assert!(offloads.into_iter().all(|offload| offload.is_ok()));
     }
 
     /// Check that settings are of the ends that a knob names, and of both where it names none.

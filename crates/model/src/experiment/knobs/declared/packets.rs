@@ -161,7 +161,7 @@ pub(super) const KNOBS: &[Knob] = &[
         default: Default::Told("empty"),
         said: Said::Below,
         turn: 20,
-        help: "sysctls, as in sysctl(8), with values as strings; set in each network namespace, or in the initial one if a sysctl is not per namespace",
+        help: "sysctls, as in sysctl(8), with values as strings; set in each network namespace, in guests also those that are not per namespace; in lab host this machine's, below `net.` and `vm.`",
         labs: ALL,
         workloads: LINKS_AND_WORK,
         ..SWITCH
