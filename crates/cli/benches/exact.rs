@@ -26,7 +26,7 @@ use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::path_rules::PathRules;
 use netplumb_lab::vm::initramfs::{self, Module};
 use netplumb_lab::vm::kernels::{KernelEntry, KernelStore};
-use netplumb_lab::vm::machine::Machine;
+use netplumb_lab::vm::machine::{MEMORY_MIB, Machine};
 use netplumb_lab::vm::process::{Extra, Guest, Start};
 use netplumb_lab::vm::trial;
 use netplumb_model::arch::Arch;
@@ -335,6 +335,7 @@ fn live(qemu: &Path, kernel: &KernelEntry, variant: Variant) -> Result<Life> {
         mitigations: false,
         cmdline: String::new(),
         seed: 1,
+        memory_mib: MEMORY_MIB,
     };
     let initramfs = initramfs_of(kernel, &machine)?;
     let (extra, stream) = if variant == Variant::Without {

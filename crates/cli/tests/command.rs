@@ -305,26 +305,29 @@ fn files_left_behind() {
     assert!(!ran.stderr.contains("--with"), "{}", ran.stderr);
 }
 
-/// Check that as much goes along as is promised: 96 MiB, the program and its libraries among
-/// them.
+/// Check that as much goes along as is promised: 384 MiB, the program and its libraries among
+/// them, and that a guest has only then more memory.
 #[test]
 fn large_files_go_along() {
     if !common::has_guests() {
         return;
     }
     let place = Place::new();
-    const BYTES: u64 = 92 << 20;
-    std::fs::File::create(place.path("large"))
-        .unwrap()
-        .set_len(BYTES)
-        .unwrap();
-    let ran = place.run("path -q --with large -- wc -c large");
-    ran.code(0);
-    assert!(
-        ran.stdout.starts_with(&format!("{BYTES} large\n")),
-        "{}",
-        ran.stdout
-    );
+    for (bytes, memory) in [(92 << 20, "256"), (380 << 20, "1024")] {
+        std::fs::File::create(place.path("large"))
+            .unwrap()
+            .set_len(bytes)
+            .unwrap();
+        let ran = place.run("path -q -o x.plumb --with large -- wc -c large");
+        ran.code(0);
+        assert!(
+            ran.stdout.starts_with(&format!("{bytes} large\n")),
+            "{}",
+            ran.stdout
+        );
+        let recording = place.recording("x.plumb");
+        assert_eq!(recording.environment["vm.memory_mib"], memory);
+    }
 }
 
 /// Check that a command also runs without an instruction clock, from a state that was saved before its

@@ -7,7 +7,7 @@ mod common;
 use std::time::Duration;
 
 use netplumb_lab::vm::initramfs::{self, Module};
-use netplumb_lab::vm::machine::Machine;
+use netplumb_lab::vm::machine::{MEMORY_MIB, Machine};
 use netplumb_lab::vm::process::{Extra, Guest, Start, VmError};
 use netplumb_lab::vm::trial;
 use netplumb_model::arch::Arch;
@@ -35,6 +35,7 @@ fn files_both_ways() {
         mitigations: false,
         cmdline: String::new(),
         seed: 1,
+        memory_mib: MEMORY_MIB,
     };
     let modules: Vec<Module> = kernel
         .module_tree()

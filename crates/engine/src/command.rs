@@ -12,6 +12,7 @@ use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::path_rules::PathRules;
 use netplumb_lab::bundle::Bundle;
 use netplumb_lab::vm::kernels::KernelStore;
+use netplumb_lab::vm::machine::{LARGE_MEMORY_MIB, MEMORY_MIB};
 use netplumb_lab::vm::process::{Extra, Guest, VmError};
 use netplumb_lab::vm::{bulk, disk};
 use netplumb_model::experiment::{DiskPlan, Trace};
@@ -30,9 +31,9 @@ use crate::error::EngineError;
 use crate::extras;
 use crate::kinds::{check_pairs, is_of_packets};
 use crate::origin::{self, Boot, Origin};
-use crate::plan::Plan;
+use crate::plan::{GuestPlan, Plan};
 use crate::prototypes::Known;
-use crate::run::{Options, Progress, Save, note_arch, note_instrument, note_machine};
+use crate::run::{MEMORY_FACT, Options, Progress, Save, note_arch, note_instrument, note_machine};
 use crate::schedule::{Turn, whole};
 use crate::site::{self, Alone, Ended, Keeper, OneAtATime};
 use tables::Tables;
@@ -55,6 +56,20 @@ pub struct CommandArm {
     pub words: Vec<String>,
     /// What it reads, if it is `plumb read-file`.
     pub reads: Option<FileReads>,
+}
+
+/// The files that a guest of the usual size has room for: the kernel and the agent use some 60 MiB, and the root's
+/// file system is at most half of the memory.
+const ROOM_BYTES: u64 = 96 << 20;
+/// The most that a command may have: a guest that is larger has room for them.
+pub const MAX_FILES_BYTES: u64 = 384 << 20;
+
+/// The size of a guest's memory that has room for these files.
+fn memory_mib(bundle: &Bundle) -> u32 {
+    match bundle.size_bytes() > ROOM_BYTES {
+        true => LARGE_MEMORY_MIB,
+        false => MEMORY_MIB,
+    }
 }
 
 /// Commands with their files and settings.
@@ -286,13 +301,18 @@ impl OneArm<'_> {
         progress: &dyn Fn(Progress),
     ) -> Result<Base, EngineError> {
         let plan = self.plan();
-        let guests = plan.guests();
         // One arm is one guest.
-        let guest = &guests[0];
+        let memory_mib = memory_mib(&self.run.bundle);
+        let guest = &GuestPlan {
+            memory_mib,
+            ..plan.guests().remove(0)
+        };
         let store = KernelStore::new(&options.cache);
         let kernel = guest.kernel_in(&store)?;
         origin::check(options, kernel.arch)?;
-        note_arch(&mut keeper.recording.environment, kernel.arch);
+        let facts = &mut keeper.recording.environment;
+        note_arch(facts, kernel.arch);
+        facts.insert(MEMORY_FACT.into(), memory_mib.to_string());
         keeper.keep()?;
         let (tree, _) = extras::module_tree(&kernel, guest)?;
         let disk = DiskPlan::of(&self.command().arm);

@@ -34,7 +34,7 @@ mod symbols;
 mod traces;
 mod wires;
 
-pub use command::{CommandArm, CommandRun, run_command};
+pub use command::{CommandArm, CommandRun, MAX_FILES_BYTES, run_command};
 pub use error::{EngineError, NicError};
 pub use guests::{GuestRun, run_in_guests};
 pub use hosts::{HostsRun, run_hosts};

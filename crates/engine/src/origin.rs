@@ -192,6 +192,7 @@ impl Boot<'_> {
                 false => self.guest.cmdline.clone(),
             },
             seed: self.guest.seed,
+            memory_mib: self.guest.memory_mib,
         })
     }
 
@@ -450,7 +451,7 @@ impl Boot<'_> {
         let began = Instant::now();
         let limit = self.options.timeout;
         let qemu_version = self.qemu_version()?;
-        let memory = new_memory()?;
+        let memory = new_memory(u64::from(machine.memory_mib) << 20)?;
         let initramfs = self.initramfs(machine)?;
         let asked = frames(&[
             Request::Describe,
@@ -497,7 +498,7 @@ impl Boot<'_> {
         let From::Booted(state) = &origin.from else {
             return Err(EngineError::Save("no saved state".into()));
         };
-        let memory = new_memory()?;
+        let memory = memory_like(&state.memory)?;
         saved::copy_memory(&state.memory, &memory)
             .map_err(EngineError::host("hold the guest's memory"))?;
         let first = frames(&[Request::Prepare(origin.plan.clone()), Request::Rest])?;
@@ -599,17 +600,27 @@ fn told_facts(guest: &mut Guest, limit: Duration) -> Result<BTreeMap<String, Str
     Ok(facts)
 }
 
-fn new_memory() -> Result<File, EngineError> {
+fn new_memory(bytes: u64) -> Result<File, EngineError> {
     let memory = memfd("netplumb-memory", b"").map(File::from);
     memory
-        .and_then(|memory| memory.set_len(saved::memory_bytes()).map(|()| memory))
+        .and_then(|memory| memory.set_len(bytes).map(|()| memory))
         .map_err(EngineError::host("hold the guest's memory"))
+}
+
+/// Memory of the same size.
+fn memory_like(memory: &File) -> Result<File, EngineError> {
+    let known = memory.metadata();
+    new_memory(
+        known
+            .map_err(EngineError::host("hold the guest's memory"))?
+            .len(),
+    )
 }
 
 /// Save the devices of a paused guest, and a copy of its memory, in which it will resume.
 fn save(guest: &mut Guest, memory: &File) -> Result<(Vec<u8>, File), EngineError> {
     let devices = guest.save_devices()?;
-    let kept = new_memory()?;
+    let kept = memory_like(memory)?;
     saved::copy_memory(memory, &kept).map_err(EngineError::host("hold the guest's memory"))?;
     Ok((devices, kept))
 }

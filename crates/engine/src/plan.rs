@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use netplumb_lab::vm::files::Program;
 use netplumb_lab::vm::kernels::{KernelEntry, KernelStore, KernelStoreError};
+use netplumb_lab::vm::machine::MEMORY_MIB;
 use netplumb_model::arch::Arch;
 use netplumb_model::class::Link;
 use netplumb_model::experiment::{
@@ -58,6 +59,8 @@ pub struct GuestPlan {
     pub module_options: BTreeMap<String, String>,
     /// The seed of random numbers.
     pub seed: u32,
+    /// The size of its memory.
+    pub memory_mib: u32,
     /// The programs that it needs beside these.
     pub programs: Vec<Program>,
     /// The type of link.
@@ -153,6 +156,7 @@ impl Plan {
                 own_modules: files(&knob("module")).map(str::to_owned).collect(),
                 module_options: module_options(arm, None),
                 seed: arm.read("seed").unwrap_or(1),
+                memory_mib: MEMORY_MIB,
                 programs: Vec::new(),
                 link: arm.link,
                 host: None,

@@ -73,11 +73,14 @@ pub enum Progress {
 /// Saves the recording as it grows.
 pub type Save<'a> = &'a mut dyn FnMut(&Recording) -> Result<(), String>;
 
+/// The size of guests' memory.
+pub(crate) const MEMORY_FACT: &str = "vm.memory_mib";
+
 /// Add facts of the clock and the machine that are the same for every run.
 pub(crate) fn note_machine(recording: &mut Recording, options: &Options) {
     let mut fact = |key: &str, value: String| recording.environment.insert(key.into(), value);
     fact(env::QUICK, if options.quick { "yes" } else { "no" }.into());
-    fact("vm.memory_mib", machine::MEMORY_MIB.to_string());
+    fact(MEMORY_FACT, machine::MEMORY_MIB.to_string());
 }
 
 /// Add facts of the machine that guests of an architecture have: to those of the recording, or of an arm.

@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use netplumb_engine::{CommandArm, CommandRun, run_command};
+use netplumb_engine::{CommandArm, CommandRun, MAX_FILES_BYTES, run_command};
 use netplumb_instruments::exact::Sampling;
 use netplumb_lab::bundle::{Bundle, Host, companions};
 use netplumb_lab::vm::kernels::KernelStore;
@@ -30,9 +30,6 @@ use crate::recorder::record_by;
 const OUTPUT_BYTES: u64 = 16 << 20;
 /// Maximum standard input of a command.
 const STDIN_BYTES: u64 = 16 << 20;
-/// The guest has 256 MiB, of which the kernel and the agent use some 60, and files are in
-/// memory twice while they are unpacked.
-const FILES_BYTES: u64 = 96 << 20;
 
 /// An arm, and the words of its command.
 pub(super) struct Words {
@@ -189,7 +186,7 @@ fn prepare(
     }
     check_probed(&machine.timed, &bundle)?;
     disks::add(&mut bundle, &arms, (arch, cache))?;
-    bundle.check_size(FILES_BYTES)?;
+    bundle.check_size(MAX_FILES_BYTES)?;
     disks::check_size(&arms, &bundle, setup)?;
     modules.sort();
     modules.dedup();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use netplumb_lab::vm::files::Program;
 use netplumb_lab::vm::kernels::KernelStore;
-use netplumb_lab::vm::machine::cpu;
+use netplumb_lab::vm::machine::{MEMORY_MIB, cpu};
 use netplumb_lab::vm::process::{Extra, Guest, VmError};
 use netplumb_lab::vm::trial;
 use netplumb_model::bench::{BenchArm, Limit};
@@ -121,6 +121,7 @@ fn plan(kernel: &str, with_nft: bool) -> GuestPlan {
         own_modules: Vec::new(),
         module_options: BTreeMap::new(),
         seed: 1,
+        memory_mib: MEMORY_MIB,
         programs: Vec::new(),
         link: Link::Veth,
         host: None,

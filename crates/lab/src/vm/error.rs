@@ -4,7 +4,7 @@ use std::io;
 
 use netplumb_model::message::{NotLoaded, PROTOCOL_VERSION, RefusedKind};
 
-use super::machine::MEMORY_MIB;
+use super::machine::{LARGE_MEMORY_MIB, MEMORY_MIB};
 use super::trial::QemuMissing;
 
 /// An error of a guest, or of QEMU.
@@ -158,7 +158,7 @@ fn indent(title: &str, lines: &[String]) -> String {
 fn memory_hint(panic: &str) -> String {
     if panic.to_lowercase().contains("memory") {
         format!(
-            "\n  the guest has {MEMORY_MIB} MiB, less what --cmdline takes of it; \
+            "\n  the guest has {MEMORY_MIB} MiB ({LARGE_MEMORY_MIB} for a command with many files), less what --cmdline takes of it; \
              try fewer or smaller files (--with, or a smaller command), smaller packets, fewer functions \
              (--max-functions), or a smaller kernel"
         )

@@ -15,6 +15,8 @@ use super::rest::{RESTS, requests_item};
 
 /// Enough for the largest distribution kernel and our workloads.
 pub const MEMORY_MIB: u32 = 256;
+/// For commands with more files than that has room for.
+pub const LARGE_MEMORY_MIB: u32 = 1024;
 
 /// The configuration of a guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +44,8 @@ pub struct Machine {
     pub cmdline: String,
     /// The seed of its random numbers; usually 1.
     pub seed: u32,
+    /// The size of its memory: [`MEMORY_MIB`] or [`LARGE_MEMORY_MIB`].
+    pub memory_mib: u32,
 }
 
 /// Descriptors that QEMU inherits.
@@ -217,7 +221,7 @@ impl Machine {
             ]);
             args.extend(random::qemu_args(self.seed));
         }
-        args.extend(memory_args(fds.memory));
+        args.extend(memory_args(fds.memory, self.memory_mib));
         args.extend(match fds.incoming {
             // The only device that depends on the kernel is the ROM that booted it.
             true => {
@@ -323,8 +327,8 @@ impl Machine {
     }
 }
 
-fn memory_args(memory: Memory) -> Vec<String> {
-    let mut args = vec!["-m".into(), MEMORY_MIB.to_string()];
+fn memory_args(memory: Memory, mib: u32) -> Vec<String> {
+    let mut args = vec!["-m".into(), mib.to_string()];
     let (fd, share) = match memory {
         Memory::Own => return args,
         Memory::Shared(fd) => (fd, "on"),
@@ -332,9 +336,7 @@ fn memory_args(memory: Memory) -> Vec<String> {
     };
     args.extend([
         "-object".into(),
-        format!(
-            "memory-backend-file,id=ram,size={MEMORY_MIB}M,mem-path=/proc/self/fd/{fd},share={share}"
-        ),
+        format!("memory-backend-file,id=ram,size={mib}M,mem-path=/proc/self/fd/{fd},share={share}"),
     ]);
     args
 }
@@ -356,6 +358,7 @@ mod tests {
             mitigations: false,
             cmdline: " slab_nomerge ".into(),
             seed: 1,
+            memory_mib: MEMORY_MIB,
         }
     }
 

@@ -26,6 +26,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+#[cfg(test)]
 use super::machine::MEMORY_MIB;
 use crate::sums::{self, Adder, Flaw, Sum};
 
@@ -380,11 +381,6 @@ fn is_temporary(name: &OsStr) -> bool {
     name.starts_with(STAGING) || name.starts_with(sums::GONE)
 }
 
-/// Size of a guest's memory.
-pub fn memory_bytes() -> u64 {
-    u64::from(MEMORY_MIB) << 20
-}
-
 fn describe(folder: &Path) -> Result<Description, Flaw> {
     let damaged = |how: &str| Flaw::Damaged(format!("{STATE} {how}"));
     let text = fs::read(folder.join(STATE)).map_err(|error| Flaw::of(folder, STATE, &error))?;
@@ -466,7 +462,7 @@ mod tests {
             .truncate(false)
             .open(memory)
             .unwrap();
-        file.set_len(memory_bytes()).unwrap();
+        file.set_len(u64::from(MEMORY_MIB) << 20).unwrap();
         file.write_all_at(b"here", 5 << 20).unwrap();
         Saved {
             memory: file,
