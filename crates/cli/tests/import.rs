@@ -4,6 +4,8 @@
 
 #[path = "import/elf.rs"]
 mod elf;
+#[path = "import/kinds.rs"]
+mod kinds;
 #[path = "import/made.rs"]
 mod made;
 

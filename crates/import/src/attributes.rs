@@ -1,19 +1,23 @@
 //! The attributes of a file's events, and which of them a record is of.
 
 use linux_perf_data::linux_perf_event_reader::{
-    AttrFlags, Endianness, RawData, RawEventRecord, RecordParseInfo, RecordType,
+    AttrFlags, ClockId, Endianness, PerfClock, RawData, RawEventRecord, RecordParseInfo, RecordType,
 };
 use linux_perf_data::{AttributeDescription, Error, PerfFileReader};
 use rustc_hash::FxHashMap;
 
 use crate::Wrong;
 use crate::bytes::u64_at;
+use crate::records::{HEADER, PIPE_HEADER, parts};
+use crate::sample::Layout;
 
 /// The attributes that a file begins with.
 #[derive(Debug)]
 pub(crate) struct Attributes {
     all: Vec<AttributeDescription>,
     infos: Vec<RecordParseInfo>,
+    /// What their samples have.
+    layouts: Vec<Layout>,
     by_id: FxHashMap<u64, usize>,
     /// Whether all events have the ID of a record in the same place; or else, whether records that are
     /// no samples have one at all (PERF_SAMPLE_IDENTIFIER).
@@ -34,6 +38,7 @@ impl Attributes {
         let ids = (0..).zip(&all);
         let ids = ids.flat_map(|(n, of)| of.event_ids.iter().map(move |id| (*id, n)));
         Ok(Attributes {
+            layouts: layouts(stream),
             by_id: ids.collect(),
             same_place: places.all(|place| Some(place) == first),
             sample_id_all: (all.first())
@@ -46,6 +51,23 @@ impl Attributes {
     /// All of them.
     pub(crate) fn all(&self) -> &[AttributeDescription] {
         &self.all
+    }
+
+    /// What samples of an event have.
+    pub(crate) fn layout(&self, number: usize) -> Option<&Layout> {
+        self.layouts.get(number)
+    }
+
+    /// The number of the event with an ID; of a file with one event, that one.
+    pub(crate) fn by_id(&self, id: u64) -> Option<usize> {
+        let only = (self.all.len() == 1).then_some(0);
+        self.by_id.get(&id).copied().or(only)
+    }
+
+    /// Whether times are those of CLOCK_MONOTONIC (`perf record -k mono`).
+    pub(crate) fn are_monotonic(&self) -> bool {
+        let clock = self.all.first().map(|of| of.attr.clock);
+        matches!(clock, Some(PerfClock::ClockId(ClockId::Monotonic)))
     }
 
     /// A record, and the number of the attribute that it is of.
@@ -73,6 +95,21 @@ impl Attributes {
         let number = number.unwrap_or_default();
         Some((number, of(*self.infos.get(number)?)))
     }
+}
+
+/// What samples have, of each attribute of a stream that has nothing else.
+fn layouts(stream: &[u8]) -> Vec<Layout> {
+    let mut rest = stream.get(PIPE_HEADER as usize..).unwrap_or_default();
+    let mut layouts = Vec::new();
+    while let Some((header, after)) = rest.split_at_checked(HEADER) {
+        let (_, _, size) = parts(header);
+        let Some((body, next)) = after.split_at_checked(size.saturating_sub(HEADER)) else {
+            break;
+        };
+        layouts.push(Layout::of(body));
+        rest = next;
+    }
+    layouts
 }
 
 fn wrong(error: &Error) -> Wrong {

@@ -2,7 +2,7 @@
 
 use linux_perf_data::AttributeDescription;
 use linux_perf_data::linux_perf_event_reader::{
-    HardwareEventId, PerfEventType, SampleFormat, SamplingPolicy, SoftwareCounterType,
+    AttrFlags, HardwareEventId, PerfEventType, SampleFormat, SamplingPolicy, SoftwareCounterType,
 };
 use netplumb_model::quantity::{Calls, Kind, Quantity, Repeats};
 use netplumb_model::timing::CPU_TIME;
@@ -13,6 +13,8 @@ use crate::facts::Facts;
 pub(crate) const SAMPLES: &str = CPU_TIME.instrument;
 /// Maximum length of the name of an event: a probe may have a long one.
 const MAX_NAME: usize = 200;
+/// Nanoseconds.
+const NS: &str = CPU_TIME.unit;
 
 /// An event that was sampled.
 #[derive(Debug, Clone)]
@@ -31,21 +33,39 @@ pub(crate) struct Event {
     pub(crate) stack_copies: bool,
 }
 
-/// The event of an attribute.
-pub(crate) fn event(description: &AttributeDescription, facts: &Facts, number: usize) -> Event {
+/// The event of an attribute, by its number, and what simpleperf calls it.
+pub(crate) fn event(
+    description: &AttributeDescription,
+    facts: &Facts,
+    (number, simpleperf): (usize, Option<&String>),
+) -> Event {
     let attr = &description.attr;
     let named = description.event_ids.first();
-    let named = named.and_then(|id| facts.events.get(id)).cloned();
+    let named = named.and_then(|id| facts.events.get(id));
     let fixed = match attr.sampling_policy {
         SamplingPolicy::Period(period) => Some(period.get()),
         _ => None,
     };
     let format = attr.sample_format;
-    let quantity = quantity(attr.type_, named.clone(), number);
-    let known = || quantity.as_ref().map(|quantity| quantity.name.clone());
+    let flags = attr.flags;
+    let modifiers = match (
+        flags.contains(AttrFlags::EXCLUDE_KERNEL),
+        flags.contains(AttrFlags::EXCLUDE_USER),
+    ) {
+        (true, false) => ":u",
+        (false, true) => ":k",
+        _ => "",
+    };
+    let known = known(attr.type_).map(|(name, _)| name);
+    // In order of preference: what perf called it, what it is, its number.
+    let name = match (named, simpleperf.map(String::as_str).or(known)) {
+        (Some(named), _) if !named.is_empty() => named.chars().take(MAX_NAME).collect(),
+        (_, Some(known)) => format!("{known}{modifiers}"),
+        _ => format!("event {number}"),
+    };
     Event {
-        name: named.or_else(known).unwrap_or_default(),
-        quantity,
+        quantity: quantity(attr.type_, &name, modifiers),
+        name,
         period: fixed.unwrap_or(1),
         fixed: fixed.filter(|_| !format.contains(SampleFormat::PERIOD)),
         branches: format.contains(SampleFormat::BRANCH_STACK),
@@ -53,14 +73,12 @@ pub(crate) fn event(description: &AttributeDescription, facts: &Facts, number: u
     }
 }
 
-fn quantity(of: PerfEventType, named: Option<String>, number: usize) -> Option<Quantity> {
-    let (name, unit) = match of {
+/// What perf calls an event, and what it counts, of those that are the kernel's own.
+fn known(of: PerfEventType) -> Option<(&'static str, &'static str)> {
+    Some(match of {
         PerfEventType::Software(software) => match software {
-            SoftwareCounterType::CpuClock | SoftwareCounterType::TaskClock => {
-                return Some(Quantity::from(&CPU_TIME));
-            }
-            // What BPF programs of perf say by it has other contents than samples.
-            SoftwareCounterType::BpfOutput | SoftwareCounterType::Dummy => return None,
+            SoftwareCounterType::CpuClock => ("cpu-clock", NS),
+            SoftwareCounterType::TaskClock => ("task-clock", NS),
             SoftwareCounterType::PageFaults => ("page-faults", "faults"),
             SoftwareCounterType::PageFaultsMin => ("minor-faults", "faults"),
             SoftwareCounterType::PageFaultsMaj => ("major-faults", "faults"),
@@ -69,7 +87,7 @@ fn quantity(of: PerfEventType, named: Option<String>, number: usize) -> Option<Q
             SoftwareCounterType::AlignmentFaults => ("alignment-faults", "faults"),
             SoftwareCounterType::EmulationFaults => ("emulation-faults", "faults"),
             SoftwareCounterType::CgroupSwitches => ("cgroup-switches", "switches"),
-            _ => ("", "events"),
+            _ => return None,
         },
         PerfEventType::Hardware(hardware, _) => match hardware {
             HardwareEventId::CpuCycles => ("cycles", "cycles"),
@@ -82,21 +100,35 @@ fn quantity(of: PerfEventType, named: Option<String>, number: usize) -> Option<Q
             HardwareEventId::CacheReferences => ("cache-references", "references"),
             HardwareEventId::StalledCyclesFrontend => ("stalled-cycles-frontend", "cycles"),
             HardwareEventId::StalledCyclesBackend => ("stalled-cycles-backend", "cycles"),
-            _ => ("", "events"),
+            _ => return None,
         },
-        _ => ("", "events"),
-    };
-    // In order of preference: what is known, what perf called it, its number.
-    let name = match (name, named) {
-        ("", Some(named)) if !named.is_empty() => named.chars().take(MAX_NAME).collect(),
-        ("", _) => format!("event {number}"),
-        (known, _) => known.into(),
-    };
+        _ => return None,
+    })
+}
+
+/// What samples of an event are of. The clock of CPUs, of the kernel and programs alike, is what a
+/// profile of this machine has; anything else is what perf calls it, since `cycles:u` and `cycles:k`,
+/// or those of two kinds of cores, are no figures to compare.
+fn quantity(of: PerfEventType, name: &str, modifiers: &str) -> Option<Quantity> {
+    // What BPF programs of perf say by it has other contents than samples.
+    if let PerfEventType::Software(SoftwareCounterType::BpfOutput | SoftwareCounterType::Dummy) = of
+    {
+        return None;
+    }
+    let is_cpu_clock = matches!(of, PerfEventType::Software(SoftwareCounterType::CpuClock));
+    if is_cpu_clock && modifiers.is_empty() {
+        return Some(Quantity::from(&CPU_TIME));
+    }
+    let unit = known(of).map_or("events", |(_, unit)| unit);
     Some(Quantity {
         instrument: SAMPLES.into(),
-        name,
+        name: name.into(),
         unit: unit.into(),
-        kind: Kind::Count,
+        kind: if unit == NS {
+            Kind::Duration
+        } else {
+            Kind::Count
+        },
         repeats: Repeats::Statistically,
         calls: Calls::Samples,
         number: None,

@@ -2,6 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use linux_perf_data::prost::Message;
+use linux_perf_data::{
+    SimpleperfElfFileInfo, SimpleperfFileRecord, SimpleperfSymbol, SimpleperfTypeSpecificInfo,
+    simpleperf_dso_type,
+};
+
 use crate::bytes::{u32_at, u64_at};
 
 /// Numbers of features (HEADER_... in the kernel's tools/perf/util/header.h).
@@ -13,9 +19,24 @@ const ARCH: u32 = 6;
 const CPUDESC: u32 = 8;
 const CMDLINE: u32 = 11;
 const EVENT_DESC: u32 = 12;
+/// Those of simpleperf (system/extras/simpleperf/record_file.h): symbols of files, in two formats, and
+/// what else it knows.
+const SIMPLEPERF_FILE: u32 = 128;
+const SIMPLEPERF_META_INFO: u32 = 129;
+const SIMPLEPERF_FILE2: u32 = 132;
 /// Those that are read; others are skipped.
 const READ: &[u32] = &[
-    BUILD_ID, HOSTNAME, OSRELEASE, VERSION, ARCH, CPUDESC, CMDLINE, EVENT_DESC,
+    BUILD_ID,
+    HOSTNAME,
+    OSRELEASE,
+    VERSION,
+    ARCH,
+    CPUDESC,
+    CMDLINE,
+    EVENT_DESC,
+    SIMPLEPERF_FILE,
+    SIMPLEPERF_META_INFO,
+    SIMPLEPERF_FILE2,
 ];
 /// The longest text that is kept.
 const MAX_TEXT_BYTES: usize = 4096;
@@ -33,6 +54,20 @@ const SYMBOL_NAME: usize = 8 + 4 + 2 + 2;
 const SYMBOL_FLAGS: usize = 8 + 4 + 2;
 const SYMBOL_GONE: u16 = 1;
 
+/// The symbols of a file, as simpleperf found them.
+#[derive(Debug, Clone, Default)]
+struct SymbolTable {
+    /// Whether they are at addresses of the process, not of the file.
+    is_absolute: bool,
+    /// What to add to an offset in the file.
+    shift: u64,
+    /// Where they begin, their sizes and names.
+    symbols: BTreeMap<u64, (u32, String)>,
+}
+
+/// A symbol: where it begins, its size and its name.
+pub(crate) type Symbol<'a> = (u64, u32, &'a str);
+
 /// What is known, and what was left out.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Facts {
@@ -41,6 +76,12 @@ pub(crate) struct Facts {
     pub(crate) build_ids: BTreeMap<String, String>,
     /// Names of events, by the IDs of their samples.
     pub(crate) events: BTreeMap<u64, String>,
+    /// Names of events by their type and configuration, as simpleperf has them.
+    pub(crate) types: BTreeMap<(u32, u64), String>,
+    /// Symbols of files that are in the file itself, by their paths.
+    symbol_tables: BTreeMap<String, SymbolTable>,
+    /// simpleperf's version.
+    simpleperf: Option<String>,
     /// Code that the kernel made, BPF programs for one, by its address: its size and name.
     pub(crate) symbols: BTreeMap<u64, (u32, String)>,
     /// The file ends before it should.
@@ -70,6 +111,20 @@ impl Facts {
         match feature {
             BUILD_ID => self.take_build_ids(data),
             EVENT_DESC => self.take_events(data),
+            SIMPLEPERF_FILE | SIMPLEPERF_FILE2 => {
+                let mut rest = data;
+                while let Some(of) = sized(&mut rest) {
+                    let file = match feature {
+                        SIMPLEPERF_FILE => file_record(of),
+                        _ => SimpleperfFileRecord::decode(of).ok(),
+                    };
+                    match file {
+                        Some(file) => self.take_symbols(file),
+                        None => self.invalid += 1,
+                    }
+                }
+            }
+            SIMPLEPERF_META_INFO => self.take_meta_info(data),
             CMDLINE => {
                 let mut rest = data;
                 let count = number(&mut rest).unwrap_or_default();
@@ -101,6 +156,54 @@ impl Facts {
         }
     }
 
+    fn take_symbols(&mut self, of: SimpleperfFileRecord) {
+        let symbols = of.symbol.into_iter();
+        let symbols = symbols.map(|s| (s.vaddr, (s.len, s.name)));
+        let shift = match of.type_specific_msg {
+            Some(SimpleperfTypeSpecificInfo::ElfFile(elf))
+                if elf.file_offset_of_min_vaddr != u64::MAX =>
+            {
+                of.min_vaddr.wrapping_sub(elf.file_offset_of_min_vaddr)
+            }
+            _ => 0,
+        };
+        let table = SymbolTable {
+            is_absolute: of.r#type == simpleperf_dso_type::DSO_SYMBOL_MAP_FILE,
+            shift,
+            symbols: symbols.collect(),
+        };
+        self.symbol_tables.insert(of.path, table);
+    }
+
+    /// Take names and values that end with zeros, in turns.
+    fn take_meta_info(&mut self, data: &[u8]) {
+        let words: Vec<String> = data.split(|byte| *byte == 0).map(until_zero).collect();
+        for pair in words.chunks_exact(2) {
+            match pair[0].as_str() {
+                "simpleperf_version" => self.simpleperf = Some(pair[1].clone()),
+                // A line for each has its name, type and configuration.
+                "event_type_info" => self.types.extend(pair[1].lines().filter_map(|line| {
+                    let (rest, config) = line.rsplit_once(',')?;
+                    let (name, kind) = rest.rsplit_once(',')?;
+                    Some(((kind.parse().ok()?, config.parse().ok()?), name.into()))
+                })),
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether the file has symbols of a file that was mapped, and whether they are at addresses of the
+    /// process.
+    pub(crate) fn table(&self, path: &str) -> Option<bool> {
+        self.symbol_tables.get(path).map(|table| table.is_absolute)
+    }
+
+    /// The symbol at a place in a file, of those that are in the file itself.
+    pub(crate) fn symbol_in(&self, path: &str, offset: u64) -> Option<Symbol<'_>> {
+        let table = self.symbol_tables.get(path)?;
+        within(&table.symbols, offset.wrapping_add(table.shift))
+    }
+
     /// Take a symbol that the kernel told of.
     pub(crate) fn take_symbol(&mut self, body: &[u8]) {
         let flags = body.get(SYMBOL_FLAGS..).and_then(|rest| rest.first_chunk());
@@ -112,9 +215,8 @@ impl Facts {
     }
 
     /// The symbol at an address that the kernel told of: where it begins, its size and its name.
-    pub(crate) fn symbol(&self, address: u64) -> Option<(u64, u32, &str)> {
-        let (start, (bytes, name)) = self.symbols.range(..=address).next_back()?;
-        (address - start < u64::from(*bytes)).then_some((*start, *bytes, name))
+    pub(crate) fn symbol(&self, address: u64) -> Option<Symbol<'_>> {
+        within(&self.symbols, address)
     }
 
     /// The build ID of a file, by a record of its own or of its mapping.
@@ -164,9 +266,13 @@ impl Facts {
         self.text(ARCH)
     }
 
-    /// The version of perf.
-    pub(crate) fn perf(&self) -> Option<&str> {
-        self.text(VERSION)
+    /// What recorded it, and its version.
+    pub(crate) fn recorder(&self) -> String {
+        let (name, version) = match &self.simpleperf {
+            Some(version) => ("simpleperf", version.as_str()),
+            None => ("perf", self.text(VERSION).unwrap_or_default()),
+        };
+        format!("{name} {version}").trim_end().to_string()
     }
 
     /// The CPU's name.
@@ -180,6 +286,12 @@ impl Facts {
     }
 }
 
+/// The symbol at an address.
+fn within(symbols: &BTreeMap<u64, (u32, String)>, address: u64) -> Option<Symbol<'_>> {
+    let (start, (bytes, name)) = symbols.range(..=address).next_back()?;
+    (address - start < u64::from(*bytes)).then_some((*start, *bytes, name))
+}
+
 /// Take a number of 32 bits.
 fn number(data: &mut &[u8]) -> Option<u32> {
     let (number, rest) = data.split_first_chunk()?;
@@ -187,12 +299,56 @@ fn number(data: &mut &[u8]) -> Option<u32> {
     Some(u32::from_le_bytes(*number))
 }
 
+/// Take bytes after their length.
+fn sized<'a>(data: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let bytes = number(data)? as usize;
+    let (taken, rest) = data.split_at_checked(bytes)?;
+    *data = rest;
+    Some(taken)
+}
+
 /// Take a text after its length.
 fn text(data: &mut &[u8]) -> Option<String> {
-    let bytes = number(data)? as usize;
-    let (text, rest) = data.split_at_checked(bytes)?;
-    *data = rest;
-    Some(until_zero(text))
+    sized(data).map(until_zero)
+}
+
+/// A file and its symbols in simpleperf's older format, one value after the other.
+fn file_record(mut data: &[u8]) -> Option<SimpleperfFileRecord> {
+    let word = |data: &mut &[u8]| {
+        let (word, rest) = data.split_first_chunk()?;
+        *data = rest;
+        Some(u64::from_le_bytes(*word))
+    };
+    let name = |data: &mut &[u8]| {
+        let end = data.iter().position(|byte| *byte == 0)?;
+        let name = until_zero(data);
+        *data = &data[end + 1..];
+        Some(name)
+    };
+    let path = name(&mut data)?;
+    let kind = number(&mut data)?;
+    let min_vaddr = word(&mut data)?;
+    let mut symbol = Vec::new();
+    for _ in 0..number(&mut data)? {
+        symbol.push(SimpleperfSymbol {
+            vaddr: word(&mut data)?,
+            len: number(&mut data)?,
+            name: name(&mut data)?,
+        });
+    }
+    let offset = word(&mut data).filter(|_| kind == simpleperf_dso_type::DSO_ELF_FILE);
+    let elf = offset.map(|file_offset_of_min_vaddr| {
+        SimpleperfTypeSpecificInfo::ElfFile(SimpleperfElfFileInfo {
+            file_offset_of_min_vaddr,
+        })
+    });
+    Some(SimpleperfFileRecord {
+        path,
+        r#type: kind,
+        min_vaddr,
+        symbol,
+        type_specific_msg: elf,
+    })
 }
 
 /// A text that ends with a zero, or where its room does.

@@ -16,6 +16,8 @@ pub(crate) enum Place {
     Kernel(u64),
     /// An offset in a file that was mapped.
     File(FileId, u64),
+    /// An address of a process in memory without a file, in which it made code.
+    Made(i32, u64),
     /// Where nothing was mapped.
     Nowhere,
     /// The kernel or a program of a guest, or a hypervisor.

@@ -3,15 +3,21 @@
 use std::hash::{BuildHasher, RandomState};
 
 use linux_perf_data::linux_perf_event_reader::{
-    CpuMode, EventRecord, Mmap2FileId, RawDataU64, SampleRecord,
+    CpuMode, EventRecord, Mmap2FileId, RawData, RecordType,
 };
+use netplumb_instruments::samples::is_made;
 use netplumb_model::samples::{MAX_SAMPLES, Thread};
 use rustc_hash::FxHashMap;
 
+use crate::Options;
+use crate::attributes::Attributes;
 use crate::events::{Event, event};
 use crate::facts::{Facts, until_zero};
 use crate::frames::{Node, Place, Tree};
+use crate::jitdump::{self, Dumps};
+use crate::made;
 use crate::records::Records;
+use crate::sample::{Layout, Sample};
 use crate::spaces::{Mapping, Spaces, Threads};
 
 /// Numbers in a stack that say what follows, not where (enum perf_callchain_context).
@@ -26,6 +32,8 @@ const USER_DEFERRED: u64 = -640_i64 as u64;
 const MAX_FRAMES: usize = 1024;
 /// Stacks of callers whose nodes are remembered: those of processes that ended don't come again.
 const MAX_CALLERS: usize = 1 << 16;
+/// Bytes of the longest instruction that calls.
+const MAX_CALL_BYTES: u64 = 8;
 /// The bit of a mapping's protection that says it is executed.
 const EXECUTED: u32 = 4;
 /// Where the kernel's own code is mapped from.
@@ -69,6 +77,12 @@ pub(crate) struct Counts {
     pub(crate) lost: u64,
     pub(crate) too_many: u64,
     pub(crate) cut_stacks: u64,
+    /// Stacks with as many frames as the kernel takes, which had more.
+    pub(crate) full_stacks: u64,
+    /// The most frames that the kernel took.
+    pub(crate) max_stack: usize,
+    /// Files that a program wrote about the code that it made, and that are not read.
+    pub(crate) unread_dumps: u64,
     pub(crate) branches: u64,
     /// Samples with a stack.
     pub(crate) chains: u64,
@@ -90,13 +104,20 @@ impl Gathered {
 }
 
 /// Take what all records say, by their times.
-pub(crate) fn gather(mut facts: Facts, mut records: Records) -> Gathered {
-    let mut gathering = Gathering::default();
-    let attributes = records.attributes().all().iter().enumerate();
-    let events = attributes.map(|(n, of)| (event(of, &facts, n), Vec::new()));
+pub(crate) fn gather(mut facts: Facts, mut records: Records, options: &Options) -> Gathered {
+    let attributes = records.attributes();
+    let place = made::Place::of(&facts, options);
+    let mut gathering = Gathering::with(Dumps::at(place, attributes.are_monotonic()));
+    let all = attributes.all().iter().enumerate();
+    let named = |n: usize| {
+        attributes
+            .layout(n)
+            .and_then(|of| facts.types.get(&of.event()))
+    };
+    let events = all.map(|(n, of)| (event(of, &facts, (n, named(n))), Vec::new()));
     gathering.events = events.collect();
     loop {
-        let (number, record) = match records.next() {
+        let (number, time_ns, record) = match records.next() {
             Ok(Some(next)) => next,
             Ok(None) => break,
             // What there is until then is kept.
@@ -105,8 +126,17 @@ pub(crate) fn gather(mut facts: Facts, mut records: Records) -> Gathered {
                 break;
             }
         };
+        gathering.made_until(time_ns);
+        if let (RecordType::SAMPLE, RawData::Single(body)) = (record.record_type, record.data) {
+            match (attributes.layout(number))
+                .and_then(|of| Some((of, of.parse(record.misc, body)?)))
+            {
+                Some((layout, sample)) => gathering.sample(&attributes, (number, layout), &sample),
+                None => gathering.counts.invalid += 1,
+            }
+            continue;
+        }
         match record.parse() {
-            Ok(EventRecord::Sample(sample)) => gathering.sample(number, &sample),
             Ok(other) => gathering.change(other, &mut facts),
             Err(_) => gathering.counts.invalid += 1,
         }
@@ -114,11 +144,18 @@ pub(crate) fn gather(mut facts: Facts, mut records: Records) -> Gathered {
     gathering.done(facts)
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Gathering {
     events: Vec<(Event, Vec<Taken>)>,
     spaces: Spaces,
+    /// Code that programs made, which is over what they mapped.
+    made: Spaces,
+    dumps: Dumps,
     threads: Threads,
+    /// The last values of counters, by the ID of the event, and the thread if it has its own.
+    values: FxHashMap<(u64, i32), u64>,
+    /// What the sample that is being read stands for, of which events.
+    weights: Vec<(usize, u64)>,
     tree: Tree,
     /// Nodes of callers, by a hash of what they are: of the last so many.
     callers: FxHashMap<u64, u32>,
@@ -150,58 +187,120 @@ impl Mode {
 }
 
 impl Gathering {
-    fn sample(&mut self, event: usize, sample: &SampleRecord<'_>) {
-        let Some((of, _)) = self.events.get(event) else {
+    fn with(dumps: Dumps) -> Gathering {
+        Gathering {
+            dumps,
+            events: Vec::new(),
+            spaces: Spaces::default(),
+            made: Spaces::default(),
+            threads: Threads::default(),
+            values: FxHashMap::default(),
+            weights: Vec::new(),
+            tree: Tree::default(),
+            callers: FxHashMap::default(),
+            hasher: RandomState::default(),
+            stack: Vec::new(),
+            kernel: Vec::new(),
+            reference: None,
+            samples: 0,
+            counts: Counts::default(),
+        }
+    }
+
+    fn sample(&mut self, attributes: &Attributes, of: (usize, &Layout), sample: &Sample<'_>) {
+        let (number, layout) = of;
+        let Some((of, _)) = self.events.get(number) else {
             self.counts.invalid += 1;
             return;
         };
-        self.counts.branches += u64::from(of.branches);
+        self.counts.branches += u64::from(of.branches && !layout.branches_are_callers());
         self.counts.stack_copies += u64::from(of.stack_copies);
         if of.quantity.is_none() {
             self.counts.others += 1;
             return;
         }
-        if self.samples == MAX_SAMPLES {
-            self.counts.too_many += 1;
-            return;
-        }
-        let weight = sample.period.unwrap_or(of.period);
-        let (time_ns, recorded) = (sample.timestamp.unwrap_or_default(), i64::MAX as u64);
-        if weight > recorded || time_ns > recorded {
+        let period = sample.period.unwrap_or(of.period);
+        self.weigh(attributes, (number, layout, period), sample);
+        let (time_ns, recorded) = (sample.time_ns.unwrap_or_default(), i64::MAX as u64);
+        let is_recorded = |weight: u64| weight <= recorded && time_ns <= recorded;
+        if !self.weights.iter().all(|(_, weight)| is_recorded(*weight)) {
             self.counts.invalid += 1;
             return;
         }
-        let (pid, tid) = (sample.pid.unwrap_or(-1), sample.tid.unwrap_or(-1));
-        let mode = Mode::of(sample.cpu_mode);
-        self.read_stack(sample.callchain, mode, sample.ip);
-        let (thread, name) = self.threads.thread(pid, tid);
-        let node = self.node(pid, name);
-        self.counts.without_time += u64::from(sample.timestamp.is_none());
+        if self.samples + self.weights.len() > MAX_SAMPLES {
+            self.counts.too_many += self.weights.len() as u64;
+            return;
+        }
+        if self.weights.is_empty() {
+            return;
+        }
+        let mode = Mode::of(sample.mode);
+        self.read_stack(layout, mode, sample);
+        let (thread, name, is_new) = self.threads.thread(sample.pid, sample.tid);
+        if is_new {
+            self.spaces.runs(sample.pid, sample.tid);
+        }
+        let node = self.node(sample.pid, name);
+        self.counts.without_time += u64::from(sample.time_ns.is_none());
         self.counts.elsewhere += u64::from(mode == Mode::Elsewhere);
-        self.samples += 1;
-        let taken = Taken {
-            time_ns,
-            weight,
-            node,
-            thread,
-            cpu: sample.cpu.unwrap_or_default(),
-            kernel: mode != Mode::User,
-        };
-        if let Some((_, samples)) = self.events.get_mut(event) {
-            samples.push(taken);
+        self.samples += self.weights.len();
+        for (event, weight) in &self.weights {
+            let taken = Taken {
+                time_ns,
+                weight: *weight,
+                node,
+                thread,
+                cpu: sample.cpu.unwrap_or_default(),
+                kernel: mode != Mode::User,
+            };
+            if let Some((_, samples)) = self.events.get_mut(*event) {
+                samples.push(taken);
+            }
+        }
+    }
+
+    /// What a sample stands for: if it has values of counters, of each what it has counted since the
+    /// sample before, as perf has it.
+    fn weigh(
+        &mut self,
+        attributes: &Attributes,
+        (number, layout, period): (usize, &Layout, u64),
+        sample: &Sample<'_>,
+    ) {
+        self.weights.clear();
+        let thread = if layout.is_inherited() { sample.tid } else { 0 };
+        let mut has_values = false;
+        for (id, value) in sample.values.iter() {
+            has_values = true;
+            let before = self.values.insert((id, thread), value).unwrap_or_default();
+            let more = value.saturating_sub(before);
+            let event = attributes.by_id(id).filter(|_| more > 0);
+            let imported = |event: &usize| {
+                let known = self.events.get(*event);
+                known.is_some_and(|(of, _)| of.quantity.is_some())
+            };
+            let event = event.filter(imported);
+            self.weights.extend(event.map(|event| (event, more)));
+        }
+        if !has_values {
+            self.weights.push((number, period));
         }
     }
 
     /// Read the addresses of a stack: of callers, the instruction that calls.
-    fn read_stack(&mut self, chain: Option<RawDataU64<'_>>, mode: Mode, ip: Option<u64>) {
+    fn read_stack(&mut self, layout: &Layout, mode: Mode, sample: &Sample<'_>) {
         self.stack.clear();
+        let Some(chain) = sample.chain else {
+            self.stack.extend(sample.ip.map(|ip| (mode, ip)));
+            return;
+        };
+        self.counts.chains += 1;
+        let has_branches = sample.branches().next().is_some();
+        let by_branches = layout.branches_are_callers() && has_branches;
         let mut now = mode;
         let mut first = true;
-        let numbers = chain
-            .iter()
-            .flat_map(|all| (0..all.len()).map(|n| all.get(n)));
-        self.counts.chains += u64::from(chain.is_some());
-        let mut numbers = numbers.flatten();
+        let mut frames = 0;
+        let mut numbers = chain.iter();
         while let Some(number) = numbers.next() {
             if number == USER_DEFERRED {
                 self.counts.deferred += 1;
@@ -219,16 +318,57 @@ impl Gathering {
                 first = true;
                 continue;
             }
-            if self.stack.len() == MAX_FRAMES {
-                self.counts.cut_stacks += 1;
-                break;
-            }
+            frames += 1;
             let address = number.wrapping_sub(u64::from(!first));
-            self.stack.push((now, address));
+            if first || now != Mode::User || !by_branches {
+                self.push(now, address);
+            }
             first = false;
         }
-        if self.stack.is_empty() {
-            self.stack.extend(ip.map(|ip| (mode, ip)));
+        if by_branches {
+            let callers = sample.branches();
+            callers.for_each(|address| self.push(Mode::User, address));
+        } else if frames >= layout.max_stack() {
+            self.counts.full_stacks += 1;
+            self.counts.max_stack = self.counts.max_stack.max(layout.max_stack());
+        }
+        if self.stack.len() > MAX_FRAMES {
+            self.stack.truncate(MAX_FRAMES);
+            self.counts.cut_stacks += 1;
+        }
+        if let Some(ip) = sample.ip {
+            self.begin_at(mode, ip);
+        }
+    }
+
+    /// Add a caller; one more than are kept says that there are more.
+    fn push(&mut self, mode: Mode, address: u64) {
+        if self.stack.len() <= MAX_FRAMES {
+            self.stack.push((mode, address));
+        }
+    }
+
+    /// A sample is where its own address is: what its stack begins with is where the interrupt came,
+    /// which may be later.
+    fn begin_at(&mut self, mode: Mode, ip: u64) {
+        match mode {
+            Mode::Elsewhere if !self.stack.is_empty() => return,
+            // It has no callers in the kernel, whatever the interrupt came in.
+            Mode::User => {
+                let user = self.stack.iter().position(|(of, _)| *of == Mode::User);
+                self.stack.drain(..user.unwrap_or(self.stack.len()));
+            }
+            _ => {}
+        }
+        match self.stack[..] {
+            [(of, at), (by, caller), ..] if (of, by) == (mode, mode) && at != ip => {
+                // It is the call of the function that the interrupt came in.
+                let is_call = caller.wrapping_sub(ip) < MAX_CALL_BYTES;
+                self.stack.drain(..usize::from(is_call));
+                self.stack[0] = (mode, ip);
+            }
+            [(of, _), ..] if of == mode => self.stack[0] = (mode, ip),
+            _ => self.stack.insert(0, (mode, ip)),
         }
     }
 
@@ -240,7 +380,7 @@ impl Gathering {
             Some((first, callers)) => (Some(*first), callers),
             None => (None, &[][..]),
         };
-        let version = self.spaces.version(pid);
+        let version = (self.spaces.version(pid), self.made.version(pid));
         let key = self.hasher.hash_one((version, name, callers));
         let mut node = match self.callers.get(&key) {
             Some(node) => *node,
@@ -269,10 +409,14 @@ impl Gathering {
         match mode {
             Mode::Kernel => Place::Kernel(address),
             Mode::Elsewhere => Place::Elsewhere,
-            Mode::User => match self.spaces.at(pid, address) {
-                Some(at) => Place::File(at.file, (address - at.start).wrapping_add(at.offset)),
-                None => Place::Nowhere,
-            },
+            Mode::User => {
+                let made = self.made.at(pid, address);
+                match made.or_else(|| self.spaces.at(pid, address)) {
+                    Some(at) if at.made => Place::Made(pid, address),
+                    Some(at) => Place::File(at.file, (address - at.start).wrapping_add(at.offset)),
+                    None => Place::Nowhere,
+                }
+            }
         }
     }
 
@@ -284,13 +428,22 @@ impl Gathering {
                 self.threads.named(comm.tid, &name);
                 if comm.is_execve {
                     self.spaces.execute(comm.pid);
+                    self.made.execute(comm.pid);
                 }
+                self.spaces.runs(comm.pid, comm.tid);
             }
             EventRecord::Fork(fork) => {
                 self.spaces.fork(fork.pid, fork.ppid);
+                self.made.fork(fork.pid, fork.ppid);
+                self.spaces.runs(fork.pid, fork.tid);
                 self.threads.started(fork.tid, fork.ptid);
             }
-            EventRecord::Exit(exit) if exit.pid == exit.tid => self.spaces.end(exit.pid),
+            EventRecord::Exit(exit) => {
+                let was_last = self.spaces.ended(exit.pid, exit.tid);
+                if was_last {
+                    self.made.end(exit.pid);
+                }
+            }
             EventRecord::Lost(lost) => {
                 self.counts.lost = self.counts.lost.saturating_add(lost.count);
             }
@@ -301,29 +454,48 @@ impl Gathering {
                 }
                 if map.protection & EXECUTED != 0 {
                     let at = (map.address, map.length, map.page_offset);
-                    self.map(map.pid, map.cpu_mode, at, path);
+                    self.map(map.pid, map.cpu_mode, (at, facts.table(&path)), path);
                 }
             }
             EventRecord::Mmap(map) if map.is_executable => {
                 let path = until_zero(&map.path.as_slice());
                 let at = (map.address, map.length, map.page_offset);
-                self.map(map.pid, map.cpu_mode, at, path);
+                self.map(map.pid, map.cpu_mode, (at, facts.table(&path)), path);
             }
             _ => {}
         }
     }
 
-    fn map(&mut self, pid: i32, mode: CpuMode, at: (u64, u64, u64), path: String) {
+    /// A process mapped a file, of which the symbols are at addresses of the process, or of the file,
+    /// if they are known at all.
+    fn map(
+        &mut self,
+        pid: i32,
+        mode: CpuMode,
+        (at, absolute): ((u64, u64, u64), Option<bool>),
+        path: String,
+    ) {
         let (start, bytes, offset) = at;
-        let mapping = |file| Mapping {
+        let offset = if absolute == Some(true) {
+            start
+        } else {
+            offset
+        };
+        let mut mapping = Mapping {
             start,
             end: start.saturating_add(bytes),
             offset,
-            file,
+            file: 0,
+            made: false,
         };
         if mode != CpuMode::Kernel {
-            let file = self.spaces.file(path);
-            self.spaces.map(pid, mapping(file));
+            if let Some(dumped) = jitdump::is_dump(&path).then(|| self.dumps.read(pid, &path)) {
+                self.counts.unread_dumps += u64::from(!dumped);
+                return;
+            }
+            mapping.made = absolute.is_none() && is_made(&path);
+            mapping.file = self.spaces.file(path);
+            self.spaces.map(pid, mapping);
             return;
         }
         // The kernel's own code is called by the symbol that says where it is.
@@ -338,8 +510,22 @@ impl Gathering {
             Some(_) => KERNEL_TEXT[0].to_string(),
             None => path,
         };
-        let file = self.spaces.file(path);
-        self.kernel.push(mapping(file));
+        mapping.file = self.spaces.file(path);
+        self.kernel.push(mapping);
+    }
+
+    /// Take what code programs made until a time.
+    fn made_until(&mut self, time_ns: u64) {
+        while let Some((pid, made)) = self.dumps.next(time_ns) {
+            let mapping = Mapping {
+                start: made.start,
+                end: made.end,
+                offset: 0,
+                file: self.spaces.file(made.path()),
+                made: false,
+            };
+            self.made.map(pid, mapping);
+        }
     }
 
     fn done(self, facts: Facts) -> Gathered {

@@ -11,8 +11,11 @@ mod events;
 mod facts;
 mod frames;
 mod gather;
+mod jitdump;
+mod made;
 mod names;
 mod records;
+mod sample;
 mod slices;
 mod spaces;
 mod stream;
@@ -24,6 +27,9 @@ use std::path::{Path, PathBuf};
 
 use netplumb_model::loss::Loss;
 use netplumb_model::recording::{Recording, env};
+
+/// What `perf record --threads` and `--kcore` call the file in the directory that they write.
+const DATA: &str = "data";
 
 /// What to import, and what to find names by.
 #[derive(Debug, Clone)]
@@ -118,14 +124,37 @@ pub fn foreign(recording: &Recording) -> Option<String> {
 /// It can't be read, is something else, or has no samples. A file that was cut short is no error:
 /// the recording says so.
 pub fn perf_data(path: &Path, options: &Options) -> Result<Recording, ImportError> {
-    let open = || {
-        let metadata = std::fs::metadata(path)?;
-        match metadata.is_dir() {
-            true => Err(io::ErrorKind::IsADirectory.into()),
-            false => File::open(path),
-        }
+    if !path.is_dir() {
+        return perf_data_of(|| File::open(path), path, options);
+    }
+    let data = path.join(DATA);
+    if !data.is_file() {
+        return Err(ImportError::NotPerfData(path.into()));
+    }
+    import(|| File::open(data), threads(path), path, options)
+}
+
+/// What the threads of `perf record --threads` wrote, beside `data`.
+fn threads(folder: &Path) -> io::Result<Vec<File>> {
+    let number = |path: &Path| {
+        let name = path.file_name()?.to_str()?;
+        name.strip_prefix(DATA)?
+            .strip_prefix('.')?
+            .parse::<u32>()
+            .ok()
     };
-    perf_data_of(open, path, options)
+    let mut parts = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if let Some(number) = number(&path).filter(|_| path.is_file()) {
+            parts.push((number, path));
+        }
+    }
+    parts.sort();
+    parts
+        .into_iter()
+        .map(|(_, path)| File::open(path))
+        .collect()
 }
 
 /// The same of an open file: of its begin, wherever it is. `path` is what it is called.
@@ -134,6 +163,15 @@ pub fn perf_data(path: &Path, options: &Options) -> Result<Recording, ImportErro
 /// As those of [`perf_data`].
 pub fn perf_data_of(
     open: impl FnOnce() -> io::Result<File>,
+    path: &Path,
+    options: &Options,
+) -> Result<Recording, ImportError> {
+    import(open, Ok(Vec::new()), path, options)
+}
+
+fn import(
+    open: impl FnOnce() -> io::Result<File>,
+    parts: io::Result<Vec<File>>,
     path: &Path,
     options: &Options,
 ) -> Result<Recording, ImportError> {
@@ -149,27 +187,21 @@ pub fn perf_data_of(
     let file = open().map_err(unreadable)?;
     let metadata = file.metadata().map_err(unreadable)?;
     let bytes = metadata.is_file().then_some(metadata.len());
-    let gathered = read(BufReader::with_capacity(1 << 18, file), bytes, path)?;
-    slices::recording(gathered, options, kallsyms, path)
-}
-
-fn read(
-    reader: BufReader<File>,
-    bytes: Option<u64>,
-    path: &Path,
-) -> Result<gather::Gathered, ImportError> {
-    let (facts, records) = stream::read(reader, bytes).map_err(|wrong| wrong.of(path))?;
-    let gathered = gather::gather(facts, records);
-    match gathered.samples() {
-        0 => Err(ImportError::Empty {
+    let file = BufReader::with_capacity(1 << 18, file);
+    let parts = parts.map_err(unreadable)?;
+    let (facts, records) = stream::read(file, bytes, parts).map_err(|wrong| wrong.of(path))?;
+    let gathered = gather::gather(facts, records, options);
+    if gathered.samples() == 0 {
+        let cut = match gathered.facts.cut {
+            true => " (it is cut short)",
+            false => "",
+        };
+        return Err(ImportError::Empty {
             path: path.into(),
-            cut: match gathered.facts.cut {
-                true => " (it is cut short)",
-                false => "",
-            },
-        }),
-        _ => Ok(gathered),
+            cut,
+        });
     }
+    slices::recording(gathered, options, kallsyms, path)
 }
 
 /// What is wrong with a file.

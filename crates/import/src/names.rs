@@ -6,19 +6,26 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use netplumb_instruments::image::{Finder, readable};
+use netplumb_instruments::samples::JIT;
+use netplumb_instruments::samples::jit::names as names_in_map;
 use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::layers::{APPLICATION, LayerRules};
 use netplumb_model::recording::{Function, FunctionId, THREAD_MODULE};
 use rustc_hash::FxHashMap;
 
+use crate::facts::Symbol;
 use crate::frames::Place;
 use crate::gather::Gathered;
+use crate::jitdump;
+use crate::made;
 use crate::{ImportError, Options};
 
 /// Code that has no name, not even its address.
 const UNKNOWN: &str = "[unknown]";
 /// The module of code that nothing was mapped at.
 const NO_FILE: &str = "(no file)";
+/// The module of memory without a file.
+const ANON: &str = "[anon]";
 /// The module of BPF programs, as /proc/kallsyms has it.
 const BPF: &str = "bpf";
 /// Symbols of this machine's kernel.
@@ -49,6 +56,10 @@ pub(crate) struct Named {
     pub(crate) changed: u64,
     /// Files that aren't there, or can't be read.
     pub(crate) missing: u64,
+    /// Files of names of code that was made which are not to be read, and lines of others that were not
+    /// understood.
+    pub(crate) unread_maps: u64,
+    pub(crate) malformed: u64,
 }
 
 /// The kernel's symbols.
@@ -91,18 +102,27 @@ pub(crate) fn names(all: &Gathered, options: &Options, given: Option<Symbols>) -
     naming.named.of = vec![0; all.places.len()];
     naming.named.nameless = vec![false; all.places.len()];
     let mut by_file: BTreeMap<u32, Vec<(usize, u64)>> = BTreeMap::new();
+    let mut made: BTreeMap<i32, Vec<(usize, u64)>> = BTreeMap::new();
     for (number, place) in all.places.iter().enumerate() {
         let function = match *place {
             Place::File(file, offset) => {
                 by_file.entry(file).or_default().push((number, offset));
                 continue;
             }
+            Place::Made(pid, address) => {
+                made.entry(pid).or_default().push((number, address));
+                continue;
+            }
             Place::Thread(name) => naming.thread(all, name),
             Place::Kernel(address) => match named(kernel.as_ref(), address) {
                 Some((index, symbols)) => naming.kernel(index, symbols),
-                None => match all.facts.symbol(address) {
-                    Some((start, bytes, name)) => naming.made(start, bytes, name),
-                    None => {
+                None => match (
+                    all.facts.symbol_in(KERNEL, address),
+                    all.facts.symbol(address),
+                ) {
+                    (Some(symbol), _) => naming.made(symbol, None),
+                    (_, Some(symbol)) => naming.made(symbol, Some(BPF)),
+                    (None, None) => {
                         naming.named.nameless[number] = true;
                         naming.kernel_address(all, address)
                     }
@@ -124,6 +144,10 @@ pub(crate) fn names(all: &Gathered, options: &Options, given: Option<Symbols>) -
     // One file at a time: they may be large.
     for (file, places) in by_file {
         naming.file(all, options, file, &places);
+    }
+    let place = made::Place::of(&all.facts, options);
+    for (pid, places) in made {
+        naming.made_code(&place, pid, &places);
     }
     naming.named
 }
@@ -218,6 +242,7 @@ enum Key {
     Thread(u32),
     Kernel(usize),
     Made(u64),
+    Jit(String),
     File(u32, u64),
     Address(Option<String>, u64),
     Unknown(Option<String>),
@@ -268,12 +293,12 @@ impl Naming {
         self.function(Key::Kernel(index), || new)
     }
 
-    /// Code that the kernel made while it was sampled.
-    fn made(&mut self, start: u64, bytes: u32, name: &str) -> FunctionId {
-        let layer = self.layers.layer(name, Some(BPF)).map(String::from);
+    /// Code of the kernel that a record names: what it made while it was sampled, or all of it.
+    fn made(&mut self, (start, bytes, name): Symbol<'_>, module: Option<&str>) -> FunctionId {
+        let layer = self.layers.layer(name, module).map(String::from);
         self.function(Key::Made(start), || Function {
             name: name.into(),
-            module: Some(BPF.into()),
+            module: module.map(String::from),
             layer,
             address: start,
             size_bytes: u64::from(bytes),
@@ -328,14 +353,61 @@ impl Naming {
         id
     }
 
+    /// The places in memory in which a process made code, by what it says of it.
+    fn made_code(&mut self, place: &made::Place, pid: i32, places: &[(usize, u64)]) {
+        let path = format!("/tmp/perf-{pid}.map");
+        let mut names = FxHashMap::default();
+        match place.open(Path::new(&path)) {
+            Ok(Some(file)) => {
+                let addresses = places.iter().map(|(_, address)| *address).collect();
+                let (found, malformed) = names_in_map(&file, addresses);
+                self.named.malformed += malformed;
+                names = found;
+            }
+            Ok(None) => {}
+            Err(_) => self.named.unread_maps += 1,
+        }
+        for (number, address) in places {
+            self.named.of[*number] = match names.get(address) {
+                Some(name) => self.jit(name),
+                None => self.at_offset(ANON, *number, *address),
+            };
+        }
+    }
+
+    /// Code that a program made: the same wherever it is, and in whichever process.
+    fn jit(&mut self, name: &str) -> FunctionId {
+        self.function(Key::Jit(name.into()), || Function {
+            name: name.into(),
+            module: Some(JIT.into()),
+            layer: Some(APPLICATION.into()),
+            ..nowhere()
+        })
+    }
+
     /// The places in a file.
     fn file(&mut self, all: &Gathered, options: &Options, file: u32, places: &[(usize, u64)]) {
         let path = all.files.get(file as usize).map_or("", String::as_str);
+        if let Some(name) = jitdump::name_of(path) {
+            for (number, _) in places {
+                self.named.of[*number] = self.jit(name);
+            }
+            return;
+        }
         let bare = path.trim_end_matches(" (deleted)");
-        let name = match bare {
-            "//anon" | "" => "[anon]",
-            bare => base_name(bare),
-        };
+        let name = base_name(bare);
+        if all.facts.table(path).is_some() {
+            self.named.found += 1;
+            for (number, offset) in places {
+                self.named.of[*number] = match all.facts.symbol_in(path, *offset) {
+                    Some((start, bytes, symbol)) => self.function(Key::File(file, start), || {
+                        user(symbol, name, (start, u64::from(bytes)))
+                    }),
+                    None => self.at_offset(name, *number, *offset),
+                };
+            }
+            return;
+        }
         // All at once: each time takes a pass over the symbols.
         let functions = self.finder(all, options, bare).map(|finder| {
             let addresses = places.iter().map(|(_, offset)| finder.address_of(*offset));
@@ -349,20 +421,19 @@ impl Naming {
         let mut functions = functions.unwrap_or_default().into_iter();
         for (number, offset) in places {
             self.named.of[*number] = match functions.next().flatten() {
-                Some(function) => self.function(Key::File(file, function.start), || Function {
-                    name: readable(&function.name),
-                    module: Some(name.into()),
-                    layer: Some(APPLICATION.into()),
-                    address: function.start,
-                    size_bytes: function.end - function.start,
-                    source: None,
+                Some(function) => self.function(Key::File(file, function.start), || {
+                    let at = (function.start, function.end - function.start);
+                    user(&function.name, name, at)
                 }),
-                None => {
-                    self.named.nameless[*number] = true;
-                    self.nameless(Some(name.into()), Some(APPLICATION), *offset)
-                }
+                None => self.at_offset(name, *number, *offset),
             };
         }
+    }
+
+    /// A place in a file that no symbol covers.
+    fn at_offset(&mut self, file: &str, number: usize, offset: u64) -> FunctionId {
+        self.named.nameless[number] = true;
+        self.nameless(Some(file.into()), Some(APPLICATION), offset)
     }
 
     /// The functions of a file that was mapped, if it is there and the same.
@@ -417,6 +488,18 @@ fn opened(path: &Path) -> Option<Finder> {
 
 fn base_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
+}
+
+/// A function of a program: its symbol, its file, and where it begins and its size.
+fn user(symbol: &str, file: &str, (address, size_bytes): (u64, u64)) -> Function {
+    Function {
+        name: readable(symbol),
+        module: Some(file.into()),
+        layer: Some(APPLICATION.into()),
+        address,
+        size_bytes,
+        source: None,
+    }
 }
 
 fn nowhere() -> Function {

@@ -8,6 +8,7 @@
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::os::unix::fs::FileExt;
+use std::rc::Rc;
 
 use linux_perf_data::linux_perf_event_reader::RawEventRecord;
 
@@ -16,6 +17,8 @@ use crate::bytes::u32_at;
 
 /// Bytes of a record's header.
 pub(crate) const HEADER: usize = 8;
+/// Bytes of a stream's header.
+pub(crate) const PIPE_HEADER: u64 = 16;
 /// The most records that are kept, in 16 bytes each: twice the samples that a recording may have.
 const MAX_RECORDS: usize = 1 << 25;
 /// The most that is written to a temporary file.
@@ -105,7 +108,7 @@ impl Index {
             next: 0,
             source: Pieces::of(source),
             copies: copies.map(Pieces::of),
-            attributes,
+            attributes: attributes.into(),
             body: Vec::new(),
         })
     }
@@ -140,25 +143,26 @@ pub(crate) struct Records {
     next: usize,
     source: Pieces,
     copies: Option<Pieces>,
-    attributes: Attributes,
+    attributes: Rc<Attributes>,
     body: Vec<u8>,
 }
 
 impl Records {
     /// The attributes of events.
-    pub(crate) fn attributes(&self) -> &Attributes {
-        &self.attributes
+    pub(crate) fn attributes(&self) -> Rc<Attributes> {
+        Rc::clone(&self.attributes)
     }
 
-    /// Read the next one; with the number of its attribute.
+    /// Read the next one; with the number of its attribute, and its time.
     ///
     /// # Errors
     /// It can't be read.
-    pub(crate) fn next(&mut self) -> io::Result<Option<(usize, RawEventRecord<'_>)>> {
+    pub(crate) fn next(&mut self) -> io::Result<Option<(usize, u64, RawEventRecord<'_>)>> {
         let Some(entry) = self.entries.get(self.next) else {
             return Ok(None);
         };
         self.next += 1;
+        let time_ns = entry.time_ns;
         let at = entry.at & !COPIED;
         let file = match &mut self.copies {
             Some(copies) if entry.at & COPIED != 0 => copies,
@@ -169,7 +173,8 @@ impl Records {
         let (kind, misc, size) = parts(&header);
         self.body.resize(size.saturating_sub(HEADER), 0);
         file.read(at + HEADER as u64, &mut self.body)?;
-        Ok(self.attributes.record(kind, misc, &self.body))
+        let record = self.attributes.record(kind, misc, &self.body);
+        Ok(record.map(|(number, record)| (number, time_ns, record)))
     }
 }
 

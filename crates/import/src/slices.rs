@@ -23,8 +23,6 @@ const CPU: &str = "imported.cpu";
 pub(crate) const CUT: &str = "end of the file missing";
 pub(crate) const STOPPED: &str = "the rest of the file can't be read";
 pub(crate) const INVALID: &str = "records that make no sense";
-/// As a profile of this machine has it.
-const EVENT: &str = "sampled.event";
 
 /// The recording of all samples.
 pub(crate) fn recording(
@@ -195,7 +193,7 @@ fn add(
     };
     let quantity = add_quantity(recording, quantity);
     if let Some(period) = event.fixed
-        && recording.quantities[quantity as usize].is(&CPU_TIME)
+        && recording.quantities[quantity as usize].unit == CPU_TIME.unit
     {
         recording.add(Of::Run, &PERIOD, Item::ONLY, period as f64);
     }
@@ -269,8 +267,6 @@ fn add_quantity(recording: &mut Recording, mut quantity: Quantity) -> QuantityId
 fn environment(recording: &mut Recording, all: &Gathered, named: &Named, name: &str) {
     let facts = &all.facts;
     let text = |text: Option<&str>| text.map(String::from);
-    let perf = format!("perf {}", facts.perf().unwrap_or_default());
-    let perf = perf.trim_end().to_string();
     let sampled = all.events.iter().filter(|(_, samples)| !samples.is_empty());
     let events: Vec<&str> = sampled.map(|(event, _)| event.name.as_str()).collect();
     let entries = [
@@ -278,7 +274,7 @@ fn environment(recording: &mut Recording, all: &Gathered, named: &Named, name: &
         (env::LAB, Some("host".into())),
         (env::NAME, Some(name.to_string())),
         (env::KERNEL, text(facts.release())),
-        (env::IMPORTED, Some(perf)),
+        (env::IMPORTED, Some(facts.recorder())),
         (env::IMPORTED_LINE, text(facts.command_line())),
         (env::IMPORTED_HOST, text(facts.host())),
         (env::IMPORTED_ARCH, text(facts.arch())),
@@ -290,7 +286,10 @@ fn environment(recording: &mut Recording, all: &Gathered, named: &Named, name: &
             env::IMPORTED_STACKS,
             Some(if all.counts.chains > 0 { "yes" } else { "no" }.into()),
         ),
-        (EVENT, (!events.is_empty()).then(|| events.join(", "))),
+        (
+            env::SAMPLED_EVENT,
+            (!events.is_empty()).then(|| events.join(", ")),
+        ),
     ];
     for (key, value) in entries {
         if let Some(value) = value.filter(|value| !value.is_empty()) {
@@ -385,6 +384,25 @@ fn losses(recording: &mut Recording, all: &Gathered, named: &Named, nameless: &N
             "stacks with more than 1,024 frames",
             counts.cut_stacks,
             "the outermost frames are missing",
+        ),
+        (
+            &format!(
+                "stacks with {} frames, as many as perf recorded",
+                counts.max_stack
+            ),
+            counts.full_stacks,
+            "longer ones were cut: their outermost callers are missing, so inclusive shares of these are \
+             too small; raise kernel.perf_event_max_stack, and record with --max-stack",
+        ),
+        (
+            "perf-PID.map and jitdump files of other users, or too large",
+            named.unread_maps + counts.unread_dumps,
+            "code that they name is shown by address",
+        ),
+        (
+            "lines of perf-PID.map files that are not understood",
+            named.malformed,
+            "code that they name may be shown by address",
         ),
         (
             "samples with a stack of branches",

@@ -17,6 +17,8 @@ pub(crate) struct Mapping {
     /// Where in the file it begins.
     pub(crate) offset: u64,
     pub(crate) file: FileId,
+    /// Whether it is memory without a file, in which programs make code.
+    pub(crate) made: bool,
 }
 
 /// What a process has mapped, by address, none over another. Processes that were forked share it
@@ -32,6 +34,10 @@ struct Space {
 #[derive(Debug, Default)]
 pub(crate) struct Spaces {
     all: FxHashMap<i32, Space>,
+    /// Threads that have not ended, and their processes.
+    running: FxHashMap<i32, i32>,
+    /// How many there are of each process.
+    threads: FxHashMap<i32, u32>,
     versions: u32,
     files: Vec<String>,
     numbers: FxHashMap<String, FileId>,
@@ -105,8 +111,35 @@ impl Spaces {
         }
     }
 
+    /// A thread is there.
+    pub(crate) fn runs(&mut self, pid: i32, tid: i32) {
+        let before = self.running.insert(tid, pid);
+        if before != Some(pid) {
+            if let Some(count) = before.and_then(|pid| self.threads.get_mut(&pid)) {
+                *count = count.saturating_sub(1);
+            }
+            *self.threads.entry(pid).or_default() += 1;
+        }
+    }
+
+    /// A thread ended, and with the last one its process: the first one may end before others. Returns
+    /// whether it was the last.
+    pub(crate) fn ended(&mut self, pid: i32, tid: i32) -> bool {
+        let was_known = self.running.remove(&tid) == Some(pid);
+        let left = self.threads.get_mut(&pid).map_or(0, |count| {
+            *count = count.saturating_sub(u32::from(was_known));
+            *count
+        });
+        let is_last = left == 0 && (was_known || pid == tid);
+        if is_last {
+            self.end(pid);
+        }
+        is_last
+    }
+
     /// A process ended.
     pub(crate) fn end(&mut self, pid: i32) {
+        self.threads.remove(&pid);
         self.all.remove(&pid);
     }
 
@@ -160,8 +193,8 @@ impl Threads {
         }
     }
 
-    /// A thread, and the number of its name.
-    pub(crate) fn thread(&mut self, pid: i32, tid: i32) -> (ThreadId, u32) {
+    /// A thread, the number of its name, and whether it was not met by this name before.
+    pub(crate) fn thread(&mut self, pid: i32, tid: i32) -> (ThreadId, u32, bool) {
         let name = match self.now.get(&tid) {
             Some(name) => *name,
             None => {
@@ -175,6 +208,7 @@ impl Threads {
                 self.now[&tid]
             }
         };
+        let known = self.rows.len();
         let id = *self.all.entry((pid, tid, name)).or_insert_with(|| {
             self.rows.push(Thread {
                 pid: pid.max(0) as u32,
@@ -183,7 +217,7 @@ impl Threads {
             });
             self.rows.len() as ThreadId - 1
         });
-        (id, name)
+        (id, name, self.rows.len() > known)
     }
 
     /// All threads, and all names, by their numbers.
@@ -202,6 +236,7 @@ mod tests {
             end,
             offset: 0,
             file,
+            made: false,
         }
     }
 
@@ -234,6 +269,23 @@ mod tests {
         assert_eq!(at(&spaces, 1, 0x3001), None);
     }
 
+    /// Check that a process keeps what it has mapped until its last thread ends, whichever that is.
+    #[test]
+    fn threads_end() {
+        let mut spaces = Spaces::default();
+        spaces.map(1, mapping(0x1000, 0x5000, 0));
+        spaces.runs(1, 1);
+        spaces.fork(1, 1);
+        spaces.runs(1, 2);
+        assert!(!spaces.ended(1, 1));
+        assert!(spaces.at(1, 0x1000).is_some());
+        assert!(spaces.ended(1, 2));
+        assert!(spaces.at(1, 0x1000).is_none());
+        // Another process has the number, of which nothing said that it began.
+        spaces.map(1, mapping(0x1000, 0x5000, 0));
+        assert!(!spaces.ended(1, 7) && spaces.ended(1, 1));
+    }
+
     /// Check that threads have the name of the one that started them until they get their own, and
     /// that a new name is another row.
     #[test]
@@ -241,11 +293,12 @@ mod tests {
         let mut threads = Threads::default();
         threads.named(1, "sh");
         threads.started(2, 1);
-        let (first, sh) = threads.thread(2, 2);
+        let (first, sh, _) = threads.thread(2, 2);
         threads.named(2, "cat");
-        let (second, cat) = threads.thread(2, 2);
-        assert!(first != second && sh != cat);
-        let (idle, _) = threads.thread(0, 0);
+        let (second, cat, is_new) = threads.thread(2, 2);
+        assert!(first != second && sh != cat && is_new);
+        assert_eq!(threads.thread(2, 2), (second, cat, false));
+        let (idle, ..) = threads.thread(0, 0);
         threads.thread(7, 8);
         let (rows, _) = threads.into_parts();
         assert_eq!(rows[idle as usize].name, "swapper");

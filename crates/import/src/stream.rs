@@ -11,7 +11,7 @@ use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use crate::attributes::Attributes;
 use crate::bytes::{u32_at, u64_at};
 use crate::facts::Facts;
-use crate::records::{HEADER, Index, Records, header, parts};
+use crate::records::{HEADER, Index, PIPE_HEADER, Records, header, parts};
 use crate::unpack::Unpacker;
 use crate::{Wrong, fill};
 
@@ -20,8 +20,7 @@ const MAGIC: &[u8; 8] = b"PERFILE2";
 const SWAPPED: &[u8; 8] = b"2ELIFREP";
 /// Before Linux 2.6.35.
 const OLD: &[u8; 8] = b"PERFFILE";
-/// Bytes of a stream's header, and of a file's.
-const PIPE_HEADER: u64 = 16;
+/// Bytes of a file's header.
 const FILE_HEADER: usize = 104;
 /// Bytes of the largest record.
 const MAX_RECORD: usize = u16::MAX as usize;
@@ -98,10 +97,11 @@ impl Section {
     }
 }
 
-/// Read a file to its end; `bytes` is its size, if it has one.
+/// Read a file to its end; `bytes` is its size, if it has one. `parts` have more records.
 pub(crate) fn read(
     mut file: BufReader<File>,
     bytes: Option<u64>,
+    parts: Vec<File>,
 ) -> Result<(Facts, Records), Wrong> {
     // Nothing can be read again from a pipe.
     let start = match bytes {
@@ -154,7 +154,7 @@ pub(crate) fn read(
         };
         stream.contents(&header, bytes)?;
     }
-    stream.all()
+    stream.all(parts)
 }
 
 impl Stream {
@@ -250,7 +250,28 @@ impl Stream {
 
 impl Stream {
     /// Read all records.
-    fn all(mut self) -> Result<(Facts, Records), Wrong> {
+    fn all(mut self, parts: Vec<File>) -> Result<(Facts, Records), Wrong> {
+        self.rest()?;
+        for part in parts {
+            let bytes = part.metadata()?.len();
+            let part = BufReader::with_capacity(1 << 18, part);
+            let first = std::mem::replace(&mut self.source, part);
+            // They are copied, so that one file is read again, however many there are.
+            (self.at, self.left) = (None, Some(bytes));
+            let read = self.rest();
+            self.source = first;
+            read?;
+        }
+        let attributes = match self.attributes {
+            Some(attributes) => attributes,
+            None => Attributes::of(&self.head)?,
+        };
+        let records = self.index.sorted(self.source.into_inner(), attributes)?;
+        Ok((self.facts, records))
+    }
+
+    /// Read the records that are left of a file.
+    fn rest(&mut self) -> Result<(), Wrong> {
         loop {
             match self.next() {
                 Ok(true) => {}
@@ -263,13 +284,7 @@ impl Stream {
                 Err(other) => return Err(other),
             }
         }
-        self.unpack_rest()?;
-        let attributes = match self.attributes {
-            Some(attributes) => attributes,
-            None => Attributes::of(&self.head)?,
-        };
-        let records = self.index.sorted(self.source.into_inner(), attributes)?;
-        Ok((self.facts, records))
+        self.unpack_rest()
     }
 
     /// Take an attribute, before there are other records.

@@ -14,7 +14,7 @@
 mod arrived;
 mod event;
 mod files;
-mod jit;
+pub mod jit;
 mod kernel;
 mod late;
 mod layout;
@@ -41,6 +41,7 @@ use netplumb_model::timing::{
 use crate::capability::Tried;
 use crate::instrument::{Instrument, Layers};
 use crate::live::{Live, LiveError};
+pub use files::{JIT, is_made};
 pub(crate) use layout::Scope;
 pub use owner::context;
 pub(crate) use profile::Causes;

@@ -24,6 +24,7 @@ use crate::trace::Trace;
 mod below;
 mod kept;
 mod merge;
+mod of_threads;
 mod part;
 
 pub use merge::{INTO_RUN, MAX_BLOCKS, MERGED, SESSIONS};
@@ -175,6 +176,8 @@ pub mod env {
     pub const MKFS_FILES: &str = "files.mkfs";
     /// The program whose file it was made of, with its version.
     pub const IMPORTED: &str = "imported.from";
+    /// What perf calls the events that were sampled.
+    pub const SAMPLED_EVENT: &str = "sampled.event";
     /// The command line of that program.
     pub const IMPORTED_LINE: &str = "imported.command_line";
     /// The machine that was measured.
@@ -194,6 +197,8 @@ pub mod env {
     pub const ASKED: &str = "plumb.asked";
     /// Number of random seeds per arm.
     pub const SEEDS: &str = "plumb.seeds";
+    /// Of a part of a recording: what its threads are called.
+    pub const THREADS: &str = "part.threads";
     /// Of a part of a recording: the function below which it is. No file has it.
     pub const BELOW: &str = "part.below";
 }

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use netplumb_kernel::layers::LAYERS;
 use netplumb_model::hosts;
 use netplumb_model::recording::Recording;
+use netplumb_model::timing::CPU_TIME;
 use netplumb_report::diff::Sides;
 use netplumb_report::diff::arms::{self, ArmPair, Pairs};
 use netplumb_report::printable;
@@ -56,6 +57,7 @@ pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<ExitCode> {
         [earlier_part, later_part] = below_both(&args.below, [&recording, &other], files)?;
         (&*earlier_part, &*later_part)
     };
+    let [before_name, after_name] = [before_name, after_name].map(|name| args.below.told(name));
     let left = before.arms(recording)?;
     let right = after.arms(later)?;
     if same && left == right {
@@ -78,7 +80,7 @@ pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<ExitCode> {
 
 /// Compare the arms of one recording.
 fn within(args: &DiffArgs, asked: &Asked, recording: &Recording) -> anyhow::Result<ExitCode> {
-    let name = asked.name();
+    let name = args.below.told(asked.name());
     let chosen = asked.arms(recording)?;
     let mut pairs = arms::pair_within(recording);
     pairs.retain(|p| chosen.contains(&p.before) && chosen.contains(&p.after));
@@ -115,24 +117,29 @@ fn compare(args: &DiffArgs, sides: Sides<'_>, pairs: Pairs) -> anyhow::Result<Ex
             return compare_parts(args, sides, [&before, &before], pairs);
         }
         let after = chosen(sides.after, clock)?;
+        if are_other_events([&before, &after]) {
+            return Err(nothing_in_common(sides));
+        }
         return compare_parts(args, sides, [&before, &after], pairs);
     }
     let own = [sides.before, sides.after].map(Recording::parts);
     let one_each = own.iter().all(|own| own.len() < 2);
     let rates = own_shapes(sides).contains(&Shape::Rates);
-    if one_each || rates {
+    let both: Vec<[&str; 2]> = in_common(sides);
+    if (one_each && !are_other_events([sides.before, sides.after])) || rates {
         return compare_parts(args, sides, [sides.before, sides.after], pairs);
     }
-    let both = own[0].iter().filter(|name| own[1].contains(name));
-    let both: Vec<&str> = both.copied().collect();
     let for_one = args.json || args.csv || args.markdown || args.mail || args.page.wanted();
-    if let [hosts::INSTRUMENT, counted] | [counted, hosts::INSTRUMENT] = both[..]
+    if let [[hosts::INSTRUMENT, _], counted] | [counted, [hosts::INSTRUMENT, _]] = both[..]
         && for_one
     {
         // Functions, of which there is more to say; --clock wire has the others.
         return compare_part(args, sides, counted, pairs);
     }
-    if for_one || both.is_empty() {
+    if both.is_empty() {
+        return Err(nothing_in_common(sides));
+    }
+    if for_one {
         return Err(Usage(format!(
             "the recordings have several instruments ({}; {}): choose one with --clock",
             list(&own[0]),
@@ -141,10 +148,14 @@ fn compare(args: &DiffArgs, sides: Sides<'_>, pairs: Pairs) -> anyhow::Result<Ex
         .into());
     }
     let mut code = ExitCode::SUCCESS;
-    for (number, name) in both.iter().enumerate() {
+    for (number, names) in both.iter().enumerate() {
         let rule = if number == 0 { "" } else { "\n" };
-        print(&format!("{rule}Instrument {}\n\n", printable(name, 80)))?;
-        let judged = compare_part(args, sides, name, pairs.clone())?;
+        let title = match Event::of(sides.before, names[0]) {
+            Some(Event(event)) => format!("Samples of {}", printable(&event, 80)),
+            None => format!("Instrument {}", printable(names[0], 80)),
+        };
+        print(&format!("{rule}{title}\n\n"))?;
+        let judged = compare_part(args, sides, *names, pairs.clone())?;
         if judged != ExitCode::SUCCESS {
             code = judged;
         }
@@ -152,11 +163,81 @@ fn compare(args: &DiffArgs, sides: Sides<'_>, pairs: Pairs) -> anyhow::Result<Ex
     Ok(code)
 }
 
-/// Compare the part of one instrument, which both sides have.
+/// The parts that both sides have, by their names on either side.
+fn in_common<'r>(sides: Sides<'r>) -> Vec<[&'r str; 2]> {
+    let [before, after] = [sides.before, sides.after].map(|side| {
+        let parts = side.parts().into_iter();
+        parts
+            .map(|name| (name, Event::of(side, name)))
+            .collect::<Vec<_>>()
+    });
+    let is_same =
+        |one: &(&str, Option<Event>), other: &(&str, Option<Event>)| match (&one.1, &other.1) {
+            (Some(one), Some(other)) => one.scope() == other.scope(),
+            _ => one.0 == other.0,
+        };
+    let pair = |one: &(&'r str, Option<Event>)| {
+        let other = after.iter().find(|other| is_same(one, other))?;
+        Some([one.0, other.0])
+    };
+    before.iter().filter_map(pair).collect()
+}
+
+/// Whether both sides are of samples, each of another event.
+fn are_other_events(sides: [&Recording; 2]) -> bool {
+    match sides.map(|side| Event::of(side, CPU_TIME.instrument)) {
+        [Some(before), Some(after)] => before.scope() != after.scope(),
+        _ => false,
+    }
+}
+
+fn nothing_in_common(sides: Sides<'_>) -> anyhow::Error {
+    let [before, after] = [sides.before, sides.after].map(|side| {
+        let parts = side.parts().into_iter();
+        let names = parts.map(|part| match Event::of(side, part) {
+            Some(Event(event)) => printable(&event, 80),
+            None => printable(part, 80),
+        });
+        names.collect::<Vec<_>>().join(", ")
+    });
+    Usage(format!(
+        "the recordings have nothing in common: before is of {before}, after of {after}; record the \
+         same event of both"
+    ))
+    .into()
+}
+
+/// What perf calls an event that was sampled.
+#[derive(Debug)]
+struct Event(String);
+
+impl Event {
+    /// That of a part of a recording, if it is of samples.
+    fn of(recording: &Recording, part: &str) -> Option<Event> {
+        let quantity = recording.quantity_of_part(part)?;
+        (quantity.instrument == CPU_TIME.instrument).then(|| Event(quantity.name.clone()))
+    }
+
+    /// Its name with what was sampled of the kernel, of programs or of guests, but without how precise
+    /// samples are: `cycles:ppp` and `cycles:P` are the same event, `cycles:u` and `cycles:k` are not.
+    fn scope(&self) -> (&str, String) {
+        const MODIFIERS: &str = "ukhGHIpPSDWeb";
+        const SCOPES: &str = "ukhG";
+        match self.0.rsplit_once([':', '/']) {
+            Some((name, modifiers)) if modifiers.chars().all(|c| MODIFIERS.contains(c)) => {
+                let scopes = modifiers.chars().filter(|c| SCOPES.contains(*c));
+                (name, scopes.collect())
+            }
+            _ => (&self.0, String::new()),
+        }
+    }
+}
+
+/// Compare a part that both sides have, by its names.
 fn compare_part(
     args: &DiffArgs,
     sides: Sides<'_>,
-    name: &str,
+    [name, later]: [&str; 2],
     pairs: Pairs,
 ) -> anyhow::Result<ExitCode> {
     let before = sides.before.part(name);
@@ -164,7 +245,7 @@ fn compare_part(
     if std::ptr::eq(sides.before, sides.after) {
         return compare_parts(args, sides, [&before, &before], pairs);
     }
-    let after = sides.after.part(name);
+    let after = sides.after.part(later);
     compare_parts(args, sides, [&before, &after], pairs)
 }
 

@@ -23,8 +23,8 @@ const MAX_STDIN_BYTES: u64 = 16 << 30;
 /// Arguments of `plumb import`.
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
-    /// perf.data file, as written by `perf record`, compressed (-z) or not, or from a pipe (-o -); - for
-    /// standard input
+    /// perf.data file, as written by `perf record`, compressed (-z) or not, or from a pipe (-o -); the
+    /// directory that `perf record --threads` writes; - for standard input
     #[arg(default_value = "perf.data")]
     file: PathBuf,
     /// Recording to write [default: the file's name with .plumb]; an existing one is renamed to NAME.plumb.old, or .old.1 and so on

@@ -29,13 +29,12 @@ pub(crate) fn chosen<'r>(
     recording: &'r Recording,
     clock: &str,
 ) -> anyhow::Result<Cow<'r, Recording>> {
-    let instruments = recording.parts();
-    match instruments.contains(&clock) {
-        true => Ok(recording.part(clock)),
-        false => Err(Usage(format!(
+    match recording.part_named(clock) {
+        Some(part) => Ok(recording.part(part)),
+        None => Err(Usage(format!(
             "no such instrument in the recording: `{}`; it has {}",
             printable(clock, 80),
-            list(&instruments)
+            list(&recording.parts())
         ))
         .into()),
     }

@@ -4,8 +4,12 @@
 /// PERF_SAMPLE_IP, TID, TIME, CALLCHAIN, CPU, PERIOD and IDENTIFIER.
 const SAMPLE_TYPE: u64 = 1 | 2 | 4 | CALLCHAIN | 128 | 256 | 1 << 16;
 const CALLCHAIN: u64 = 32;
-/// `sample_id_all`.
+/// PERF_SAMPLE_READ and PERF_SAMPLE_BRANCH_STACK.
+const READ: u64 = 16;
+const BRANCH_STACK: u64 = 1 << 11;
+/// `sample_id_all` and `use_clockid`.
 const FLAGS: u64 = 1 << 18;
+const USE_CLOCKID: u64 = 1 << 25;
 const ATTR_BYTES: usize = 136;
 const HEADER_BYTES: u64 = 104;
 /// PERF_RECORD_MISC_KERNEL and _USER.
@@ -24,6 +28,7 @@ ffffffff81001000 T entry_SYSCALL_64
 ffffffff81002000 T do_syscall_64
 ffffffff81003000 T udp_sendmsg
 ffffffff81004000 T net_rx_action
+ffffffff81004800 T __sys_sendto
 ffffffff81005000 D data
 ";
 
@@ -37,6 +42,18 @@ pub(crate) struct Made {
     pub(crate) now_ns: u64,
     /// Whether samples have no stacks, as without `perf record -g`.
     pub(crate) no_stacks: bool,
+    /// `read_format` of samples that have values of counters.
+    pub(crate) read_format: u64,
+    /// `branch_sample_type` of samples that have branches.
+    pub(crate) branch_type: u64,
+    /// The most frames of a stack; 0 says nothing.
+    pub(crate) max_stack: u16,
+    /// Whether times are those of CLOCK_MONOTONIC.
+    pub(crate) monotonic: bool,
+    /// Further flags of events.
+    pub(crate) flags: Vec<u64>,
+    /// Sections about the file, by number.
+    pub(crate) features: Vec<(usize, Vec<u8>)>,
     /// `uname -m` and `uname -r`.
     pub(crate) machine: Option<(&'static str, &'static str)>,
 }
@@ -107,6 +124,31 @@ impl Made {
         body.extend_from_slice(&self.now_ns.to_le_bytes());
         self.id(&mut body);
         self.record(kind, 0, &body);
+    }
+
+    /// A thread of a process is started, or if `kind` is 4, it ends.
+    pub(crate) fn thread(&mut self, kind: u32, pid: u32, tid: u32) {
+        let mut body: Vec<u8> = [pid, pid, tid, pid]
+            .iter()
+            .flat_map(|n| n.to_le_bytes())
+            .collect();
+        body.extend_from_slice(&self.now_ns.to_le_bytes());
+        self.id(&mut body);
+        self.record(kind, 0, &body);
+    }
+
+    /// A sample of the first event at an address of its own: by time, and what comes after the period.
+    pub(crate) fn sample_at(
+        &mut self,
+        mode: u16,
+        task: u64,
+        (time_ns, ip): (u64, u64),
+        more: &[u64],
+    ) {
+        let words = [1, ip, task, time_ns, 1, 100];
+        let words = words.iter().chain(more);
+        let body: Vec<u8> = words.flat_map(|word| word.to_le_bytes()).collect();
+        self.record(9, mode, &body);
     }
 
     /// Many samples, of short-lived processes one after the other, with so many different stacks, which
@@ -217,19 +259,49 @@ impl Made {
         self.record(9, misc, &body);
     }
 
-    fn attr(&self, kind: u32, config: u64) -> Vec<u8> {
-        let sample_type = match self.no_stacks {
+    fn attr(&self, n: usize) -> Vec<u8> {
+        let (kind, config) = self.events[n];
+        let mut sample_type = match self.no_stacks {
             true => SAMPLE_TYPE & !CALLCHAIN,
             false => SAMPLE_TYPE,
         };
+        sample_type |= if self.read_format == 0 { 0 } else { READ };
+        sample_type |= if self.branch_type == 0 {
+            0
+        } else {
+            BRANCH_STACK
+        };
+        let more = self.flags.get(n).copied().unwrap_or_default();
+        let clock = if self.monotonic { USE_CLOCKID } else { 0 };
         let mut attr = Vec::new();
         attr.extend_from_slice(&kind.to_le_bytes());
         attr.extend_from_slice(&(ATTR_BYTES as u32).to_le_bytes());
-        for word in [config, 1_000, sample_type, 0, FLAGS] {
+        let flags = FLAGS | more | clock;
+        for word in [config, 1_000, sample_type, self.read_format, flags] {
             attr.extend_from_slice(&u64::to_le_bytes(word));
         }
         attr.resize(ATTR_BYTES, 0);
+        attr[72..80].copy_from_slice(&self.branch_type.to_le_bytes());
+        // CLOCK_MONOTONIC.
+        attr[92..96].copy_from_slice(&u32::from(self.monotonic).to_le_bytes());
+        attr[108..110].copy_from_slice(&self.max_stack.to_le_bytes());
         attr
+    }
+
+    /// Its sections about the file, with those that say whose it is.
+    fn sections(&self) -> Vec<(usize, Vec<u8>)> {
+        let text = |number: usize, value: &str| {
+            let mut section = (value.len() as u32 + 1).to_le_bytes().to_vec();
+            section.extend_from_slice(value.as_bytes());
+            section.push(0);
+            (number, section)
+        };
+        let machine = self.machine.into_iter();
+        let machine = machine.flat_map(|(arch, release)| [text(6, arch), text(4, release)]);
+        let mut sections: Vec<(usize, Vec<u8>)> =
+            machine.chain(self.features.iter().cloned()).collect();
+        sections.sort_unstable();
+        sections
     }
 
     /// As `perf record -o FILE` writes it.
@@ -239,13 +311,11 @@ impl Made {
         let each = ATTR_BYTES as u64 + 16;
         let data_at = attrs_at + each * count;
         let mut file = b"PERFILE2".to_vec();
-        let features = [
-            self.machine.map(|m| (6, m.0)),
-            self.machine.map(|m| (4, m.1)),
-        ];
-        let mut features: Vec<(u32, &str)> = features.into_iter().flatten().collect();
-        features.sort_unstable();
-        let bits: u64 = features.iter().map(|(bit, _)| 1 << bit).sum();
+        let features = self.sections();
+        let mut bits = [0_u64; 4];
+        for (bit, _) in &features {
+            bits[bit / 64] |= 1 << (bit % 64);
+        }
         let data_bytes = self.records.len() as u64;
         let header = [
             HEADER_BYTES,
@@ -257,25 +327,22 @@ impl Made {
             0,
             0,
         ];
-        for word in header.iter().chain(&[bits, 0, 0, 0]) {
+        for word in header.iter().chain(&bits) {
             file.extend_from_slice(&word.to_le_bytes());
         }
         for id in 1..=count {
             file.extend_from_slice(&id.to_le_bytes());
         }
-        for (n, (kind, config)) in (0..).zip(&self.events) {
-            file.extend(self.attr(*kind, *config));
-            for word in [HEADER_BYTES + 8 * n, 8] {
+        for n in 0..self.events.len() {
+            file.extend(self.attr(n));
+            for word in [HEADER_BYTES + 8 * n as u64, 8] {
                 file.extend_from_slice(&word.to_le_bytes());
             }
         }
         file.extend_from_slice(&self.records);
         let mut at = file.len() as u64 + 16 * features.len() as u64;
         let mut contents = Vec::new();
-        for (_, value) in features {
-            let mut section = (value.len() as u32 + 1).to_le_bytes().to_vec();
-            section.extend_from_slice(value.as_bytes());
-            section.push(0);
+        for (_, section) in features {
             for word in [at, section.len() as u64] {
                 file.extend_from_slice(&word.to_le_bytes());
             }
@@ -289,9 +356,9 @@ impl Made {
     /// As `perf record -o -` writes it.
     pub(crate) fn pipe(&self) -> Vec<u8> {
         let mut head = Made::default();
-        for (n, (kind, config)) in (1_u64..).zip(&self.events) {
-            let mut body = self.attr(*kind, *config);
-            body.extend_from_slice(&n.to_le_bytes());
+        for n in 0..self.events.len() {
+            let mut body = self.attr(n);
+            body.extend_from_slice(&(n as u64 + 1).to_le_bytes());
             head.record(64, 0, &body);
         }
         let mut pipe = b"PERFILE2".to_vec();

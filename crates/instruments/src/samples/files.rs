@@ -25,7 +25,7 @@ const VDSO: &str = "[vdso]";
 /// The name of memory without a file.
 const ANON: &str = "[anon]";
 /// What stands for the file of code that has a name from who made it at run time.
-const JIT: &str = "[JIT]";
+pub const JIT: &str = "[JIT]";
 /// Names of memory that code is made in: of perf's records, and of /proc/PID/maps.
 const MADE: &[&str] = &[
     "//anon",
@@ -253,7 +253,7 @@ pub(super) fn unknown(file: Option<&str>) -> Met {
 }
 
 /// Whether a mapping is of memory that code is made in, by its name.
-pub(super) fn is_made(path: &str) -> bool {
+pub fn is_made(path: &str) -> bool {
     path.is_empty() || MADE.iter().any(|begins| path.starts_with(begins))
 }
 

@@ -8,6 +8,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -61,7 +62,7 @@ impl Made {
             return false;
         }
         self.tried = Some(Instant::now());
-        match open(self.pid) {
+        match of_process(self.pid) {
             Ok(found) => self.file = found,
             Err(Refused) => self.unread.0 = true,
         }
@@ -113,20 +114,46 @@ impl Made {
 
 /// There is a file, and it is not to be read.
 #[derive(Debug, PartialEq, Eq)]
-struct Refused;
+pub struct Refused;
+
+/// A file that a program wrote about the code that it made, if there is one: one of root or of the own
+/// user, or of any user.
+///
+/// # Errors
+/// It is no regular file, or of another user.
+pub fn open(path: &Path, of_any_user: bool) -> Result<Option<File>, Refused> {
+    let users = [0, own_user()];
+    open_of(path, if of_any_user { None } else { Some(&users) })
+}
+
+/// The names that a perf-PID.map has for the code at some addresses, and how many of its lines were
+/// not understood.
+pub fn names(file: &File, mut addresses: Vec<u64>) -> (FxHashMap<u64, Rc<str>>, u64) {
+    addresses.sort_unstable();
+    addresses.dedup();
+    let (found, malformed) = read(file.take(MAX_FILE_BYTES), &addresses);
+    let named = addresses.into_iter().zip(found);
+    (
+        named.filter_map(|(at, name)| Some((at, name?))).collect(),
+        malformed,
+    )
+}
+
+fn own_user() -> u32 {
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { libc::geteuid() }
+}
 
 /// The file of a process, if there is one.
-fn open(pid: u32) -> Result<Option<File>, Refused> {
-    // SAFETY: takes nothing and cannot fail.
-    let own = unsafe { libc::geteuid() };
+fn of_process(pid: u32) -> Result<Option<File>, Refused> {
     match fs::read_to_string(format!("/proc/{pid}/status")) {
         Ok(status) => {
             let (number, user) = identity(&status).ok_or(Refused)?;
             let path = format!("/proc/{pid}/root/tmp/perf-{number}.map");
-            open_of(&path, &[0, user])
+            open_of(Path::new(&path), Some(&[0, user]))
         }
         // It has ended: whose it was is not known any more.
-        Err(_) => open_of(&format!("/tmp/perf-{pid}.map"), &[0, own]),
+        Err(_) => open(Path::new(&format!("/tmp/perf-{pid}.map")), false),
     }
 }
 
@@ -143,15 +170,16 @@ fn identity(status: &str) -> Option<(u32, u32)> {
     Some((number, user))
 }
 
-/// A file, if it is a regular one of one of these users.
-fn open_of(path: &str, users: &[u32]) -> Result<Option<File>, Refused> {
+/// A file, if it is a regular one of one of these users, or of any.
+fn open_of(path: &Path, users: Option<&[u32]>) -> Result<Option<File>, Refused> {
     // Looked at before it is opened, which a pipe or a device would notice.
     let flags = libc::O_PATH | libc::O_NOFOLLOW;
     let Ok(found) = OpenOptions::new().read(true).custom_flags(flags).open(path) else {
         return Ok(None);
     };
     let known = found.metadata().map_err(|_| Refused)?;
-    if !known.is_file() || !users.contains(&known.uid()) {
+    let is_theirs = users.is_none_or(|users| users.contains(&known.uid()));
+    if !known.is_file() || !is_theirs {
         return Err(Refused);
     }
     let same = format!("/proc/self/fd/{}", found.as_raw_fd());
@@ -286,9 +314,7 @@ mod tests {
         assert_eq!(identity(status), Some((7, 2)));
         assert_eq!(identity("Name:\tnode\n"), None);
         let own = fs::read_to_string("/proc/self/status").unwrap();
-        // SAFETY: takes nothing and cannot fail.
-        let user = unsafe { libc::geteuid() };
-        assert_eq!(identity(&own).unwrap().1, user);
+        assert_eq!(identity(&own).unwrap().1, own_user());
     }
 
     /// Check that only a regular file of the right user is opened, and that one that grows is read
@@ -297,15 +323,13 @@ mod tests {
     fn files() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("perf-1.map");
-        let name = path.to_str().unwrap();
-        // SAFETY: takes nothing and cannot fail.
-        let user = unsafe { libc::geteuid() };
-        assert!(matches!(open_of(name, &[user]), Ok(None)));
+        let user = own_user();
+        assert!(matches!(open_of(&path, Some(&[user])), Ok(None)));
         fs::write(&path, "1000 10 one\nnothing\n").unwrap();
-        assert!(matches!(open_of(name, &[user + 1]), Err(Refused)));
+        assert!(matches!(open_of(&path, Some(&[user + 1])), Err(Refused)));
         let mut made = Made::by(1);
         assert!(!made.is_pending(0x2000), "without a file none will come");
-        made.file = open_of(name, &[user]).unwrap();
+        made.file = open_of(&path, None).unwrap();
         made.find(vec![0x2000, 0x1000, 0x2000]);
         assert_eq!((made.name(0x1000), made.name(0x2000)), (Some("one"), None));
         assert!(made.is_pending(0x2000));
@@ -326,11 +350,9 @@ mod tests {
         assert!(made.lost().1);
         let link = folder.path().join("link");
         std::os::unix::fs::symlink(&path, &link).unwrap();
-        assert!(matches!(
-            open_of(link.to_str().unwrap(), &[user]),
-            Err(Refused)
-        ));
-        let folder = folder.path().to_str().unwrap();
-        assert!(matches!(open_of(folder, &[user]), Err(Refused)));
+        for other in [&link, folder.path()] {
+            assert!(matches!(open_of(other, Some(&[user])), Err(Refused)));
+            assert!(matches!(open_of(other, None), Err(Refused)));
+        }
     }
 }

@@ -24,6 +24,31 @@ impl Recording {
         parts
     }
 
+    /// What the costs of a part are of.
+    pub fn quantity_of_part(&self, part: &str) -> Option<&Quantity> {
+        let further = self.further();
+        if let Some((_, quantity)) = further.iter().find(|(_, quantity)| quantity.name == part) {
+            return Some(quantity);
+        }
+        let mut blocks = self.blocks.iter().filter(|block| block.instrument == part);
+        let total = blocks.find_map(|block| block.totals.first())?;
+        self.quantities.get(total.quantity as usize)
+    }
+
+    /// The name of a part, by that or by what its costs are of: the first quantity of an instrument has
+    /// the instrument's name.
+    pub fn part_named(&self, name: &str) -> Option<&str> {
+        let parts = self.parts();
+        let of = |part: &&&str| self.quantity_of_part(part).is_some_and(|q| q.name == name);
+        let named = parts.iter().find(|part| **part == name);
+        // What perf calls the events of a file, in the order of the parts.
+        let events = self.environment.get(env::SAMPLED_EVENT);
+        let mut events = events.into_iter().flat_map(|all| all.split(", "));
+        let mut called = || events.position(|event| event == name);
+        let named = named.or_else(|| parts.iter().find(of)).copied();
+        named.or_else(|| parts.get(called()?).copied())
+    }
+
     /// The quantities that costs of a block are of beside its first one, which is that of its times
     /// between events, or of its counts of events, if it has such.
     fn further(&self) -> Vec<(QuantityId, &Quantity)> {

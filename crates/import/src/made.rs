@@ -1,0 +1,53 @@
+//! Where the files are that programs write about the code that they make at run time.
+//!
+//! Files of the same name may be of another machine or another process, and others may write where
+//! they are: so they are read on the machine that was measured, if they are root's or the user's own, or
+//! below the directory that was given.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use netplumb_instruments::samples::jit::{self, Refused};
+
+use crate::Options;
+use crate::facts::Facts;
+
+/// What this machine is called.
+const HOSTNAME: &str = "/proc/sys/kernel/hostname";
+
+/// Where they are.
+#[derive(Debug, Clone)]
+pub(crate) enum Place {
+    /// Where the programs wrote them.
+    Here,
+    /// The same below a directory.
+    Below(PathBuf),
+    /// Not on this machine.
+    Elsewhere,
+}
+
+impl Place {
+    /// Those of the machine that was measured.
+    pub(crate) fn of(facts: &Facts, options: &Options) -> Place {
+        let own = std::fs::read_to_string(HOSTNAME).unwrap_or_default();
+        match &options.symfs {
+            Some(root) => Place::Below(root.clone()),
+            None if facts.host() == Some(own.trim()) => Place::Here,
+            None => Place::Elsewhere,
+        }
+    }
+
+    /// A file, if it is there.
+    ///
+    /// # Errors
+    /// It is none that is read.
+    pub(crate) fn open(&self, path: &Path) -> Result<Option<File>, Refused> {
+        match self {
+            Place::Here => jit::open(path, false),
+            Place::Below(root) => {
+                jit::open(&root.join(path.strip_prefix("/").unwrap_or(path)), true)
+            }
+            Place::Elsewhere => Ok(None),
+        }
+    }
+}
