@@ -15,6 +15,7 @@ use crate::claims::{self, Judged};
 use crate::conclusions::conclusion;
 use crate::drift::{self, Drift};
 use crate::footer::Note;
+use crate::network::Network;
 use crate::number::json_text;
 use crate::sampled;
 use crate::scalars::{self, NotesOut, ScalarOut};
@@ -240,10 +241,18 @@ fn classes(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<Value> {
         Column::machine(move |c: &&ClassView<'_>| counts(&c.by_block)).json("by_block"),
         Column::machine(move |c: &&ClassView<'_>| contexts(c)).json("contexts"),
         Column::machine(|c: &&ClassView<'_>| Value::List(layers::json(c))).json("layers"),
+        Column::machine(|c: &&ClassView<'_>| network(c, |of| of.all())).json("network"),
+        Column::machine(|c: &&ClassView<'_>| network(c, |of| of.calls)).json("network_calls"),
+        Column::machine(|c: &&ClassView<'_>| network(c, |of| of.softirqs)).json("network_softirqs"),
         Column::machine(|c: &&ClassView<'_>| Value::List(functions::json(c))).json("functions"),
         Column::machine(|c: &&ClassView<'_>| Value::List(edges(c))).json("edges"),
     ]);
     Table::new(columns, classes).json()
+}
+
+/// A part of what a profile has of the network.
+fn network(class: &ClassView<'_>, of: fn(&Network) -> u64) -> Value {
+    Network::of(class).map_or(Value::Absent, |network| Value::Count(of(&network)))
 }
 
 /// A caller, a callee; calls, and what they cost with all that they called.

@@ -24,6 +24,7 @@ pub mod json;
 mod layers;
 pub mod lines;
 pub mod markdown;
+mod network;
 mod number;
 pub mod openmetrics;
 pub mod page;

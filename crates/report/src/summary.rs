@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use netplumb_model::class::{Family, Link, Proto};
-use netplumb_model::recording::{Arm, Recording};
+use netplumb_model::recording::{Arm, Recording, env};
 
 use crate::analysis::ClassView;
 use crate::number::{percent, plural, printable};
@@ -59,7 +59,11 @@ pub(crate) fn label(class: &ClassView<'_>) -> String {
         Some(root) => format!(" below {}", printable(root, NAME_LIMIT)),
         None => String::new(),
     };
-    label + &below + invalid(class)
+    let of = match class.recording.environment.get(env::THREADS) {
+        Some(threads) => format!(" of {}", printable(threads, NAME_LIMIT)),
+        None => String::new(),
+    };
+    label + &of + &below + invalid(class)
 }
 
 /// Arms in which a command runs.

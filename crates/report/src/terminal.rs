@@ -5,6 +5,7 @@ use netplumb_model::recording::{Recording, THREAD_MODULE};
 
 use crate::analysis::{ClassView, FunctionView, NO_LAYER};
 use crate::figures::first_of;
+use crate::network::Network;
 use crate::number::{percent, printable};
 use crate::summary::arm_heading;
 use crate::summary::{label, several_arms, split, summary};
@@ -141,6 +142,14 @@ fn class_section(class: &ClassView<'_>, view: &View) -> String {
     out.push('\n');
     if view.layer.is_none() {
         out.push_str(&layers::terminal(layers::rows(class), view.columns));
+        if let Some(network) = Network::of(class) {
+            out.push_str(&continued(
+                &format!("   {}", network.told(class)),
+                5,
+                view.columns,
+            ));
+            out.push('\n');
+        }
         out.push('\n');
         if matches!(class.class.proto, Proto::Command | Proto::Work) {
             out.push_str(&threads(class, view));

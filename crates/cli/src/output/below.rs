@@ -1,4 +1,4 @@
-//! The part of a recording below a function.
+//! The part of a recording of some threads, and below a function.
 
 use std::borrow::Cow;
 
@@ -15,15 +15,18 @@ use crate::exit::Usage;
 /// The part of a recording that was asked for, or all of it. Errors begin with `file`.
 ///
 /// # Errors
-/// A recording without costs of functions, or without that function.
+/// A recording without costs of functions, or without that function or thread.
 pub(crate) fn below<'r>(
     args: &BelowArgs,
     recording: &'r Recording,
     file: &str,
 ) -> anyhow::Result<Cow<'r, Recording>> {
+    let whole = recording;
+    let [recording] = of_threads(args, [whole], file)?;
     let Some(name) = &args.below else {
-        return Ok(Cow::Borrowed(recording));
+        return Ok(recording);
     };
+    let recording = recording.as_ref();
     check(recording)?;
     for function in chain::names(name) {
         named(recording, function).with_context(|| file.to_string())?;
@@ -44,9 +47,11 @@ pub(crate) fn below_both<'r>(
     recordings: [&'r Recording; 2],
     files: [&str; 2],
 ) -> anyhow::Result<[Cow<'r, Recording>; 2]> {
+    let parts = of_threads(args, recordings, &files.join(", "))?;
     let Some(name) = &args.below else {
-        return Ok(recordings.map(Cow::Borrowed));
+        return Ok(parts);
     };
+    let recordings = parts.each_ref().map(Cow::as_ref);
     for recording in recordings {
         check(recording)?;
     }
@@ -61,6 +66,46 @@ pub(crate) fn below_both<'r>(
         return Err(none(&files, name));
     }
     Ok(recordings.map(|recording| Cow::Owned(recording.below(name))))
+}
+
+/// The parts of recordings of the threads that were asked for, or all of them. Threads that only one of
+/// them has cost nothing in the other.
+fn of_threads<'r, const N: usize>(
+    args: &BelowArgs,
+    recordings: [&'r Recording; N],
+    files: &str,
+) -> anyhow::Result<[Cow<'r, Recording>; N]> {
+    let (what, name) = match (&args.thread, &args.process) {
+        (Some(name), _) => ("thread", name),
+        (None, Some(name)) => ("process", name),
+        (None, None) => return Ok(recordings.map(Cow::Borrowed)),
+    };
+    if recordings
+        .iter()
+        .any(|recording| recording.samples.is_empty())
+    {
+        return Err(Usage(format!(
+            "{files}: --{what} needs samples with their threads: those of `plumb profile` and `plumb import`"
+        ))
+        .into());
+    }
+    let threads = recordings.map(|recording| match what {
+        "thread" => recording.threads_named(name),
+        _ => recording.processes_named(name),
+    });
+    let name = printable(name, 80);
+    if threads.iter().all(Vec::is_empty) {
+        return Err(Usage(format!(
+            "{files}: no {what} `{name}` in the recording; plumb report FILE --threads lists them"
+        ))
+        .into());
+    }
+    let called = format!("{what} {name}");
+    let mut threads = threads.into_iter();
+    Ok(recordings.map(|recording| {
+        let threads = threads.next().unwrap_or_default();
+        Cow::Owned(recording.of_threads(&threads, &called))
+    }))
 }
 
 fn check(recording: &Recording) -> anyhow::Result<()> {

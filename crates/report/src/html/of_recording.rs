@@ -16,6 +16,7 @@ use crate::conclusions;
 use crate::disks;
 use crate::layers;
 use crate::lines;
+use crate::network::Network;
 use crate::number::{counted, percent, printable};
 use crate::page::{Fact, Page, PageClass, PageFunction, PagePublished, PageTree, SCHEMA};
 use crate::per::Per;
@@ -192,6 +193,9 @@ fn sentence(view: &ClassView<'_>) -> String {
             view.told(top.self_insns),
             percent(top.self_insns, view.total)
         ));
+    }
+    if let Some(network) = Network::of(view) {
+        text.push_str(&format!("; {}", network.told(view)));
     }
     text
 }
