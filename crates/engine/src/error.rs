@@ -68,6 +68,9 @@ pub enum EngineError {
     /// What a search for settings needs of an interface, a command or a peer.
     #[error("{0}")]
     Tuning(String),
+    /// Some arms could not be measured: a line for each. All others were.
+    #[error("{0}")]
+    ArmsFailed(String),
     /// Options for a module that has not these, or is not loaded.
     #[error("module_options can't be used: {0}")]
     ModuleOptions(String),

@@ -2,6 +2,7 @@
 //! its arms.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use netplumb_kernel::config::{ConfigValue, KernelConfig};
@@ -11,11 +12,13 @@ use netplumb_lab::vm::files::{FilesError, Program};
 use netplumb_lab::vm::initramfs::Module;
 use netplumb_lab::vm::kernels::{self, KernelEntry};
 use netplumb_lab::vm::process::VmError;
+use netplumb_lab::vm::requested;
 use netplumb_model::class::Direction;
 use netplumb_model::experiment::Load;
 use netplumb_model::experiment::acting::{self, Scene};
 use netplumb_model::recording::{Block, Cost, Recording, env};
 use netplumb_model::timing::INSTRUCTIONS;
+use netplumb_sys::memory::memfd;
 
 use crate::error::EngineError;
 use crate::plan::GuestPlan;
@@ -78,12 +81,7 @@ pub(crate) fn modules<'g>(
     tree: &ModuleTree,
 ) -> Result<Vec<&'g str>, EngineError> {
     let mut modules = Vec::new();
-    for module in &guest.nft_modules {
-        // Modules that are only guessed from keywords may be built in, or missing.
-        if *module == "nf_tables" || tree.find(module).is_some() {
-            modules.push(*module);
-        }
-    }
+    modules.extend(guest.nft.then_some("nf_tables"));
     for module in &guest.more_modules {
         if tree.find(module).is_some() {
             modules.push(*module);
@@ -93,8 +91,26 @@ pub(crate) fn modules<'g>(
         modules.push("bridge");
     }
     modules.extend(qdiscs(guest, kernel, tree)?);
+    modules.extend(guest.load.iter().map(String::as_str));
     Ok(modules)
 }
+
+/// An archive of the modules that the kernel of a guest may request of it, if it has rules that weren't generated.
+pub(crate) fn requested(
+    kernel: &KernelEntry,
+    guest: &GuestPlan,
+) -> Result<Option<OwnedFd>, EngineError> {
+    if !guest.requests {
+        return Ok(None);
+    }
+    let (tree, _) = module_tree(kernel, guest)?;
+    let archive = requested::archive(&tree.answers(REQUESTED)?)?;
+    let held = memfd("netplumb-modules", &archive);
+    Ok(Some(held.map_err(EngineError::host("hold modules"))?))
+}
+
+/// The directories of what rules are made of: net/netfilter, net/ipv4/netfilter, net/bridge/netfilter and so on.
+const REQUESTED: &str = "netfilter";
 
 /// Check that a guest can have what its arms need, before any boots. Programs for another architecture than
 /// this machine's are fetched.
@@ -109,12 +125,21 @@ pub(crate) fn check(
 ) -> Result<(), EngineError> {
     let (tree, _) = module_tree(kernel, guest)?;
     check_options(guest, &tree)?;
+    check_load(&guest.load, &tree)?;
     if guest.qdisc {
         qdiscs(guest, kernel, &tree)?;
     }
     fetch(kernel, programs(guest), options, progress)?;
     // A program that is missing is an error at once.
     archives(kernel, guest, &options.cache)?;
+    Ok(())
+}
+
+/// Check that a kernel has modules that are asked for by name.
+pub(crate) fn check_load(names: &[String], tree: &ModuleTree) -> Result<(), ModuleError> {
+    for name in names.iter().filter(|name| !tree.is_builtin(name)) {
+        tree.require(name)?;
+    }
     Ok(())
 }
 
@@ -252,7 +277,7 @@ pub(crate) fn archives(
 
 /// The programs that a guest runs before it is measured.
 pub(crate) fn programs(guest: &GuestPlan) -> impl Iterator<Item = Program> + '_ {
-    let nft = (!guest.nft_modules.is_empty()).then_some(Program::Nft);
+    let nft = guest.nft.then_some(Program::Nft);
     let tc = guest.qdisc.then_some(Program::Tc);
     nft.into_iter()
         .chain(tc)

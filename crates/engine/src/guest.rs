@@ -17,10 +17,10 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use netplumb_instruments::live::Live;
-use netplumb_lab::netns::{Topology, TopologyPlan};
+use netplumb_lab::netns::{Topology, TopologyError, TopologyPlan};
 use netplumb_lab::vm::guest::Handler;
 use netplumb_lab::vm::link;
-use netplumb_lab::vm::{random, usb};
+use netplumb_lab::vm::{random, requested, usb};
 use netplumb_model::experiment::{FromDevice, RxFault};
 use netplumb_model::message::{Refused, Reply, Request, RunPlan};
 use netplumb_model::recording::{Ledger, env};
@@ -127,10 +127,19 @@ impl Agent {
         if let Some(at) = self.standing.iter().position(|s| s.plan == wanted) {
             return Ok(&self.standing[at].ends);
         }
+        if wanted
+            .nft
+            .as_ref()
+            .is_some_and(|(rules, _)| !rules.is_generated())
+        {
+            let answered = requested::answer_requests();
+            answered.map_err(|e| format!("answer the kernel's requests for modules: {e}"))?;
+        }
         let close = |s: &Standing| Topology::can_become(&s.plan, &wanted);
         if let Some(at) = self.standing.iter().position(close) {
             let standing = &mut self.standing[at];
-            standing.topology.change(&wanted)?;
+            standing.topology.change(&wanted).map_err(of_topology)?;
+            note_modules(&mut standing.topology);
             standing.plan = wanted;
             return Ok(&self.standing[at].ends);
         }
@@ -144,7 +153,8 @@ impl Agent {
             self.standing.clear();
         }
         link::start(plan.link, wires).map_err(|e| format!("start the link {}: {e}", plan.link))?;
-        let topology = Topology::build(&wanted, &link::nics(wires))?;
+        let mut topology = Topology::build(&wanted, &link::nics(wires)).map_err(of_topology)?;
+        note_modules(&mut topology);
         let ends = ends_of(&topology).map_err(|e| format!("hold a namespace: {e}"))?;
         self.standing.push(Standing {
             plan: wanted,
@@ -216,6 +226,30 @@ impl Agent {
             Some(notes) => Ok(reply(Reply::Facts(notes))?),
             None => Ok(()),
         }
+    }
+}
+
+/// Note the modules that were loaded for rules.
+fn note_modules(topology: &mut Topology) {
+    let loaded = requested::loaded();
+    if !loaded.is_empty() {
+        (topology.notes).insert("nft.modules".into(), loaded.join(" "));
+    }
+}
+
+/// The error, with what the kernel requested in vain.
+fn of_topology(error: TopologyError) -> Refused {
+    let refused = Refused::from(error);
+    match requested::in_vain() {
+        requests if requests.is_empty() => refused,
+        requests => Refused {
+            message: format!(
+                "{}\nmodules that the kernel requested in vain: {}",
+                refused.message,
+                requests.join(", ")
+            ),
+            ..refused
+        },
     }
 }
 

@@ -27,6 +27,7 @@ use crate::origin::Origin;
 use crate::prototypes::{self, Known};
 use crate::receive;
 use crate::run::Options;
+use crate::symbols::Symbols;
 use crate::traces::Traced;
 
 /// The results of an arm: all blocks, or those before an error.
@@ -105,9 +106,12 @@ fn try_measure(
         release: origin.release(),
         command: false,
     };
-    let options_of_plugin = traced.options(origin.table(), &Images::default())?;
+    let options_of_plugin = traced.options(
+        origin.final_symbols().and_then(Symbols::table),
+        &Images::default(),
+    )?;
     let mut requests = vec![Request::Run(plan.clone())];
-    if origin.symbols.is_none() {
+    if origin.final_symbols().is_none() {
         requests.push(Request::Describe);
         requests.push(Request::ReadFile("/proc/kallsyms".into()));
     }
@@ -122,11 +126,11 @@ fn try_measure(
     let (outcome, told, facts, peak) = thread::scope(|scope| {
         let mut guest = guest;
         let (ready, symbols_ready) = channel();
-        if origin.symbols.is_some() {
+        if origin.final_symbols().is_some() {
             let _ = ready.send(());
         }
         let reader = scope.spawn(move || {
-            let spooled: Box<dyn Read> = match origin.symbols {
+            let spooled: Box<dyn Read> = match origin.final_symbols() {
                 Some(_) => Box::new(stream),
                 None => Box::new(spool(stream)),
             };
@@ -134,7 +138,7 @@ fn try_measure(
             if symbols_ready.recv().is_err() {
                 return Told::default();
             }
-            match origin.table().or_else(|| late.get()) {
+            match late.get().or_else(|| origin.table()) {
                 Some(symbols) => follow(spooled, symbols, traced, None, done),
                 None => Told::default(),
             }
@@ -156,7 +160,7 @@ fn try_measure(
                 Err(error @ VmError::CommandFailed { .. }) => Some(error),
                 Err(error) => return Err(error.into()),
             };
-            if origin.symbols.is_none() {
+            if origin.final_symbols().is_none() {
                 guest.answers(limit, |reply| {
                     if let Reply::Facts(told) = reply {
                         facts.extend(told);
@@ -194,7 +198,7 @@ fn try_measure(
     traced.check(&told.losses)?;
     let with_args = beside.trace.is_some_and(Trace::has_args);
     let known = beside.known.filter(|_| with_args);
-    if let (Some(known), Some(symbols)) = (known, origin.table().or(late.get())) {
+    if let (Some(known), Some(symbols)) = (known, late.get().or_else(|| origin.table())) {
         measured.prototypes = prototypes::of_calls(known, symbols, &[], told.windows.iter());
     }
     let (got, wanted) = (told.windows.len(), ledgers.len());

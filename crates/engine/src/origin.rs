@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -19,6 +20,7 @@ use netplumb_lab::vm::initramfs::{self, Module};
 use netplumb_lab::vm::kernels::KernelEntry;
 use netplumb_lab::vm::machine::{self, Machine};
 use netplumb_lab::vm::process::{Extra, Guest, Start, VmError};
+use netplumb_lab::vm::requested;
 use netplumb_lab::vm::saved::{self, About, Content, Kept, Key, Saved, SavedStates};
 use netplumb_lab::vm::trial::{self, QemuMissing};
 use netplumb_model::arch::Arch;
@@ -59,6 +61,8 @@ pub(crate) struct Origin {
     kernel: KernelEntry,
     /// The plan to prepare for.
     plan: RunPlan,
+    /// An archive of the modules that its guests' kernel may request.
+    requested: Option<OwnedFd>,
 }
 
 #[derive(Debug)]
@@ -103,6 +107,11 @@ impl Origin {
         self.symbols.as_ref()?.table()
     }
 
+    /// The symbols, if no modules come after they were read: then a guest is asked for them at its end.
+    pub(crate) fn final_symbols(&self) -> Option<&Symbols> {
+        self.symbols.as_ref().filter(|_| self.requested.is_none())
+    }
+
     /// Start a guest that will carry out `requests`, and run it to its second pause.
     pub(crate) fn start(
         &self,
@@ -125,6 +134,19 @@ impl Origin {
         let cancel = options.cancel.clone();
         let requests = [&first[..], &second[..]];
         let limit = options.timeout;
+        let extra = match &self.requested {
+            Some(archive) => {
+                let archive = archive
+                    .try_clone()
+                    .map_err(EngineError::host("hold modules"))?;
+                extra.and(Extra {
+                    args: requested::qemu_args(archive.as_raw_fd()),
+                    fds: vec![archive],
+                    cpu: None,
+                })
+            }
+            None => extra,
+        };
         let mut guest = Guest::start(&self.machine, from, requests, extra, limit, cancel)
             .map_err(EngineError::of_start)?;
         let ready = guest.wait_ready(limit);
@@ -296,12 +318,10 @@ impl Boot<'_> {
         if self.guest.bridge {
             key.add("module", b"bridge");
         }
-        for module in self
-            .guest
-            .nft_modules
-            .iter()
-            .chain(&self.guest.more_modules)
-        {
+        let mut modules: Vec<&str> = Vec::from_iter(self.guest.nft.then_some("nf_tables"));
+        modules.extend(&self.guest.more_modules);
+        modules.extend(self.guest.load.iter().map(String::as_str));
+        for module in modules {
             key.add("module", module.as_bytes());
         }
         for module in &self.guest.qdisc_modules {
@@ -336,11 +356,12 @@ impl Boot<'_> {
         let machine = self.machine()?;
         let plan = preparation(plan);
         let own = extras::own_files(self.kernel, self.guest)?;
+        let requested = extras::requested(self.kernel, self.guest)?;
         let of = |state: &Saved| {
             let symbols = Symbols::begin(Arc::clone(&state.symbols), &self.kernel.release);
             (Some(symbols), state.facts.clone())
         };
-        let root = |machine: Machine, own, plan| -> Result<Origin, EngineError> {
+        let root = |machine: Machine, own, plan, requested| -> Result<Origin, EngineError> {
             let initramfs = self.initramfs(&machine)?;
             Ok(Origin {
                 machine,
@@ -350,10 +371,11 @@ impl Boot<'_> {
                 own,
                 kernel: self.kernel.clone(),
                 plan,
+                requested,
             })
         };
         if self.options.cold {
-            return root(machine, own, plan);
+            return root(machine, own, plan, requested);
         }
         let states = SavedStates::new(&self.options.cache).within(self.options.cache_bytes);
         let note = &mut |line| tell(Progress::Note(line));
@@ -372,6 +394,7 @@ impl Boot<'_> {
                 own,
                 kernel: self.kernel.clone(),
                 plan,
+                requested,
             });
         }
         let booted = match states.open(&base, note) {
@@ -384,7 +407,7 @@ impl Boot<'_> {
                          CONFIG_X86_IOPL_IOPERM); booting for each arm"
                             .into(),
                     ));
-                    return root(machine, own, plan);
+                    return root(machine, own, plan, requested);
                 }
             },
         };
@@ -397,6 +420,7 @@ impl Boot<'_> {
             own,
             kernel: self.kernel.clone(),
             plan,
+            requested,
         };
         if origin.machine.can_be_saved_whole() {
             let state = self.advance(&origin)?;

@@ -44,8 +44,13 @@ pub struct GuestPlan {
     pub mitigations: bool,
     /// Additional kernel parameters.
     pub cmdline: String,
-    /// Modules for nftables; none without rules.
-    pub nft_modules: Vec<&'static str>,
+    /// Whether an arm has nftables rules.
+    pub nft: bool,
+    /// Whether the modules that its kernel requests are to be there. Only it knows what rules need that were not
+    /// generated.
+    pub requests: bool,
+    /// Modules to load, by name.
+    pub load: Vec<String>,
     /// Other modules, if the kernel has them as modules.
     pub more_modules: Vec<&'static str>,
     /// Whether an arm sets a qdisc, and the modules of all qdiscs: the same for all arms, so that
@@ -144,12 +149,15 @@ impl Plan {
             let knob = |key: &str| arm.knobs.get(key).cloned().unwrap_or_default();
             let qdisc = Qdisc::of(arm);
             let kernel = ArmKernel::of(arm);
+            let ruleset = Ruleset::of(arm);
             let new = GuestPlan {
                 kernel: kernel.name,
                 arch: kernel.arch,
                 mitigations: arm.is_on("mitigations"),
                 cmdline: knob("cmdline"),
-                nft_modules: Ruleset::of(arm).map_or_else(Vec::new, |r| r.modules()),
+                nft: ruleset.is_some(),
+                requests: ruleset.is_some_and(|ruleset| !ruleset.is_generated()),
+                load: files(&knob("load")).map(str::to_owned).collect(),
                 more_modules: Vec::new(),
                 qdisc: qdisc.is_some(),
                 qdisc_modules: qdisc.and_then(|q| q.module()).into_iter().collect(),
@@ -166,6 +174,7 @@ impl Plan {
             };
             // What can be changed in a running guest.
             let but_for = |g: &GuestPlan| GuestPlan {
+                requests: false,
                 qdisc: false,
                 qdisc_modules: BTreeSet::new(),
                 arms: Vec::new(),
@@ -174,6 +183,7 @@ impl Plan {
             match guests.iter_mut().find(|g| but_for(g) == but_for(&new)) {
                 Some(guest) => {
                     guest.arms.push(index);
+                    guest.requests |= new.requests;
                     guest.qdisc |= new.qdisc;
                     guest.qdisc_modules.extend(new.qdisc_modules);
                 }
@@ -274,7 +284,7 @@ mod tests {
     fn boots_are_told_apart() {
         let plan = plan("name = \"x\"\n");
         assert_eq!(plan.guests().len(), 1);
-        let mut arms = vec![plan.arms[0].clone(); 10];
+        let mut arms = vec![plan.arms[0].clone(); 12];
         arms[1].forward = true;
         arms[2].link = Link::UsbNet;
         arms[3].knobs.insert("kernel".into(), "other".into());
@@ -284,6 +294,9 @@ mod tests {
         arms[7].knobs.insert("seed".into(), "2".into());
         arms[8].knobs.insert("module".into(), "/x/veth.ko".into());
         arms[9].knobs.insert("nft.rules".into(), "0".into());
+        // Rules of any kind share one.
+        (arms[10].knobs).insert("nft".into(), "add table ip t".into());
+        (arms[11].knobs).insert("load".into(), "br_netfilter".into());
         let guests = Plan { arms, ..plan }.guests();
         let boots: Vec<Vec<usize>> = guests.into_iter().map(|g| g.arms).collect();
         assert_eq!(
@@ -297,7 +310,8 @@ mod tests {
                 vec![5],
                 vec![7],
                 vec![8],
-                vec![9]
+                vec![9, 10],
+                vec![11]
             ]
         );
     }
@@ -318,7 +332,8 @@ mod tests {
         assert_eq!(ruleset.within, Within::Rx);
         assert_eq!(ruleset.expected(), Some((1, 9)));
         assert!(format!("{ruleset:?}").contains(&format!("{:?}", Hook::Input)));
-        assert_eq!(plan.guests()[0].nft_modules, ["nf_tables"]);
+        let guest = plan.guests().remove(0);
+        assert!(guest.nft && !guest.requests);
     }
 
     /// Check that qdiscs are passed to the guest, and that arms with different qdiscs share a boot

@@ -117,6 +117,15 @@ pub struct ModuleFile {
     pub required: bool,
 }
 
+/// What a request of the kernel for a module (`request_module`) is answered with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// The module's name and aliases.
+    pub names: Vec<String>,
+    /// The module with what it needs, in load order.
+    pub modules: Vec<ModuleFile>,
+}
+
 impl ModuleFile {
     /// The module's ELF bytes, unpacked.
     pub fn read(&self) -> Result<Vec<u8>, ModuleError> {
@@ -314,17 +323,48 @@ impl ModuleTree {
     /// Built-in ones are left out. Dependencies are those of `depends=`, which must be there,
     /// and those of `softdep=pre:`, which are taken where they are there.
     pub fn resolve(&self, wanted: &[&str]) -> Result<Vec<ModuleFile>, ModuleError> {
-        let mut resolver = Resolver {
-            tree: self,
-            infos: HashMap::new(),
-            position: HashMap::new(),
-            chain: Vec::new(),
-            order: Vec::new(),
-        };
+        let mut resolver = Resolver::new(self);
         for name in wanted {
             resolver.visit(&canonical(name), true)?;
         }
         Ok(resolver.order)
+    }
+
+    /// The answers to requests for the modules in directories of this name, anywhere below the root. Those whose
+    /// dependencies are missing are left out.
+    ///
+    /// # Errors
+    /// A module can't be read.
+    pub fn answers(&self, directory: &str) -> Result<Vec<Answer>, ModuleError> {
+        let is_inside = |path: &Path| {
+            let below = path.strip_prefix(&self.root).unwrap_or(path);
+            below
+                .parent()
+                .is_some_and(|parent| parent.iter().any(|part| part == directory))
+        };
+        let mut resolver = Resolver::new(self);
+        let mut answers = Vec::new();
+        for name in self
+            .files
+            .iter()
+            .filter(|(_, path)| is_inside(path))
+            .map(|(name, _)| name)
+        {
+            resolver.begin();
+            match resolver.visit(name, true) {
+                Ok(()) => {}
+                Err(ModuleError::Missing { .. } | ModuleError::Circle { .. }) => continue,
+                Err(error) => return Err(error),
+            }
+            let aliases = resolver.infos.get(name).map(|info| info.aliases.clone());
+            let mut names = vec![name.clone()];
+            names.extend(aliases.into_iter().flatten().map(|alias| canonical(&alias)));
+            answers.push(Answer {
+                names,
+                modules: std::mem::take(&mut resolver.order),
+            });
+        }
+        Ok(answers)
     }
 
     /// Names similar to `name`, the most similar first.
@@ -353,6 +393,25 @@ struct Resolver<'a> {
     /// The modules being visited, the outermost first.
     chain: Vec<String>,
     order: Vec<ModuleFile>,
+}
+
+impl<'a> Resolver<'a> {
+    fn new(tree: &'a ModuleTree) -> Resolver<'a> {
+        Resolver {
+            tree,
+            infos: HashMap::new(),
+            position: HashMap::new(),
+            chain: Vec::new(),
+            order: Vec::new(),
+        }
+    }
+
+    /// Begin again, with what is known of modules.
+    fn begin(&mut self) {
+        self.position.clear();
+        self.chain.clear();
+        self.order.clear();
+    }
 }
 
 impl Resolver<'_> {
@@ -462,7 +521,7 @@ impl Resolver<'_> {
 }
 
 /// The kernel's own spelling of a module's name.
-fn canonical(name: &str) -> String {
+pub fn canonical(name: &str) -> String {
     name.replace('-', "_")
 }
 

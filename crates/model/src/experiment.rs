@@ -6,6 +6,7 @@
 pub mod acting;
 mod arms;
 mod build;
+mod chains;
 mod check;
 mod claim;
 mod device;

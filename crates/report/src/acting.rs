@@ -13,6 +13,7 @@ use crate::number::printable;
 /// Reasons are cut to this.
 const WHY_LIMIT: usize = 280;
 const KNOB_LIMIT: usize = 60;
+const FAILED_LIMIT: usize = 400;
 
 /// What of an arm's settings could not act, by their keys.
 fn idle(recording: &Recording, arm: usize) -> BTreeMap<String, Idle> {
@@ -34,7 +35,7 @@ fn idle(recording: &Recording, arm: usize) -> BTreeMap<String, Idle> {
 const ARMS: usize = 4;
 
 /// Notes for a footer: what could not act, made no difference or was not taken as it was given, why, and in
-/// which arms where it was otherwise in others. The scan reports what it tried.
+/// which arms where it was otherwise in others; and which arms could not be measured. The scan reports what it tried.
 pub(crate) fn footer(recording: &Recording) -> Vec<Note> {
     let arms = 0..recording.arms.len();
     let shown: Vec<usize> = arms
@@ -75,7 +76,22 @@ pub(crate) fn footer(recording: &Recording) -> Vec<Note> {
         };
         Note::new(label, format!("{text}{which}"))
     };
-    found.into_iter().map(line).collect()
+    let mut notes: Vec<Note> = found.into_iter().map(line).collect();
+    // And the arms that could not be measured at all.
+    for (number, of_arm) in &recording.notes {
+        let arm = recording.arms.get(*number as usize);
+        for why in of_arm
+            .failed
+            .values()
+            .filter(|_| shown.contains(&(*number as usize)))
+        {
+            let name = arm.map_or_else(String::new, |arm| printable(&arm.name, KNOB_LIMIT));
+            let why: Vec<&str> = why.lines().map(str::trim).collect();
+            let text = format!("arm {name}: {}", printable(&why.join(" "), FAILED_LIMIT));
+            notes.push(Note::warning("unavailable", text));
+        }
+    }
+    notes
 }
 
 /// What of the settings of a scan's arm could not act; nothing where one could.

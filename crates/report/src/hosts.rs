@@ -16,8 +16,8 @@ use serde::Serialize;
 pub(crate) use arms::declared;
 use arms::{scalars_of, short_table, table};
 pub use compared::{Compared, compare};
+pub(crate) use trust::cpu_use;
 use trust::trust;
-pub(crate) use trust::{cpu_use, of_settings};
 
 use crate::claims::{self, Judged};
 use crate::conclusions;

@@ -6,6 +6,7 @@ use netplumb_model::tune::{Choice, Figures, Goal, Hold, Measured, Tried, Tuned, 
 use netplumb_stats::welch::Mean;
 use serde::Serialize;
 
+use crate::acting;
 use crate::footer::{self, Note};
 use crate::hosts;
 use crate::json::pretty;
@@ -281,7 +282,7 @@ fn trust(tuned: &Tuned, recording: Option<&Recording>) -> Vec<Note> {
              never cut. Gains from these are not those of a NIC",
         ));
     }
-    notes.extend(recording.into_iter().flat_map(hosts::of_settings));
+    notes.extend(recording.into_iter().flat_map(acting::footer));
     notes
 }
 

@@ -96,6 +96,20 @@ impl Sockets {
     }
 }
 
+/// Take datagrams from any source.
+pub(crate) fn disconnect(socket: &impl AsRawFd) -> io::Result<()> {
+    let nowhere = libc::sockaddr {
+        sa_family: libc::AF_UNSPEC as libc::sa_family_t,
+        sa_data: [0; 14],
+    };
+    let length = size_of_val(&nowhere) as libc::socklen_t;
+    // SAFETY: the address and the length are those of `nowhere`.
+    match unsafe { libc::connect(socket.as_raw_fd(), &nowhere, length) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 impl Ends {
     /// The same ends, with duplicated descriptors.
     ///

@@ -12,9 +12,10 @@ use std::time::Duration;
 use netplumb_model::class::{Family, Proto};
 use netplumb_model::message::RunPlan;
 use netplumb_model::recording::Ledger;
+use socket2::Socket;
 
 use crate::drops;
-use crate::ends::{Ends, Sockets};
+use crate::ends::{Ends, RX_PORT, Sockets, disconnect};
 use crate::mark::{self, mark};
 
 /// Sleep between polls on links that deliver by interrupt, and their number before a packet counts
@@ -69,7 +70,7 @@ impl<'a> Traffic<'a> {
         for (i, byte) in message[header..].iter_mut().enumerate() {
             *byte = i as u8;
         }
-        Ok(Traffic {
+        let mut traffic = Traffic {
             plan,
             ends,
             sockets: ends.open(plan.proto)?,
@@ -77,7 +78,46 @@ impl<'a> Traffic<'a> {
             buffer: vec![0; size + 256],
             sequence: 0,
             woken: false,
-        })
+        };
+        if traffic.has_rules() && plan.proto == Proto::Udp && plan.from_device.is_none() {
+            traffic.meet()?;
+        }
+        Ok(traffic)
+    }
+
+    /// Whether there are rules of the user's, which may change packets.
+    fn has_rules(&self) -> bool {
+        let rules = self.plan.nft.as_ref();
+        rules.is_some_and(|rules| !rules.is_generated())
+    }
+
+    /// Connect the receiver to the source that rules give the sender's datagrams; to the sender, if none arrives.
+    fn meet(&mut self) -> io::Result<()> {
+        let receiver = Socket::from(self.sockets.rx.try_clone()?);
+        let sender = receiver.peer_addr()?;
+        disconnect(&receiver)?;
+        // It may be refused; then the warm-up is, too, which says so.
+        let arrives = self.send().is_ok() && wait_readable(receiver.as_raw_fd(), self.patience())?;
+        let source = match arrives {
+            true => receiver.recv_from(&mut [])?.1,
+            false => sender,
+        };
+        receiver.connect(&source)
+    }
+
+    /// An error, with what rules may have to do with it.
+    fn explained(&self, error: io::Error) -> io::Error {
+        match self.has_rules() {
+            true => {
+                let to = std::net::SocketAddr::new(self.ends.rx_address, RX_PORT);
+                let why = format!(
+                    "{error}; the nft rules may reject, drop or redirect the packets, which are sent to {to} ({})",
+                    self.plan.proto
+                );
+                io::Error::new(error.kind(), why)
+            }
+            false => error,
+        }
     }
 
     /// Send the warm-up, uncounted.
@@ -87,16 +127,17 @@ impl<'a> Traffic<'a> {
     pub fn warm_up(&mut self) -> io::Result<()> {
         let mut arrived = 0;
         for _ in 0..self.plan.warmup_packets {
-            arrived += u64::from(self.one()?);
+            let one = self.one();
+            arrived += u64::from(one.map_err(|error| self.explained(error))?);
         }
         if arrived == 0 && self.plan.warmup_packets > 0 {
-            return Err(io::Error::new(
+            return Err(self.explained(io::Error::new(
                 io::ErrorKind::TimedOut,
                 format!(
                     "none of {} warm-up packets arrived",
                     self.plan.warmup_packets
                 ),
-            ));
+            )));
         }
         Ok(())
     }
@@ -133,7 +174,7 @@ impl<'a> Traffic<'a> {
         }
         mark::<{ mark::WINDOW_END }>();
         if let Some(error) = failed {
-            return Err(error);
+            return Err(self.explained(error));
         }
         self.ledger((asked, &before), u64::from(self.plan.packets), delivered)
     }

@@ -181,7 +181,9 @@ fn help(knob: &Knob, own_default: Option<String>) -> String {
     help.push_str(match knob.flag {
         Flag::List(_) => "; comma-separated list",
         Flag::Again(_) => match knob.takes {
-            Takes::Files => ", separated by commas; may be given more than once, to compare",
+            Takes::Files | Takes::Modules => {
+                ", separated by commas; may be given more than once, to compare"
+            }
             _ => "; may be given more than once",
         },
         Flag::Pairs(_) => {
@@ -209,7 +211,7 @@ fn value_name(knob: &Knob) -> &'static str {
         (_, Takes::Switch) => "on|off",
         (_, Takes::Number { .. }) => "N",
         (_, Takes::Bytes) => "BYTES",
-        (_, Takes::Files) => "MODULE",
+        (_, Takes::Files | Takes::Modules) => "MODULE",
         (_, Takes::Text { what, .. } | Takes::Word { what, .. }) => match (what, knob.key) {
             ("rate", "wire_rate") => "BITS",
             ("rate", _) => "PPS",

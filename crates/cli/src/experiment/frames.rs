@@ -33,6 +33,8 @@ pub(super) struct Guests {
     pub(super) link: Link,
     /// The kernel they boot.
     pub(super) kernel: String,
+    /// Modules that they load, by name.
+    pub(super) load: Vec<String>,
 }
 
 /// Batches of frames in a block whose instructions are counted, and such blocks.
@@ -73,6 +75,7 @@ fn record(
         |engine, recording, save, teller| {
             let lab = GuestLab {
                 kernel: &guests.kernel,
+                load: &guests.load,
                 link: guests.link,
                 options: engine,
                 tell: &|event| teller.tell(event),

@@ -12,7 +12,7 @@ use netplumb_instruments::registry;
 use netplumb_model::bench::BenchArm;
 use netplumb_model::class::{Link, Proto};
 use netplumb_model::events;
-use netplumb_model::experiment::{DURATION, Experiment, Kind, Lab};
+use netplumb_model::experiment::{DURATION, Experiment, Kind, Lab, files};
 use netplumb_model::recording::Arm;
 use netplumb_report::printable;
 
@@ -177,13 +177,14 @@ pub(super) fn sampling(experiment: &Experiment) -> Sampling {
 /// Knobs of packets that plumb sends; not of a command in a guest.
 const OF_PACKETS: [&str; 4] = ["mtu_bytes", "bridge", "queues", "offload"];
 /// What is recorded of an arm of a command in a guest.
-const OF_COMMANDS: [&str; 10] = [
+const OF_COMMANDS: [&str; 11] = [
     "command",
     "kernel",
     "arch",
     "mitigations",
     "cmdline",
     "module",
+    "load",
     "disk",
     "scheduler",
     "nr_requests",
@@ -269,6 +270,11 @@ pub(super) fn beside_frames(
 ) -> anyhow::Result<Guests> {
     let asks = |name: &str| experiment.explain || asked.iter().any(|i| i.name() == name);
     let link = bench_arms(experiment)?.first().map(|arm| arm.link);
+    let vary = experiment.vary.get("load");
+    let load = vary
+        .first()
+        .copied()
+        .or_else(|| experiment.knobs.get("load"));
     Ok(Guests {
         rates: experiment.lab == Lab::Vm,
         count: asks(EXACT),
@@ -278,5 +284,6 @@ pub(super) fn beside_frames(
             Some(kernel) => kernel.to_string(),
             None => experiment.knobs.read("kernel").unwrap_or_default(),
         },
+        load: files(load.unwrap_or_default()).map(String::from).collect(),
     })
 }

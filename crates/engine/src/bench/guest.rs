@@ -24,10 +24,10 @@ use crate::run::{Options, Progress};
 
 /// Modules that paths need, if the kernel has them as modules; paths whose modules are missing are
 /// not supported.
-const MODULES: &[&str] = &["bridge", "sch_ingress", "cls_bpf"];
-/// The same of paths that `nft` sets up.
-const NFT_MODULES: &[&str] = &[
-    "nf_tables",
+const MODULES: [&str; 3] = ["bridge", "sch_ingress", "cls_bpf"];
+/// The same of paths that `nft` sets up. They are loaded before, and not at the kernel's request, so that all paths
+/// share a state.
+const NFT_MODULES: [&str; 8] = [
     "nft_ct",
     "nft_counter",
     "nf_conntrack",
@@ -43,6 +43,8 @@ const NFT_MODULES: &[&str] = &[
 pub struct GuestLab<'a> {
     /// The kernel, by name.
     pub kernel: &'a str,
+    /// Modules to load, by name.
+    pub load: &'a [String],
     /// The link for rates: veth between namespaces, or the guest's NICs, two or four of them.
     /// Instructions are counted over veth.
     pub link: Link,
@@ -66,6 +68,7 @@ impl GuestLab<'_> {
     /// What is missing.
     pub fn check(&self) -> Result<(), EngineError> {
         let kernel = KernelStore::new(&self.options.cache).find(self.kernel)?;
+        extras::check_load(self.load, &kernel.module_tree()?)?;
         trial::find_qemu(kernel.arch).map_err(VmError::QemuMissing)?;
         Ok(())
     }
@@ -91,6 +94,7 @@ impl GuestLab<'_> {
         let guest = GuestPlan {
             link,
             forward,
+            load: self.load.to_vec(),
             ..plan(self.kernel, nft.is_ok())
         };
         let boot = Boot {
@@ -110,12 +114,12 @@ fn plan(kernel: &str, with_nft: bool) -> GuestPlan {
         arch: None,
         mitigations: false,
         cmdline: String::new(),
-        nft_modules: if with_nft {
-            NFT_MODULES.to_vec()
-        } else {
-            Vec::new()
-        },
-        more_modules: MODULES.to_vec(),
+        nft: with_nft,
+        requests: false,
+        load: Vec::new(),
+        more_modules: (NFT_MODULES.into_iter().filter(|_| with_nft))
+            .chain(MODULES)
+            .collect(),
         qdisc: false,
         qdisc_modules: Default::default(),
         own_modules: Vec::new(),

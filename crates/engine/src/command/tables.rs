@@ -22,7 +22,7 @@ use crate::receive;
 use crate::run::Options;
 
 /// Knobs that change the kernel, or where its modules are.
-const OF_KERNEL: [&str; 4] = ["kernel", "cmdline", "mitigations", "module"];
+const OF_KERNEL: [&str; 5] = ["kernel", "cmdline", "mitigations", "module", "load"];
 
 /// The tables of a run's arms, each read once.
 #[derive(Debug, Default)]

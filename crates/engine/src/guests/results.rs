@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, SyncSender};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
-use netplumb_model::experiment::Load;
+use netplumb_model::experiment::{Load, Ruleset};
 use netplumb_model::message::Reply;
 use netplumb_model::recording::{Block, Recording};
 use netplumb_model::timing::QEMU_PEAK;
@@ -99,7 +99,7 @@ impl Site for Guests<'_, '_, '_> {
             }
             Ok((origin, Seen::Timed(told, error))) => {
                 self.timed(&ran.turn, ran.first, &origin, &told, keeper.recording);
-                error.map_or(Ok(Ended::Measured), |error| self.ended_by(error))
+                error.map_or(Ok(Ended::Measured), |error| self.ended_by(&ran.turn, error))
             }
             Err(error) => Err(error),
         };
@@ -134,7 +134,7 @@ impl Guests<'_, '_, '_> {
         let of_namespaces = |(key, _): &(String, String)| first || key.starts_with("net.");
         let facts = origin.facts.clone().into_iter().chain(measured.facts);
         recording.environment.extend(facts.filter(of_namespaces));
-        let symbols = origin.table().or_else(|| measured.symbols.get());
+        let symbols = measured.symbols.get().or_else(|| origin.table());
         match first {
             true => forget_what_is_common(recording),
             false => extras::note(recording, turn.arm, &origin.facts),
@@ -176,13 +176,19 @@ impl Guests<'_, '_, '_> {
             add_losses(recording, instrument, &measured.losses);
         }
         recording.set_most(&QEMU_PEAK, measured.qemu_peak_bytes as f64);
-        (measured.error).map_or(Ok(Ended::Measured), |error| self.ended_by(error))
+        (measured.error).map_or(Ok(Ended::Measured), |error| self.ended_by(turn, error))
     }
 
-    /// In a scan, a setting that breaks the path is a result.
-    fn ended_by(&self, error: EngineError) -> Result<Ended, EngineError> {
-        match self.shared.plan.scan.is_some() && error.is_the_guests() {
-            true => Ok(Ended::CannotHere(extras::in_a_line(&error))),
+    /// In a scan, a setting that breaks the path is a result. Rules that do so are those of one arm, and others can
+    /// be measured.
+    fn ended_by(&self, turn: &Turn, error: EngineError) -> Result<Ended, EngineError> {
+        let plan = self.shared.plan;
+        let has_rules =
+            || Ruleset::of(&plan.arms[turn.arm]).is_some_and(|rules| !rules.is_generated());
+        let others = plan.scan.is_some() || (plan.arms.len() > 1 && has_rules());
+        match others && error.is_the_guests() {
+            true if plan.scan.is_some() => Ok(Ended::CannotHere(extras::in_a_line(&error))),
+            true => Ok(Ended::CannotHere(error.to_string())),
             false => Err(error),
         }
     }

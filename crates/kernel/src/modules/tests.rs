@@ -5,7 +5,9 @@ fn tree(modules: &[(&str, &str)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir_all(folder.path().join("kernel/net")).unwrap();
     for (name, info) in modules {
-        testing::write_module(&folder.path().join("kernel/net").join(name), info);
+        let path = folder.path().join("kernel/net").join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        testing::write_module(&path, info);
     }
     folder
 }
@@ -233,4 +235,45 @@ fn replaced_by_a_file() {
     fs::write(&text, "hello").unwrap();
     assert!(refused(&text).contains("not a kernel module"));
     assert!(refused(&own.path().join("veth.o")).contains("does not end in .ko"));
+}
+
+/// Check that a request is answered by name and by alias, with what the module needs, and that modules elsewhere, or
+/// without what they need, answer none.
+#[test]
+fn requests_have_answers() {
+    let folder = tree(&[
+        (
+            "netfilter/nft_log.ko",
+            "depends=nf_tables\0alias=nft-expr-log\0",
+        ),
+        (
+            "netfilter/nf-tables.ko",
+            "depends=nfnetlink\0softdep=pre: crc32c\0",
+        ),
+        ("netfilter/xt_lost.ko", "depends=x_tables\0alias=ipt_lost\0"),
+        ("nfnetlink.ko", "depends=\0alias=net-pf-16-proto-12\0"),
+        ("crc32c.ko", "depends=\0"),
+    ]);
+    let tree = ModuleTree::open(folder.path()).unwrap();
+    let answers = tree.answers("netfilter").unwrap();
+    let told: Vec<(Vec<String>, Vec<&str>)> = answers
+        .iter()
+        .map(|answer| (answer.names.clone(), names(&answer.modules)))
+        .collect();
+    let text = |all: &[&str]| {
+        all.iter()
+            .map(|name| (*name).to_string())
+            .collect::<Vec<_>>()
+    };
+    let tables = vec!["crc32c", "nfnetlink", "nf_tables"];
+    let log = [&tables[..], &["nft_log"]].concat();
+    assert_eq!(
+        told,
+        [
+            (text(&["nf_tables"]), tables),
+            (text(&["nft_log", "nft_expr_log"]), log),
+        ]
+    );
+    assert!(!answers[0].modules[0].required && answers[0].modules[1].required);
+    assert!(tree.answers("ipset").unwrap().is_empty());
 }

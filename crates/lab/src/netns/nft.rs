@@ -7,17 +7,18 @@ use std::process::{Command, Stdio};
 /// The path of `nft` in a guest.
 pub const NFT: &str = "/usr/sbin/nft";
 const RULES: &str = "/tmp/rules.nft";
-/// Maximum length of messages of `nft`.
-const TOLD_CHARACTERS: usize = 600;
+/// Maximum number of lines of an error, and of characters of each.
+const SAID_LINES: usize = 40;
+const LINE_CHARACTERS: usize = 240;
 
 /// Load a ruleset into this namespace, replacing any other; returns the number of rules and set
 /// elements. `expected` is what these must be.
 pub(super) fn apply(text: &str, expected: Option<(usize, usize)>) -> io::Result<(usize, usize)> {
     fs::write(RULES, text)?;
-    run(&["flush", "ruleset"])?;
-    run(&["-f", RULES])?;
+    run(&["flush", "ruleset"], text)?;
+    run(&["-f", RULES], text)?;
     fs::remove_file(RULES)?;
-    let got = count(&run(&["-n", "-a", "list", "ruleset"])?);
+    let got = count(&run(&["-n", "-a", "list", "ruleset"], text)?);
     match expected {
         Some(expected) if expected != got => Err(io::Error::other(format!(
             "{} rules and {} elements of sets read back as {} and {}",
@@ -27,7 +28,7 @@ pub(super) fn apply(text: &str, expected: Option<(usize, usize)>) -> io::Result<
     }
 }
 
-fn run(args: &[&str]) -> io::Result<String> {
+fn run(args: &[&str], rules: &str) -> io::Result<String> {
     let output = Command::new(NFT)
         .args(args)
         .stdin(Stdio::null())
@@ -37,33 +38,67 @@ fn run(args: &[&str]) -> io::Result<String> {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    Err(io::Error::other(format!("nft says: {}", complaints(&said))))
+    Err(io::Error::other(match complaints(&said, rules) {
+        text if text.is_empty() => format!("nft says nothing, and ends with {}", output.status),
+        text => format!("nft says: {text}"),
+    }))
 }
 
-/// Errors of `nft`, with line numbers and without the lines that it quotes: the reader of the
-/// message may not be allowed to read the file.
-fn complaints(said: &str) -> String {
-    let of_rules = format!("{RULES}:");
-    let told = said.lines().filter_map(|line| {
-        let (_, what) = line.split_once("Error: ")?;
-        // The place, then the message; some have no place.
-        let place = line
-            .strip_prefix(&of_rules)
-            .and_then(|l| l.split_once(": "));
-        Some(match place {
-            Some((place, _)) => format!("line {place}: {what}"),
-            None => what.to_string(),
-        })
-    });
-    let told: Vec<String> = told.collect();
-    let text = match told.is_empty() {
-        true => "no error message".into(),
-        false => told.join("; "),
+/// All that `nft` says, with line numbers, and below each message the line that it is about: of the rules themselves.
+/// The lines that `nft` quotes are left out, since the reader of the message may not be allowed to read a file that
+/// the rules include.
+fn complaints(said: &str, rules: &str) -> String {
+    let mut told = Vec::new();
+    let mut quotes = false;
+    for line in said
+        .lines()
+        .map(str::trim_end)
+        .filter(|line| !line.is_empty())
+    {
+        let has_place = line
+            .split_once(": Error: ")
+            .or_else(|| line.split_once(": Warning: "));
+        let Some((place, what)) = has_place else {
+            // A quoted line, then marks below the part that is wrong.
+            let are_marks = line.chars().all(|c| " \t^~".contains(c));
+            match (quotes, are_marks) {
+                (true, marks) => quotes = !marks,
+                (false, true) => {}
+                (false, false) => told.push(line.to_string()),
+            }
+            continue;
+        };
+        quotes = place.contains(':');
+        let Some(at) = place
+            .strip_prefix(RULES)
+            .and_then(|place| place.strip_prefix(':'))
+        else {
+            // In an included file, or in what nft sends to the kernel.
+            told.push(line.to_string());
+            continue;
+        };
+        told.push(format!("line {at}: {what}"));
+        let number = at
+            .split(':')
+            .next()
+            .and_then(|number| number.parse::<usize>().ok());
+        let own = number.and_then(|number| rules.lines().nth(number.checked_sub(1)?));
+        told.extend(own.map(|line| format!("    {}", line.trim())));
+    }
+    let left = told.len().saturating_sub(SAID_LINES);
+    told.truncate(SAID_LINES);
+    if left > 0 {
+        told.push(format!("and {left} more lines"));
+    }
+    let clean = |line: &String| -> String {
+        let shown = line.chars().filter(|c| !c.is_control());
+        let mut text: String = shown.take(LINE_CHARACTERS).collect();
+        if line.chars().count() > LINE_CHARACTERS {
+            text.push('…');
+        }
+        text
     };
-    text.chars()
-        .filter(|c| !c.is_control())
-        .take(TOLD_CHARACTERS)
-        .collect()
+    told.iter().map(clean).collect::<Vec<_>>().join("\n")
 }
 
 /// The number of rules and set elements in a listing with handles: a line with a handle that opens
@@ -101,19 +136,32 @@ fn count(listing: &str) -> (usize, usize) {
 mod tests {
     use super::*;
 
-    /// Check that errors have a place and no line of the file (nft 1.0.6).
+    /// Check that every error has its place, and its line of the rules, but no line of a file that these include
+    /// (nft 1.0.6).
     #[test]
-    fn no_line_is_quoted() {
-        let said = "/tmp/rules.nft:1:1-4: Error: syntax error, unexpected string\n\
+    fn errors_are_whole() {
+        let rules = "include \"/etc/shadow\"\ntable ip t {\n\tchain c {\n\t\tlog frob\n\t}\n}\n";
+        let said = "In file included from /tmp/rules.nft:1:1-22:\n\
+                    /etc/shadow:1:1-4: Error: syntax error, unexpected string\n\
                     root:$y$secret:20415:0:99999:7:::\n^^^^\n\
-                    /tmp/rules.nft:3:9-9: Error: syntax error, unexpected colon\n\
-                    daemon:*:19405\n      ^\n";
+                    /tmp/rules.nft:4:7-10: Error: syntax error, unexpected string\n\
+                    \t\tlog frob\n\t\t    ^^^^\n\
+                    netlink: Error: Could not process rule: No such file or directory\n\
+                    BUG: unknown expression type meta\n";
         assert_eq!(
-            complaints(said),
-            "line 1:1-4: syntax error, unexpected string; \
-             line 3:9-9: syntax error, unexpected colon"
+            complaints(said, rules),
+            "In file included from /tmp/rules.nft:1:1-22:\n\
+             /etc/shadow:1:1-4: Error: syntax error, unexpected string\n\
+             line 4:7-10: syntax error, unexpected string\n    log frob\n\
+             netlink: Error: Could not process rule: No such file or directory\n\
+             BUG: unknown expression type meta"
         );
-        assert!(!complaints("root:$y$secret\n").contains("secret"));
+        assert_eq!(complaints("BUG: unknown\n", rules), "BUG: unknown");
+        assert_eq!(complaints("", rules), "");
+        let many = "/tmp/rules.nft:4:7-10: Error: no\nx\n^\n".repeat(30);
+        let text = complaints(&many, rules);
+        assert_eq!(text.lines().count(), SAID_LINES + 1);
+        assert!(text.ends_with("and 20 more lines"), "{text}");
     }
 
     /// Check that rules and elements are counted in what `nft` lists, and that tables,

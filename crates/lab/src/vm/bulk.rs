@@ -26,9 +26,14 @@ const FILE: u32 = 0o100_000;
 
 /// QEMU's arguments for an archive in descriptor `fd`.
 pub fn qemu_args(fd: i32) -> Vec<String> {
+    args_of(ITEM, fd)
+}
+
+/// The same for an item of another name.
+pub(super) fn args_of(item: &str, fd: i32) -> Vec<String> {
     vec![
         "-fw_cfg".into(),
-        format!("name={ITEM},file=/proc/self/fd/{fd}"),
+        format!("name={item},file=/proc/self/fd/{fd}"),
     ]
 }
 
@@ -85,7 +90,7 @@ fn add(
 /// # Errors
 /// The archive is missing, or there is not enough memory.
 pub fn unpack(root: &Path, modules: &[String]) -> io::Result<()> {
-    let Some(mut item) = Item::open()? else {
+    let Some(mut item) = Item::open(ITEM)? else {
         return Err(io::Error::other("no files came with the guest"));
     };
     unpack_from(&mut item, root)?;
@@ -157,7 +162,7 @@ fn touch(file: &File, modified: u32) -> io::Result<()> {
 }
 
 /// The item, read from its beginning.
-struct Item {
+pub(super) struct Item {
     dma: Dma,
     left: usize,
     /// Offset of unread data in the current page.
@@ -168,9 +173,10 @@ struct Item {
 }
 
 impl Item {
-    fn open() -> io::Result<Option<Item>> {
+    /// The item of this name, if there is one.
+    pub(super) fn open(name: &str) -> io::Result<Option<Item>> {
         let mut dma = Dma::open()?;
-        let found = dma.find(ITEM)?;
+        let found = dma.find(name)?;
         Ok(found.map(|(key, size)| Item {
             dma,
             left: size,

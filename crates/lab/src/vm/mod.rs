@@ -24,6 +24,7 @@ pub mod process;
 mod qmp;
 pub mod random;
 mod refusals;
+pub mod requested;
 mod rest;
 pub mod saved;
 pub mod trial;

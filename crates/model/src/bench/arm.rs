@@ -429,7 +429,7 @@ mod tests {
     fn fields_are_knobs() {
         let of_frames = KNOBS.iter().filter(|k| k.workloads.contains(&Kind::Frames));
         // These belong to the guest, and are the same for all arms.
-        let apart = ["link", "kernel"];
+        let apart = ["link", "kernel", "load"];
         let keys: Vec<&str> = of_frames
             .map(|k| k.key)
             .filter(|key| !apart.contains(key))

@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::chains;
 use super::hosts::link_of;
 use super::knobs::Offload;
 use super::nft::{Hook, Nft, Ruleset};
@@ -163,6 +164,52 @@ pub fn idle(scene: &Scene<'_>, entered: Option<&BTreeSet<&str>>) -> BTreeMap<Str
             (Ok(()), _) => continue,
         };
         idle.insert(key, why);
+    }
+    if !idle.contains_key("nft") {
+        idle.extend(of_rules(scene, entered));
+    }
+    idle
+}
+
+/// What of an arm's rules no packet was evaluated by, where others are: chains, and states of connections.
+fn of_rules(scene: &Scene<'_>, entered: Option<&BTreeSet<&str>>) -> BTreeMap<String, String> {
+    let mut idle = BTreeMap::new();
+    let Some(Ruleset {
+        nft: Nft::Text { rules, .. },
+        within,
+    }) = Ruleset::of(scene.arm)
+    else {
+        return idle;
+    };
+    if matches!(scene.arm.proto, Proto::Command | Proto::Work) {
+        return idle;
+    }
+    let was_entered =
+        |functions: &[&str]| entered.map(|all| functions.iter().any(|f| all.contains(f)));
+    let passed = passed(scene, within);
+    for chain in chains::base_chains(&rules) {
+        let hook = chain.hook.parse::<Hook>().ok();
+        let functions = chain.functions();
+        let why = match was_entered(functions) {
+            // One function is of all hooks.
+            Some(true) | None if hook.is_some_and(|hook| !passed.contains(&hook)) => {
+                format!("no packet passes {}", chain.hook)
+            }
+            Some(true) => continue,
+            _ if chain.kind == "nat" => {
+                "NAT rules are evaluated for a flow's first packet, which was sent before \
+                                         the measurement; all packets are translated as they say"
+                    .into()
+            }
+            Some(false) if !functions.is_empty() => "no packet reached it".into(),
+            _ => continue,
+        };
+        idle.insert(format!("nft chain {}", chain.name), why);
+    }
+    // Of a flow the kernel calls established what it saw packets of both ways of (nf_conntrack_in).
+    if scene.arm.proto == Proto::Udp && chains::has_word(&rules, "established") {
+        let why = "nothing answers UDP here, so the state of all its packets is new; use tcp, or raw (ping)";
+        idle.insert("nft ct state established".into(), why.into());
     }
     idle
 }

@@ -3,11 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::error::Mistake;
-use super::{Knob, Knobs, Takes, Vary};
+use super::{Knob, Knobs, Ruleset, Takes, Vary};
 use crate::bench::{FrameSize, Offered, rate_of};
 use crate::class::Class;
 use crate::hosts;
-use crate::recording::Arm;
+use crate::recording::{Arm, Recording};
 
 /// A figure: a quantity over a knob, with a line for each level of another knob.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -132,6 +132,23 @@ pub fn number_of(knob: &str, level: &str) -> Option<f64> {
         }
         "wire_loss" => hosts::loss_of(level).ok().map(|ppb| ppb as f64 / 1e9),
         _ => level.parse().ok(),
+    }
+}
+
+impl Recording {
+    /// The level of a knob of an arm as text: of rules that weren't generated, the number of rules and of elements of
+    /// sets that was read back.
+    pub fn level(&self, arm: usize, knob: &str) -> Option<String> {
+        let of = self.arms.get(arm)?;
+        of.told(knob).or_else(|| {
+            let fact = match knob {
+                "nft.rules" => "nft.rules",
+                "nft.set" => "nft.set_elements",
+                _ => return None,
+            };
+            let rules = Ruleset::of(of).filter(|rules| !rules.is_generated());
+            rules.and_then(|_| self.fact(arm, fact)).map(String::from)
+        })
     }
 }
 

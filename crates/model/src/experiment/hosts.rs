@@ -57,7 +57,7 @@ const OF_WEB: [&str; 6] = [
 ];
 
 /// Settings that two hosts have as well.
-const ALSO_OF_HOSTS: [&str; 34] = [
+const ALSO_OF_HOSTS: [&str; 35] = [
     "proto",
     "family",
     "link",
@@ -70,6 +70,7 @@ const ALSO_OF_HOSTS: [&str; 34] = [
     "sysctl",
     "offload",
     "module",
+    "load",
     "module_options",
     "module_options_in",
     "coalesce",

@@ -13,6 +13,7 @@ use std::str::FromStr;
 pub const ONLY_ARM: &str = "all";
 
 pub use declared::{Default as KnobDefault, Flag, KNOBS, Knob, Recorded, Said};
+pub(super) use level::is_module;
 pub use level::{Bytes, Level, Takes, files, of_files};
 
 use super::module::Module;

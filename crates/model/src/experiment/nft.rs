@@ -324,48 +324,9 @@ impl Ruleset {
         }
     }
 
-    /// The kernel modules that it needs besides `nf_tables`, by its keywords.
-    pub fn modules(&self) -> Vec<&'static str> {
-        /// nft keywords, and the modules that implement them.
-        const BEHIND: &[(&str, &[&str])] = &[
-            ("ct", &["nf_conntrack", "nft_ct"]),
-            ("nat", &["nft_chain_nat", "nft_nat"]),
-            ("snat", &["nft_chain_nat", "nft_nat"]),
-            ("dnat", &["nft_chain_nat", "nft_nat"]),
-            ("masquerade", &["nft_chain_nat", "nft_masq"]),
-            ("redirect", &["nft_chain_nat", "nft_redir"]),
-            (
-                "reject",
-                &["nft_reject_inet", "nft_reject_ipv4", "nft_reject_ipv6"],
-            ),
-            ("limit", &["nft_limit"]),
-            ("log", &["nft_log"]),
-            ("quota", &["nft_quota"]),
-            ("fib", &["nft_fib_inet", "nft_fib_ipv4", "nft_fib_ipv6"]),
-            ("jhash", &["nft_hash"]),
-            ("symhash", &["nft_hash"]),
-            ("numgen", &["nft_numgen"]),
-            ("socket", &["nft_socket"]),
-            ("queue", &["nft_queue"]),
-            ("synproxy", &["nft_synproxy"]),
-            ("tproxy", &["nft_tproxy"]),
-            ("count", &["nft_connlimit"]),
-            ("flowtable", &["nft_flow_offload", "nf_flow_table_inet"]),
-        ];
-        let mut modules = vec!["nf_tables"];
-        if let Nft::Text { rules, .. } = &self.nft {
-            let words: std::collections::BTreeSet<&str> = rules
-                .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
-                .collect();
-            for (_, needed) in BEHIND.iter().filter(|(word, _)| words.contains(word)) {
-                for module in *needed {
-                    if !modules.contains(module) {
-                        modules.push(module);
-                    }
-                }
-            }
-        }
-        modules
+    /// Whether its rules were generated.
+    pub fn is_generated(&self) -> bool {
+        matches!(self.nft, Nft::NeverMatching(_))
     }
 }
 
@@ -515,23 +476,6 @@ mod tests {
             assert!((text.len() as u64) < MAX_RULESET_BYTES);
             assert!(!text.contains("40001") && !text.contains("40002"));
         }
-    }
-
-    /// Check that the modules behind a text's words are found, and no others.
-    #[test]
-    fn modules_behind_words() {
-        let text = |rules: &str| Ruleset {
-            nft: Nft::Text {
-                rules: rules.into(),
-                file: None,
-            },
-            within: Within::Tx,
-        };
-        assert_eq!(text("add rule x y counter").modules(), ["nf_tables"]);
-        assert_eq!(
-            text("ct state new limit rate 1/second accept").modules(),
-            ["nf_tables", "nf_conntrack", "nft_ct", "nft_limit"]
-        );
     }
 
     /// Check that rules which read other files are recognised.

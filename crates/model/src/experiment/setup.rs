@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::knobs::Bytes;
+use super::knobs::{Bytes, is_module};
 use super::workload::Wrong;
 
 /// Limit, so that an experiment can be read before it is run.
@@ -84,11 +84,7 @@ impl Setup {
                 format!("invalid file `{shown}`; expected a path in the guest, like /disk/data");
             return Err(("files", why));
         }
-        let is_name = |name: &String| {
-            let fits = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
-            !name.is_empty() && name.chars().all(fits)
-        };
-        if let Some(name) = self.modules.iter().find(|name| !is_name(name)) {
+        if let Some(name) = self.modules.iter().find(|name| !is_module(name)) {
             let shown: String = name.chars().take(80).collect();
             let why = format!("invalid module `{shown}`; expected a name, like loop");
             return Err(("modules", why));

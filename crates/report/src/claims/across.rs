@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use netplumb_model::chain;
 use netplumb_model::class::{Class, Context, Softirq};
 use netplumb_model::experiment::{Bound, Claim, Relation};
-use netplumb_model::recording::{Arm, NodeId};
+use netplumb_model::recording::NodeId;
 
 use super::fit::line;
 use super::varying::published;
@@ -292,11 +292,8 @@ fn pair<'c, 'r>(
 }
 
 /// The level of a knob that is a number.
-fn level(arm: &Arm, knob: &str) -> Option<i64> {
-    match knob {
-        "size_bytes" => Some(i64::from(arm.size_bytes)),
-        _ => arm.knobs.get(knob)?.parse().ok(),
-    }
+fn level(view: &ClassView<'_>, knob: &str) -> Option<i64> {
+    view.recording.level(view.arm, knob)?.parse().ok()
 }
 
 /// A number that need not be whole, with as many places as it takes, up to three.

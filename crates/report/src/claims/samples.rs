@@ -114,6 +114,11 @@ impl<'r> Samples<'r> {
         }
     }
 
+    /// The level of a knob of an arm.
+    pub(crate) fn level(&self, arm: usize, knob: &str) -> Option<String> {
+        self.recording.level(arm, knob)
+    }
+
     /// The arms that were measured as they were asked for: without repeats under other
     /// seeds, without probes, and those that only say why.
     pub(crate) fn arms(&self) -> impl Iterator<Item = (usize, &'r Arm)> {

@@ -517,10 +517,9 @@ fn linear(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> Found {
     };
     let what = what(claim, class);
     let within = from.map_or(f64::MIN, |n| n as f64)..=to.map_or(f64::MAX, |n| n as f64);
-    let of: std::collections::BTreeMap<usize, &Arm> = samples.arms().collect();
     let points: Vec<(f64, f64)> = arms(names, samples, &what)
         .into_iter()
-        .filter_map(|(n, values)| Some((number_of(knob, &of[&n].told(knob)?)?, mean(&values))))
+        .filter_map(|(n, values)| Some((number_of(knob, &samples.level(n, knob)?)?, mean(&values))))
         .filter(|(x, _)| within.contains(x))
         .collect();
     if points.len() < LEAST_POINTS {

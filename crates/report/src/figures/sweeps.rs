@@ -133,11 +133,12 @@ pub fn series(plotted: &Plotted<'_>, recording: &Recording) -> Vec<Series> {
     };
     let mut drawn: Vec<(Arm, String, Point)> = Vec::new();
     for arm in &plotted.arms {
-        let level = arm.told(&figure.x);
+        let found = samples.find(arm);
+        let measured = found.and_then(|n| recording.level(n, &figure.x));
+        let level = measured.or_else(|| arm.told(&figure.x));
         let Some(x) = level.and_then(|level| place(figure, &names, &level)) else {
             continue;
         };
-        let found = samples.find(arm);
         let (seeds, values) = match found {
             Some(n) => under_seeds(&samples, n, &what),
             None => (1, Err("it was not measured".to_string())),

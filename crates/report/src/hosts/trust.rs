@@ -10,7 +10,7 @@ use netplumb_model::quantity::{Declared, Scalar};
 use netplumb_model::recording::{Recording, env};
 
 use super::arms::scalars_of;
-use super::{NAME_LETTERS, nic_of, varies};
+use super::{nic_of, varies};
 use crate::acting;
 use crate::footer::Note;
 use crate::number::{plural, printable};
@@ -39,21 +39,7 @@ pub(super) fn trust(recording: &Recording) -> Vec<Note> {
         );
         notes.push(Note::new("frames", printable(&text, 120)));
     }
-    notes.extend(of_settings(recording));
-    notes
-}
-
-/// What came of settings, and which arms could not be measured.
-pub(crate) fn of_settings(recording: &Recording) -> Vec<Note> {
-    let mut notes = acting::footer(recording);
-    for (number, of_arm) in &recording.notes {
-        let arm = recording.arms.get(*number as usize);
-        let name = arm.map_or_else(String::new, |arm| printable(&arm.name, NAME_LETTERS));
-        for why in of_arm.failed.values() {
-            let text = format!("arm {name}: {}", printable(why, 200));
-            notes.push(Note::warning("unavailable", text));
-        }
-    }
+    notes.extend(acting::footer(recording));
     notes
 }
 

@@ -147,6 +147,7 @@ fn of_this_kernel(args: &PathArgs) -> Clashes {
     vec![
         ("--kernel", args.knobs.has("kernel").then_some(guests)),
         ("--module", args.knobs.has("module").then_some(guests)),
+        ("--load", args.knobs.has("load").then_some(guests)),
         (
             "--mitigations",
             args.knobs.has("mitigations").then_some(guests),

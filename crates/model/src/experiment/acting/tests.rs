@@ -309,7 +309,34 @@ fn evidence_beats_the_table() {
     );
     // The flow's first packet passed the chain before the measurement.
     let nat = "nft = '''table ip t { chain c { type nat hook postrouting priority 100; masquerade; } }'''";
-    assert!(of(nat, &["nf_nat_inet_fn", "nf_conntrack_in"]).is_empty());
+    let before = of(nat, &["nf_nat_inet_fn", "nf_conntrack_in"]);
+    assert!(
+        before["nft chain ip t c"].contains("first packet"),
+        "{before:?}"
+    );
+    assert!(of(nat, &["nft_do_chain", "nft_nat_do_chain"]).is_empty());
+    // Others are evaluated, and the whole of the rules did act.
+    let both = "nft = '''table inet t {
+        chain c { type nat hook output priority 100; ip daddr 240.0.0.1 drop; }
+        chain d { type filter hook output priority 0; ct state established accept; }
+        chain e { type filter hook forward priority 0; }
+    }'''";
+    let some = of(both, &["nft_do_chain", "nft_do_chain_inet"]);
+    let keys: Vec<&str> = some.keys().map(String::as_str).collect();
+    assert_eq!(
+        keys,
+        [
+            "nft chain inet t c",
+            "nft chain inet t e",
+            "nft ct state established"
+        ]
+    );
+    assert!(some["nft chain inet t e"].contains("no packet passes forward"));
+    let answered = of(&format!("proto = \"raw\"\n{both}"), &["nft_do_chain_inet"]);
+    assert!(
+        !answered.contains_key("nft ct state established"),
+        "{answered:?}"
+    );
 }
 
 /// Check that every knob of packets is either in the table or changes the path itself, so that no

@@ -308,13 +308,13 @@ impl Experiment {
             )
                 .into());
         }
-        if self.vary.get("kernel").len() > 1 {
-            return Err((
-                "kernel",
-                "frames support one kernel per recording; compare recordings with `plumb diff`"
-                    .into(),
-            )
-                .into());
+        for (key, what) in [("kernel", "kernel"), ("load", "list of modules")] {
+            if self.vary.get(key).len() > 1 {
+                let why = format!(
+                    "frames support one {what} per recording; compare recordings with `plumb diff`"
+                );
+                return Err((key, why).into());
+            }
         }
         if self.nics.is_some() != (self.lab == Lab::Host) {
             return Err((

@@ -41,7 +41,9 @@ fn written(key: &Key, level: &Level) -> toml::Value {
         Level::Rules(rules) => rules.as_toml(),
         Level::Text(text) => match text.parse::<i64>() {
             Ok(number) if key.knob().takes.has_numbers() => number.into(),
-            _ if matches!(key.knob().takes, Takes::Files) && files(text).count() > 1 => {
+            _ if matches!(key.knob().takes, Takes::Files | Takes::Modules)
+                && files(text).count() > 1 =>
+            {
                 files(text).collect::<Vec<_>>().into()
             }
             _ => text.as_str().into(),

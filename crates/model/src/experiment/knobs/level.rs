@@ -76,6 +76,8 @@ pub enum Takes {
     },
     /// A file, or in a file of experiments a list of them; separated by commas in a recording.
     Files,
+    /// A name of a module, or in a file of experiments a list of them; separated by commas in a recording.
+    Modules,
     /// nftables rules.
     Rules,
     /// A table of switches with these names.
@@ -155,6 +157,7 @@ impl Takes {
             Takes::Bytes => "bytes",
             Takes::Text { what, .. } => what,
             Takes::Files => "file, or list of files",
+            Takes::Modules => "module, or list of modules",
             Takes::Rules => "rules",
             Takes::Switches { .. } | Takes::Numbers { .. } | Takes::Settings => "table",
         }
@@ -195,6 +198,15 @@ impl Takes {
                     file: None,
                 }));
             }
+            Takes::Modules => match files(text).find(|name| !is_module(name)) {
+                Some(name) => {
+                    let name = cut(name, 80);
+                    return Err(format!(
+                        "invalid module `{name}`; expected a name, like br_netfilter"
+                    ));
+                }
+                None => text.to_string(),
+            },
             Takes::Settings | Takes::Files => text.to_string(),
         };
         Ok(Level::Text(text))
@@ -263,10 +275,16 @@ impl<'de> serde::de::DeserializeSeed<'de> for ReadLevel {
     }
 }
 
+/// Whether this may be the name of a module.
+pub(in crate::experiment) fn is_module(name: &str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+    !name.is_empty() && name.chars().all(fits)
+}
+
 /// What separates the files of one level.
 const BETWEEN_FILES: char = ',';
 
-/// The files of a level of [`Takes::Files`].
+/// The files of a level of [`Takes::Files`], or the names of one of [`Takes::Modules`].
 pub fn files(level: &str) -> impl Iterator<Item = &str> {
     level.split(BETWEEN_FILES).filter(|file| !file.is_empty())
 }
@@ -297,6 +315,7 @@ impl<'de> serde::de::Visitor<'de> for ReadLevel {
             Takes::Bytes => "a number of bytes, like 1500 or \"64K\"",
             Takes::Text { what, .. } => return write!(f, "a {what}"),
             Takes::Files => "a file, or a list of files",
+            Takes::Modules => "a name, or a list of names",
             Takes::Rules => "rules",
             Takes::Settings => "a string, like \"1\"",
         })
@@ -312,14 +331,15 @@ impl<'de> serde::de::Visitor<'de> for ReadLevel {
     }
 
     fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut list: A) -> Result<Level, A::Error> {
-        let Takes::Files = self.0 else {
+        let (Takes::Files | Takes::Modules) = self.0 else {
             return Err(A::Error::invalid_type(Unexpected::Seq, &self));
         };
         let mut files = Vec::new();
         while let Some(file) = list.next_element::<String>()? {
             files.push(file);
         }
-        of_files(&files).map(Level::Text).map_err(A::Error::custom)
+        let level = of_files(&files).and_then(|level| self.0.parse(&level));
+        level.map_err(A::Error::custom)
     }
 
     fn visit_i64<E: Error>(self, n: i64) -> Result<Level, E> {

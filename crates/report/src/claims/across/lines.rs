@@ -20,7 +20,7 @@ pub(super) fn points(
     of_arms(class, arms, classes)
         .filter_map(|view| {
             Some(Point {
-                x: level(view.arm(), knob)?,
+                x: level(view, knob)?,
                 insns: part.steady_insns(view),
                 packets: view.packets,
             })

@@ -152,6 +152,48 @@ fn a_line_over_arms() {
     assert!(few.because.contains("a line takes 3"), "{few:?}");
 }
 
+/// Check that a line is over rules of files, too, whose number was read back.
+#[test]
+fn a_line_over_files_of_rules() {
+    let files = [
+        ("none", [4_282, 0, 3_190]),
+        ("one", [4_390, 213, 3_190]),
+        ("ten", [4_390, 834, 3_190]),
+        ("hundred", [4_390, 7_044, 3_190]),
+    ];
+    let spent = files.map(|(name, costs)| -> Spent<'_> {
+        match name {
+            "none" => (name, &[], costs),
+            _ => (
+                name,
+                &[("nft", "table ip t {}"), ("nft.file", "x.nft")],
+                costs,
+            ),
+        }
+    });
+    let mut recording = recording(&spent);
+    for (arm, rules) in [(1, "1"), (2, "10"), (3, "100")] {
+        let facts = &mut recording.notes_of(arm).facts;
+        facts.insert("nft.rules".into(), rules.into());
+        facts.insert("nft.set_elements".into(), "0".into());
+    }
+    for (knob, verdict) in [
+        ("nft.rules", Answer::Holds),
+        ("nft.set", Answer::NotMeasured),
+    ] {
+        let claim = format!(
+            "kind = \"linear\"\nclasses = [\"udp tx\"]\nknob = \"{knob}\"\nunit = \"rule\"\n"
+        );
+        let line = judged(&recording, &claim);
+        assert_eq!(line.verdict, verdict, "{line:?}");
+        if verdict == Answer::Holds {
+            let finding =
+                "udp tx costs 4,534 + 69 for each rule, to the instruction, from 1 to 100";
+            assert_eq!(line.finding, finding);
+        }
+    }
+}
+
 /// Check that the page of an experiment which claims a line has it as its figure: every
 /// level that was measured, and the line from the first to the last that it is about.
 #[test]

@@ -240,4 +240,16 @@ pub(super) const KNOBS: &[Knob] = &[
         help: "file of a module, relative to the experiment's directory or the current one, to load instead of the kernel's module of that name; or a module to be built, like `usbnet` or `usbnet+fix.patch`; or a list of these",
         ..SWITCH
     },
+    Knob {
+        key: "load",
+        flag: Flag::Again("load"),
+        takes: Takes::Modules,
+        default: Default::Told("none"),
+        labs: VM,
+        workloads: LINKS_AND_FRAMES,
+        said: Said::As("load"),
+        turn: 100,
+        help: "modules of the guest's kernel to load, by name, like `br_netfilter`, with what they need",
+        ..SWITCH
+    },
 ];
