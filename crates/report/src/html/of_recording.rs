@@ -333,9 +333,11 @@ fn described(view: &ClassView<'_>) -> String {
 /// Where in the page's trees the costs of nodes are.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
-    /// Index of a class and of a context in it, and the nodes of that tree by its rows.
-    trees: HashMap<(usize, Direction, Context), (usize, usize, Vec<NodeId>)>,
+    trees: HashMap<(usize, Direction, Context), Rows>,
 }
+
+/// Index of a class and of a context in it, and the nodes of that tree by its rows.
+type Rows = (usize, usize, Vec<NodeId>);
 
 impl Places {
     fn of(recording: &Recording, views: &[ClassView<'_>], costs: &Costs) -> Places {
