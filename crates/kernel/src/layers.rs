@@ -122,6 +122,25 @@ mod tests {
         assert_eq!(rules.layer("no_such_function", None), None);
     }
 
+    /// Check that inline functions that a compiler left out of line have the layer of what they are about.
+    #[test]
+    fn inline_functions() {
+        let rules = LayerRules::built_in();
+        for (function, layer) in [
+            ("put_task_struct", "scheduling"),
+            ("spin_unlock_bh", "locking"),
+            ("__refcount_add.constprop.0", "library"),
+            ("hlist_add_head_rcu", "library"),
+            ("csum_fold", "copy"),
+            ("__in_dev_get_rcu", "network"),
+            ("put_net", "socket"),
+            ("NF_HOOK.constprop.0", "netfilter"),
+            ("virtio16_to_cpu", "bus"),
+        ] {
+            assert_eq!(rules.layer(function, None), Some(layer), "{function}");
+        }
+    }
+
     /// Check functions that every reader knows, of kernels 5.10 to 6.18, and the
     /// ones whose names mislead.
     #[test]
@@ -185,7 +204,8 @@ mod tests {
                 "__alloc_skb", "kfree_skb_reason", "napi_consume_skb", "netdev_alloc_frag",
                 "dev_kfree_skb_any_reason", "skb_put", "skb_clone", "kmem_cache_alloc_node",
                 "kmalloc_reserve", "page_pool_alloc_pages", "__alloc_frozen_pages_noprof",
-                "clear_page_rep", "memcg_slab_post_alloc_hook",
+                "clear_page_rep", "memcg_slab_post_alloc_hook", "slob_alloc", "slob_page_alloc.constprop.0",
+                "slob_free", "pte_offset_kernel.isra.0",
             ]),
             ("copy", &[
                 "_copy_from_iter", "copyin", "copy_user_generic_string", "rep_movs_alternative",
