@@ -10,6 +10,7 @@ pub mod kallsyms;
 pub mod layers;
 pub mod modinfo;
 pub mod modules;
+pub mod options;
 pub mod path_rules;
 pub mod prototype;
 pub mod signature;

@@ -22,6 +22,7 @@ mod collect;
 mod debug;
 mod entry;
 pub(crate) mod error;
+mod label;
 mod lists;
 pub(crate) mod offer;
 mod source;
@@ -39,6 +40,7 @@ use sha2::{Digest, Sha256};
 
 pub use entry::{AddedFrom, KernelEntry};
 pub use error::{ErrorKind, KernelStoreError};
+pub use label::{check as check_label, describe};
 pub use source::KernelSource;
 
 use crate::sums;
@@ -169,7 +171,34 @@ impl KernelStore {
         sums::is_whole(folder, &mut tell).map_err(read_failed(folder))
     }
 
-    /// Find a kernel by its release, its hash (from four digits up), or the source that it was last
+    /// Give a kernel a name, as which [`KernelStore::find`] finds it; of several with the same it finds the one that
+    /// was added last.
+    ///
+    /// # Errors
+    /// It is no name, or can't be written.
+    pub fn label(
+        &self,
+        kernel: &KernelEntry,
+        label: &str,
+    ) -> Result<KernelEntry, KernelStoreError> {
+        label::check(label)?;
+        let _lock = stage::lock(&self.folder)?;
+        let Some(mut entry) = KernelEntry::load(&kernel.folder)? else {
+            return Ok(kernel.clone());
+        };
+        // Where it was added from last.
+        if let Some(from) = entry
+            .sources
+            .iter_mut()
+            .max_by(|a, b| a.added.cmp(&b.added))
+        {
+            from.label = Some(label.to_owned());
+        }
+        entry.save()?;
+        Ok(entry)
+    }
+
+    /// Find a kernel by its release, its hash (from four digits up), its label, or the source that it was last
     /// added from (`debian`, `debian:6.1.0-54`, `debian:arm64`, `running`, a path). A release of several
     /// architectures is that of this machine's, or with `:arm64` behind it that of another.
     pub fn find(&self, name: &str) -> Result<KernelEntry, KernelStoreError> {
@@ -192,7 +221,10 @@ impl KernelStore {
         let from = |kernel: &KernelEntry| {
             let sources = kernel.sources.iter();
             sources
-                .filter(|from| from.source == source || path.as_ref() == Some(&from.source))
+                .filter(|from| {
+                    let is_path = path.as_ref() == Some(&from.source);
+                    from.source == source || is_path || from.label.as_deref() == Some(name)
+                })
                 .map(|from| from.added.clone())
                 .max()
         };

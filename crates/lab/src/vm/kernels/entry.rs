@@ -29,6 +29,9 @@ pub struct AddedFrom {
     pub source: String,
     /// When it was last added from there, in UTC by RFC 3339.
     pub added: String,
+    /// A name of the user's for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
     /// The package's name, if it was a package.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub package: Option<String>,
@@ -86,6 +89,11 @@ impl KernelEntry {
     /// The first twelve digits of the hash.
     pub fn short(&self) -> &str {
         &self.hash[..12.min(self.hash.len())]
+    }
+
+    /// The names of the user's for it.
+    pub fn labels(&self) -> impl Iterator<Item = &str> {
+        self.sources.iter().filter_map(|from| from.label.as_deref())
     }
 
     /// The source that it was first added from.
@@ -237,9 +245,11 @@ impl KernelEntry {
     pub(super) fn note(&mut self, sources: &[String], package: Option<&Package>) {
         let added = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
         for source in sources {
+            let known = self.sources.iter().find(|have| have.source == *source);
             let from = AddedFrom {
                 source: source.clone(),
                 added: added.clone(),
+                label: known.and_then(|have| have.label.clone()),
                 package: package.map(|package| package.name.clone()),
                 package_version: package.map(|package| package.version.clone()),
                 package_sha256: package.map(|package| package.sha256.clone()),

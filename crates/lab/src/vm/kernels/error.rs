@@ -108,6 +108,15 @@ pub enum KernelStoreError {
         /// What was given.
         version: String,
     },
+    /// The label is no name.
+    #[error(
+        "invalid label {label:?}; expected a name like before or v6.1-3-gabc: letters, digits and .-_+~/, at most 80, \
+         and none that names a kernel anyway (debian, running, a hash)"
+    )]
+    BadLabel {
+        /// What was given.
+        label: String,
+    },
     /// It is for an architecture that guests can't have.
     #[error("unknown architecture {word:?} in {text:?}; expected one of {}", Arch::WORDS.join(", "))]
     UnknownArch {
@@ -353,6 +362,7 @@ impl KernelStoreError {
             | Self::ModulesNotWanted { .. }
             | Self::BadVersion { .. }
             | Self::UnknownArch { .. }
+            | Self::BadLabel { .. }
             | Self::OtherArch { .. }
             | Self::Ambiguous { .. }
             | Self::Unknown { .. } => ErrorKind::Usage,
