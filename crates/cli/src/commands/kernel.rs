@@ -8,10 +8,14 @@ use std::sync::Arc;
 use anyhow::Context;
 use clap::Subcommand;
 use indicatif::DecimalBytes;
+use netplumb_kernel::config::KernelConfig;
 use netplumb_kernel::image::BootForm;
+use netplumb_kernel::options;
 use netplumb_lab::modules::ModuleBuilder;
 use netplumb_lab::packages;
-use netplumb_lab::vm::kernels::{Added, KernelEntry, KernelSource, KernelStore};
+use netplumb_lab::vm::kernels::{
+    Added, KernelEntry, KernelSource, KernelStore, check_label, describe,
+};
 use netplumb_lab::vm::saved::SavedStates;
 use netplumb_report::{printable, printable_lines};
 
@@ -42,6 +46,10 @@ pub(crate) enum KernelCommand {
         /// directory
         #[arg(long)]
         debug: bool,
+        /// Name for it, by which --kernel finds it [default of a build directory: what `git describe`
+        /// says]
+        #[arg(long, value_name = "NAME")]
+        label: Option<String>,
     },
     /// Show details of a kernel, and its saved guest states
     Show {
@@ -69,8 +77,9 @@ pub(crate) fn run(cmd: KernelCommand, cache: &Path) -> anyhow::Result<ExitCode> 
             source,
             modules,
             debug,
+            label,
         } => {
-            let kernel = add(&store, &source, modules.as_deref(), &mut out)?;
+            let kernel = add(&store, &source, modules.as_deref(), label, &mut out)?;
             if debug {
                 add_debug(&store, cache, &kernel, &mut out)?;
             }
@@ -100,7 +109,7 @@ fn list(store: &KernelStore, cache: &Path, json: bool, out: &mut dyn Write) -> a
     }
     let mut rows = vec![
         [
-            "RELEASE", "ARCH", "HASH", "MODULES", "SIZE", "ADDED", "FROM",
+            "RELEASE", "ARCH", "HASH", "MODULES", "SIZE", "ADDED", "FROM", "LABEL",
         ]
         .map(str::to_owned)
         .to_vec(),
@@ -114,8 +123,15 @@ fn list(store: &KernelStore, cache: &Path, json: bool, out: &mut dyn Write) -> a
             size_text(kernel),
             day(kernel.added()).to_owned(),
             sources(kernel),
+            kernel.labels().collect::<Vec<_>>().join(", "),
         ]
     }));
+    if kernels
+        .iter()
+        .all(|kernel| kernel.labels().next().is_none())
+    {
+        rows.iter_mut().for_each(|row| row.truncate(7));
+    }
     write_columns(&rows, &[3, 4], out)?;
     let beside: Vec<String> = BESIDE
         .iter()
@@ -147,12 +163,16 @@ fn add(
     store: &KernelStore,
     source: &str,
     modules: Option<&Path>,
+    label: Option<String>,
     out: &mut dyn Write,
 ) -> anyhow::Result<KernelEntry> {
+    if let Some(label) = &label {
+        check_label(label)?;
+    }
     let source = KernelSource::parse(source, modules)?;
     let mut steps = Steps::new();
     let cancel = signals::watch().context("can't watch for signals")?;
-    let store = store.clone().until(cancel);
+    let store = store.clone().until(Arc::clone(&cancel));
     let result = store.add(&source, &mut |progress| steps.show(&progress));
     steps.clear();
     let Added { entry, was_there } = result?;
@@ -164,6 +184,24 @@ fn add(
         let (release, modules, size) = (printable(release, 80), entry.modules, size_text(&entry));
         writeln!(out, "Added {release} as {short}: {modules} modules, {size}")?;
     }
+    let label = label.or_else(|| match &source {
+        KernelSource::BuildTree(folder) => describe(folder, &cancel),
+        _ => None,
+    });
+    let entry = match label {
+        Some(label) => {
+            let label = label.as_str();
+            writeln!(out, "Its label is {label}: `--kernel {label}`")?;
+            store.label(&entry, label)?
+        }
+        None => entry,
+    };
+    if matches!(
+        source,
+        KernelSource::BuildTree(_) | KernelSource::Image { .. }
+    ) {
+        lacks(&entry, out)?;
+    }
     if entry.modules == 0 {
         writeln!(
             out,
@@ -174,6 +212,36 @@ fn add(
         }
     }
     Ok(entry)
+}
+
+/// Say which options a kernel lacks that guests need, and how to set them.
+fn lacks(kernel: &KernelEntry, out: &mut dyn Write) -> anyhow::Result<()> {
+    let text = kernel.config().map(std::fs::read_to_string).transpose()?;
+    let Some(config) = text.and_then(|text| KernelConfig::parse(&text).ok()) else {
+        return Ok(());
+    };
+    let missing = options::missing(&config, kernel.arch);
+    let (required, useful): (Vec<_>, Vec<_>) =
+        missing.into_iter().partition(|option| option.is_required);
+    for (options, says) in [
+        (
+            required,
+            "Guests don't work without these options, which it lacks:",
+        ),
+        (useful, "It also lacks options that guests can use:"),
+    ] {
+        if options.is_empty() {
+            continue;
+        }
+        writeln!(out, "{says}")?;
+        let rows = options
+            .iter()
+            .map(|option| vec![format!("  {}", option.name), option.what.to_owned()]);
+        write_columns(&rows.collect::<Vec<_>>(), &[], out)?;
+        writeln!(out, "  {}", options::command(&config, &options))?;
+        writeln!(out, "  make olddefconfig, then build it and add it again")?;
+    }
+    Ok(())
 }
 
 /// Add the debug information of a kernel, and its source, whose text belongs to it.
@@ -250,6 +318,10 @@ fn show(
         let package = match (&from.package, &from.package_version) {
             (Some(package), Some(version)) => format!(", package {package} {version}"),
             _ => String::new(),
+        };
+        let package = match &from.label {
+            Some(label) => format!("{package}, label {label}"),
+            None => package,
         };
         writeln!(
             out,
