@@ -553,17 +553,13 @@ fn passed(scene: &Scene<'_>, within: Within) -> BTreeSet<Hook> {
         .collect()
 }
 
-/// The hooks of the base chains in a ruleset; none if some are unknown: a device hook, or an
-/// included file.
+/// The hooks of the base chains in a ruleset; none if some are unknown: a device hook.
 fn hooks(rules: &str) -> Option<Vec<Hook>> {
     let lines = rules.lines().filter(|l| !l.trim_start().starts_with('#'));
     let all: Vec<&str> = lines
         .flat_map(|l| l.split(|c: char| c.is_whitespace() || "{};".contains(c)))
         .filter(|word| !word.is_empty())
         .collect();
-    if all.contains(&"include") {
-        return None;
-    }
     let named = all.windows(2).filter(|pair| pair[0] == "hook");
     named.map(|pair| pair[1].parse().ok()).collect()
 }
