@@ -300,7 +300,11 @@ fn studies() {
         ran.code(0);
         // One claim is the study's, and refuted.
         let refuted = usize::from(*name == "offload");
-        assert_eq!(ran.stdout.matches("fails:").count(), refuted, "{name}: {ran:?}");
+        assert_eq!(
+            ran.stdout.matches("fails:").count(),
+            refuted,
+            "{name}: {ran:?}"
+        );
         for word in ["not shown:", "no data:", "nothing to show"] {
             assert!(!ran.stdout.contains(word), "{name}: {ran:?}");
         }

@@ -38,7 +38,12 @@ const NEEDED: &[(&str, &str, &str, &str)] = &[
         "udp dport 9 reject with icmpx admin-prohibited",
         "nft_reject_inet",
     ),
-    ("limit", "ip", "limit rate 1/second drop", "nft_limit"),
+    (
+        "limit",
+        "ip",
+        "limit rate over 1000000/second drop",
+        "nft_limit",
+    ),
     (
         "numgen",
         "ip",
@@ -51,10 +56,9 @@ const NEEDED: &[(&str, &str, &str, &str)] = &[
         "jhash ip saddr mod 2 vmap { 0 : accept }",
         "nft_hash",
     ),
-    ("quota", "ip", "quota over 1 gbytes drop", "nft_quota"),
+    ("quota", "ip", "quota over 1000 mbytes drop", "nft_quota"),
     ("connlimit", "ip", "ct count over 10 drop", "nft_connlimit"),
     ("dup", "ip", "udp dport 9 dup to 10.9.9.9", "nft_dup_ipv4"),
-    ("osf", "ip", "osf name \"Linux\" accept", "nft_osf"),
     (
         "ipsec",
         "inet",
@@ -89,9 +93,9 @@ const WHOLE: &[(&str, &str, &str)] = &[
         "nft_reject_bridge",
     ),
     (
-        "netdev",
-        "table netdev t {\n chain c {\n  type filter hook ingress device \"tx0\" priority 0;\n  udp dport 9 reject\n }\n}\n",
-        "nft_reject_netdev",
+        "osf",
+        "table ip t {\n chain c {\n  type filter hook prerouting priority 0;\n  osf name \"Linux\" accept\n }\n}\n",
+        "nft_osf",
     ),
     (
         "fwd",
@@ -173,7 +177,7 @@ fn arms_fail_by_name() {
         arm("wrong", "tx", &output("ip", "frobnicate\n  log frob")),
         "[[arm]]\nname = \"none\"\n".into(),
     ];
-    place.write("x.toml", &text.concat());
+    place.write("x.toml", text.concat());
     let ran = place.run("run x.toml");
     ran.code(1).says(&[
         "arm `refused` failed",

@@ -320,7 +320,8 @@ fn another_build_counts_the_same() {
     let other = place.path("plumb");
     std::fs::copy(env!("CARGO_BIN_EXE_plumb"), &other).unwrap();
     let file = File::options().append(true).open(&other).unwrap();
-    let longer = file.metadata().unwrap().len() + 1_234_567;
+    // Both within the size to which programs are padded.
+    let longer = file.metadata().unwrap().len() + 345_678;
     file.set_len(longer).unwrap();
     drop(file);
     let mut command = place.command(&other);
@@ -511,7 +512,9 @@ fn states_are_made_when_they_must_be() {
         );
         assert_eq!(states(cache.path()), first, "{name}");
     }
-    emptied(&first[0].join("devices"));
+    for state in &first {
+        emptied(&state.join("devices"));
+    }
     let cleaned = place.run(&format!(
         "--cache {} doctor --clean",
         cache.path().display()
@@ -521,7 +524,7 @@ fn states_are_made_when_they_must_be() {
         cleaned.stdout.contains("devices: it has 0 bytes"),
         "{cleaned:?}"
     );
-    assert_eq!(states(cache.path()), first[1..]);
+    assert_eq!(states(cache.path()).len(), 0);
     run("-o cleaned.plumb");
     assert_eq!(states(cache.path()), first);
     same(

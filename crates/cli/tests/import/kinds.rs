@@ -128,7 +128,6 @@ fn first_thread_ends() {
     let mut made = Made::new();
     made.thread(7, 7, 8);
     made.thread(4, 7, 7);
-    made.sample_of(7, 0, (1_000, 100), &[IN_USER, 0x40_0010]);
     made.sample_at(
         USER,
         7 | 8 << 32,
