@@ -632,9 +632,10 @@ fn vm_what_no_kernel_needs() {
     for kernel in [&own, &arm64] {
         std::os::unix::fs::symlink(&kernel.folder, kernels.join(&kernel.hash)).unwrap();
     }
+    // Sizes are what files take on the disk: blocks of 4 KiB.
     for folder in [COMPILER, PROGRAM, LISTS] {
         fs::create_dir_all(cache.path().join(folder)).unwrap();
-        fs::write(cache.path().join(folder).join("file"), [0; 1000]).unwrap();
+        fs::write(cache.path().join(folder).join("file"), [0; 4096]).unwrap();
     }
     let there = || [COMPILER, PROGRAM, LISTS].map(|folder| cache.path().join(folder).is_dir());
     let run = |words: &str| {
@@ -647,7 +648,7 @@ fn vm_what_no_kernel_needs() {
     };
     let listed = run("list");
     assert!(
-        listed.contains("sources, compilers and programs 2.00 kB, package lists 1.00 kB"),
+        listed.contains("sources, compilers and programs 8.19 kB, package lists 4.10 kB"),
         "{listed}"
     );
     // No kernel was built with this compiler.
@@ -655,7 +656,7 @@ fn vm_what_no_kernel_needs() {
     assert!(removed.contains("no other kernel needs"), "{removed}");
     assert_eq!(there(), [false, true, true]);
     let removed = run(&format!("rm {}", &arm64.hash[..12]));
-    assert!(removed.contains("2.00 kB"), "{removed}");
+    assert!(removed.contains("8.19 kB"), "{removed}");
     assert_eq!(there(), [false; 3]);
     assert!(arm64.folder.join("kernel.toml").is_file());
 }
