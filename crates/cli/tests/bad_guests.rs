@@ -219,12 +219,12 @@ fn a_guest_that_stops() {
     // Two that stand in for QEMU: what a guest's reset looks like from outside,
     // and what a failure of QEMU's own does.
     let place = Place::new();
-    place.write(
-        "qemu",
-        "#!/bin/sh\n[ \"$1\" = --version ] && exec echo QEMU emulator version 7.2.0\nexit 0\n",
-    );
-    let failing = "#!/bin/sh\necho >&2 no luck today; exit 7\n";
-    place.write("failing-qemu", failing);
+    let ending = |end: &str| {
+        let version = "[ \"$1\" = --version ] && exec echo QEMU emulator version 7.2.0";
+        format!("#!/bin/sh\n{version}\n{end}\n")
+    };
+    place.write("qemu", ending("exit 0"));
+    place.write("failing-qemu", ending("echo >&2 no luck today; exit 7"));
     for (qemu, words) in [
         ("qemu", &["the guest stopped early", "--cmdline"][..]),
         ("failing-qemu", &["QEMU failed", "7", "no luck today"]),

@@ -252,7 +252,7 @@ pub fn check(entry: &Path, wanted: &dyn Fn(&Path) -> bool) -> Result<(), Flaw> {
         let path = Path::new(name);
         let now = match wanted(path) {
             true => File::open(entry.join(path)).and_then(|file| Sum::of(&file)),
-            false => fs::symlink_metadata(entry.join(path)).map(|metadata| Sum {
+            false => fs::metadata(entry.join(path)).map(|metadata| Sum {
                 bytes: metadata.len(),
                 ..sum
             }),
