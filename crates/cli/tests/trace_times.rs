@@ -11,7 +11,7 @@ use common::{Place, has_guests, has_kernels, prints};
 use netplumb_model::recording::Recording;
 use netplumb_model::trace::{Flags, TIMED, Trace};
 
-/// Writes so often, and sleeps 20 ms after the third time.
+/// Writes so often, with pauses in between if it is told how long, and sleeps 20 ms at the end.
 const PROGRAM: &str = r#"
 #include <fcntl.h>
 #include <stdlib.h>
@@ -21,9 +21,13 @@ int main(int argc, char **argv)
 {
 	int fd = open("/dev/null", O_WRONLY);
 	struct timespec pause = { 0, 20000000 };
-	for (long n = atol(argv[1]); n > 0; n--)
+	for (long n = atol(argv[1]); n > 0; n--) {
+		if (argc > 2)
+			for (volatile long k = atol(argv[2]) * (n % 17); k > 0; k--)
+				;
 		if (write(fd, "x", 1) != 1)
 			return 1;
+	}
 	return nanosleep(&pause, 0);
 }
 "#;
@@ -129,6 +133,16 @@ fn calls_of_a_command() {
             ns.abs_diff(insns) < 60 + 60 * below,
             "{ns} ns, {insns} instructions, {below} calls below"
         );
+    }
+    // Some twenty interrupts, wherever they come: also where the tracer takes a time, and has not recorded it.
+    for pause in [50, 77] {
+        let words = "trace ksys_write -q --time --depth 2 --lab vm -o m.plumb -- ./p 3000";
+        place.run(&format!("{words} {pause}")).code(0);
+        let recording = place.recording("m.plumb");
+        for trace in &recording.traces {
+            let first = &trace.steps[0];
+            assert!(first.total < 2_000, "pause {pause}: {first:?}");
+        }
     }
     // The agent reads and writes as well.
     let of = |t: &Trace| counted.text_of_trace(t.steps[0].command).to_string();

@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use netplumb_model::class::{Context, Direction};
 use netplumb_model::experiment::OfCall;
@@ -19,6 +19,9 @@ use super::ring::{Level, Record, What};
 const MAX_NODES: usize = 1 << 20;
 /// Tasks whose names are known at once.
 const MAX_TASK_NAMES: usize = 1 << 16;
+/// Entries of a task that are kept for what returned before them: an interrupt has fewer calls at its own
+/// level, those of its beginning and end.
+const MAX_MARKS: usize = 64;
 
 /// What a call has of the tracer's own cost.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -61,6 +64,8 @@ struct Open {
     level: Level,
     aside: bool,
     begin_ns: u64,
+    /// When its task was last seen before.
+    after_ns: u64,
     step: Option<u32>,
     node: Option<u32>,
     context: Context,
@@ -91,6 +96,10 @@ struct Task {
     dropped: u64,
     now: Counters,
     left_ns: Option<u64>,
+    /// The time of the last record.
+    latest_ns: u64,
+    /// The latest entries: when, and the counters before.
+    marks: VecDeque<(u64, Counters)>,
 }
 
 /// The calls of a window.
@@ -215,9 +224,10 @@ impl Calls {
             What::Gap => self.gap(),
             What::Enter { function } => self.enter(record, *function, names),
             What::Leave { function, times } => {
-                let Some(task) = self.tasks.get(&Self::key(record)) else {
+                let Some(task) = self.tasks.get_mut(&Self::key(record)) else {
                     return;
                 };
+                task.latest_ns = record.ns;
                 let is_it = |open: &Open| (open.function, open.depth) == (*function, record.depth);
                 if !task.open.iter().any(is_it) {
                     return;
@@ -238,6 +248,7 @@ impl Calls {
         let name = names.name(function);
         let is_root = names.is_traced(name);
         let task = self.tasks.entry(key).or_default();
+        let after_ns = std::mem::replace(&mut task.latest_ns, record.ns);
         match (task.open.is_empty(), is_root) {
             (true, false) => return,
             (true, true) => {
@@ -309,6 +320,10 @@ impl Calls {
             }
             None => None,
         };
+        if task.marks.len() == MAX_MARKS {
+            task.marks.pop_front();
+        }
+        task.marks.push_back((record.ns, task.now));
         task.open.push(Open {
             function,
             name,
@@ -316,6 +331,7 @@ impl Calls {
             level: record.level,
             aside,
             begin_ns: record.ns,
+            after_ns,
             step,
             node,
             context,
@@ -349,7 +365,8 @@ impl Calls {
         while let Some(open) = self.tasks.get(&key).and_then(|task| task.open.last()) {
             let found = is_it(open);
             let begin_ns = match found && entered_ns > 0 {
-                true => entered_ns,
+                // An interrupt came before the entry was recorded, and is recorded before it.
+                true => entered_ns.max(open.after_ns),
                 false => open.begin_ns,
             };
             self.losses.broken += u64::from(!found);
@@ -373,7 +390,11 @@ impl Calls {
         };
         let Some(open) = task.open.pop() else { return };
         let elapsed = end_ns.saturating_sub(begin_ns);
-        let (now, before) = (task.now, open.before);
+        // An interrupt came before the return was recorded, and is no part of what had ended.
+        let until_ns = end_ns.max(open.begin_ns + 1);
+        let since = task.marks.partition_point(|(at_ns, _)| *at_ns < until_ns);
+        let now = task.marks.get(since).map_or(task.now, |(_, then)| *then);
+        let before = open.before;
         let calls = now.calls - before.calls;
         let others = (now.off_ns - before.off_ns) as f64 + (now.aside_ns - before.aside_ns);
         let own_cost = self.cost.bias_ns + calls as f64 * self.cost.call_ns;

@@ -91,6 +91,75 @@ fn told(call: &TimedCall) -> Vec<(u32, u64, u64, u64, u32, bool)> {
     each.collect()
 }
 
+/// Check that an interrupt is in no total either which comes after a call's time is taken and before the call
+/// is recorded, nor what it calls at the level of the task, and that none is subtracted that comes after the
+/// return's time is taken.
+#[test]
+fn interrupts_of_the_tracer() {
+    let interrupt = |from: u64| {
+        [
+            enter(from, 2, 6),
+            leave(from, from + 2, 2, 6),
+            at(Level::Hardirq, enter(from + 10, 2, 3)),
+            at(Level::Hardirq, leave(from + 10, from + 500, 2, 3)),
+        ]
+    };
+    let late = |record: Record, ns: u64| Record { ns, ..record };
+    let root = |first: &[Record], entered_ns: u64, rest: &[Record]| {
+        let last = leave(entered_ns, 2_000, 0, 1);
+        [first, rest, &[last]].concat()
+    };
+    // In that of the root, of a call that it makes, and of the return of that.
+    let of_root = root(
+        &interrupt(100),
+        90,
+        &[
+            enter(605, 0, 1),
+            enter(1_000, 1, 2),
+            leave(1_000, 1_040, 1, 2),
+        ],
+    );
+    let of_call = root(
+        &[enter(600, 0, 1)],
+        600,
+        &[
+            &interrupt(1_001)[..],
+            &[enter(1_510, 1, 2), leave(1_000, 1_541, 1, 2)],
+        ]
+        .concat(),
+    );
+    let of_return = root(
+        &[enter(600, 0, 1)],
+        600,
+        &[
+            &[enter(1_000, 1, 2)],
+            &interrupt(1_041)[..],
+            &[late(leave(1_000, 1_040, 1, 2), 1_560)],
+        ]
+        .concat(),
+    );
+    for (records, root, call) in [
+        (of_root, (1_400, 1_400), (40, 40)),
+        (of_call, (1_400, 910), (40, 40)),
+        (of_return, (1_400, 910), (40, 40)),
+    ] {
+        let ended = ended(&spec(), Cost::default(), &records);
+        let [traced] = &ended.kept[..] else {
+            panic!("{:?}", ended.kept)
+        };
+        let of = |function: u32| {
+            let found = traced
+                .steps
+                .iter()
+                .find(|step| step.name == function)
+                .unwrap();
+            (found.elapsed, found.total)
+        };
+        assert_eq!(of(1), root, "{records:?}");
+        assert_eq!(of(2), call, "{records:?}");
+    }
+}
+
 /// Check that time off the CPU and in interrupts is in no total, but in what went by.
 #[test]
 fn what_comes_in_between() {
