@@ -74,7 +74,7 @@ pub(crate) fn add_costs(recording: &mut Recording, new: impl Iterator<Item = Cos
 }
 
 /// A name of limited length: of a longer one, as templates make them, the beginning and a hash.
-fn bounded(name: String) -> String {
+pub(crate) fn bounded(name: String) -> String {
     const MARK_BYTES: usize = 32;
     if name.len() <= MAX_NAME_BYTES {
         return name;

@@ -34,7 +34,7 @@ pub use work::{Length, WorkPlan};
 
 use crate::error::EngineError;
 use crate::gather::Gatherer;
-use crate::index::Index;
+use crate::index::{Index, bounded};
 use crate::long::{self, Long, Pace};
 use crate::outside::without_probes;
 use crate::run::{Save, note_instrument};
@@ -342,6 +342,19 @@ impl Probes<'_, '_> {
         self.index = Index::of(recording);
         if let Some(probe) = &mut self.attached {
             probe.live.forget();
+        }
+    }
+
+    /// Give functions the names that were found out late.
+    fn name_late(&mut self, recording: &mut Recording) {
+        let late = match &mut self.attached {
+            Some(probe) => probe.live.late_names(),
+            None => Vec::new(),
+        };
+        let late = late.into_iter();
+        let late = late.map(|(was, is)| ((was.name, was.module), (bounded(is.name), is.module)));
+        if recording.rename(&late.collect()) {
+            self.index = Index::of(recording);
         }
     }
 

@@ -182,6 +182,12 @@ pub trait Live: fmt::Debug {
     /// Forget what is kept of windows that were closed, for the end of a run: it goes on forever.
     fn forget(&mut self) {}
 
+    /// Functions of all windows that have another name and module at the end, each with these: when the last
+    /// one is closed.
+    fn late_names(&mut self) -> Vec<(Met, Met)> {
+        Vec::new()
+    }
+
     /// Find the source lines of all windows, which may take seconds: when the last one is closed. It
     /// is given up as soon as `go_on` says no.
     fn lines(&mut self, _go_on: &dyn Fn() -> bool) -> SourceLines {

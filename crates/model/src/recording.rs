@@ -26,8 +26,10 @@ mod kept;
 mod merge;
 mod of_threads;
 mod part;
+mod rename;
 
 pub use merge::{INTO_RUN, MAX_BLOCKS, MERGED, SESSIONS};
+pub use rename::FunctionKey;
 
 pub use crate::tree::{
     Cost, Function, FunctionId, LineCost, Node, NodeId, SourceFileId, SourceLine,

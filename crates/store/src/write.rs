@@ -1,9 +1,10 @@
 //! Writes a recording as it grows.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
 use netplumb_model::quantity::Of;
-use netplumb_model::recording::{Block, Recording, SourceLine};
+use netplumb_model::recording::{Block, Function, Recording, SourceLine};
 use rusqlite::{Connection, OpenFlags, Transaction, params};
 
 use crate::error::writing;
@@ -31,8 +32,8 @@ struct Written {
     blocks: Vec<Block>,
     source_files: usize,
     source_texts: usize,
-    /// Where functions are defined, which may be found out later.
-    functions: Vec<Option<SourceLine>>,
+    /// Hashes of the names of functions, and where these are defined: both may be found out later.
+    functions: Vec<(u64, Option<SourceLine>)>,
     nodes: usize,
     costs: usize,
     line_costs: usize,
@@ -132,7 +133,9 @@ impl Written {
             blocks: recording.blocks.clone(),
             source_files: recording.source_files.len(),
             source_texts: recording.source_texts.len(),
-            functions: recording.functions.iter().map(|f| f.source).collect(),
+            functions: (recording.functions.iter())
+                .map(|f| (hash_of_name(f), f.source))
+                .collect(),
             nodes: recording.nodes.len(),
             costs: recording.costs.len(),
             line_costs: recording.line_costs.len(),
@@ -144,13 +147,26 @@ impl Written {
         }
     }
 
-    /// Delete from the file what blocks that differ now have, and all after them; returns what
-    /// remains.
+    /// Delete from the file what blocks that differ now have, and all after them, or everything where
+    /// functions have other names; returns what remains.
     fn forget_changed(
         mut self,
         from: &Transaction<'_>,
         recording: &Recording,
     ) -> rusqlite::Result<Written> {
+        let names = recording.functions.iter().map(hash_of_name);
+        let same = names
+            .zip(&self.functions)
+            .take_while(|(is, (was, _))| is == was);
+        if same.count() < self.functions.len() {
+            // Functions that have become one: what refers to them is everywhere.
+            from.pragma_update(None, "defer_foreign_keys", true)?;
+            let mut tables = from.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'")?;
+            for table in tables.query_map([], |row| row.get::<_, String>(0))? {
+                from.execute(&format!("DELETE FROM \"{}\"", table?), [])?;
+            }
+            return Ok(Written::default());
+        }
         let same = (self.blocks.iter().zip(&recording.blocks)).take_while(|(was, is)| was == is);
         let first = same.count();
         if first == self.blocks.len() {
@@ -182,6 +198,12 @@ impl Written {
         from.execute("DELETE FROM block WHERE id >= ?", [first])?;
         Ok(self)
     }
+}
+
+fn hash_of_name(function: &Function) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (&function.name, &function.module).hash(&mut hasher);
+    hasher.finish()
 }
 
 /// The contents of a recording file: made in memory, so that no incomplete file is ever on disk.
@@ -320,7 +342,7 @@ fn add(to: &Transaction<'_>, recording: &Recording, before: &Written) -> rusqlit
         ])?;
     }
     let mut put = to.prepare("UPDATE function SET file = ?, line = ? WHERE id = ?")?;
-    for (id, (was, is)) in before
+    for (id, ((_, was), is)) in before
         .functions
         .iter()
         .zip(&recording.functions)

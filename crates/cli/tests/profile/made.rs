@@ -5,7 +5,8 @@ use std::fs;
 use super::*;
 
 /// A program that copies a function to where it may write, twice, and works for some seconds, three
-/// times as long in the one as in the other; it tells names of both to perf, of one only as it works.
+/// times as long in the one as in the other; it tells names of both to perf, of one only as it works, or of
+/// both when it ends.
 const MADE: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,20 +41,28 @@ int main(int argc, char **argv)
 	memcpy(made + BYTES, work, BYTES);
 	__builtin___clear_cache(made, made + 2 * BYTES);
 	snprintf(path, sizeof(path), "/tmp/perf-%d.map", getpid());
-	names = fopen(path, "w");
-	if (!names)
-		return 1;
-	fprintf(names, "what is this\n");
-	tell(heavy, "JS:*heavy /x.js:1:1");
-	do {
-		heavy(30000);
-		light(10000);
-		if (!told && now() > begun + 0.3) {
-			told = 1;
-			tell(light, "JS:*light /x.js:2:1");
+	const char *how = argc > 2 ? argv[2] : "";
+	int none = !strcmp(how, "none"), late = !strcmp(how, "late") || none;
+	for (int end = 0; end <= !none; end++) {
+		if (end == late) {
+			names = fopen(path, "w");
+			if (!names)
+				return 1;
+			fprintf(names, "what is this\n");
+			tell(heavy, "JS:*heavy /x.js:1:1");
 		}
-	} while (now() < begun + atof(argv[1]));
-	if (argc > 2)
+		while (!end && now() < begun + atof(argv[1])) {
+			heavy(30000);
+			light(10000);
+			if (!told && !late && now() > begun + 0.3) {
+				told = 1;
+				tell(light, "JS:*light /x.js:2:1");
+			}
+		}
+	}
+	if (late && !none)
+		tell(light, "JS:*light /x.js:2:1");
+	if (!strcmp(how, "unlink"))
 		unlink(path);
 	return 0;
 }
@@ -86,6 +95,36 @@ fn told_names() {
     let modules: Vec<_> = jit.map(|f| f.module.as_deref()).collect();
     assert_eq!(modules, [Some("[JIT]"); 2]);
     assert_eq!(not_understood(&recording), 1);
+}
+
+/// Check that code has the names that its program tells perf when it ends, in all blocks, in the file as well,
+/// and that code without any is one function.
+#[test]
+fn told_at_the_end() {
+    let Some(_turn) = turn() else {
+        return;
+    };
+    let place = Place::new();
+    with_frame_pointers(&place, "made", MADE);
+    let recording = recorded(&place, &["--", "./made", "3", "late"]);
+    assert!(recording.blocks.len() > 2, "{}", recording.blocks.len());
+    let (heavy, _) = share(&recording, "JS:*heavy /x.js:1:1");
+    let (light, _) = share(&recording, "JS:*light /x.js:2:1");
+    assert!((0.7..0.8).contains(&heavy), "{heavy}");
+    assert!((0.2..0.3).contains(&light), "{light}");
+    let of = |module: &str| {
+        let all = recording.functions.iter();
+        let of: Vec<&str> = (all.filter(|f| f.module.as_deref() == Some(module)))
+            .map(|f| f.name.as_str())
+            .collect();
+        of
+    };
+    assert_eq!(of("[anon]"), [""; 0]);
+    let recording = recorded(&place, &["--", "./made", "1", "none"]);
+    let all = recording.functions.iter();
+    let nameless = all.filter(|f| f.module.as_deref() == Some("[anon]"));
+    let names: Vec<&str> = nameless.map(|f| f.name.as_str()).collect();
+    assert_eq!(names, ["[unknown]"]);
 }
 
 /// Check that programs which see other files, under numbers of their own, have the names of their

@@ -187,7 +187,7 @@ pub(super) fn run(
     finish(work, end, &mut probes, keeper.recording)
 }
 
-/// Find the source lines of what was measured, and see whether anything was.
+/// Find names that come late and source lines of what was measured, and see whether anything was.
 pub(super) fn finish(
     work: &WorkPlan,
     end: LiveEnd,
@@ -195,6 +195,7 @@ pub(super) fn finish(
     recording: &mut Recording,
 ) -> Result<LiveEnd, EngineError> {
     if !work.rolling {
+        probes.name_late(recording);
         let until = Instant::now() + PATIENCE;
         probes.add_lines(recording, &|| Instant::now() < until);
     }

@@ -14,12 +14,14 @@ use super::UNKNOWN;
 use super::jit::Made;
 use super::tables::Unwinding;
 use crate::exact::NO_FILE;
-use crate::image::{self, Finder, Lines, LinesError};
+use crate::image::{self, Finder, Lines, LinesError, at_address};
 
 /// Larger files are not read: their code has no names.
 const MAX_FILE_BYTES: u64 = 512 << 20;
 /// Files that are kept open until the end: fewer than any limit on them.
 const MAX_HELD: usize = 512;
+/// Places in code made at run time that are named at the end: that code has no name where there are more.
+const MAX_LATE: usize = 1 << 14;
 /// The name of the kernel's code for user mode.
 const VDSO: &str = "[vdso]";
 /// The name of memory without a file.
@@ -69,6 +71,8 @@ pub(super) struct Files {
     numbers: HashMap<(String, u64), FileId>,
     /// How many are open.
     held: usize,
+    /// Whether nothing is named at the end, since there is none.
+    pub(super) is_endless: bool,
 }
 
 /// A place in a file.
@@ -178,11 +182,37 @@ impl Files {
         for at in places {
             by_file.entry(at.file).or_default().push(at.offset);
         }
+        let of_made = self.all.iter().filter(|known| known.made.is_some());
+        let late: usize = of_made.map(|known| known.nameless.len()).sum();
+        let mut room = match self.is_endless {
+            true => 0,
+            false => MAX_LATE.saturating_sub(late),
+        };
         for (file, offsets) in by_file {
             if let Some(known) = self.all.get_mut(file as usize) {
-                known.find(offsets);
+                known.find(offsets, &mut room);
             }
         }
+    }
+
+    /// What stands for places in code made at run time which had no name when a window was closed, and what
+    /// these are: programs may write the names when they end.
+    pub(super) fn late_names(&mut self) -> Vec<(Met, Met)> {
+        let mut names = Vec::new();
+        for (file, known) in (0..).zip(&mut self.all) {
+            let Some(made) = &mut known.made else {
+                continue;
+            };
+            let offsets: Vec<u64> = known.nameless.iter().copied().collect();
+            made.hold_at_last();
+            made.find(offsets.clone());
+            names.extend(offsets.into_iter().map(|offset| {
+                let named = made.name(offset).map(of_jit);
+                let named = named.unwrap_or_else(|| unknown(Some(&known.name)));
+                (nameless(&known.name, Within { file, offset }), named)
+            }));
+        }
+        names
     }
 
     /// A file's name, as in tables.
@@ -229,16 +259,31 @@ impl Files {
         };
         let made = known.made.as_ref().and_then(|made| made.name(at.offset));
         match (made, known.function(at.offset)) {
-            // Wherever it is: it is made again where it was found to be needed often.
-            (Some(name), _) => Met {
-                name: name.into(),
-                module: Some(JIT.into()),
-                user: true,
-                ..Met::default()
-            },
+            (Some(name), _) => of_jit(name),
             (None, Some(met)) => met.clone(),
+            (None, None) if known.made.is_some() && known.nameless.contains(&at.offset) => {
+                nameless(&known.name, at)
+            }
             (None, None) => unknown(Some(&known.name)),
         }
+    }
+}
+
+/// Code made at run time, wherever it is: it is made again where it was found to be needed often.
+fn of_jit(name: &str) -> Met {
+    Met {
+        name: name.into(),
+        module: Some(JIT.into()),
+        user: true,
+        ..Met::default()
+    }
+}
+
+/// What stands for a place in code made at run time until the end.
+fn nameless(file: &str, at: Within) -> Met {
+    Met {
+        name: format!("{} of {}", at_address(at.offset), at.file),
+        ..unknown(Some(file))
     }
 }
 
@@ -290,11 +335,16 @@ impl Known {
         self.finder.as_ref().and_then(Option::as_ref)
     }
 
-    /// Find the functions at some offsets.
-    fn find(&mut self, mut offsets: Vec<u64>) {
+    /// Find the functions at some offsets; `room` is how many places may be named late.
+    fn find(&mut self, mut offsets: Vec<u64>, room: &mut usize) {
         if let Some(made) = &mut self.made {
             made.hold();
-            made.find(offsets);
+            made.find(offsets.clone());
+            for at in offsets {
+                if *room > 0 && made.name(at).is_none() && self.nameless.insert(at) {
+                    *room -= 1;
+                }
+            }
             return;
         }
         offsets.sort_unstable();

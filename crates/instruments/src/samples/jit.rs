@@ -69,6 +69,12 @@ impl Made {
         self.file.is_some()
     }
 
+    /// Open the file, if there is one at the end.
+    pub(super) fn hold_at_last(&mut self) {
+        self.tried = None;
+        self.hold();
+    }
+
     /// Look for names of the code at some addresses.
     pub(super) fn find(&mut self, mut addresses: Vec<u64>) {
         let Some(mut file) = self.file.as_ref() else {

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use netplumb_model::quantity::Figure;
 use netplumb_model::timing::{
-    Attached, FREQUENCY, PERIOD, ProfileSpec, TimingSpec, UserStacks, Window,
+    Attached, FREQUENCY, Met, PERIOD, ProfileSpec, TimingSpec, UserStacks, Window,
 };
 use netplumb_sys::cpus;
 use netplumb_sys::perf::changes::Changes;
@@ -242,6 +242,11 @@ impl Live for Profile {
 
     fn forget(&mut self) {
         self.lines = Sampled::default();
+        self.stacks.files.is_endless = true;
+    }
+
+    fn late_names(&mut self) -> Vec<(Met, Met)> {
+        self.stacks.files.late_names()
     }
 
     fn lines(&mut self, go_on: &dyn Fn() -> bool) -> SourceLines {
