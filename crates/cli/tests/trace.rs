@@ -288,7 +288,7 @@ fn arguments_and_return_values() {
     );
     assert!(
         shown.contains(&format!(
-            "ksys_read(fd=0x3, buf={buffer:#x}, count=0x4d) = 77"
+            "ksys_read(fd=3, buf={buffer:#x}, count=77) = 77"
         )),
         "{shown}"
     );
@@ -327,12 +327,12 @@ fn arguments_and_return_values() {
         [
             (
                 format!(
-                    "name=\"netplumb\", small=0xf3, delta=-3, yes=true, mode=NONE, last={last}, on_stack=?"
+                    "name=\"netplumb\", small=243, delta=-3, yes=true, mode=NONE, last={last}, on_stack=?"
                 ),
                 (-9 * (last as i64)).to_string()
             ),
             (
-                "name=\"netplumb\", small=0x4, delta=5, yes=false, mode=WRITE, last=-2, on_stack=?"
+                "name=\"netplumb\", small=4, delta=5, yes=false, mode=WRITE, last=-2, on_stack=?"
                     .into(),
                 "-30".into()
             ),
@@ -368,7 +368,7 @@ fn pages_to_read_ahead() {
         return;
     }
     let place = Place::new();
-    for (kib, pages) in [(128, "0x20"), (512, "0x80"), (2048, "0x200")] {
+    for (kib, pages) in [(128, 32), (512, 128), (2048, 512)] {
         let ran = place.run(&format!(
             "trace page_cache_ra_unbounded -q --args --depth 1 --disk null_blk:24M:ext4 \
              --read-ahead {kib} --make-file /disk/data:16M --drop-caches -o x.plumb -- \

@@ -245,9 +245,10 @@ impl Btf {
             if of == 0 {
                 break;
             }
+            let name = owner.name(name)?;
             parameters.push(Parameter {
-                name: owner.name(name)?.to_string(),
-                of: self.plain(of)?.unwrap_or_default(),
+                name: name.to_string(),
+                of: self.plain(of)?.unwrap_or_default().called(name),
                 place: Place::ByAbi,
             });
         }
@@ -260,6 +261,7 @@ impl Btf {
 
     /// The type that another one stands for; none of `void`.
     fn plain(&self, mut id: u32) -> Option<Option<Type>> {
+        let mut names = String::new();
         for _ in 0..MOST_NAMES {
             if id == 0 {
                 return Some(None);
@@ -268,6 +270,9 @@ impl Btf {
             let bytes = u64::from(entry.of);
             return Some(Some(match entry.kind {
                 TYPEDEF | VOLATILE | CONST | RESTRICT | TYPE_TAG => {
+                    if entry.kind == TYPEDEF {
+                        names = names + "_" + owner.name(entry.name)?;
+                    }
                     id = entry.of;
                     continue;
                 }
@@ -280,7 +285,7 @@ impl Btf {
                         with if with & IS_SIGNED != 0 => Shape::Signed,
                         _ => Shape::Unsigned,
                     };
-                    Type::scalar(shape, bytes)
+                    Type::scalar(shape, bytes).called(&names)
                 }
                 ENUM | ENUM64 => Type::scalar(owner.names_of(entry)?, bytes),
                 STRUCT | UNION => {
@@ -444,7 +449,7 @@ mod tests {
         let registers = [0xffff_8880_0000_1000, 3, 0xffff_ffff, 0, 0, 0, 0, 0];
         assert_eq!(
             get.arguments(&registers, |_| None),
-            "page=0xffff888000001000, order=0x3, mode=NONE"
+            "page=0xffff888000001000, order=3, mode=NONE"
         );
         assert_eq!(get.returned(-5_i64 as u64).unwrap(), "-5");
         assert_eq!(kernel.prototype("put", Arch::X86_64), None);
@@ -457,7 +462,7 @@ mod tests {
         w.words(&[name, FUNC << 24, 9]); // 10
         let module = Btf::parse(w.finish(), Some(kernel)).unwrap();
         let put = module.prototype("put", Arch::X86_64).unwrap();
-        assert_eq!(put.arguments(&[7; 8], |_| None), "count=0x7");
+        assert_eq!(put.arguments(&[7; 8], |_| None), "count=7");
         assert_eq!(put.returned(7), None);
         assert!(module.has_function("put") && !module.has_function("get"));
     }

@@ -18,6 +18,14 @@ const MAX_ERRNO: u64 = 4095;
 /// Larger structures are in memory.
 const MAX_IN_REGISTERS: u64 = 16;
 
+/// Words in the names of parameters and types whose bits are meant, or that are addresses.
+const OF_BITS: [&str; 21] = [
+    "flags", "gfp", "mask", "opf", "features", "mode", "fmode", "umode", "prot", "pgprot", "addr",
+    "address", "vaddr", "paddr", "ip", "pc", "be16", "be32", "be64", "wsum", "sum16",
+];
+/// Addresses of kernels are in the upper half, and no count is.
+const FIRST_OF_KERNEL: u64 = 1 << 63;
+
 /// What a value is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Shape {
@@ -26,8 +34,10 @@ pub enum Shape {
     Other,
     /// A signed integer.
     Signed,
-    /// An unsigned integer.
+    /// An unsigned integer that counts something: a size, a number.
     Unsigned,
+    /// An unsigned integer whose bits are meant: flags, a mask, an address.
+    Bits,
     /// True or false.
     Bool,
     /// A pointer.
@@ -74,6 +84,16 @@ impl Type {
         }
     }
 
+    /// The type by the name of a parameter or a `typedef`, which may say that an unsigned integer is one of bits:
+    /// `clone_flags`, `gfp_t`.
+    #[must_use]
+    pub fn called(mut self, name: &str) -> Type {
+        if self.shape == Shape::Unsigned && name.split('_').any(|word| OF_BITS.contains(&word)) {
+            self.shape = Shape::Bits;
+        }
+        self
+    }
+
     /// A structure or union without floating-point numbers, and whether a member is aligned to 16 bytes.
     pub fn aggregate(bytes: u64, is_wide: bool) -> Type {
         let registers = match bytes {
@@ -104,7 +124,7 @@ impl Type {
             let whole = u128::from(next?) << 64 | u128::from(low);
             return match &self.shape {
                 Shape::Signed => Some(whole as i128),
-                Shape::Unsigned => whole.try_into().ok(),
+                Shape::Unsigned | Shape::Bits => whole.try_into().ok(),
                 _ => None,
             };
         }
@@ -127,6 +147,7 @@ impl Type {
                 known.map_or_else(|| number.to_string(), |(_, name)| name.clone())
             }
             Shape::Signed => number.to_string(),
+            Shape::Unsigned if number < i128::from(FIRST_OF_KERNEL) => number.to_string(),
             _ if number < 0 => number.to_string(),
             Shape::Struct => format!("{{{number:#x}}}"),
             _ => format!("{number:#x}"),
@@ -353,9 +374,15 @@ mod tests {
         let text = |shape: Shape, bytes, register| Type::scalar(shape, bytes).text(register, None);
         let told = |shape, bytes, register| text(shape, bytes, register).unwrap();
         assert_eq!(told(Shape::Signed, 4, 0xdead_ffff_fffe), "-2");
-        assert_eq!(told(Shape::Unsigned, 4, 0xdead_ffff_fffe), "0xfffffffe");
+        assert_eq!(told(Shape::Unsigned, 4, 0xdead_ffff_fffe), "4294967294");
+        assert_eq!(told(Shape::Unsigned, 8, 0x200), "512");
+        assert_eq!(
+            told(Shape::Unsigned, 8, 0xffff_8880_05e6_cd00),
+            "0xffff888005e6cd00"
+        );
+        assert_eq!(told(Shape::Bits, 4, 0xdead_ffff_fffe), "0xfffffffe");
         assert_eq!(told(Shape::Signed, 8, u64::MAX), "-1");
-        assert_eq!(told(Shape::Unsigned, 2, 0x1_0200), "0x200");
+        assert_eq!(told(Shape::Unsigned, 2, 0x1_0200), "512");
         assert_eq!(told(Shape::Bool, 1, 0xff01), "true");
         assert_eq!(told(Shape::Bool, 1, 0xff00), "false");
         assert_eq!(told(Shape::Pointer, 8, 0), "0x0");
@@ -378,6 +405,23 @@ mod tests {
             of_two(Shape::Unsigned, Some(1)).unwrap(),
             "0x10000000000000005"
         );
+    }
+
+    /// Check that unsigned integers are bits by names of flags, masks and addresses, and others by none.
+    #[test]
+    fn names_of_bits() {
+        for (name, shape, wanted) in [
+            ("nr_to_read", Shape::Unsigned, Shape::Unsigned),
+            ("index", Shape::Unsigned, Shape::Unsigned),
+            ("sflags", Shape::Unsigned, Shape::Unsigned),
+            ("clone_flags", Shape::Unsigned, Shape::Bits),
+            ("gfp_t", Shape::Unsigned, Shape::Bits),
+            ("__be32", Shape::Unsigned, Shape::Bits),
+            ("addr", Shape::Unsigned, Shape::Bits),
+            ("flags", Shape::Signed, Shape::Signed),
+        ] {
+            assert_eq!(Type::scalar(shape, 4).called(name).shape, wanted, "{name}");
+        }
     }
 
     /// Check which registers arguments are in: of structures two, one or none, with what is returned in

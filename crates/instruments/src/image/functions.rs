@@ -267,10 +267,11 @@ impl<'r, 'a> Reader<'r, 'a> {
                 (1, gimli::DW_TAG_formal_parameter) => {
                     let chain = self.chain(entry)?;
                     let name = (chain.iter()).find_map(|e| e.attr_value(gimli::DW_AT_name));
+                    let name = name.map_or(Ok(String::new()), |name| self.text(name))?;
                     let of = self.type_of(&chain, 0)?.unwrap_or_default();
                     parameters.push(Parameter {
-                        name: name.map_or(Ok(String::new()), |name| self.text(name))?,
-                        of: self.passed(of),
+                        of: self.passed(of.called(&name)),
+                        name,
                         place: self.place(entry, begin)?,
                     });
                 }
@@ -346,6 +347,7 @@ impl<'r, 'a> Reader<'r, 'a> {
         let mut reference = chain
             .iter()
             .find_map(|entry| entry.attr_value(gimli::DW_AT_type));
+        let mut names = String::new();
         for _ in 0..MAX_STEPS {
             let offset = match reference {
                 None => return Ok(None),
@@ -361,6 +363,9 @@ impl<'r, 'a> Reader<'r, 'a> {
                 | gimli::DW_TAG_volatile_type
                 | gimli::DW_TAG_restrict_type
                 | gimli::DW_TAG_atomic_type => {
+                    if let Some(name) = entry.attr_value(gimli::DW_AT_name) {
+                        names = names + "_" + &self.text(name)?;
+                    }
                     reference = entry.attr_value(gimli::DW_AT_type);
                     continue;
                 }
@@ -368,7 +373,7 @@ impl<'r, 'a> Reader<'r, 'a> {
                 gimli::DW_TAG_pointer_type
                 | gimli::DW_TAG_reference_type
                 | gimli::DW_TAG_rvalue_reference_type => Type::scalar(Shape::Pointer, 8),
-                gimli::DW_TAG_base_type => number(&entry, bytes),
+                gimli::DW_TAG_base_type => number(&entry, bytes).called(&names),
                 gimli::DW_TAG_enumeration_type => Type::scalar(self.names_of(&entry)?, bytes),
                 gimli::DW_TAG_structure_type
                 | gimli::DW_TAG_class_type
@@ -483,10 +488,10 @@ fn number(of: &Entry<'_>, bytes: u64) -> Type {
     match encoding {
         gimli::DW_ATE_boolean => Type::scalar(Shape::Bool, bytes),
         gimli::DW_ATE_signed | gimli::DW_ATE_signed_char => Type::scalar(Shape::Signed, bytes),
-        gimli::DW_ATE_unsigned
-        | gimli::DW_ATE_unsigned_char
-        | gimli::DW_ATE_address
-        | gimli::DW_ATE_UTF => Type::scalar(Shape::Unsigned, bytes),
+        gimli::DW_ATE_address => Type::scalar(Shape::Bits, bytes),
+        gimli::DW_ATE_unsigned | gimli::DW_ATE_unsigned_char | gimli::DW_ATE_UTF => {
+            Type::scalar(Shape::Unsigned, bytes)
+        }
         // In registers of their own, or on the stack.
         gimli::DW_ATE_float | gimli::DW_ATE_complex_float => Type {
             registers: Some(0),
@@ -512,8 +517,8 @@ struct pair { long a; int b; };
 struct large { long a[4]; };
 typedef unsigned int flags_t;
 static inline __attribute__((always_inline)) int twice(int n) { return n * 2; }
-__attribute__((noinline)) int scalars(const char *name, flags_t flags, signed char c, _Bool yes, enum mode mode)
-{ return twice(name[0] + flags + c + yes + mode); }
+__attribute__((noinline)) int scalars(const char *name, flags_t set, signed char c, _Bool yes, enum mode mode)
+{ return twice(name[0] + set + c + yes + mode); }
 __attribute__((noinline)) void structs(struct pair pair, struct large large, long last)
 { __asm__ volatile("" :: "r"(pair.a), "r"(large.a[0]), "r"(last)); }
 __attribute__((noinline)) struct large in_memory(double d, long n)
@@ -595,7 +600,7 @@ int main(int argc, char **argv)
             assert_eq!(
                 told(0),
                 (
-                    "name=0x1000, flags=0x21, c=-2, yes=true, mode=WRITE".into(),
+                    "name=0x1000, set=0x21, c=-2, yes=true, mode=WRITE".into(),
                     Some("-3".into())
                 )
             );
