@@ -7,6 +7,7 @@
 mod common;
 
 use std::fmt::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use common::Place;
@@ -204,6 +205,77 @@ fn arms_fail_by_name() {
         &report,
         &["nft chain ip t c could not act", "arm refused: "],
     );
+}
+
+/// Check that an arm between namespaces whose rules refuse or are wrong fails by its name, while the others are measured.
+#[test]
+fn arms_between_namespaces_fail_by_name() {
+    if std::fs::metadata("/proc/self").unwrap().uid() != 0 {
+        return common::skip("network namespaces need root");
+    }
+    if !has_nft() {
+        return;
+    }
+    let place = Place::new();
+    let measured = |head: &str, arms: &[String], says: &[&str]| {
+        let arms = arms.concat();
+        let none = "[[arm]]\nname = \"none\"\n";
+        place.write(
+            "x.toml",
+            format!("name = \"x\"\nlab = \"netns\"\n{head}[blocks]\ncount = 2\n{arms}{none}"),
+        );
+        place.run("run x.toml").code(1).says(says);
+        let recording = place.recording("x.plumb");
+        let name = |arm: u32| recording.arms[arm as usize].name.as_str();
+        let measured: Vec<&str> = recording.blocks.iter().map(|b| name(b.arm)).collect();
+        assert_eq!(measured, ["none", "none"]);
+        assert!(recording.complete);
+    };
+    let arm = |name: &str, rules: &str| {
+        format!("[[arm]]\nname = \"{name}\"\nknobs.nft = '''\n{rules}'''\n")
+    };
+    measured(
+        "instruments = [\"stages\"]\n[workload]\npackets = 20\n",
+        &[
+            arm("refused", &output("ip", "reject")),
+            arm("wrong", &output("ip", "frobnicate")),
+        ],
+        &[
+            "arm `refused` failed",
+            "may reject",
+            "arm `wrong` failed",
+            "line 4:",
+            "frobnicate",
+        ],
+    );
+    measured(
+        "hosts = 2\n[workload]\nkind = \"request\"\nturns = 20\n",
+        &["[[arm]]\nname = \"wrong\"\nknobs.sysctl = { \"net.ipv4.no_such\" = \"1\" }\n".into()],
+        &["arm `wrong` failed", "net.ipv4.no_such"],
+    );
+}
+
+/// Check that functions of modules that were loaded for rules are known in runs with a duration, too.
+#[test]
+fn modules_of_long_runs() {
+    if !has_nft() {
+        return;
+    }
+    let place = Place::new();
+    let rules = output("ip", "numgen inc mod 2 vmap { 0 : accept }");
+    place.write(
+        "x.toml",
+        format!("name = \"x\"\n[workload]\npackets = 20\n[knobs]\nnft = '''\n{rules}'''\n"),
+    );
+    for length in ["", "--duration 1s"] {
+        place.run(&format!("run x.toml -q {length}")).code(0);
+        let recording = place.recording("x.plumb");
+        let names: Vec<&str> = recording.functions.iter().map(|f| &*f.name).collect();
+        for name in ["nft_ng_inc_eval", "nft_do_chain"] {
+            assert!(names.contains(&name), "{name} with {length:?}");
+        }
+        assert!(!names.contains(&"[unknown]"), "{length:?}");
+    }
 }
 
 /// Check that modules are loaded by name, and that a wrong name is an error with a similar one.

@@ -287,9 +287,7 @@ fn arguments_and_return_values() {
         "{shown}"
     );
     assert!(
-        shown.contains(&format!(
-            "ksys_read(fd=3, buf={buffer:#x}, count=77) = 77"
-        )),
+        shown.contains(&format!("ksys_read(fd=3, buf={buffer:#x}, count=77) = 77")),
         "{shown}"
     );
     let below = &with.traces[0].steps[1..];

@@ -16,6 +16,7 @@ use netplumb_model::class::Link;
 use netplumb_model::hosts::Side;
 use netplumb_model::message::NotLoaded;
 use netplumb_model::recording::Arm;
+use netplumb_workload::peers::PeerError;
 
 /// An error that ended an experiment.
 #[derive(Debug, thiserror::Error)]
@@ -207,7 +208,7 @@ pub enum EngineError {
     },
     /// Another program between two hosts.
     #[error(transparent)]
-    Peer(#[from] netplumb_workload::peers::PeerError),
+    Peer(#[from] PeerError),
     /// A command could not be started.
     #[error("can't start {name}: {source}")]
     Command {
@@ -282,7 +283,17 @@ impl EngineError {
                 error.is_not_taken() || (!error.lacks_rights() && !error.lacks_means())
             }
             EngineError::OfArm { source, .. } => source.is_of_settings(),
+            EngineError::ArmsFailed(_) => true,
             error => error.is_the_guests(),
+        }
+    }
+
+    /// Whether an arm's settings, or its packets, failed: others can still be measured.
+    pub(crate) fn is_of_one_arm(&self) -> bool {
+        match self {
+            EngineError::Workload { source, .. } => source.kind() != io::ErrorKind::Interrupted,
+            EngineError::Peer(error) => !matches!(error, PeerError::Missing(_)),
+            error => error.is_of_settings(),
         }
     }
 

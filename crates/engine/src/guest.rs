@@ -174,6 +174,7 @@ impl Agent {
         // Otherwise last, since it would disturb the blocks.
         if goes_on && self.ends(plan).is_ok() {
             self.tell_notes(plan, reply)?;
+            reply(Reply::Chunk(self.symbols_of_modules(plan)?))?;
         }
         let ends = self.ends(plan)?;
         // The random numbers drawn meanwhile depend on the programs that made the settings.
@@ -216,6 +217,15 @@ impl Agent {
         outcome
     }
 
+    /// Symbols of all modules, if some were loaded for the rules of a plan.
+    fn symbols_of_modules(&self, plan: &RunPlan) -> io::Result<Vec<u8>> {
+        let has_loaded = |notes: BTreeMap<String, String>| notes.contains_key(NFT_MODULES);
+        match self.notes(plan).is_some_and(has_loaded) {
+            true => bench::symbols(|line| line.ends_with(b"]")),
+            false => Ok(Vec::new()),
+        }
+    }
+
     /// Report the notes on the settings of a plan.
     fn tell_notes(
         &self,
@@ -229,11 +239,14 @@ impl Agent {
     }
 }
 
+/// The note of modules that were loaded for rules.
+const NFT_MODULES: &str = "nft.modules";
+
 /// Note the modules that were loaded for rules.
 fn note_modules(topology: &mut Topology) {
     let loaded = requested::loaded();
     if !loaded.is_empty() {
-        (topology.notes).insert("nft.modules".into(), loaded.join(" "));
+        (topology.notes).insert(NFT_MODULES.into(), loaded.join(" "));
     }
 }
 

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use netplumb_instruments::exact::Sampling;
 use netplumb_lab::vm::kernels::{KernelEntry, KernelStore};
 use netplumb_model::experiment::Trace;
-use netplumb_model::recording::{ArmNotes, Recording, env};
+use netplumb_model::recording::{Recording, env};
 use netplumb_model::timing::{INSTRUCTIONS, SAMPLED, TimingSpec};
 
 use self::results::Guests;
@@ -123,20 +123,6 @@ impl GuestRun {
     fn spec(&self, by: usize) -> Option<&TimingSpec> {
         let at = by.checked_sub(usize::from(!self.counted().is_empty()))?;
         self.timed.get(at)
-    }
-}
-
-/// The error of a run some of whose arms failed.
-fn failed(recording: &Recording) -> Result<(), EngineError> {
-    let why = |(arm, notes): (&u32, &ArmNotes)| {
-        let arm = recording.arms.get(*arm as usize)?;
-        let first = notes.failed.values().next()?;
-        Some(format!("arm `{}` failed: {first}", arm.name))
-    };
-    let all: Vec<String> = recording.notes.iter().filter_map(why).collect();
-    match all.is_empty() {
-        true => Ok(()),
-        false => Err(EngineError::ArmsFailed(all.join("\n"))),
     }
 }
 
@@ -279,7 +265,7 @@ pub fn run_in_guests(
         check_pairs(keeper.recording, &names)?;
         match plan.scan {
             Some(_) => Ok(()),
-            None => failed(keeper.recording),
+            None => site::failed(keeper.recording),
         }
     })
 }

@@ -38,7 +38,7 @@ use crate::index::{Index, bounded};
 use crate::long::{self, Long, Pace};
 use crate::outside::without_probes;
 use crate::run::{Save, note_instrument};
-use crate::site::Keeper;
+use crate::site::{Keeper, failed};
 
 /// The lab of packets that plumb sends: `netns`.
 pub const LAB_NETNS: &str = "netns";
@@ -236,6 +236,7 @@ pub fn run_live(
     }?;
     keeper.recording.complete = true;
     keeper.keep()?;
+    failed(keeper.recording)?;
     Ok(end)
 }
 

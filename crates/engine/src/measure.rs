@@ -37,7 +37,7 @@ pub(crate) struct Measured {
     /// The calling-context tree of this guest.
     pub(crate) nodes: Vec<TreeNode>,
     /// The symbols of the tree, if the origin has none.
-    pub(crate) symbols: OnceLock<SymbolTable>,
+    pub(crate) symbols: OnceLock<Arc<SymbolTable>>,
     pub(crate) losses: Losses,
     /// Prototypes of functions in traced calls.
     pub(crate) prototypes: BTreeMap<Symbol, Arc<Prototype>>,
@@ -138,7 +138,7 @@ fn try_measure(
             if symbols_ready.recv().is_err() {
                 return Told::default();
             }
-            match late.get().or_else(|| origin.table()) {
+            match late.get().map(|late| &**late).or_else(|| origin.table()) {
                 Some(symbols) => follow(spooled, symbols, traced, None, done),
                 None => Told::default(),
             }
@@ -174,7 +174,7 @@ fn try_measure(
                     }
                     Ok(())
                 })?;
-                let _ = late.set(receive::symbols(&text, origin.release())?);
+                let _ = late.set(Arc::new(receive::symbols(&text, origin.release())?));
                 let _ = ready.send(());
             }
             failed.map_or(Ok(()), |error| Err(error.into()))
@@ -198,7 +198,8 @@ fn try_measure(
     traced.check(&told.losses)?;
     let with_args = beside.trace.is_some_and(Trace::has_args);
     let known = beside.known.filter(|_| with_args);
-    if let (Some(known), Some(symbols)) = (known, late.get().or_else(|| origin.table())) {
+    let symbols = late.get().map(|late| &**late);
+    if let (Some(known), Some(symbols)) = (known, symbols.or_else(|| origin.table())) {
         measured.prototypes = prototypes::of_calls(known, symbols, &[], told.windows.iter());
     }
     let (got, wanted) = (told.windows.len(), ledgers.len());
@@ -249,17 +250,24 @@ pub(crate) fn measure_on(
     let limit = options.timeout;
     let (stream, extra) = tap(&[])?;
     let guest = origin.start(&[Request::RunOn(plan.clone())], extra.and(wires), options)?;
-    let Some(symbols) = origin.table() else {
+    let Some(symbols) = origin.symbols.as_ref().filter(|all| all.table().is_some()) else {
         let why = "unavailable: a run with a duration needs saved states, which this kernel does not \
                    support; use --blocks instead";
         return Err(EngineError::Guest(why.into()));
     };
+    let late = &OnceLock::new();
     thread::scope(|scope| {
         // Moved into the scope, as in `try_measure`.
         let mut guest = guest;
         let (sender, rounds) = sync_channel(1);
+        let (ready, symbols_ready) = channel();
         let blocks = plan.blocks as usize;
-        let reader = scope.spawn(move || follow_rounds(stream, symbols, sampling, blocks, &sender));
+        let reader = scope.spawn(move || {
+            symbols_ready.recv().ok()?;
+            let late = late.get().map(|late: &Arc<SymbolTable>| &**late);
+            let symbols = late.or_else(|| symbols.table())?;
+            follow_rounds(stream, symbols, sampling, blocks, &sender)
+        });
         // Whether it was told to end.
         let result = (|| -> Result<bool, EngineError> {
             guest.go_on()?;
@@ -271,6 +279,13 @@ pub(crate) fn measure_on(
                     match guest.answer(limit)? {
                         Some(Reply::BlockDone { ledger, .. }) => ledgers.push(ledger),
                         Some(Reply::Facts(told)) => notes.extend(told),
+                        // Before the first block.
+                        Some(Reply::Chunk(modules)) => {
+                            if !modules.is_empty() {
+                                let _ = late.set(Arc::new(symbols.with_modules(&modules)?));
+                            }
+                            let _ = ready.send(());
+                        }
                         Some(_) => {}
                         None => {
                             return Err(EngineError::WindowsMissing {
@@ -291,6 +306,7 @@ pub(crate) fn measure_on(
                 let measured = Measured {
                     blocks: windows.into_iter().zip(ledgers).collect(),
                     nodes,
+                    symbols: late.clone(),
                     losses: losses.since(&before),
                     notes: std::mem::take(&mut notes),
                     qemu_peak_bytes: guest.peak_memory_bytes().unwrap_or(0),
@@ -303,7 +319,7 @@ pub(crate) fn measure_on(
                 }
             }
         })();
-        drop((guest, rounds));
+        drop((guest, rounds, ready));
         let read = reader
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic));

@@ -71,8 +71,16 @@ pub fn run_namespaces(
     progress(Progress::Step("setting up network namespaces".into()));
     let mut arms = Vec::new();
     for (number, arm) in run.plan.arms.iter().enumerate() {
-        let host = Standing::build(run, arm, cpus)
-            .map_err(|error| error.of_arm(number, &run.plan.arms))?;
+        let host = match Standing::build(run, arm, cpus) {
+            Ok(host) => host,
+            Err(error) if run.plan.arms.len() > 1 && error.is_of_one_arm() => {
+                let failed = &mut recording.notes_of(number).failed;
+                failed.insert(CLOCKED.into(), error.to_string());
+                arms.push(None);
+                continue;
+            }
+            Err(error) => return Err(error.of_arm(number, &run.plan.arms)),
+        };
         let prefix = format!("net.{}.{}", arm.link, arm.family);
         for (key, value) in crate::facts::topology(&prefix, &host.topology) {
             recording.environment.entry(key).or_insert(value);
@@ -82,12 +90,13 @@ pub fn run_namespaces(
         recording.notes_of(number).facts.extend(notes.clone());
         let count = if cpus[0] == cpus[1] { 1 } else { 2 };
         extras::idle(recording, number, Load::Stream, count);
-        arms.push(host);
+        arms.push(Some(host));
     }
+    let built: Vec<bool> = arms.iter().map(Option::is_some).collect();
     let all = run.plan.arms.len() as u32 * run.plan.blocks;
     let before = done.len() as u32 * run.plan.blocks;
     let turns = interleaved(arms.len(), 1, 0..run.plan.blocks, SEED);
-    let turns = turns.filter(|turn| !done.contains(&(turn.arm, turn.by)));
+    let turns = turns.filter(|turn| built[turn.arm] && !done.contains(&(turn.arm, turn.by)));
     let mut site = OneAtATime::new(Namespaces {
         arms,
         cpus,
@@ -99,7 +108,8 @@ pub fn run_namespaces(
         progress(Progress::Blocks(before + over, all));
     })?;
     keeper.recording.complete = true;
-    keeper.keep()
+    keeper.keep()?;
+    site::failed(keeper.recording)
 }
 
 /// The CPUs of the sender and the receiver: two, or the only one.
@@ -231,7 +241,8 @@ fn failed(doing: &'static str) -> impl Fn(io::Error) -> EngineError {
 
 /// The site: pairs of namespaces, of which one is busy at a time.
 struct Namespaces<'a> {
-    arms: Vec<Standing>,
+    /// None of those that could not be set up.
+    arms: Vec<Option<Standing>>,
     cpus: [u32; 2],
     clock: Arc<CpuClock>,
     progress: &'a (dyn Fn(Progress) + Sync),
@@ -240,14 +251,19 @@ struct Namespaces<'a> {
 impl Alone for Namespaces<'_> {
     fn turn(&mut self, turn: &Turn, keeper: &mut Keeper<'_>) -> Result<Ended, EngineError> {
         let ended = self.blocks(turn, keeper.recording);
-        ended.map_err(|error| error.of_arm(turn.arm, &keeper.recording.arms))
+        let others = self.arms.len() > 1 && !keeper.is_cancelled();
+        ended
+            .or_else(|error| Ended::by(error, others))
+            .map_err(|error| error.of_arm(turn.arm, &keeper.recording.arms))
     }
 }
 
 impl Namespaces<'_> {
     /// The blocks of a turn.
     fn blocks(&mut self, turn: &Turn, recording: &mut Recording) -> Result<Ended, EngineError> {
-        let standing = &mut self.arms[turn.arm];
+        let Some(standing) = &mut self.arms[turn.arm] else {
+            return Ok(Ended::Measured);
+        };
         if standing.blocks == 0 {
             (self.progress)(Progress::Arm(standing.arm.name.clone()));
         }

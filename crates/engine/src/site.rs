@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use netplumb_lab::cancel::Cancel;
 use netplumb_lab::vm::process::VmError;
 use netplumb_model::quantity::Of;
-use netplumb_model::recording::{Arm, Recording};
+use netplumb_model::recording::{Arm, ArmNotes, Recording};
 use netplumb_model::timing::{INSTRUCTIONS, SAMPLED};
 
 use crate::error::EngineError;
@@ -43,6 +43,30 @@ pub(crate) enum Ended {
     /// The arm can't be measured here by that instrument: the reason and a remedy. Its other turns
     /// with it are skipped.
     CannotHere(String),
+}
+
+impl Ended {
+    /// How a turn ended by an error: without it, if others can be measured.
+    pub(crate) fn by(error: EngineError, others: bool) -> Result<Ended, EngineError> {
+        match others && error.is_of_one_arm() {
+            true => Ok(Ended::CannotHere(error.to_string())),
+            false => Err(error),
+        }
+    }
+}
+
+/// The error of a run some of whose arms failed.
+pub(crate) fn failed(recording: &Recording) -> Result<(), EngineError> {
+    let why = |(arm, notes): (&u32, &ArmNotes)| {
+        let arm = recording.arms.get(*arm as usize)?;
+        let first = notes.failed.values().next()?;
+        Some(format!("arm `{}` failed: {first}", arm.name))
+    };
+    let all: Vec<String> = recording.notes.iter().filter_map(why).collect();
+    match all.is_empty() {
+        true => Ok(()),
+        false => Err(EngineError::ArmsFailed(all.join("\n"))),
+    }
 }
 
 /// Saves the recording as it grows.

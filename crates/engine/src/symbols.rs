@@ -58,6 +58,17 @@ impl Symbols {
         Ok(self.table.get().expect("the table is there"))
     }
 
+    /// The table of a guest with these modules, as lines of its /proc/kallsyms, instead of those that it had before.
+    ///
+    /// # Errors
+    /// As of [`Symbols::wait`].
+    pub(crate) fn with_modules(&self, modules: &[u8]) -> Parsed {
+        let lines = self.text.split_inclusive(|byte| *byte == b'\n');
+        let kernel = lines.filter(|line| !line.trim_ascii_end().ends_with(b"]"));
+        let text: Vec<u8> = kernel.chain([modules]).flatten().copied().collect();
+        receive::symbols(&text, &self.kernel)
+    }
+
     /// The table, if it is ready.
     pub(crate) fn table(&self) -> Option<&SymbolTable> {
         self.table.get()
@@ -84,12 +95,16 @@ mod tests {
             .iter()
             .zip(1..)
             .map(|(name, n)| format!("{n}000 t {name}\n"));
-        let text: String = lines.collect();
+        let text: String = lines.chain(["9000 t old\t[nf]\n".to_string()]).collect();
         let symbols = Symbols::begin(Arc::new(text.into_bytes()), "6.1");
         for _ in 0..2 {
-            assert_eq!(symbols.wait().unwrap().symbols().len(), names.len());
+            assert_eq!(symbols.wait().unwrap().symbols().len(), names.len() + 1);
         }
         assert!(symbols.table().is_some());
+        let later = symbols.with_modules(b"9000 t moved\t[nf]\na000 t new\t[nft_log]\n");
+        let later = later.unwrap();
+        let told: Vec<&str> = later.symbols().iter().map(|s| &*s.name).collect();
+        assert_eq!(told[names.len()..], ["moved", "new"]);
 
         let symbols = Symbols::begin(Arc::new(b"1000 t lonely\n".to_vec()), "6.1");
         for _ in 0..2 {

@@ -19,7 +19,7 @@ use crate::timing::{Attached, TimingSpec, Window};
 
 /// Raised with any change of the messages below: host and guest are one binary,
 /// but a saved guest may be older.
-pub const PROTOCOL_VERSION: u32 = 24;
+pub const PROTOCOL_VERSION: u32 = 25;
 
 /// A message from the host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -46,8 +46,8 @@ pub enum Request {
     /// Be one of two hosts that send to each other: [`Reply::HostBlock`] for each block, and
     /// [`Reply::HostEnd`].
     BeHost(HostPlan),
-    /// Run a workload in rounds of its blocks, without end: a [`Reply::BlockDone`] for each block,
-    /// after its round.
+    /// Run a workload in rounds of its blocks, without end: a [`Reply::Chunk`] with the symbols of modules, empty if
+    /// none were loaded for its rules, and a [`Reply::BlockDone`] for each block, after its round.
     RunOn(RunPlan),
     /// Time functions with fentry and fexit while a workload runs: an independent check.
     TimeFunctions {

@@ -149,10 +149,15 @@ fn cannot(error: EngineError, reply: Tell<'_>) -> Result<(), Refused> {
 /// Lines of /proc/kallsyms with BPF programs, which are not in the symbol table from before they
 /// were loaded.
 fn program_symbols() -> io::Result<Vec<u8>> {
+    symbols(|line| line.ends_with(b"[bpf]"))
+}
+
+/// The lines of /proc/kallsyms that are wanted.
+pub(super) fn symbols(is_wanted: impl Fn(&[u8]) -> bool) -> io::Result<Vec<u8>> {
     let mut file = BufReader::new(File::open("/proc/kallsyms")?);
     let (mut lines, mut line) = (Vec::new(), Vec::new());
     while file.read_until(b'\n', &mut line)? > 0 {
-        if line.trim_ascii_end().ends_with(b"[bpf]") {
+        if is_wanted(line.trim_ascii_end()) {
             lines.extend_from_slice(&line);
         }
         line.clear();

@@ -134,7 +134,8 @@ impl Guests<'_, '_, '_> {
         let of_namespaces = |(key, _): &(String, String)| first || key.starts_with("net.");
         let facts = origin.facts.clone().into_iter().chain(measured.facts);
         recording.environment.extend(facts.filter(of_namespaces));
-        let symbols = measured.symbols.get().or_else(|| origin.table());
+        let symbols = measured.symbols.get().map(|symbols| &**symbols);
+        let symbols = symbols.or_else(|| origin.table());
         match first {
             true => forget_what_is_common(recording),
             false => extras::note(recording, turn.arm, &origin.facts),
@@ -185,11 +186,10 @@ impl Guests<'_, '_, '_> {
         let plan = self.shared.plan;
         let has_rules =
             || Ruleset::of(&plan.arms[turn.arm]).is_some_and(|rules| !rules.is_generated());
-        let others = plan.scan.is_some() || (plan.arms.len() > 1 && has_rules());
-        match others && error.is_the_guests() {
-            true if plan.scan.is_some() => Ok(Ended::CannotHere(extras::in_a_line(&error))),
-            true => Ok(Ended::CannotHere(error.to_string())),
-            false => Err(error),
+        let others = plan.arms.len() > 1 && has_rules();
+        match plan.scan.is_some() && error.is_the_guests() {
+            true => Ok(Ended::CannotHere(extras::in_a_line(&error))),
+            false => Ended::by(error, others),
         }
     }
 

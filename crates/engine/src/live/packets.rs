@@ -108,7 +108,7 @@ pub(super) fn run(
     };
     let mut standing = Standing::new();
     let mut arms = Vec::new();
-    for arm in &plan.arms {
+    for (number, arm) in plan.arms.iter().enumerate() {
         let run = RunPlan {
             block_ns: packets.block.map(|d| d.as_nanos() as u64),
             rate_pps: packets.rate_pps,
@@ -116,18 +116,32 @@ pub(super) fn run(
             aligned: false,
             ..plan.run_plan(arm)
         };
-        let at = standing.build(topology_of(&run), &mut **probes.tell.borrow_mut())?;
-        arms.push((run, at));
+        let built = standing.build(topology_of(&run), &mut **probes.tell.borrow_mut());
+        arms.push(match built {
+            Ok(at) => Some((run, at)),
+            Err(error) if plan.arms.len() > 1 && error.is_of_one_arm() => {
+                let failed = &mut keeper.recording.notes_of(number).failed;
+                let names = probes.names().into_iter();
+                failed.extend(names.map(|by| (by.into(), error.to_string())));
+                None
+            }
+            Err(error) => return Err(error),
+        });
     }
     let recording = &mut *keeper.recording;
     recording.environment.extend(standing.facts());
     recording.arms = packets.all_arms();
     let cpus = std::thread::available_parallelism().map_or(1, |n| n.get());
-    for (arm, (_, at)) in arms.iter().enumerate() {
-        standing.note(recording, arm, *at);
-        extras::idle(recording, arm, load(packets.stream), cpus);
+    for (arm, built) in arms.iter().enumerate() {
+        if let Some((_, at)) = built {
+            standing.note(recording, arm, *at);
+            extras::idle(recording, arm, load(packets.stream), cpus);
+        }
     }
-    let plans: Vec<RunPlan> = arms.iter().map(|(run, _)| run.clone()).collect();
+    let plans: Vec<RunPlan> = arms.iter().flatten().map(|(run, _)| run.clone()).collect();
+    if plans.is_empty() {
+        return Ok(LiveEnd::default());
+    }
     let within = Within {
         inodes: standing.inodes()?,
         protos: protos(&plans),
@@ -146,8 +160,9 @@ pub(super) fn run(
         Some(long) => !long.is_over(),
         None => *round < packets.blocks,
     });
-    let turns = interleaved(arms.len(), instruments, rounds, seed);
-    let all = (arms.len() * instruments) as u32 * packets.blocks;
+    let built: Vec<bool> = arms.iter().map(Option::is_some).collect();
+    let turns = interleaved(arms.len(), instruments, rounds, seed).filter(|turn| built[turn.arm]);
+    let all = (plans.len() * instruments) as u32 * packets.blocks;
     let names: Vec<String> = probes.names().into_iter().map(String::from).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let tell = probes.tell;
@@ -206,7 +221,8 @@ fn protos(plans: &[RunPlan]) -> Vec<Proto> {
 struct Namespaces<'a, 't> {
     // Dropped before what they observe.
     probes: Probes<'a, 't>,
-    arms: Vec<(RunPlan, usize)>,
+    /// Of each arm its plan and the index of its topology, unless that could not be set up.
+    arms: Vec<Option<(RunPlan, usize)>>,
     standing: Standing,
     within: Within,
     /// Whether each arm had packets before.
@@ -221,7 +237,9 @@ impl Alone for Namespaces<'_, '_> {
         let recording = &mut *keeper.recording;
         self.probes
             .attach(by, &|spec| within.spec(spec), recording)?;
-        let (run, at) = &self.arms[turn.arm];
+        let Some((run, at)) = &self.arms[turn.arm] else {
+            return Ok(Ended::Measured);
+        };
         let warmup_packets = match std::mem::replace(&mut self.warm[turn.arm], true) {
             true => run.warmup_packets.min(REWARM_PACKETS),
             false => run.warmup_packets,
@@ -240,7 +258,9 @@ impl Alone for Namespaces<'_, '_> {
             {
                 return Err(EngineError::Gone(what));
             }
-            block?;
+            if let Err(error) = block {
+                return Ended::by(error, self.arms.len() > 1 && !keeper.is_cancelled());
+            }
         }
         Ok(Ended::Measured)
     }
