@@ -39,7 +39,7 @@ pub use acting::{Idle, Load};
 pub use arms::ArmKernel;
 pub use build::Build;
 pub use check::check_arm;
-pub use claim::{Bound, Claim, OnlyIf, Published, Relation};
+pub use claim::{Bound, Claim, Leg, OnlyIf, Published, Relation};
 pub use device::{FromDevice, RxFault, Sender};
 pub use disk::{
     DISK_DEVICE, DISK_FOLDER, Disk, DiskDevice, DiskPlan, FileSystem, IoScheduler, QueueSetting,

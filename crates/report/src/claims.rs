@@ -2,6 +2,7 @@
 
 mod across;
 mod counted;
+mod course;
 mod fit;
 mod samples;
 mod traced;

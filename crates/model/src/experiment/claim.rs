@@ -1,12 +1,14 @@
 //! Claims about the results, and published results.
 
 mod bound;
+mod course;
 mod only_if;
 mod turning;
 
 use serde::{Deserialize, Serialize};
 
 pub use bound::Bound;
+pub use course::Leg;
 pub use only_if::OnlyIf;
 
 use super::error::Mistake;
@@ -277,6 +279,22 @@ claims! {
         #[serde(default)]
         at_most: Option<f64>,
     }
+    /// Over arms with a number for a knob, in their order, a quantity goes as `is` says: it falls, and then it rises.
+    Course {
+        /// The classes.
+        #[serde(default)]
+        classes: Vec<Class>,
+        /// The knob, by its name in a recording ("buffer").
+        knob: String,
+        /// Its ways, in turns.
+        is: Vec<Leg>,
+        /// By how much it has to come back to have turned, percent.
+        #[serde(default = "one_percent")]
+        beyond_percent: f64,
+        /// The arms; none for all that have the knob.
+        #[serde(default)]
+        arms: Vec<String>,
+    }
     /// Show the arms in order of cost, the cheapest first.
     Ranking {
         /// The classes.
@@ -355,6 +373,10 @@ claims! {
     }
 }
 
+fn one_percent() -> f64 {
+    1.0
+}
+
 impl Claim {
     /// Its classes; none for claims about data paths.
     pub fn classes(&self) -> &[Class] {
@@ -369,6 +391,7 @@ impl Claim {
             | Claim::ChangedBy { classes, .. }
             | Claim::Ranking { classes, .. }
             | Claim::TurningPoint { classes, .. }
+            | Claim::Course { classes, .. }
             | Claim::Calls { classes, .. } => classes,
             Claim::Faster { .. } | Claim::Pinned { .. } | Claim::Scales { .. } => &[],
         }
@@ -400,6 +423,7 @@ impl Claim {
             Claim::ChangedBy { .. }
             | Claim::Calls { .. }
             | Claim::TurningPoint { .. }
+            | Claim::Course { .. }
             | Claim::Faster { .. }
             | Claim::Pinned { .. }
             | Claim::Scales { .. } => Vec::new(),
@@ -416,6 +440,7 @@ impl Claim {
             Claim::Linear { arms, .. }
             | Claim::Unchanged { arms, .. }
             | Claim::Ranking { arms, .. }
+            | Claim::Course { arms, .. }
             | Claim::Calls { arms, .. } => arms.iter().map(String::as_str).collect(),
             Claim::Compare { arm, against, .. } | Claim::ChangedBy { arm, against, .. } => {
                 let against = against.iter().map(String::as_str);
@@ -539,6 +564,7 @@ impl Experiment {
         }
         // Those of a scan are added to these.
         claim.check_turning_point(arms, self.scan.is_some())?;
+        claim.check_course(arms, self.scan.is_some())?;
         // The arms of a scan are unknown before its settings are listed.
         for name in claim.arms().into_iter().filter(|_| self.scan.is_none()) {
             if !arms.iter().any(|arm| arm.name == name) {
@@ -552,6 +578,7 @@ impl Experiment {
                     Claim::Linear { .. }
                     | Claim::Unchanged { .. }
                     | Claim::Ranking { .. }
+                    | Claim::Course { .. }
                     | Claim::Calls { .. } => "arms",
                     _ => "arm",
                 };

@@ -237,6 +237,9 @@ fn of_class(claim: &Claim, class: Class, classes: &[ClassView<'_>]) -> Result<Ou
         Claim::TurningPoint { .. } => {
             Err("a turning point is of figures of blocks, of which `quantity` names one".into())
         }
+        Claim::Course { .. } => {
+            Err("a course is of figures of blocks, of which `quantity` names one".into())
+        }
         _ => Err("this kind of claim is about one arm".into()),
     }
 }

@@ -12,8 +12,8 @@ use netplumb_stats::ratio::{self, Interval};
 use netplumb_stats::welch::mean;
 
 use super::samples::{CPU_USE, HANDLED, Samples, What};
-use super::turning;
 use super::{Answer, Outcome, holds, largest_over_smallest, list};
+use super::{course, turning};
 use crate::interval::told;
 
 /// Points that make a line worth a claim.
@@ -60,6 +60,7 @@ fn of_arms(claim: &Claim, samples: &Samples<'_>) -> Found {
         Claim::Unchanged { .. } => unchanged,
         Claim::Ranking { .. } => ranking,
         Claim::TurningPoint { .. } => turning::point,
+        Claim::Course { .. } => course::course,
         _ => {
             return Err("this kind of claim is about counts of instructions (`exact`)".into());
         }
