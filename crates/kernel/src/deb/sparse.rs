@@ -5,7 +5,7 @@
 //! listed once, which unpacks all of it; after that, a file takes its block.
 
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use super::DebError;
@@ -13,8 +13,8 @@ use super::archive::UNPACKED_MAX_BYTES;
 use super::files::write;
 use crate::compression::{self, Compression};
 
-/// First line of a list: its format.
-const FORMAT: &str = "netplumb list 1";
+/// What the first line of a list begins with: its format.
+const FORMAT: &str = "netplumb list 2";
 /// Size of a stream's header, and of its footer.
 const EDGE_BYTES: u64 = 12;
 /// What a footer ends with.
@@ -162,33 +162,34 @@ fn below_top(name: &Path) -> Option<PathBuf> {
     (!text.is_empty() && !text.contains('\n')).then_some(inner)
 }
 
-/// A list that was written before; none if it is not there, cut short or of another format.
+/// A list that was written before; none if it is not there, damaged or of another format.
 fn read_list(list: &Path) -> Option<Vec<Listed>> {
-    let mut lines = BufReader::new(File::open(list).ok()?).lines();
-    let first = lines.next()?.ok()?;
-    let count: usize = first.strip_prefix(FORMAT)?.trim().parse().ok()?;
-    let mut files = Vec::new();
-    for line in lines {
-        let line = line.ok()?;
+    let text = fs::read_to_string(list).ok()?;
+    let (first, lines) = text.split_once('\n')?;
+    if first != first_line(lines) {
+        return None;
+    }
+    let file = |line: &str| {
         let mut words = line.splitn(3, ' ');
         let (at, bytes) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
         let name = below_top(&Path::new("top").join(words.next()?))?;
-        files.push(Listed { name, at, bytes });
-    }
-    (files.len() == count).then_some(files)
+        Some(Listed { name, at, bytes })
+    };
+    lines.lines().map(file).collect()
+}
+
+/// The first line of a list: the format, and the checksum of the others.
+fn first_line(lines: &str) -> String {
+    format!("{FORMAT} {:08x}", crc32fast::hash(lines.as_bytes()))
 }
 
 fn write_list(list: &Path, files: &[Listed]) -> io::Result<()> {
     let beside = list.with_extension(format!("new-{}", std::process::id()));
-    let written = (|| {
-        let mut out = BufWriter::new(File::create(&beside)?);
-        writeln!(out, "{FORMAT} {}", files.len())?;
-        for Listed { name, at, bytes } in files {
-            writeln!(out, "{at} {bytes} {}", name.display())?;
-        }
-        out.into_inner().map_err(io::IntoInnerError::into_error)?;
-        fs::rename(&beside, list)
-    })();
+    let lines: String = (files.iter())
+        .map(|Listed { name, at, bytes }| format!("{at} {bytes} {}\n", name.display()))
+        .collect();
+    let text = format!("{}\n{lines}", first_line(&lines));
+    let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, list));
     if written.is_err() {
         let _ = fs::remove_file(&beside);
     }
@@ -430,7 +431,7 @@ mod tests {
     }
 
     /// Check that single files come out as they went in, of an archive in many blocks and in one, by a list that is made, and by one that is
-    /// there; and that a list that was cut short is made again.
+    /// there; and that a damaged list is made again.
     #[test]
     fn files_by_their_places() {
         let folder = tempfile::tempdir().unwrap();
@@ -461,9 +462,14 @@ mod tests {
             }
             let text = fs::read_to_string(&list).unwrap();
             let last = text.trim_end().rfind('\n').unwrap();
-            fs::write(&list, &text[..last]).unwrap();
-            let again = SparseTar::open(&path, &list, &go_on).unwrap();
-            assert_eq!(again.files, listed);
+            let first = text.find('\n').unwrap() + 1;
+            let changed = format!("{}9{}", &text[..first], &text[first..]);
+            for damaged in [&text[..=last], &text[..first], "", &changed] {
+                fs::write(&list, damaged).unwrap();
+                let again = SparseTar::open(&path, &list, &go_on).unwrap();
+                assert_eq!(again.files, listed);
+                assert_eq!(fs::read_to_string(&list).unwrap(), text);
+            }
         }
     }
 
