@@ -232,6 +232,11 @@ pub(super) fn measure(
             told.losses.insns_of_equal_files,
             "these files have equal pages, and the guest's kernel does not show which of them runs: attributed to one of them",
         ),
+        (
+            "switches to stacks of coroutines",
+            told.losses.stack_switches,
+            "functions that a coroutine was left in are called again where it goes on: too many calls, and inclusive costs too high; self costs are right",
+        ),
     ] {
         for instrument in &counted {
             recording.add_loss(instrument, Loss::new(cause, count, meaning));

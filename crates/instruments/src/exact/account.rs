@@ -53,6 +53,8 @@ pub struct Losses {
     pub insns_without_file: u64,
     /// User instructions in code that several files have, of which one was taken.
     pub insns_of_equal_files: u64,
+    /// Switches of user code to another stack in the middle of a function, as coroutines do.
+    pub stack_switches: u64,
     /// Windows that were open when the stream ended.
     pub windows_cut: u64,
     /// Where samples are drawn: `popf` of which it is not known what it did.
@@ -76,6 +78,7 @@ impl Losses {
             ways_cut: self.ways_cut - before.ways_cut,
             insns_without_file: self.insns_without_file - before.insns_without_file,
             insns_of_equal_files: self.insns_of_equal_files - before.insns_of_equal_files,
+            stack_switches: self.stack_switches - before.stack_switches,
             windows_cut: self.windows_cut - before.windows_cut,
             unknown_flags: self.unknown_flags - before.unknown_flags,
             no_registers: self.no_registers,

@@ -18,6 +18,8 @@ use super::{Accountant, Birth, Maker, Part, Running};
 
 /// Nodes of the tree, beyond which new ways to a function are not told apart.
 const MAX_NODES: usize = 1 << 20;
+/// Stacks of coroutines are not closer to each other.
+const COROUTINE_BYTES: u64 = 4 << 10;
 
 impl Accountant<'_> {
     /// The stream has ended: the window that was open, as far as it got.
@@ -205,6 +207,9 @@ impl Accountant<'_> {
                 break;
             }
             let flow = if n == 0 { flow } else { Flow::Sequential };
+            if n == 0 && self.switches_stack(flow, running.stack, segment) {
+                self.losses.stack_switches += u64::from(self.window.is_some());
+            }
             self.registers.at(n, segment.at_entry);
             let entered = match (running.stack, self.user_top()) {
                 (Some(stack), Go::Resumes)
@@ -382,6 +387,26 @@ impl Accountant<'_> {
         {
             self.pop_user(at + 1);
         }
+    }
+
+    /// Whether code goes on in the middle of a function that is not on the shadow stack, far from what is: a
+    /// coroutine that was left before.
+    fn switches_stack(&self, flow: Flow, stack: Option<StackPointer>, segment: &Segment) -> bool {
+        let frames = self.user_frames();
+        if frames.is_empty() || segment.at_entry || self.go(segment.symbol) != Go::No {
+            return false;
+        }
+        let (sp, jumps) = match (flow, stack) {
+            (Flow::Ret { sp }, Some(_)) => (sp, false),
+            (Flow::Sequential, Some(stack)) => (stack.begins, true),
+            _ => return false,
+        };
+        let is_near = |f: &UserFrame| match f.why {
+            Why::Called { sp: at, .. } if at.abs_diff(sp) < COROUTINE_BYTES => true,
+            Why::Called { .. } => jumps && f.symbol == segment.symbol,
+            _ => f.symbol == segment.symbol,
+        };
+        !frames.iter().any(is_near)
     }
 
     /// A return that no call was seen of: from a signal's handler, or to what was

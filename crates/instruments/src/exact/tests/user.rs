@@ -352,6 +352,44 @@ fn odd_ways() {
         ],
     );
     assert_eq!(losses.insns_without_file, 3);
+    assert_eq!(losses.stack_switches, 0);
+}
+
+/// Check that a coroutine's functions, which are entered again where it goes on, are counted as a switch each time, but
+/// neither its first call nor what returns on the stack that it was called from.
+#[test]
+fn coroutines() {
+    const MAIN: u64 = 0x7fff_0000;
+    const OWN: u64 = 0x5000_0000;
+    let losses = run(
+        &["ld.so", "ping"],
+        |m| {
+            m.user_call(PROGRAM, 0x1000, 1, MAIN);
+            m.user_call(PROGRAM, 0x1100, 1, MAIN - 0x100);
+            // Begins on a stack of its own, and leaves it in what it calls.
+            m.user_ret(PROGRAM, 0x1300, 1, OWN);
+            let call = Record::Call(OWN - 0x100);
+            m.user_moved((PROGRAM, 0x1200, 1), OWN + 8, 0, call);
+            m.user_ret(PROGRAM, 0x1300, 1, MAIN - 0x100);
+            // Goes on.
+            m.user_call(PROGRAM, 0x1104, 1, MAIN - 0x100);
+            m.user_ret(PROGRAM, 0x1300, 1, OWN - 0x100);
+            let call = Record::Call(OWN - 0x100);
+            m.user_moved((PROGRAM, 0x1204, 1), OWN - 0xf8, 0, call);
+            m.user_ret(PROGRAM, 0x1300, 1, MAIN - 0x100);
+            m.user_at(PROGRAM, 0x1108, 1, Kind::Other);
+        },
+        &[
+            "task, ping > _start, 1, 1",
+            "task, ping > _start > main, 1, 3",
+            "task, ping > _start > main > other, 2, 2",
+            "task, ping > _start > main > other ~ work, 2, 2",
+            "task, ping > _start > main > other ~ work > other, 2, 2",
+            "task, ping > _start > main > entry_SYSCALL_64, 1, 2",
+            "other-task, agent, 0, 7",
+        ],
+    );
+    assert_eq!(losses.stack_switches, 1);
 }
 
 /// Check that a window that the stream's end cuts short holds what ran until then.
