@@ -28,6 +28,8 @@ const SETTLE: Duration = Duration::from_secs(3);
 const TX_DEVICE: &str = "tx0";
 const RX_DEVICE: &str = "rx0";
 const ROUTER_DEVICE: &str = "r1";
+/// Ports of the bridge, towards the sender and the receiver.
+const PORTS: [&str; 2] = ["b0", "b1"];
 
 /// A topology that is set up.
 #[derive(Debug)]
@@ -168,8 +170,8 @@ impl Topology {
         set.collect()
     }
 
-    /// The namespaces of a place, each with the device of its egress; for the router the one
-    /// towards the receiver.
+    /// The namespaces of a place, each with the device of its egress; for the router and the bridge
+    /// the one towards the receiver.
     fn within(&self, within: Within, link: Link) -> Vec<(&Namespace, &'static str)> {
         let lo = link == Link::Lo;
         let tx = (&self.tx, if lo { "lo" } else { TX_DEVICE });
@@ -181,6 +183,7 @@ impl Topology {
             Within::Both if lo => vec![tx],
             Within::Both => vec![tx, rx],
             Within::Router => self.router.iter().map(|r| (r, ROUTER_DEVICE)).collect(),
+            Within::Bridge => self.bridge.iter().map(|b| (b, PORTS[1])).collect(),
         }
     }
 
@@ -199,7 +202,13 @@ impl Topology {
         lost("sender", &self.tx, &[TX_DEVICE])
             .or_else(|| lost("receiver", &self.rx, &[RX_DEVICE]))
             .or_else(|| lost("router", router?, &["r0", ROUTER_DEVICE]))
-            .or_else(|| lost("bridge", self.bridge.as_ref()?, &["b0", "b1", "br0"]))
+            .or_else(|| {
+                lost(
+                    "bridge",
+                    self.bridge.as_ref()?,
+                    &[PORTS[0], PORTS[1], "br0"],
+                )
+            })
     }
 
     /// All its namespaces.
@@ -285,13 +294,13 @@ impl Topology {
             }
             Some(bridge) => {
                 prepare(&bridge, plan, false)?;
-                let near = end(&bridge, "b0", None);
-                let far = end(&bridge, "b1", None);
+                let near = end(&bridge, PORTS[0], None);
+                let far = end(&bridge, PORTS[1], None);
                 let rx_end = end(&rx, RX_DEVICE, Some(address(1, 2)));
                 wire(plan, nics.get(..2), on_machine, &tx_end, &near)?;
                 wire(plan, nics.get(2..4), on_machine, &far, &rx_end)?;
                 bridge
-                    .inside(|| make_bridge(&["b0", "b1"]))
+                    .inside(|| make_bridge(&PORTS))
                     .doing(|| "make a bridge".into())?;
                 neighbours(&tx_end, &rx_end)?;
                 (address(1, 2), None, Some(bridge))

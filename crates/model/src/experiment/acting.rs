@@ -519,6 +519,7 @@ fn nft(scene: &Scene<'_>) -> Can {
         Within::Rx => "at the receiver",
         Within::Both => "at either end",
         Within::Router => "in the router",
+        Within::Bridge => "in the bridge",
     };
     Err(format!("no packet passes {} {whose}", names.join(" or ")))
 }
@@ -542,7 +543,7 @@ fn passed(scene: &Scene<'_>, within: Within) -> BTreeSet<Hook> {
     const IN: [Hook; 2] = [Hook::Prerouting, Hook::Input];
     let both_ways = scene.has_answers() || scene.arm.link == Link::Lo;
     let hooks: &[&[Hook]] = match within {
-        Within::Router => &[&[Hook::Prerouting, Hook::Forward, Hook::Postrouting]],
+        Within::Router | Within::Bridge => &[&[Hook::Prerouting, Hook::Forward, Hook::Postrouting]],
         Within::Tx if !both_ways => &[&OUT],
         Within::Rx if !both_ways => &[&IN],
         Within::Tx | Within::Rx | Within::Both => &[&OUT, &IN],

@@ -286,9 +286,7 @@ impl Ruleset {
 
     /// Check that it fits the arm.
     pub(super) fn check(&self, arm: &Arm) -> Result<(), String> {
-        if self.within == Within::Router && !arm.forward {
-            return Err("nft_in = \"router\" needs forward = \"on\"".into());
-        }
+        self.within.check("nft_in", arm)?;
         match &self.nft {
             Nft::NeverMatching(n) if n.looks == Looks::Port && arm.proto == Proto::Raw => {
                 Err("match = \"port\" is not supported by protocol raw, which has no ports".into())

@@ -55,9 +55,7 @@ impl Qdisc {
 
     /// Check that it is a root qdisc, and that the arm has the place.
     pub(super) fn check(&self, arm: &Arm) -> Result<(), String> {
-        if self.within == Within::Router && !arm.forward {
-            return Err("qdisc_in = \"router\" needs forward = \"on\"".into());
-        }
+        self.within.check("qdisc_in", arm)?;
         let characters: usize = self.words.iter().map(|w| w.chars().count() + 1).sum();
         if characters > MAX_CHARACTERS || self.words.len() > MAX_WORDS {
             return Err(format!(

@@ -321,13 +321,12 @@ fn wrong_rules() {
             .what
             .contains("no ports")
     );
-    let router = "name = \"x\"\n[knobs]\nnft = { rules = 1 }\nnft_in = \"router\"\n";
-    assert!(
-        Experiment::parse(router)
-            .unwrap_err()
-            .what
-            .contains("forward")
-    );
+    for (place, needs) in [("router", "forward"), ("bridge", "bridge")] {
+        let text = format!("name = \"x\"\n[knobs]\nnft = {{ rules = 1 }}\nnft_in = \"{place}\"\n");
+        let told = Experiment::parse(&text).unwrap_err().what;
+        assert!(told.contains(&format!("needs {needs} = \"on\"")), "{told}");
+        Experiment::parse(&format!("{text}{needs} = \"on\"\nlink = \"veth\"\n")).unwrap();
+    }
 }
 
 /// Check that qdiscs vary, that the device's default sets no knob, and that `tc` gets exactly the

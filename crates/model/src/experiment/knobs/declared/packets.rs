@@ -199,7 +199,7 @@ pub(super) const KNOBS: &[Knob] = &[
         said: Said::As("nft_in"),
         recorded: Recorded::With("nft"),
         turn: 22,
-        help: "namespace that has the rules: `tx` (the sender), `rx`, `both` or `router`",
+        help: "namespace that has the rules: `tx` (the sender), `rx`, `both`, `router` or `bridge`",
         ..SWITCH
     },
     Knob {
@@ -225,7 +225,7 @@ pub(super) const KNOBS: &[Knob] = &[
         said: Said::As("qdisc_in"),
         recorded: Recorded::IfSetWith("qdisc"),
         turn: 24,
-        help: "namespace that has the qdisc, on egress: `tx` (the sender), `rx`, `both` or `router` (towards the receiver)",
+        help: "namespace that has the qdisc, on egress: `tx` (the sender), `rx`, `both`, `router` or `bridge` (towards the receiver)",
         ..SWITCH
     },
     Knob {
