@@ -74,7 +74,7 @@ impl GuestRun {
             && self.trace.is_none()
             && self.long.is_none()
             && self.plan.scan.is_none();
-        let is_free = arms.iter().all(|arm| arm.level("seed").is_none());
+        let is_free = !arms.iter().any(|arm| arm.knobs.contains_key("seed"));
         let has_room = arms.len().saturating_mul(SEEDS) <= MAX_ARMS;
         match counts_alone && is_free && has_room && kernels.len() > 1 {
             true => SEEDS as u32,
@@ -268,4 +268,41 @@ pub fn run_in_guests(
             None => site::failed(keeper.recording),
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use netplumb_model::experiment::Experiment;
+
+    use super::*;
+
+    fn run(rest: &str) -> GuestRun {
+        let text = format!("name = \"x\"\n{rest}");
+        GuestRun::exact(Plan::of(&Experiment::parse(&text).unwrap()))
+    }
+
+    /// Check that arms have three random seeds where kernels are compared by their counts alone, and otherwise one.
+    #[test]
+    fn seeds_by_default() {
+        const TWO: &str = "[vary]\nkernel = [\"debian:6.1.0-54\", \"debian:6.1.0-56\"]\n";
+        assert_eq!(run(TWO).default_seeds(), 3);
+        assert_eq!(
+            run("[vary]\nproto = [\"udp\", \"tcp\"]\n").default_seeds(),
+            1
+        );
+        assert_eq!(run("[knobs]\nkernel = \"debian\"\n").default_seeds(), 1);
+        assert_eq!(run(&format!("{TWO}seed = [1, 7]\n")).default_seeds(), 1);
+        let mut timed = run(TWO);
+        timed.exact = false;
+        assert_eq!(timed.default_seeds(), 1);
+        let mut long = run(TWO);
+        long.long = Some(Duration::from_secs(1));
+        assert_eq!(long.default_seeds(), 1);
+        let mut many = run(TWO);
+        let arms = many.plan.arms.clone();
+        many.plan.arms = arms.into_iter().cycle().take(MAX_ARMS / 3 + 1).collect();
+        assert_eq!(many.default_seeds(), 1);
+        many.plan.arms.pop();
+        assert_eq!(many.default_seeds(), 3);
+    }
 }
