@@ -212,6 +212,33 @@ fn renderings() {
     place.run("diff a.plumb b.plumb --csv --json").code(2);
 }
 
+/// Check that text for a mailing list has its sentences and tables in 72 columns, without
+/// the folds and marks of Markdown, and that it is no other format at the same time.
+#[test]
+fn mail() {
+    let place = two();
+    let text = place.run("diff a.plumb b.plumb");
+    let widest = |text: &str| text.lines().map(|line| line.chars().count()).max();
+    assert!(widest(&text.code(0).stdout) > Some(72), "{}", text.stdout);
+    let mail = place.run("diff a.plumb b.plumb --mail --fail-if-worse 1%");
+    prints(
+        mail.code(4),
+        &[
+            "UDP send: 1,100 to 1,116 instructions per packet, +16 (+1.5%), all of it",
+            "nft_do_chain",
+        ],
+    );
+    assert!(widest(&mail.stdout) <= Some(72), "{}", mail.stdout);
+    for mark in ["<details>", "`", "**", "|", "\u{1b}"] {
+        assert!(!mail.stdout.contains(mark), "{mark} in {}", mail.stdout);
+    }
+    for other in ["--csv", "--json", "--markdown", "--tree"] {
+        place
+            .run(&format!("diff a.plumb b.plumb --mail {other}"))
+            .code(2);
+    }
+}
+
 /// Check that below a function each side is that function and what it calls, in every format; that the
 /// graphs of both sides stand beside each other; and that a name that is not there is an error with
 /// similar ones.

@@ -19,6 +19,31 @@ use netplumb_store::Writer;
 
 const PACKETS: u64 = 10;
 
+/// Check that text of help is wrapped at the width of the terminal.
+#[test]
+fn help_is_wrapped() {
+    let place = Place::new();
+    let help = |words: &str, columns: usize| {
+        let mut command = place.plumb(words);
+        command.env("COLUMNS", columns.to_string()).arg("--help");
+        let ran = Running::start(&mut command).finish();
+        ran.code(0);
+        let widest = ran.stdout.lines().map(|line| line.chars().count()).max();
+        (widest.unwrap(), ran.stdout.lines().count())
+    };
+    for words in ["path", "diff", "run", "bench stream"] {
+        let [narrow, wide] = [60, 100].map(|columns| {
+            let (widest, lines) = help(words, columns);
+            assert!(
+                (columns - 5..=columns).contains(&widest),
+                "{words}: {widest}"
+            );
+            lines
+        });
+        assert!(narrow > wide, "{words}");
+    }
+}
+
 /// Functions of the recording: name, module, layer.
 const FUNCTIONS: [(&str, Option<&str>, &str); 7] = [
     ("entry_SYSCALL_64", None, "syscall"),

@@ -71,9 +71,9 @@ pub(super) fn course(claim: &Claim, class: Option<Class>, samples: &Samples<'_>)
                 .iter()
                 .all(|(other, _)| ways_of(other) == ways_of(legs)) =>
         {
-            format!(", so under {seeds} seeds")
+            format!(", the same under {seeds} seeds")
         }
-        seeds => format!(", otherwise under others of {seeds} seeds"),
+        seeds => format!(", another course under some of {seeds} seeds"),
     };
     let because = told(legs, values, &points, samples, &what);
     Ok((
