@@ -9,7 +9,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use common::{Place, Ran, Running, skip};
+use common::{Place, Ran, Running, skip, vmlinux};
 use netplumb_lab::vm::kernels::{KernelEntry, KernelStore};
 
 /// A package: its name, version, architecture, and what it depends on.
@@ -46,26 +46,6 @@ fn kernel<'a>(release: &str, version: &'a str) -> Vec<(String, &'a str, &'static
 fn current(release: &str, version: &'static str) -> (String, &'static str, &'static str, String) {
     let needs = format!("linux-image-{release}-amd64 (= {version})");
     ("linux-image-amd64".to_owned(), version, "amd64", needs)
-}
-
-/// An ELF file that is accepted as a kernel: one segment to load, with the banner in it.
-fn vmlinux(release: &str, version: &str) -> Vec<u8> {
-    let text = format!("Linux version {release} (builder) #1 SMP Debian {version}\n\0");
-    let mut out = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\x3e\0\x01\0\0\0".to_vec();
-    for word in [0x100_0000_u64, 64, 0] {
-        out.extend_from_slice(&word.to_le_bytes());
-    }
-    out.extend_from_slice(&0_u32.to_le_bytes());
-    for half in [64_u16, 56, 1, 64, 0, 0] {
-        out.extend_from_slice(&half.to_le_bytes());
-    }
-    out.extend_from_slice(&[1, 0, 0, 0, 5, 0, 0, 0]);
-    let length = text.len() as u64;
-    for word in [120, 0x100_0000, 0x100_0000, length, length, 4] {
-        out.extend_from_slice(&word.to_le_bytes());
-    }
-    out.extend_from_slice(text.as_bytes());
-    out
 }
 
 /// A raw image of arm64 with its header, and the banner after it.
@@ -168,7 +148,8 @@ impl Archive {
                 Some(release) => (release, "usr/lib/debug/boot/vmlinux"),
                 None => (release, "boot/vmlinuz"),
             };
-            write(&format!("{image}-{release}"), &vmlinux(release, version));
+            let banner = format!("{release} (builder) #1 SMP Debian {version}");
+            write(&format!("{image}-{release}"), &vmlinux(&banner));
             if arch == "arm64" {
                 write(&format!("{image}-{release}"), &arm64_image(release));
                 let config =

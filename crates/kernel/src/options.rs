@@ -9,7 +9,7 @@ use crate::config::KernelConfig;
 pub struct GuestOption {
     /// Its name.
     pub name: &'static str,
-    /// The options that it can't be set without, which `make olddefconfig` would not set.
+    /// The options that have to be built in for it to be set, which `make olddefconfig` would not set.
     needs: &'static [&'static str],
     /// What it is for.
     pub what: &'static str,
@@ -66,14 +66,18 @@ const OPTIONS: [GuestOption; 30] = [
     required("POSIX_TIMERS", &[], "the agent's clocks"),
     required("DEVTMPFS", &[], "the agent's device files"),
     required("PROC_FS", &[], "settings and counters below /proc"),
-    required("SYSCTL", &[], "settings below /proc/sys"),
+    required("PROC_SYSCTL", &["PROC_FS"], "settings below /proc/sys"),
     required("SYSFS", &[], "devices and their settings"),
     required("KALLSYMS", &[], "names of the kernel's functions"),
     required("NET", &[], "sockets"),
     required("INET", &["NET"], "IPv4"),
     required("UNIX", &["NET"], "the agent's sockets"),
     required("PACKET", &["NET"], "raw frames"),
-    required("NET_NS", &["NET", "NAMESPACES"], "the two ends of a link"),
+    required(
+        "NET_NS",
+        &["NET", "MULTIUSER", "NAMESPACES"],
+        "the two ends of a link",
+    ),
     on(
         &[Arch::Arm64],
         required(
@@ -111,6 +115,14 @@ const OPTIONS: [GuestOption; 30] = [
     on(
         &[Arch::X86_64],
         useful(
+            "X86_IOPL_IOPERM",
+            &[],
+            "saved states; without them every arm boots",
+        ),
+    ),
+    on(
+        &[Arch::X86_64],
+        useful(
             "PVH",
             &["HYPERVISOR_GUEST"],
             "a boot that is some seconds faster",
@@ -129,7 +141,6 @@ const OPTIONS: [GuestOption; 30] = [
     ),
     useful("IPV6", &["NET", "INET"], "IPv6"),
     useful("MODULES", &[], "modules of your own"),
-    useful("BPF_SYSCALL", &["NET"], "instruments other than exact"),
 ];
 
 /// The options for guests that a configuration lacks, those that no guest works without first.
@@ -139,19 +150,23 @@ pub fn missing(config: &KernelConfig, arch: Arch) -> Vec<&'static GuestOption> {
     OPTIONS.iter().filter(lacks).collect()
 }
 
-/// The command that sets options in a kernel's source, with what they need themselves and the configuration
-/// lacks as well.
-pub fn command(config: &KernelConfig, options: &[&GuestOption]) -> String {
-    let mut names: Vec<&str> = Vec::new();
-    for option in options {
-        for name in option.needs.iter().copied().chain([option.name]) {
-            if !config.is_enabled(name) && !names.contains(&name) {
-                names.push(name);
+/// The commands that set options in a kernel's source, one for each list of them, with what they need themselves
+/// and the configuration lacks as well. An earlier command's are not set again.
+pub fn commands(config: &KernelConfig, lists: &[Vec<&GuestOption>]) -> Vec<String> {
+    let mut set: Vec<&str> = Vec::new();
+    let mut command = |list: &Vec<&GuestOption>| {
+        let before = set.len();
+        for option in list {
+            for name in option.needs.iter().copied().chain([option.name]) {
+                if !config.is_builtin(name) && !set.contains(&name) {
+                    set.push(name);
+                }
             }
         }
-    }
-    let set: Vec<String> = names.iter().map(|name| format!("-e {name}")).collect();
-    format!("scripts/config {}", set.join(" "))
+        let words = set[before..].iter().map(|name| format!(" -e {name}"));
+        format!("scripts/config{}", words.collect::<String>())
+    };
+    lists.iter().map(&mut command).collect()
 }
 
 #[cfg(test)]
@@ -162,49 +177,61 @@ mod tests {
         KernelConfig::parse(text).unwrap()
     }
 
-    /// Check that a configuration with nothing lacks all that its architecture has, and that what the command
-    /// sets is enough.
+    fn set(command: &str) -> Vec<&str> {
+        command.split(" -e ").skip(1).collect()
+    }
+
+    /// Check that a configuration with nothing lacks all that its architecture has, and that what the commands
+    /// set is enough, and set once, after what it needs.
     #[test]
-    fn what_the_command_sets_is_enough() {
+    fn what_the_commands_set_is_enough() {
         for arch in Arch::ALL {
             let empty = parse("# CONFIG_64BIT is not set\n");
             let all = missing(&empty, *arch);
-            assert!(all.iter().filter(|option| option.is_required).count() > 15);
-            let command = command(&empty, &all);
-            let set = command
-                .split("-e ")
-                .skip(1)
-                .map(|name| format!("CONFIG_{}=y\n", name.trim()));
-            assert_eq!(
-                missing(&parse(&set.collect::<String>()), *arch),
-                [] as [&GuestOption; 0]
-            );
-            let position = |name: &str| command.find(&format!("-e {name}")).unwrap();
-            assert!(position("NAMESPACES") < position("NET_NS"));
-            assert_eq!(
-                command.matches("-e PCI").count(),
-                1 + command.matches("PCI_HOST").count()
-            );
+            let (required, useful): (Vec<_>, Vec<_>) =
+                all.iter().partition(|option| option.is_required);
+            assert!(required.len() > 15);
+            let commands = commands(&empty, &[required, useful]);
+            let names: Vec<&str> = commands.iter().flat_map(|command| set(command)).collect();
+            let text: String = names
+                .iter()
+                .map(|name| format!("CONFIG_{name}=y\n"))
+                .collect();
+            assert_eq!(missing(&parse(&text), *arch), [] as [&GuestOption; 0]);
+            let position = |name: &str| names.iter().rposition(|set| *set == name);
+            for (at, name) in names.iter().enumerate() {
+                assert_eq!(position(name), Some(at), "{name} is set twice");
+            }
+            for option in all {
+                for need in option.needs {
+                    assert!(position(need) < position(option.name), "{option:?}");
+                }
+            }
         }
     }
 
-    /// Check that a module will do, that what is set is not set again, and that options are those of an
-    /// architecture.
+    /// Check that a module will do, but not for what has to be built in for another option; that what is set is
+    /// not set again, and that options are those of an architecture.
     #[test]
     fn what_is_missing() {
         let all = missing(&parse("CONFIG_NET=y\n"), Arch::X86_64);
+        let lacking = ["NET_NS", "SERIAL_8250_CONSOLE", "PVH"];
         let text: String = all
             .iter()
-            .filter(|option| !["NET_NS", "PVH"].contains(&option.name))
+            .filter(|option| !lacking.contains(&option.name))
             .map(|option| format!("CONFIG_{}=m\n", option.name))
             .collect();
-        let config = parse(&(text + "CONFIG_NET=y\n"));
+        let text = text + "CONFIG_NET=y\nCONFIG_TTY=y\nCONFIG_SERIAL_8250=m\n";
+        let config = parse(&text.replace("CONFIG_TTY=m\n", ""));
         let lacks = missing(&config, Arch::X86_64);
         let names: Vec<&str> = lacks.iter().map(|option| option.name).collect();
-        assert_eq!(names, ["NET_NS", "PVH"]);
+        assert_eq!(names, lacking);
         assert_eq!(
-            command(&config, &lacks),
-            "scripts/config -e NAMESPACES -e NET_NS -e HYPERVISOR_GUEST -e PVH"
+            commands(&config, &[lacks]),
+            [
+                "scripts/config -e MULTIUSER -e NAMESPACES -e NET_NS -e SERIAL_8250 -e SERIAL_8250_CONSOLE \
+                 -e HYPERVISOR_GUEST -e PVH"
+            ]
         );
         let of_arm64 = missing(&config, Arch::Arm64);
         let names: Vec<&str> = of_arm64.iter().map(|option| option.name).collect();

@@ -221,15 +221,20 @@ fn lacks(kernel: &KernelEntry, out: &mut dyn Write) -> anyhow::Result<()> {
         return Ok(());
     };
     let missing = options::missing(&config, kernel.arch);
-    let (required, useful): (Vec<_>, Vec<_>) =
-        missing.into_iter().partition(|option| option.is_required);
-    for (options, says) in [
-        (
-            required,
-            "Guests don't work without these options, which it lacks:",
-        ),
-        (useful, "It also lacks options that guests can use:"),
-    ] {
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let lists: (Vec<_>, Vec<_>) = missing.into_iter().partition(|option| option.is_required);
+    let lists = [lists.0, lists.1];
+    let says = [
+        "Guests don't work without these options, which it lacks:",
+        "It also lacks options that guests can use:",
+    ];
+    for ((options, command), says) in lists
+        .iter()
+        .zip(options::commands(&config, &lists))
+        .zip(says)
+    {
         if options.is_empty() {
             continue;
         }
@@ -238,9 +243,9 @@ fn lacks(kernel: &KernelEntry, out: &mut dyn Write) -> anyhow::Result<()> {
             .iter()
             .map(|option| vec![format!("  {}", option.name), option.what.to_owned()]);
         write_columns(&rows.collect::<Vec<_>>(), &[], out)?;
-        writeln!(out, "  {}", options::command(&config, &options))?;
-        writeln!(out, "  make olddefconfig, then build it and add it again")?;
+        writeln!(out, "  {command}")?;
     }
+    writeln!(out, "After `make olddefconfig`, build it and add it again.")?;
     Ok(())
 }
 

@@ -451,3 +451,23 @@ pub(crate) fn experiment(text: &str) -> Ran {
     assert_eq!(place.files(), ["x.toml"], "{ran:?}");
     ran
 }
+
+/// An ELF file that is accepted as a kernel: one segment to load, with the banner in it.
+pub(crate) fn vmlinux(banner: &str) -> Vec<u8> {
+    let text = format!("Linux version {banner}\n\0");
+    let mut out = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\x3e\0\x01\0\0\0".to_vec();
+    for word in [0x100_0000_u64, 64, 0] {
+        out.extend_from_slice(&word.to_le_bytes());
+    }
+    out.extend_from_slice(&0_u32.to_le_bytes());
+    for half in [64_u16, 56, 1, 64, 0, 0] {
+        out.extend_from_slice(&half.to_le_bytes());
+    }
+    out.extend_from_slice(&[1, 0, 0, 0, 5, 0, 0, 0]);
+    let length = text.len() as u64;
+    for word in [120, 0x100_0000, 0x100_0000, length, length, 4] {
+        out.extend_from_slice(&word.to_le_bytes());
+    }
+    out.extend_from_slice(text.as_bytes());
+    out
+}

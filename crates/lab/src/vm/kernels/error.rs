@@ -486,12 +486,14 @@ fn unknown_text(name: &str, kernels: &[KernelEntry]) -> String {
 
 fn table(kernels: &[KernelEntry]) -> String {
     let row = |kernel: &KernelEntry| {
+        let labels = kernel.labels().map(|label| format!(", label {label}"));
         format!(
-            "  {}  {}  {}  {}",
+            "  {}  {}  {}  {}{}",
             kernel.short(),
             kernel.arch,
             kernel.release,
-            kernel.source()
+            kernel.source(),
+            labels.collect::<String>()
         )
     };
     kernels.iter().map(row).collect::<Vec<_>>().join("\n")
