@@ -27,6 +27,7 @@ mod refusals;
 pub mod requested;
 mod rest;
 pub mod saved;
+mod spin;
 pub mod trial;
 pub mod usb;
 pub mod wire;

@@ -8,14 +8,15 @@
 //! But the guest's clock may jump while it stops. QEMU treats a stopping CPU as idle and advances
 //! its clock to the next timer, unless its main loop notices first that the machine is stopping
 //! (`icount_start_warp_timer`, `cpu_stop_current`): two of its threads race for a lock. So the
-//! guest sleeps for a moment after a pause, until a time that was set before, which is then the
-//! same for all. Before a pause it sleeps longer, so that boots with a little more or less work are
+//! guest does nothing after a pause ([`Spin`]) until the interrupt is over that the clock may have jumped to, and
+//! then sleeps until a time that was set before, which is the same for all. Before a pause it sleeps longer, so that boots with a little more or less work are
 //! aligned: a state is saved after that sleep, so guests that start from it do not repeat it.
 
 use std::io;
 use std::time::Duration;
 
 use super::firmware::{Firmware, Panic};
+use super::spin::Spin;
 
 /// Number of pauses of a guest.
 pub(super) const RESTS: usize = 2;
@@ -50,7 +51,9 @@ impl Devices {
     /// Pause until the host resumes the guest; then read its requests. `rest` counts from 0.
     pub(super) fn rest(mut self, rest: usize) -> io::Result<Vec<u8>> {
         let name = requests_item(rest);
+        let spin = Spin::arm()?;
         self.panic.raise();
+        spin.run();
         let requests = self.firmware.item(&name, MAX_BYTES)?;
         Ok(requests.unwrap_or_default())
     }
