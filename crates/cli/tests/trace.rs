@@ -278,7 +278,7 @@ fn arguments_and_return_values() {
 
     let (shown, with) = trace("ksys_read --args --depth 4");
     let of = |fd: u32, at: u64, count: u32, returned: &str| {
-        let arguments = format!("fd={fd:#x}, buf={at:#x}, count={count:#x}");
+        let arguments = format!("fd={fd}, buf={at:#x}, count={count}");
         (arguments, returned.to_string())
     };
     assert_eq!(
@@ -338,7 +338,7 @@ fn arguments_and_return_values() {
         "{shown}"
     );
     let (_, own) = trace("v:nothing --if n>0x1");
-    assert_eq!(values(&own), [("n=0x2".into(), String::new())]);
+    assert_eq!(values(&own), [("n=2".into(), String::new())]);
 
     let refused = |words: &str, why: &[&str]| {
         let ran = place.run(&format!("trace {words} -q --with data -- ./v"));
