@@ -255,6 +255,33 @@ fn arms_between_namespaces_fail_by_name() {
     );
 }
 
+/// Check that packets pass the hooks of a bridge, whose rules are evaluated for each.
+#[test]
+fn rules_of_a_bridge() {
+    if !has_nft() {
+        return;
+    }
+    let place = Place::new();
+    let rules = "table bridge t {\n chain c {\n  type filter hook forward priority 0;\n  udp dport 9 drop\n }\n}\n";
+    place.write(
+        "x.toml",
+        format!(
+            "name = \"x\"\n[workload]\npackets = 20\n[blocks]\ncount = 1\n[knobs]\nbridge = \"on\"\n\
+             nft_in = \"bridge\"\nnft = '''\n{rules}'''\n"
+        ),
+    );
+    let ran = place.run("run x.toml -q");
+    ran.code(0);
+    assert!(!ran.stdout.contains("could not act"), "{}", ran.stdout);
+    let recording = place.recording("x.plumb");
+    let is_its = |node: u32| {
+        let function = recording.nodes[node as usize].function;
+        recording.functions[function as usize].name == "nft_do_chain_bridge"
+    };
+    let calls = recording.costs.iter().filter(|cost| is_its(cost.node));
+    assert_eq!(calls.map(|cost| cost.calls).sum::<u64>(), 20);
+}
+
 /// Check that functions of modules that were loaded for rules are known in runs with a duration, too.
 #[test]
 fn modules_of_long_runs() {
