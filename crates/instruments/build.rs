@@ -12,7 +12,13 @@ fn main() {
     let root = variable("CARGO_MANIFEST_DIR");
     let out = variable("OUT_DIR");
     let folder = root.join("../../plugins/qemu");
-    let arch = ["arch.c", "arch_arm64.c", "arch_x86.c", "clock.c"];
+    let arch = [
+        "arch.c",
+        "arch_arm64.c",
+        "arch_x86.c",
+        "clock.c",
+        "plugin_api.c",
+    ];
     let counter = [&arch[..], &["exact.c", "registers.c", "values.c"]].concat();
     let wire = [
         "wire.c",

@@ -163,11 +163,9 @@ static bool may_begin(const struct qemu_plugin_tb *tb)
 	uint32_t word = 0;
 
 	for (size_t i = 0; i < n && i < 2; i++) {
-		const struct qemu_plugin_insn *insn =
-			qemu_plugin_tb_get_insn(tb, i);
+		struct code code = plugin_code(qemu_plugin_tb_get_insn(tb, i));
 
-		word = word_of(qemu_plugin_insn_data(insn),
-			       qemu_plugin_insn_size(insn));
+		word = word_of(code.bytes, code.size);
 		if (word != 0xd503245f && word != 0xd503233f)
 			break;
 		if (n == 1)

@@ -127,16 +127,16 @@ static bool may_begin(const struct qemu_plugin_tb *tb)
 	static const uint8_t nop[] = { 0x0f, 0x1f, 0x44, 0x00, 0x00 };
 	static const uint8_t endbr[] = { 0xf3, 0x0f, 0x1e, 0xfa };
 	size_t n = qemu_plugin_tb_n_insns(tb);
-	const struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, 0);
+	struct code code = plugin_code(qemu_plugin_tb_get_insn(tb, 0));
 
-	if (qemu_plugin_insn_size(insn) == sizeof(endbr) &&
-	    !memcmp(qemu_plugin_insn_data(insn), endbr, sizeof(endbr))) {
+	if (code.size == sizeof(endbr) &&
+	    !memcmp(code.bytes, endbr, sizeof(endbr))) {
 		if (n < 2)
 			return true;
-		insn = qemu_plugin_tb_get_insn(tb, 1);
+		code = plugin_code(qemu_plugin_tb_get_insn(tb, 1));
 	}
-	return qemu_plugin_insn_size(insn) == sizeof(nop) &&
-	       !memcmp(qemu_plugin_insn_data(insn), nop, sizeof(nop));
+	return code.size == sizeof(nop) &&
+	       !memcmp(code.bytes, nop, sizeof(nop));
 }
 
 const struct arch arch_x86_64 = {

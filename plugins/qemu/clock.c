@@ -57,9 +57,9 @@ void clock_settle_before_halt(const struct arch *arch,
 {
 	struct qemu_plugin_insn *last =
 		qemu_plugin_tb_get_insn(tb, qemu_plugin_tb_n_insns(tb) - 1);
+	struct code code = plugin_code(last);
 
-	if (arch->halts(qemu_plugin_insn_data(last),
-			qemu_plugin_insn_size(last)))
+	if (arch->halts(code.bytes, code.size))
 		qemu_plugin_register_vcpu_insn_exec_cb(
 			last, on_halt, QEMU_PLUGIN_CB_NO_REGS, NULL);
 }

@@ -13,15 +13,13 @@
 #include "arch.h"
 #include "plugin_api.h"
 
-QEMU_PLUGIN_EXPORT int qemu_plugin_version = QEMU_PLUGIN_VERSION;
-
 #define BUCKETS (1u << 20)
 
-/* QEMU adds to `executed` for as long as it runs: never moved or freed. */
+/* QEMU adds to `executed` for as long as it runs: never freed. */
 struct counter {
 	struct counter *next;
 	uint64_t address;
-	uint64_t executed;
+	struct plugin_counter executed;
 	uint64_t before; /* `executed` when the window opened */
 	uint64_t in_windows;
 };
@@ -44,6 +42,7 @@ static struct counter *counter_of(uint64_t address)
 	counter = calloc(1, sizeof(*counter));
 	if (!counter)
 		abort();
+	plugin_counter_init(&counter->executed);
 	counter->address = address;
 	counter->next = state.buckets[bucket];
 	state.buckets[bucket] = counter;
@@ -60,13 +59,14 @@ static void each(void (*what)(struct counter *counter, void *data), void *data)
 static void open_window(struct counter *counter, void *data)
 {
 	(void)data;
-	counter->before = counter->executed;
+	counter->before = plugin_counter_read(&counter->executed);
 }
 
 static void close_window(struct counter *counter, void *data)
 {
 	(void)data;
-	counter->in_windows += counter->executed - counter->before;
+	counter->in_windows +=
+		plugin_counter_read(&counter->executed) - counter->before;
 }
 
 static void tell(struct counter *counter, void *data)
@@ -112,22 +112,19 @@ static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 	(void)id;
 	for (size_t i = 0; i < qemu_plugin_tb_n_insns(tb); i++) {
 		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
-		size_t size = qemu_plugin_insn_size(insn);
+		struct code code = plugin_code(insn);
 		uint32_t mark;
 
 		if (kernel) {
-			qemu_plugin_register_vcpu_insn_exec_inline(
-				insn, QEMU_PLUGIN_INLINE_ADD_U64,
-				&counter_of(at)->executed, 1);
+			plugin_count(insn, &counter_of(at)->executed);
 		} else {
-			mark = state.arch->mark_of(qemu_plugin_insn_data(insn),
-						   size);
+			mark = state.arch->mark_of(code.bytes, code.size);
 			if (mark)
 				qemu_plugin_register_vcpu_insn_exec_cb(
 					insn, on_mark, QEMU_PLUGIN_CB_NO_REGS,
 					(void *)(uintptr_t)mark);
 		}
-		at += size;
+		at += code.size;
 	}
 }
 
@@ -136,7 +133,8 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id,
 					   char **argv)
 {
 	state.arch = arch_of_target(info->target_name);
-	if (!state.arch || argc != 1 || strncmp(argv[0], "out=", 4))
+	if (!state.arch || argc != 1 || strncmp(argv[0], "out=", 4) ||
+	    !plugin_open(info))
 		return -1;
 	state.out = strdup(argv[0] + 4);
 	qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);

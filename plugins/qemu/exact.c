@@ -36,8 +36,6 @@
 #include "registers.h"
 #include "values.h"
 
-QEMU_PLUGIN_EXPORT int qemu_plugin_version = QEMU_PLUGIN_VERSION;
-
 /* QEMU ends a block at 512 instructions (TCG_MAX_INSNS). */
 #define BLOCK_MAX_INSNS 512
 
@@ -69,8 +67,8 @@ static struct {
 	uint64_t watch_begin;
 	uint64_t watch_end;
 
-	uint64_t kernel_insns; /* executed, by inline add */
-	uint64_t user_insns;
+	struct plugin_counter kernel_insns; /* executed */
+	struct plugin_counter user_insns;
 	uint64_t counted; /* told() at the start of the block before */
 	const struct block *before;
 	uint32_t next_id;
@@ -128,8 +126,10 @@ static void put_number(uint64_t number)
 /* Instructions executed so far in recorded code. */
 static uint64_t told(void)
 {
-	return state.tell_user ? state.kernel_insns + state.user_insns
-			       : state.kernel_insns;
+	uint64_t kernel = plugin_counter_read(&state.kernel_insns);
+
+	return state.tell_user ? kernel + plugin_counter_read(&state.user_insns)
+			       : kernel;
 }
 
 /* Finish the previous block: record its count if it was interrupted. */
@@ -413,7 +413,7 @@ static void on_mark(unsigned int vcpu, void *data)
 		state.counted = told();
 	}
 	put_record(EXACT_MARK, mark);
-	put_number(state.user_insns);
+	put_number(plugin_counter_read(&state.user_insns));
 	if (state.tell_user && state.before)
 		put(state.before->id);
 	if (mark <= EXACT_MARK_WINDOW_END || mark == EXACT_MARK_RUN_BEGIN)
@@ -422,8 +422,8 @@ static void on_mark(unsigned int vcpu, void *data)
 
 static void look_for_mark(struct qemu_plugin_insn *insn)
 {
-	uint32_t mark = state.arch->mark_of(qemu_plugin_insn_data(insn),
-					    qemu_plugin_insn_size(insn));
+	struct code code = plugin_code(insn);
+	uint32_t mark = state.arch->mark_of(code.bytes, code.size);
 
 	if (mark)
 		qemu_plugin_register_vcpu_insn_exec_cb(insn, on_mark,
@@ -480,12 +480,11 @@ static void put_block(struct block *block, const struct qemu_plugin_tb *tb,
 	size_t len = n;
 
 	for (size_t i = 0; i < n; i++) {
-		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
-		size_t size = qemu_plugin_insn_size(insn);
+		struct code code = plugin_code(qemu_plugin_tb_get_insn(tb, i));
 
-		bytes[i] = (uint8_t)size;
-		memcpy(bytes + len, qemu_plugin_insn_data(insn), size);
-		len += size;
+		bytes[i] = (uint8_t)code.size;
+		memcpy(bytes + len, code.bytes, code.size);
+		len += code.size;
 	}
 	block->vaddr = vaddr;
 	block->end = vaddr + len - n;
@@ -535,10 +534,9 @@ static int32_t stack_change_of(const struct qemu_plugin_tb *tb)
 	int32_t sum = 0;
 
 	for (size_t i = 0; i < qemu_plugin_tb_n_insns(tb); i++) {
-		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
+		struct code code = plugin_code(qemu_plugin_tb_get_insn(tb, i));
 		int32_t change =
-			state.arch->stack_change(qemu_plugin_insn_data(insn),
-						 qemu_plugin_insn_size(insn));
+			state.arch->stack_change(code.bytes, code.size);
 
 		if (change == STACK_UNKNOWN)
 			return STACK_UNKNOWN;
@@ -553,6 +551,7 @@ static void on_armed_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 	struct qemu_plugin_insn *last = qemu_plugin_tb_get_insn(tb, n - 1);
 	bool user = !is_kernel(tb);
 	void *half = (void *)(uintptr_t)(user ? EXACT_USER_HALF : 0);
+	struct code code = plugin_code(last);
 	struct block *block;
 
 	(void)id;
@@ -565,9 +564,7 @@ static void on_armed_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 			struct qemu_plugin_insn *insn =
 				qemu_plugin_tb_get_insn(tb, i);
 
-			qemu_plugin_register_vcpu_insn_exec_inline(
-				insn, QEMU_PLUGIN_INLINE_ADD_U64,
-				&state.user_insns, 1);
+			plugin_count(insn, &state.user_insns);
 			look_for_mark(insn);
 		}
 		if (!state.tell_user)
@@ -583,18 +580,14 @@ static void on_armed_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 	block->id = state.next_id++;
 	block->n_insns = (uint32_t)n;
 	block->half = user ? EXACT_USER_HALF : 0;
-	block->kind = state.arch->kind_of(qemu_plugin_insn_data(last),
-					  qemu_plugin_insn_size(last));
-	block->masks = !user && state.arch->masks(qemu_plugin_insn_data(last),
-						  qemu_plugin_insn_size(last));
+	block->kind = state.arch->kind_of(code.bytes, code.size);
+	block->masks = !user && state.arch->masks(code.bytes, code.size);
 	if (user && !state.arch->calls_store)
 		block->stack_change = stack_change_of(tb);
 	for (size_t i = 0; user && i < n; i++) {
-		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
-
+		code = plugin_code(qemu_plugin_tb_get_insn(tb, i));
 		block->loads_stack |=
-			state.arch->loads_stack(qemu_plugin_insn_data(insn),
-						qemu_plugin_insn_size(insn));
+			state.arch->loads_stack(code.bytes, code.size);
 	}
 	put_block(block, tb, user);
 
@@ -606,10 +599,8 @@ static void on_armed_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 			tb, on_block, QEMU_PLUGIN_CB_NO_REGS, block);
 	if (!user) {
 		for (size_t i = 0; i < n; i++)
-			qemu_plugin_register_vcpu_insn_exec_inline(
-				qemu_plugin_tb_get_insn(tb, i),
-				QEMU_PLUGIN_INLINE_ADD_U64, &state.kernel_insns,
-				1);
+			plugin_count(qemu_plugin_tb_get_insn(tb, i),
+				     &state.kernel_insns);
 		watch(tb);
 		if (state.settle_clock)
 			clock_settle_before_halt(state.arch, tb);
@@ -664,6 +655,10 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id,
 		      stderr);
 		return -1;
 	}
+	if (!plugin_open(info))
+		return -1;
+	plugin_counter_init(&state.kernel_insns);
+	plugin_counter_init(&state.user_insns);
 	state.plugin = id;
 	state.settle_clock = clock_can_settle();
 	state.readable = registers_can_read(state.arch);

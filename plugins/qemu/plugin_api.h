@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The part of QEMU's TCG plugin interface, version 1 (QEMU 4.2 to 8.2), that
- * the plugins here call. Distributions ship QEMU without qemu-plugin.h, so the
- * prototypes are declared here, after include/qemu/qemu-plugin.h of QEMU 7.2.
+ * The part of QEMU's TCG plugin interface that the plugins here call, of all
+ * versions from 1 (QEMU 4.2 to 8.2) on. Distributions ship QEMU without
+ * qemu-plugin.h, so the prototypes are declared here, after
+ * include/qemu/qemu-plugin.h of QEMU 7.2 and 10.0.
  *
  * Version 2 (QEMU 9.0, commit 0bcebaba45) changed the inline operations to
- * per-vCPU scoreboards; QEMU refuses a plugin of another version than it
- * supports before any of this is called.
+ * per-vCPU scoreboards, and version 3 (9.1) how code is read: see the end.
  */
 #ifndef NETPLUMB_PLUGIN_API_H
 #define NETPLUMB_PLUGIN_API_H
@@ -16,7 +16,6 @@
 #include <stdint.h>
 
 #define QEMU_PLUGIN_EXPORT __attribute__((visibility("default")))
-#define QEMU_PLUGIN_VERSION 1
 
 typedef uint64_t qemu_plugin_id_t;
 typedef uint32_t qemu_plugin_meminfo_t;
@@ -77,9 +76,6 @@ void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *insn,
 					    qemu_plugin_vcpu_udata_cb_t cb,
 					    enum qemu_plugin_cb_flags flags,
 					    void *userdata);
-void qemu_plugin_register_vcpu_insn_exec_inline(struct qemu_plugin_insn *insn,
-						enum qemu_plugin_op op,
-						void *ptr, uint64_t imm);
 void qemu_plugin_register_vcpu_mem_cb(struct qemu_plugin_insn *insn,
 				      qemu_plugin_vcpu_mem_cb_t cb,
 				      enum qemu_plugin_cb_flags flags,
@@ -92,9 +88,41 @@ size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *tb);
 uint64_t qemu_plugin_tb_vaddr(const struct qemu_plugin_tb *tb);
 struct qemu_plugin_insn *
 qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *tb, size_t idx);
-const void *qemu_plugin_insn_data(const struct qemu_plugin_insn *insn);
 size_t qemu_plugin_insn_size(const struct qemu_plugin_insn *insn);
 /* Where the instruction lies in our own memory; NULL if in none of the guest's. */
 void *qemu_plugin_insn_haddr(const struct qemu_plugin_insn *insn);
+
+/* What differs between versions: plugin_api.c. */
+
+/* Find it in this QEMU; false if it is not there, which is said. */
+bool plugin_open(const qemu_info_t *info);
+
+/* A number that QEMU adds to, of the one vCPU. */
+struct plugin_counter {
+	uint64_t *value; /* where it is, if that is known */
+	struct qemu_plugin_scoreboard *score; /* version 2 and later */
+};
+
+void plugin_counter_init(struct plugin_counter *counter);
+
+/* Only where the vCPU is there: QEMU makes it after it has loaded the plugin. */
+uint64_t plugin_counter_find(struct plugin_counter *counter);
+
+static inline uint64_t plugin_counter_read(struct plugin_counter *counter)
+{
+	return counter->value ? *counter->value : plugin_counter_find(counter);
+}
+
+/* Add one whenever an instruction is executed. */
+void plugin_count(struct qemu_plugin_insn *insn,
+		  struct plugin_counter *counter);
+
+/* The code of an instruction: 15 bytes at most on x86-64. */
+struct code {
+	uint8_t bytes[16];
+	size_t size;
+};
+
+struct code plugin_code(const struct qemu_plugin_insn *insn);
 
 #endif

@@ -33,8 +33,6 @@
 #include "plugin_api.h"
 #include "wire_end.h"
 
-QEMU_PLUGIN_EXPORT int qemu_plugin_version = QEMU_PLUGIN_VERSION;
-
 /* Barriers are this much closer together than they had to be. */
 #define SLACK_NS 64
 /* Closer together, they would cost more than everything else. */
@@ -393,6 +391,8 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id,
 		      stderr);
 		return -1;
 	}
+	if (!plugin_open(info))
+		return -1;
 	why = wire_qemu_open();
 	if (why) {
 		fprintf(stderr, "netplumb: no wire: %s\n", why);

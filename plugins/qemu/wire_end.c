@@ -158,11 +158,9 @@ const char *wire_take_over(struct wire_end *end)
 		return why;
 	}
 	if (!wire_qemu_is_hub_port(end->nc))
-		return "this QEMU's network devices are laid out otherwise than those of QEMU 7.2";
+		return "this QEMU's network devices are laid out otherwise than those of QEMU 7.2 and 10.0";
 	end->info = *end->nc->info;
-	end->info.receive = on_send;
-	end->info.receive_iov = on_send_iov;
-	end->info.can_receive = on_can_send;
+	wire_qemu_replace(&end->info, on_send, on_send_iov, on_can_send);
 	end->nc->info = &end->info;
 	qemu.timer_init_full(&end->arrivals, NULL, QEMU_CLOCK_VIRTUAL, 1, 0,
 			     on_arrivals, end);

@@ -2,7 +2,7 @@
 /*
  * What wire.c takes of QEMU itself: functions that it exports for its modules,
  * and the beginnings of two structures. After the headers of QEMU 7.2, which are
- * named beside each.
+ * named beside each, and compared with those of QEMU 10.0.
  */
 #ifndef NETPLUMB_WIRE_QEMU_H
 #define NETPLUMB_WIRE_QEMU_H
@@ -37,14 +37,8 @@ union run_on_cpu_data {
 struct net_client_info {
 	int type;
 	size_t size;
-	ssize_t (*receive)(struct net_client *nc, const uint8_t *data,
-			   size_t bytes);
-	ssize_t (*receive_raw)(struct net_client *nc, const uint8_t *data,
-			       size_t bytes);
-	ssize_t (*receive_iov)(struct net_client *nc, const struct iovec *iov,
-			       int count);
-	bool (*can_receive)(struct net_client *nc);
-	void *others[24];
+	/* receive, receive_raw (until 8.2), receive_iov, can_receive, others */
+	void *functions[28];
 };
 
 /* NetClientState begins with this. */
@@ -80,7 +74,8 @@ union qemu_timer {
 
 union memory_region {
 	uint8_t bytes[2048];
-	uint64_t align[1];
+	/* It has an Int128, which QEMU loads as aligned. */
+	__int128 align;
 };
 
 struct wire_qemu {
@@ -133,5 +128,14 @@ bool wire_qemu_counts(void);
 
 /* Whether a network device is the port of a hub, and laid out as above. */
 bool wire_qemu_is_hub_port(const struct net_client *nc);
+
+/* Have such a one call these in place of its own. */
+void wire_qemu_replace(struct net_client_info *info,
+		       ssize_t (*receive)(struct net_client *nc,
+					  const uint8_t *data, size_t bytes),
+		       ssize_t (*receive_iov)(struct net_client *nc,
+					      const struct iovec *iov,
+					      int count),
+		       bool (*can_receive)(struct net_client *nc));
 
 #endif

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#define _GNU_SOURCE
+#include "plugin_api.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Opaque, as in QEMU. */
+struct qemu_plugin_scoreboard;
+
+/* qemu_plugin_u64 */
+struct plugin_u64 {
+	struct qemu_plugin_scoreboard *score;
+	size_t offset;
+};
+
+/* Those of which a version of the interface has only one, by name. */
+static struct {
+	/* version 1 */
+	void (*inline_add)(struct qemu_plugin_insn *insn,
+			   enum qemu_plugin_op op, void *ptr, uint64_t imm);
+	/* since version 2 */
+	void (*inline_add_per_vcpu)(struct qemu_plugin_insn *insn,
+				    enum qemu_plugin_op op,
+				    struct plugin_u64 entry, uint64_t imm);
+	struct qemu_plugin_scoreboard *(*scoreboard_new)(size_t size);
+	void *(*scoreboard_find)(struct qemu_plugin_scoreboard *score,
+				 unsigned int vcpu);
+	/* until version 2, and since version 3 */
+	const void *(*data)(const struct qemu_plugin_insn *insn);
+	size_t (*copy_data)(const struct qemu_plugin_insn *insn, void *to,
+			    size_t size);
+} qemu;
+
+QEMU_PLUGIN_EXPORT int qemu_plugin_version = 1;
+
+/*
+ * QEMU reads qemu_plugin_version when it has loaded the plugin: this runs
+ * before. QEMU takes every version between its oldest and its newest, so the
+ * newest of those that we tell apart will do.
+ */
+static void __attribute__((constructor)) choose_version(void)
+{
+	static const struct {
+		const char *since;
+		int version;
+	} known[] = {
+		{ "qemu_plugin_scoreboard_new", 2 },	   /* 9.0 */
+		{ "qemu_plugin_request_time_control", 3 }, /* 9.1 */
+	};
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (dlsym(RTLD_DEFAULT, known[i].since))
+			qemu_plugin_version = known[i].version;
+}
+
+bool plugin_open(const qemu_info_t *info)
+{
+	void *data = dlsym(RTLD_DEFAULT, "qemu_plugin_insn_data");
+
+	*(void **)&qemu.inline_add = dlsym(
+		RTLD_DEFAULT, "qemu_plugin_register_vcpu_insn_exec_inline");
+	*(void **)&qemu.inline_add_per_vcpu =
+		dlsym(RTLD_DEFAULT,
+		      "qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu");
+	*(void **)&qemu.scoreboard_new =
+		dlsym(RTLD_DEFAULT, "qemu_plugin_scoreboard_new");
+	*(void **)&qemu.scoreboard_find =
+		dlsym(RTLD_DEFAULT, "qemu_plugin_scoreboard_find");
+	/* The interface's own version, whichever was asked for. */
+	if (info->version.cur >= 3)
+		*(void **)&qemu.copy_data = data;
+	else
+		*(void **)&qemu.data = data;
+	if (data &&
+	    (qemu.inline_add || (qemu.inline_add_per_vcpu &&
+				 qemu.scoreboard_new && qemu.scoreboard_find)))
+		return true;
+	fprintf(stderr,
+		"netplumb: version %d of QEMU's plugin interface lacks what the plugin needs\n",
+		info->version.cur);
+	return false;
+}
+
+static void *allocated(void *memory)
+{
+	if (memory)
+		return memory;
+	fputs("netplumb: out of memory in the plugin\n", stderr);
+	abort();
+}
+
+void plugin_counter_init(struct plugin_counter *counter)
+{
+	if (qemu.inline_add)
+		counter->value = allocated(calloc(1, sizeof(uint64_t)));
+	else
+		counter->score =
+			allocated(qemu.scoreboard_new(sizeof(uint64_t)));
+}
+
+/* QEMU moves a scoreboard only when it makes more vCPUs than there is room for. */
+uint64_t plugin_counter_find(struct plugin_counter *counter)
+{
+	counter->value = qemu.scoreboard_find(counter->score, 0);
+	return *counter->value;
+}
+
+void plugin_count(struct qemu_plugin_insn *insn, struct plugin_counter *counter)
+{
+	if (qemu.inline_add)
+		qemu.inline_add(insn, QEMU_PLUGIN_INLINE_ADD_U64,
+				counter->value, 1);
+	else
+		qemu.inline_add_per_vcpu(
+			insn, QEMU_PLUGIN_INLINE_ADD_U64,
+			(struct plugin_u64){ counter->score, 0 }, 1);
+}
+
+struct code plugin_code(const struct qemu_plugin_insn *insn)
+{
+	struct code code = { .size = qemu_plugin_insn_size(insn) };
+
+	if (code.size > sizeof(code.bytes))
+		code.size = sizeof(code.bytes);
+	if (qemu.copy_data)
+		qemu.copy_data(insn, code.bytes, code.size);
+	else
+		memcpy(code.bytes, qemu.data(insn), code.size);
+	return code;
+}
