@@ -155,7 +155,13 @@ fn vm_every_boot_is_the_same() {
 /// A QEMU of this architecture with the witness of plugins/qemu/count.c beside the plugin that counts.
 fn with_witness(place: &Place, arch: Arch) -> String {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugins/qemu");
-    let names = ["count.c", "arch.c", "arch_arm64.c", "arch_x86.c", "plugin_api.c"];
+    let names = [
+        "count.c",
+        "arch.c",
+        "arch_arm64.c",
+        "arch_x86.c",
+        "plugin_api.c",
+    ];
     let built = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()))
         .args(["-O2", "-fPIC", "-std=gnu11", "-shared", "-o"])
         .arg(place.path("count.so"))

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use netplumb_instruments::functions::correct::correct;
 use netplumb_instruments::registry::attach;
-use netplumb_lab::vm::{initramfs, trial};
+use netplumb_lab::vm::{initramfs, machine, trial};
 use netplumb_model::arch::Arch;
 use netplumb_model::class::{Context, Direction, Proto};
 use netplumb_model::timing::{Attached, Filter, Selection, TimingSpec, Window};
@@ -227,7 +227,8 @@ fn init() -> Vec<u8> {
 fn boot(image: &Path, archive: &Path) -> Vec<String> {
     let qemu = trial::find_qemu(Arch::OWN).unwrap();
     let mut guest = Command::new(qemu)
-        .args("-machine pc -accel tcg,thread=single -cpu max,-erms,-fsrm -smp 1 -m 768".split(' '))
+        .args("-machine pc -accel tcg,thread=single -smp 1 -m 768".split(' '))
+        .args(["-cpu", &machine::cpu_option(Arch::OWN)])
         .args("-icount shift=0,sleep=off -rtc clock=vm,base=2026-01-01 -seed 1".split(' '))
         .args("-nodefaults -display none -no-reboot -serial stdio".split(' '))
         .arg("-kernel")

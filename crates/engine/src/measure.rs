@@ -116,7 +116,8 @@ fn try_measure(
         requests.push(Request::ReadFile("/proc/kallsyms".into()));
     }
     let (stream, extra) = tap(&options_of_plugin)?;
-    let guest = origin.start(&requests, extra.and(wires), options)?;
+    let mut guest = origin.start(&requests, extra.and(wires), options)?;
+    let mut facts = origin.cpu_facts(&mut guest)?;
 
     // The guest is moved into the scope: when that is left, for whatever reason, it is killed, its
     // end of the pipe is closed, and the reader ends.
@@ -143,7 +144,6 @@ fn try_measure(
                 None => Told::default(),
             }
         });
-        let mut facts = BTreeMap::new();
         let outcome = (|| -> Result<(), EngineError> {
             guest.go_on()?;
             let ran = guest.answers(limit, |reply| {

@@ -22,6 +22,7 @@ use netplumb_lab::vm::machine::{self, Machine};
 use netplumb_lab::vm::process::{Extra, Guest, Start, VmError};
 use netplumb_lab::vm::requested;
 use netplumb_lab::vm::saved::{self, About, Content, Kept, Key, Saved, SavedStates};
+use netplumb_lab::vm::trial::release::{self, Release};
 use netplumb_lab::vm::trial::{self, QemuMissing};
 use netplumb_model::arch::Arch;
 use netplumb_model::class::{Link, Proto};
@@ -105,6 +106,17 @@ impl Origin {
     /// The symbols, for a guest that was started from a saved state.
     pub(crate) fn table(&self) -> Option<&SymbolTable> {
         self.symbols.as_ref()?.table()
+    }
+
+    /// What QEMU says of the CPU of a guest, if it is not among the facts: those are a saved state's.
+    pub(crate) fn cpu_facts(
+        &self,
+        guest: &mut Guest,
+    ) -> Result<BTreeMap<String, String>, EngineError> {
+        match self.from {
+            From::Root(_) => cpu_facts(guest),
+            From::Booted(_) | From::Prepared(_) => Ok(BTreeMap::new()),
+        }
     }
 
     /// The symbols, if no modules come after they were read: then a guest is asked for them at its end.
@@ -304,12 +316,15 @@ impl Boot<'_> {
         let content = |path: &Path, what| Content::of(path).map_err(EngineError::host(what));
         // These are tens of megabytes each, and nothing else can be done yet.
         let program = self.init()?;
-        let both = threads::each(vec![
-            Box::new(|| content(&program, "read the guest's program")) as Task<'_, _>,
-            Box::new(|| content(&machine.qemu, "read QEMU")),
+        let bytes = |content: Content| content.bytes().to_vec();
+        let parts = threads::each(vec![
+            Box::new(|| content(&program, "read the guest's program").map(bytes)) as Task<'_, _>,
+            Box::new(|| content(&machine.qemu, "read QEMU").map(bytes)),
+            // What is named as QEMU may be a script.
+            Box::new(|| Ok(self.qemu_version()?.into_bytes())),
         ]);
-        for (name, content) in ["init", "qemu"].into_iter().zip(both) {
-            key.add_content(name, &content?);
+        for (name, part) in ["init", "qemu", "version"].into_iter().zip(parts) {
+            key.add(name, &part?);
         }
         key.add("kernel", self.kernel.hash.as_bytes());
         for module in machine.modules() {
@@ -475,6 +490,12 @@ impl Boot<'_> {
         let began = Instant::now();
         let limit = self.options.timeout;
         let qemu_version = self.qemu_version()?;
+        if Release::of(&qemu_version) == Release::Untested {
+            tell(Progress::Note(format!(
+                "QEMU {qemu_version} is untested; {} were tested",
+                release::tested()
+            )));
+        }
         let memory = new_memory(u64::from(machine.memory_mib) << 20)?;
         let initramfs = self.initramfs(machine)?;
         let asked = frames(&[
@@ -487,7 +508,8 @@ impl Boot<'_> {
         };
         let cancel = self.options.cancel.clone();
         let extra = Extra::default();
-        let mut guest = Guest::start(machine, from, [&asked[..], &[]], extra, limit, cancel)?;
+        let mut guest = Guest::start(machine, from, [&asked[..], &[]], extra, limit, cancel)
+            .map_err(EngineError::of_start)?;
         let ready = guest.wait_ready(limit);
         ready.map_err(|error| extras::of_boot(error, own))?;
         if !guest.rests() {
@@ -497,6 +519,7 @@ impl Boot<'_> {
         let port = guest.port();
         guest.go_on()?;
         let mut facts = self.host_facts(qemu_version)?;
+        facts.extend(cpu_facts(&mut guest)?);
         facts.extend(told_facts(&mut guest, limit)?);
         let mut symbols = Vec::new();
         guest.answers(limit, |reply| {
@@ -557,11 +580,15 @@ impl Boot<'_> {
         let Options {
             timeout, cancel, ..
         } = self.options;
-        let version = trial::version(&qemu, *timeout, cancel);
-        Ok(version.map_err(|why| match cancel.load(Relaxed) {
-            true => VmError::Interrupted,
-            false => VmError::QemuMissing(QemuMissing::NotQemu(qemu.clone(), why)),
-        })?)
+        let missing = match trial::version(&qemu, *timeout, cancel) {
+            Ok(version) if Release::of(&version) == Release::TooOld => {
+                QemuMissing::TooOld(qemu, version)
+            }
+            Ok(version) => return Ok(version),
+            Err(_) if cancel.load(Relaxed) => return Err(VmError::Interrupted.into()),
+            Err(why) => QemuMissing::NotQemu(qemu, why),
+        };
+        Err(VmError::QemuMissing(missing).into())
     }
 
     /// Facts about the guest that the host knows.
@@ -610,6 +637,13 @@ pub(crate) fn preparation(plan: &RunPlan) -> RunPlan {
         from_device: None,
         ..plan.clone()
     }
+}
+
+/// What QEMU says of the CPU.
+fn cpu_facts(guest: &mut Guest) -> Result<BTreeMap<String, String>, EngineError> {
+    let lacking = guest.lacking_features()?.join(", ");
+    let told = (!lacking.is_empty()).then_some((env::CPU_LACKS.to_owned(), lacking));
+    Ok(told.into_iter().collect())
 }
 
 /// Request facts, before the plugin counts.

@@ -160,8 +160,10 @@ pub mod env {
     pub const QEMU: &str = "vm.qemu";
     /// The architecture of the guests.
     pub const ARCH: &str = "vm.arch";
-    /// The CPU model that QEMU emulates.
+    /// The CPU that QEMU emulates.
     pub const CPU: &str = "vm.cpu";
+    /// Features of that CPU that this QEMU can't emulate.
+    pub const CPU_LACKS: &str = "vm.cpu.lacks";
     /// How instructions count: on x86-64, `rep` string instructions.
     pub const REP: &str = "vm.rep";
     /// Where the guest's random numbers come from: "seed", the plan's seed, or "boot", the boot.

@@ -78,9 +78,10 @@ fn of_costs(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<Note> {
         levels(recording, &shown, "mitigations").unwrap_or_else(|| of_shown(env::MITIGATIONS))
     );
     let machine = format!(
-        "QEMU {} TCG, -cpu {}, one vCPU; {}",
+        "QEMU {} TCG, CPU {}{}, one vCPU; {}",
         fact(env::QEMU),
         of_shown(env::CPU),
+        lacking(recording),
         of_shown(env::REP)
     );
     let clock = format!("{whose}{exact}; not time: no caches, no branch prediction, no contention");
@@ -111,6 +112,14 @@ fn of_costs(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<Note> {
         CUT_SHORT,
     ));
     notes
+}
+
+/// What the CPU lacks of its model in this QEMU, in words.
+fn lacking(recording: &Recording) -> String {
+    let lacks = recording.environment.get(env::CPU_LACKS);
+    lacks.map_or_else(String::new, |names| {
+        format!(" without {} (this QEMU has none)", printable(names, 120))
+    })
 }
 
 /// How much of some classes is in no layer.

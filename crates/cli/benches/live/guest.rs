@@ -17,6 +17,8 @@ use cpio::newc::Builder;
 use netplumb_instruments::registry::attach;
 use netplumb_lab::bundle::{Bundle, Host, Kind};
 use netplumb_lab::vm::kernels::KernelEntry;
+use netplumb_lab::vm::machine;
+use netplumb_model::arch::Arch;
 use netplumb_model::timing::{Filter, Selection, TimingSpec};
 use netplumb_model::trace::CallsSpec;
 
@@ -75,7 +77,8 @@ pub(crate) fn run(qemu: &Path, kernel: &KernelEntry) -> Result<()> {
     let initramfs = folder.path().join("initramfs");
     std::fs::write(&initramfs, archive()?)?;
     let mut guest = Command::new(qemu)
-        .args("-machine pc -accel tcg,thread=single -cpu max,-erms,-fsrm -smp 1 -m 1536".split(' '))
+        .args("-machine pc -accel tcg,thread=single -smp 1 -m 1536".split(' '))
+        .args(["-cpu", &machine::cpu_option(Arch::OWN)])
         .args("-icount shift=0,sleep=off -rtc clock=vm,base=2026-01-01 -seed 1".split(' '))
         .args("-nodefaults -display none -no-reboot -serial stdio".split(' '))
         .arg("-kernel")

@@ -20,23 +20,26 @@ pub fn qemu_args(plugin: i32, stream: i32, options: &[String]) -> Vec<String> {
 /// If QEMU ended because it would not have the plugin: why, and what to do.
 pub fn describe_refusal(stderr: &[String]) -> Option<String> {
     let said = |what: &str| stderr.iter().any(|line| line.contains(what));
-    // plugins/loader.c of QEMU 4.2 to 10: "requires API version 1, but this QEMU
-    // supports only a minimum version of 2", and for none at all, of -plugin
+    const OTHERWISE: &str = "use a distribution's QEMU (qemu-system-x86, qemu-system-arm), or name one with \
+                             $PLUMB_QEMU; --clock stages and functions don't need plugins";
+    // plugins/loader.c of QEMU 4.2 to 10: "requires API version 3, but this QEMU
+    // supports only a minimum version of 4", and for none at all, of -plugin
     // itself (softmmu/vl.c).
     if said("plugin") && (said("API version") || said("requires")) {
-        return Some(
-            "this QEMU has another plugin interface than the one (version 1, QEMU 4.2 to 8.2) \
-             that this program was built for: use Debian 12's qemu-system-x86 (7.2), or name \
-             another with $PLUMB_QEMU"
-                .into(),
-        );
+        return Some(format!(
+            "this QEMU's plugin interface is of another version than those (1 to 4, QEMU 4.2 to 10.0) that this \
+             program was built for: {OTHERWISE}"
+        ));
     }
-    if said("-plugin: invalid option") || said("TCG plugin support not") {
-        return Some(
-            "this QEMU was built without TCG plugins: use a distribution's \
-             qemu-system-x86, or name one with $PLUMB_QEMU"
-                .into(),
-        );
+    if said("undefined symbol: ") {
+        return Some(format!(
+            "this QEMU does not export its plugin interface, without which the plugin can't be loaded: {OTHERWISE}"
+        ));
+    }
+    if said("-plugin: invalid option") || said("not enabled in this build") {
+        return Some(format!(
+            "this QEMU was built without TCG plugins: {OTHERWISE}"
+        ));
     }
     if said("Could not load plugin") || said("could not load plugin") {
         return Some("this QEMU could not load the plugin".into());
@@ -54,12 +57,19 @@ mod tests {
     fn refusals() {
         let told = |line: &str| describe_refusal(&[line.to_string()]);
         let version = told(
-            "Could not load plugin /proc/self/fd/9: plugin requires API version 1, but this \
-             QEMU supports only a minimum version of 2",
+            "Could not load plugin /proc/self/fd/9: plugin requires API version 3, but this \
+             QEMU supports only a minimum version of 9",
         );
-        assert!(version.unwrap().contains("version 1"));
+        assert!(version.unwrap().contains("another version"));
+        let stripped = told(
+            "Could not load plugin /proc/self/fd/9: /proc/self/fd/9: undefined symbol: \
+             qemu_plugin_reset",
+        );
+        assert!(stripped.unwrap().contains("does not export"));
         let none = told("qemu-system-x86_64: -plugin: invalid option");
         assert!(none.unwrap().contains("without TCG plugins"));
+        let disabled = told("qemu-system-x86_64: plugin interface not enabled in this build");
+        assert!(disabled.unwrap().contains("without TCG plugins"));
         assert_eq!(told("qemu-system-x86_64: could not load kernel"), None);
     }
 

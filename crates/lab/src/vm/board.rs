@@ -2,15 +2,17 @@
 
 use netplumb_model::arch::Arch;
 
+use super::cpu::{self, Cpu};
+
 /// A machine.
 #[derive(Debug)]
 pub(super) struct Board {
     /// QEMU's machine, with options.
     pub(super) machine: &'static str,
-    /// The CPU model.
-    pub(super) cpu: &'static str,
+    /// The CPU.
+    pub(super) cpu: &'static Cpu,
     /// That of two hosts.
-    pub(super) hosts_cpu: &'static str,
+    pub(super) hosts_cpu: &'static Cpu,
     /// What is to be known of how instructions count there.
     pub(super) note: &'static str,
     /// The device that pauses the guest.
@@ -64,22 +66,14 @@ pub(super) fn of(arch: Arch) -> &'static Board {
     }
 }
 
-/// `rep` string instructions count once per iteration; without ERMS and FSRM the kernel's copies use
-/// the eight-byte kind.
-///
-/// Two hosts have no cmpxchg16b. QEMU before 8.0 leaves any bits in EFLAGS after it: its helper reads what
-/// the flags depend on before the translator has stored that (target/i386/tcg/translate.c, case 0x1c7).
-/// The kernel allocates memory by that instruction. An interrupt right after it, of which a host under
-/// load has thousands, makes them last, and with the direction flag the next `rep stos` clears other memory.
-///
 /// nolapic_timer: the HPET ticks; to calibrate the local APIC's timer the kernel spins for 100 ms on
 /// `pause`, each of which leaves QEMU's execution loop: half of the boot time. tsc=reliable,
 /// no_timer_check: skip other measurements of the boot; likewise hpet_late_init (/dev/hpet, not the tick)
 /// and i8042_init (a keyboard).
 static PC: Board = Board {
     machine: "pc",
-    cpu: "max,-erms,-fsrm",
-    hosts_cpu: "max,-erms,-fsrm,-cx16",
+    cpu: &cpu::X86_64,
+    hosts_cpu: &cpu::X86_64_OF_HOSTS,
     note: "each iteration of a rep string instruction counts as one (erms and fsrm off)",
     panic: "pvpanic,ioport=1285",
     console: "ttyS0",
@@ -91,15 +85,12 @@ static PC: Board = Board {
     boots_by_rom: true,
 };
 
-/// The CPU of a Raspberry Pi 4: without LSE atomics and pointer authentication, which the kernel then
-/// leaves out.
-///
 /// randomize_kstack_offset: where the stack begins in a system call depends on all random numbers since the
 /// boot, and how many instructions `memset` takes for what lies there on its alignment.
 static VIRT: Board = Board {
     machine: "virt,gic-version=2",
-    cpu: "cortex-a72",
-    hosts_cpu: "cortex-a72",
+    cpu: &cpu::ARM64,
+    hosts_cpu: &cpu::ARM64,
     note: "every instruction counts as one",
     panic: "pvpanic-pci",
     console: "ttyAMA0",

@@ -41,6 +41,32 @@ impl Guest {
         Ok(bytes)
     }
 
+    /// Features of its CPU's model that this QEMU can't emulate, by its names.
+    ///
+    /// # Errors
+    /// QEMU did not say.
+    pub fn lacking_features(&mut self) -> Result<Vec<String>, VmError> {
+        let deadline = &self.deadline(self.limit);
+        let cpus = self.control("query-cpus-fast", json!({}), deadline)?;
+        let Some(path) = cpus.pointer("/0/qom-path").cloned() else {
+            return Ok(Vec::new());
+        };
+        let (list, property) = ("qom-list", "unavailable-features");
+        let properties = self.control(list, json!({ "path": path }), deadline)?;
+        // CPUs of arm64 have none: their models have features of their own.
+        let named = |p: &Value| p.get("name").and_then(Value::as_str) == Some(property);
+        if !properties
+            .as_array()
+            .is_some_and(|all| all.iter().any(named))
+        {
+            return Ok(Vec::new());
+        }
+        let of_cpu = json!({ "path": path, "property": property });
+        let lacking = self.control("qom-get", of_cpu, deadline)?;
+        let names = lacking.as_array().into_iter().flatten();
+        Ok(names.filter_map(Value::as_str).map(str::to_owned).collect())
+    }
+
     pub(super) fn load(
         &mut self,
         saved: &Saved,

@@ -8,6 +8,7 @@ use netplumb_model::hosts::HostOf;
 use netplumb_sys::guest;
 
 use super::board::{self, Board, Fallback};
+use super::cpu::Cpu;
 use super::device::Device;
 use super::link::{self, icount_shift};
 use super::random;
@@ -85,14 +86,19 @@ pub fn counting_note(arch: Arch) -> &'static str {
     board::of(arch).note
 }
 
-/// The CPU of guests of an architecture.
+/// The name of the CPU of guests of an architecture.
 pub fn cpu(arch: Arch) -> &'static str {
-    board::of(arch).cpu
+    board::of(arch).cpu.name
 }
 
-/// The CPU of two hosts of an architecture.
+/// What QEMU's `-cpu` takes for it.
+pub fn cpu_option(arch: Arch) -> String {
+    board::of(arch).cpu.option()
+}
+
+/// The name of the CPU of two hosts of an architecture.
 pub fn hosts_cpu(arch: Arch) -> &'static str {
-    board::of(arch).hosts_cpu
+    board::of(arch).hosts_cpu.name
 }
 
 /// Kernel parameters of a guest of an architecture with a web server, which its root has to have room for.
@@ -176,7 +182,7 @@ impl Machine {
     }
 
     /// The CPU that QEMU emulates.
-    fn cpu(&self) -> &'static str {
+    fn cpu(&self) -> &'static Cpu {
         match self.host {
             Some(_) => self.board().hosts_cpu,
             None => self.board().cpu,
@@ -205,7 +211,7 @@ impl Machine {
             "-accel",
             "tcg,thread=single",
             "-cpu",
-            self.cpu(),
+            &self.cpu().option(),
             "-smp",
             "1",
             "-rtc",
@@ -406,9 +412,9 @@ mod tests {
         };
         let args = machine().qemu_args(fds, &["-plugin".into(), "file=x".into()]);
         assert_eq!(
-            args.join(" "),
+            args.join(" ").replace(&machine().cpu().option(), "CPU"),
             "-name netplumb -nodefaults -no-user-config -display none -no-reboot -machine pc \
-             -accel tcg,thread=single -cpu max,-erms,-fsrm -smp 1 \
+             -accel tcg,thread=single -cpu CPU -smp 1 \
              -rtc clock=vm,base=2026-01-01 -seed 1 -icount shift=2,sleep=off \
              -fw_cfg name=opt/netplumb/random,string=00000000000000000000000000000001 -m 256 \
              -kernel /k/vmlinux -initrd /proc/self/fd/3 -append console=ttyS0 loglevel=4 \

@@ -5,6 +5,7 @@ mod board;
 pub mod bulk;
 mod console;
 mod control;
+mod cpu;
 mod deadline;
 pub mod device;
 pub mod disk;

@@ -156,6 +156,11 @@ impl Key {
 pub struct Content([u8; 32]);
 
 impl Content {
+    /// The hash.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
     /// Hash a file, through a buffer that stays in the CPU's cache: reading a large program into
     /// memory takes longer than hashing it.
     ///

@@ -7,6 +7,7 @@
 
 mod explain;
 mod others;
+pub mod release;
 mod rom;
 mod run;
 mod wire;
@@ -45,6 +46,12 @@ pub enum QemuMissing {
     /// No directory of PATH has it.
     #[error("no {} in any directory of PATH", .0.qemu())]
     NotInPath(Arch),
+    /// It is older than any that guests are measured in: its version.
+    #[error(
+        "{} is QEMU {}, and guests need {} or newer (reports, and --lab netns, need none)",
+        .0.display(), .1, release::oldest()
+    )]
+    TooOld(PathBuf, String),
     /// The program is another one, or can't be executed: why.
     #[error("{} is not QEMU: {}", .0.display(), .1)]
     NotQemu(PathBuf, String),
@@ -54,7 +61,9 @@ impl QemuMissing {
     /// Debian's package with it.
     pub fn package(&self) -> &'static str {
         match self {
-            QemuMissing::Named(path) | QemuMissing::NotQemu(path, _) => {
+            QemuMissing::Named(path)
+            | QemuMissing::TooOld(path, _)
+            | QemuMissing::NotQemu(path, _) => {
                 let is_its = |arch: &&Arch| path.ends_with(arch.qemu());
                 let arch = Arch::ALL.iter().find(is_its);
                 arch.copied().unwrap_or(Arch::OWN).qemu_package()
@@ -119,6 +128,11 @@ pub enum PluginSupport {
         supported: Option<u32>,
         /// QEMU's message.
         said: String,
+    },
+    /// This QEMU does not export a function of its plugin interface.
+    NotExported {
+        /// The function.
+        symbol: String,
     },
     /// The plugin could not be loaded for another reason, or the guest did not finish with it.
     Refused {
@@ -279,6 +293,10 @@ pub fn probe_plugin(qemu: &Path, arch: Arch, plugin: Option<&[u8]>) -> PluginSup
         Boot::Died { said, status } if said.trim().is_empty() => PluginSupport::Refused {
             said: format!("QEMU ended with {status}, without output"),
         },
+        // What it said before is not why.
+        Boot::Died { said, status } if run::is_signal(&status) => PluginSupport::Refused {
+            said: format!("QEMU ended with {status}; it had said: {}", first(&said)),
+        },
         Boot::Died { said, .. } => read_refusal(&said),
     }
 }
@@ -294,6 +312,11 @@ fn read_refusal(said: &str) -> PluginSupport {
     // Up to version 7 a QEMU without plugins does not have the option; later it refuses it.
     if line.contains("invalid option") || line.contains("not enabled in this build") {
         return PluginSupport::NotCompiledIn;
+    }
+    if let Some((_, symbol)) = line.split_once("undefined symbol: ") {
+        let end = symbol.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let symbol = symbol[..end.unwrap_or(symbol.len())].to_owned();
+        return PluginSupport::NotExported { symbol };
     }
     if line.contains("API version") {
         let number = |text: &str| {

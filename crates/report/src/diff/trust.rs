@@ -83,7 +83,7 @@ fn of_counts(diff: &Diff<'_>) -> Vec<Note> {
         Note::new(
             "machine",
             format!(
-                "QEMU {} TCG, -cpu {}, one vCPU; {}",
+                "QEMU {} TCG, CPU {}, one vCPU; {}",
                 machines(diff, env::QEMU),
                 machines(diff, env::CPU),
                 machines(diff, env::REP)

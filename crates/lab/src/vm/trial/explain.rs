@@ -2,12 +2,13 @@
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use netplumb_model::arch::Arch;
 use netplumb_model::capability::Availability;
 
+use super::release::{self, Release};
 use super::{Boot, PluginSupport, QEMU_VARIABLE, QemuMissing, VERSION_LIMIT, first, version};
 
 /// How to get QEMU for guests of an architecture.
@@ -24,12 +25,28 @@ pub(super) fn qemu(found: &Result<PathBuf, QemuMissing>) -> Availability {
     match found {
         Err(missing) => Availability::no(missing.to_string(), install(Arch::OWN)),
         Ok(path) => match version(path, VERSION_LIMIT, &AtomicBool::new(false)) {
-            Ok(version) => Availability::yes(format!("{version}, {}", path.display())),
+            Ok(version) => started(Arch::OWN, path, version),
             Err(error) => Availability::no(
                 format!("{} does not start: {error}", path.display()),
                 format!("install it again, or name another with {QEMU_VARIABLE}"),
             ),
         },
+    }
+}
+
+/// QEMU that starts: what is known of its release.
+pub(super) fn started(arch: Arch, path: &Path, version: String) -> Availability {
+    match Release::of(&version) {
+        Release::TooOld => Availability::no(
+            QemuMissing::TooOld(path.to_path_buf(), version).to_string(),
+            install(arch),
+        ),
+        Release::Tested => Availability::yes(format!("{version}, {}", path.display())),
+        Release::Untested => Availability::yes(format!(
+            "{version}, {}; untested: {} were tested",
+            path.display(),
+            release::tested()
+        )),
     }
 }
 
@@ -85,21 +102,35 @@ pub(super) fn tcg(arch: Arch, boot: &Boot) -> Availability {
         failed => Availability::no(
             how_it_failed(failed),
             format!(
-                "try another QEMU (7.2 or newer, with TCG): install {}, or set {QEMU_VARIABLE}",
+                "try another QEMU ({} or newer, with TCG): install {}, or set {QEMU_VARIABLE}",
+                release::oldest(),
                 arch.qemu_package()
             ),
         ),
     }
 }
 
-/// Describe a trial of a wire.
-pub(super) fn wire(arch: Arch, tried: Result<(), String>) -> Availability {
+/// Describe a trial of a wire in a QEMU of this version.
+pub(super) fn wire(
+    arch: Arch,
+    version: &Result<String, String>,
+    tried: Result<(), String>,
+) -> Availability {
     match tried {
-        Ok(()) => Availability::yes("every frame came at its time"),
+        Ok(()) => Availability::yes(match version {
+            Ok(version) if Release::of(version) == Release::Untested => {
+                format!(
+                    "QEMU {version} is untested; the trial passed: every frame came at its time"
+                )
+            }
+            _ => "every frame came at its time".to_owned(),
+        }),
         Err(why) => Availability::no(
             why,
             format!(
-                "for two hosts install Debian 12's {} (7.2), or name it with PLUMB_QEMU",
+                "for two hosts use a distribution's QEMU {}: install {}, or name it with \
+                 {QEMU_VARIABLE}; guests alone, and --lab netns, don't need the wire",
+                release::tested(),
                 arch.qemu_package()
             ),
         ),
@@ -145,14 +176,21 @@ fn how_it_failed(boot: &Boot) -> String {
 
 /// Describe a trial of the plugin.
 pub(super) fn plugin(support: &PluginSupport) -> Availability {
-    let other = "use a QEMU with plugins: Debian 12's and newer have them; or build it with \
-                 --enable-plugins and set PLUMB_QEMU";
+    let other = "use a QEMU with plugins, as Debian 12's and newer are, or build it with \
+                 --enable-plugins and set PLUMB_QEMU; measurements without instructions \
+                 (--clock stages, functions) don't need them";
     match support {
         PluginSupport::Loaded => Availability::yes("loaded, and the trial guest ran with it"),
         PluginSupport::Untried => Availability::yes("QEMU takes plugins"),
         PluginSupport::NotCompiledIn => {
             Availability::no("this QEMU was built without plugins", other)
         }
+        PluginSupport::NotExported { symbol } => Availability::no(
+            format!(
+                "this QEMU does not export {symbol}: it was linked without its plugin interface"
+            ),
+            other,
+        ),
         PluginSupport::OtherVersion {
             built_for,
             supported,
@@ -167,7 +205,11 @@ pub(super) fn plugin(support: &PluginSupport) -> Availability {
             };
             Availability::no(
                 reason,
-                "use QEMU 7.2 (Debian 12), with PLUMB_QEMU if it is not the first",
+                format!(
+                    "use QEMU {}, with {QEMU_VARIABLE} if it is not the first in PATH; \
+                     measurements without instructions (--clock stages, functions) don't need it",
+                    release::tested()
+                ),
             )
         }
         PluginSupport::Refused { said } => {

@@ -60,7 +60,7 @@ fn qemu(arch: Arch, found: Result<PathBuf, QemuMissing>) -> Availability {
         Err(missing) => return Availability::no(missing.to_string(), remedy()),
     };
     match version(&file, VERSION_LIMIT, &AtomicBool::new(false)) {
-        Ok(version) => Availability::yes(format!("{version}, {}", file.display())),
+        Ok(version) => explain::started(arch, &file, version),
         Err(error) => Availability::no(
             format!("{} does not start: {error}", file.display()),
             remedy(),

@@ -30,6 +30,11 @@ pub(super) enum Ended {
     },
 }
 
+/// Whether an exit status in words is a signal's (`ExitStatus` as it is displayed).
+pub(super) fn is_signal(status: &str) -> bool {
+    status.starts_with("signal")
+}
+
 impl Ended {
     /// The output of the child.
     pub(super) fn output(&self) -> String {

@@ -13,7 +13,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::thread::{self, Builder};
 use std::time::Instant;
 
@@ -23,7 +23,7 @@ use netplumb_model::hosts::{Side, Wire};
 
 use super::rom::{EXIT, REACHED, rom_of};
 use super::run::{self, Ended, memory_file, path_of};
-use super::{LIMIT, explain, find_qemu, first};
+use super::{LIMIT, VERSION_LIMIT, explain, find_qemu, first, version};
 use crate::vm::frames;
 
 /// The port of the NIC in QEMU.
@@ -190,7 +190,10 @@ pub(super) fn capability(arch: Arch, plugin: Option<&WirePlugin<'_>>) -> Capabil
     let start = Instant::now();
     let verdict = match (plugin, find_qemu(arch)) {
         (None, _) => Availability::yes("not tried"),
-        (Some(plugin), Ok(qemu)) => explain::wire(arch, probe_wire(arch, &qemu, plugin)),
+        (Some(plugin), Ok(qemu)) => {
+            let version = version(&qemu, VERSION_LIMIT, &AtomicBool::new(false));
+            explain::wire(arch, &version, probe_wire(arch, &qemu, plugin))
+        }
         (Some(_), Err(_)) if arch == Arch::OWN => explain::no_qemu(),
         (Some(_), Err(_)) => Availability::no("no working QEMU", explain::install(arch)),
     };
@@ -250,9 +253,15 @@ fn guest(
         Ended::Exited { code, output, .. } if has_received(arch, code, &output) => {}
         Ended::Exited { status, output, .. } => {
             let said = first_of_plumb(&output);
-            return Err(match said.is_empty() {
-                true => format!("a trial guest ended with {status}: no frame came over the wire"),
-                false => said.to_string(),
+            return Err(match (said.is_empty(), run::is_signal(&status)) {
+                (true, _) => {
+                    format!("a trial guest ended with {status}: no frame came over the wire")
+                }
+                // What it said before is not why.
+                (false, true) => {
+                    format!("QEMU of a trial guest ended with {status}; it had said: {said}")
+                }
+                (false, false) => said.to_string(),
             });
         }
         Ended::Killed { .. } => {
@@ -313,8 +322,11 @@ mod tests {
     /// Check that what the plugin says comes first.
     #[test]
     fn reasons() {
-        let output = "qemu: warning: hub 0\nnetplumb: no wire: it needs QEMU 7.2\n";
-        assert_eq!(first_of_plumb(output), "no wire: it needs QEMU 7.2");
+        let output = "qemu: warning: hub 0\nnetplumb: no wire: this QEMU does not export x\n";
+        assert_eq!(
+            first_of_plumb(output),
+            "no wire: this QEMU does not export x"
+        );
         assert_eq!(first_of_plumb("\nqemu: no\n"), "qemu: no");
     }
 }
