@@ -1,12 +1,17 @@
 #!/usr/bin/env bash
 # Sees to it that what the build, the lab and the tests need is there.
 #
-#   scripts/setup.sh [--try] GROUP...     groups: build, run, test, arm64, x86-64
+#   scripts/setup.sh [--try] GROUP...     groups: build, run, test, arm64, x86-64,
+#                                         other-qemu
 #
 # Looks first: where nothing is missing it changes nothing, fetches nothing and
 # needs no rights. What is missing it installs with apt-get, as root or through
 # sudo; where it can't, it says what to install and fails. With --try, only what
 # is missing of the group "build" is a failure.
+#
+# The group "other-qemu" is Debian 13's QEMU 10 beside this machine's, for tests
+# that compare both: in a root of its own (400 MB), by debootstrap as root. It is in
+# $PLUMB_QEMU_OTHER, or else ~/.cache/netplumb-other-qemu.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -42,6 +47,9 @@ needs() {
 		of_guests "$(uname -m)"
 		;;
 	arm64) of_guests aarch64 ;;
+	other-qemu)
+		have_other_qemu || echo debootstrap debootstrap
+		;;
 	x86-64) of_guests x86_64 ;;
 	test)
 		cat <<-LIST
@@ -228,16 +236,51 @@ ensure_rust() {
 		die "run it where there is a network: rustup toolchain install $(channel)"
 }
 
+OTHER_QEMU=${PLUMB_QEMU_OTHER:-${XDG_CACHE_HOME:-${HOME:=/root}/.cache}/netplumb-other-qemu}
+
+have_other_qemu() {
+	[ -x "$OTHER_QEMU/qemu-system-x86_64" ] && [ -x "$OTHER_QEMU/qemu-system-aarch64" ]
+}
+
+# A script that runs a QEMU of the root by the root's own loader and libraries.
+write_other_qemu() {
+	local root=$1 machine=$2 libraries loader
+	libraries=usr/lib/$(uname -m)-linux-gnu
+	loader=$(cd "$root" && echo "$libraries"/ld-linux-*.so.*)
+	cat >"$OTHER_QEMU/qemu-system-$machine" <<-SCRIPT
+		#!/bin/sh
+		export QEMU_MODULE_DIR='$root/$libraries/qemu'
+		exec '$root/$loader' --library-path '$root/$libraries' \\
+			--argv0 qemu-system-$machine '$root/usr/bin/qemu-system-$machine' \\
+			-L '$root/usr/share/seabios' -L '$root/usr/share/qemu' -L '$root/usr/lib/ipxe/qemu' "\$@"
+	SCRIPT
+	chmod +x "$OTHER_QEMU/qemu-system-$machine"
+}
+
+ensure_other_qemu() {
+	have_other_qemu && return 0
+	say "making a root of Debian 13 with QEMU in $OTHER_QEMU"
+	mkdir -p "$OTHER_QEMU"
+	rm -rf "$OTHER_QEMU/trixie"
+	as_root debootstrap --variant=minbase \
+		--include=qemu-system-x86,qemu-system-arm,qemu-system-common \
+		trixie "$OTHER_QEMU/trixie" ${DEBIAN_MIRROR:+"$DEBIAN_MIRROR"} >&2 ||
+		die "run it as root where Debian's archive can be reached (\$DEBIAN_MIRROR)"
+	as_root rm -rf "$OTHER_QEMU/trixie/var/cache/apt/archives"
+	write_other_qemu "$OTHER_QEMU/trixie" x86_64
+	write_other_qemu "$OTHER_QEMU/trixie" aarch64
+}
+
 optional=false
 if [ "${1-}" = --try ]; then
 	optional=true
 	shift
 fi
-[ $# -gt 0 ] || die "say which group: build, run, test, arm64, x86-64"
+[ $# -gt 0 ] || die "say which group: build, run, test, arm64, x86-64, other-qemu"
 for group; do
 	case $group in
-	build | run | test | arm64 | x86-64) ;;
-	*) die "no group \`$group\`: build, run, test, arm64, x86-64" ;;
+	build | run | test | arm64 | x86-64 | other-qemu) ;;
+	*) die "no group \`$group\`: build, run, test, arm64, x86-64, other-qemu" ;;
 	esac
 done
 case $(uname -sm) in
@@ -258,6 +301,10 @@ fi
 for group; do
 	case $group in
 	build) ensure_rust ;;
+	other-qemu)
+		# In a shell of its own, which it may end.
+		(ensure_other_qemu) || $optional || exit 1
+		;;
 	arm64 | x86-64)
 		machine=aarch64
 		[ "$group" = arm64 ] || machine=x86_64

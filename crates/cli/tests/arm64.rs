@@ -7,7 +7,6 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -149,100 +148,6 @@ fn vm_every_boot_is_the_same() {
                 );
             }
         }
-    }
-}
-
-/// A QEMU of this architecture with the witness of plugins/qemu/count.c beside the plugin that counts.
-fn with_witness(place: &Place, arch: Arch) -> String {
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugins/qemu");
-    let names = [
-        "count.c",
-        "arch.c",
-        "arch_arm64.c",
-        "arch_x86.c",
-        "plugin_api.c",
-    ];
-    let built = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()))
-        .args(["-O2", "-fPIC", "-std=gnu11", "-shared", "-o"])
-        .arg(place.path("count.so"))
-        .args(names.map(|name| sources.join(name)))
-        .status()
-        .unwrap();
-    assert!(built.success());
-    let qemu = trial::find_qemu(arch).unwrap();
-    let folder = place.path("bin");
-    fs::create_dir_all(&folder).unwrap();
-    let wrapper = folder.join(arch.qemu());
-    let text = format!(
-        "#!/bin/sh\nexec {} \"$@\" -plugin file={},out={}\n",
-        qemu.display(),
-        place.path("count.so").display(),
-        place.path("counts").display(),
-    );
-    fs::write(&wrapper, text).unwrap();
-    fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).unwrap();
-    wrapper.display().to_string()
-}
-
-/// Check that a witness which counts by address alone agrees with the instrument: in all instructions,
-/// and in each function's own. Static functions of one name are one function, at the address of one of
-/// them: what the witness has outside of all functions is what these have more.
-#[test]
-fn vm_an_independent_count_agrees() {
-    let place = Place::new();
-    if !has_guests(&place) {
-        return;
-    }
-    for (arch, link, proto) in [
-        (Arch::Arm64, "e1000", "udp"),
-        (Arch::Arm64, "lo", "tcp"),
-        (Arch::X86_64, "lo", "udp"),
-    ] {
-        let qemu = with_witness(&place, arch);
-        let words =
-            format!("path --arch {arch} --link {link} --proto {proto} --cold --output w.plumb");
-        let mut command = place.plumb(&words);
-        command.env("PLUMB_QEMU", &qemu);
-        common::Running::start(&mut command).finish().code(0);
-        let recording = place.recording("w.plumb");
-        check_whole(&recording);
-        let mut own: BTreeMap<u64, u64> = BTreeMap::new();
-        for cost in &recording.costs {
-            let function = recording.nodes[cost.node as usize].function;
-            let address = recording.functions[function as usize].address;
-            *own.entry(address).or_default() += cost.own;
-        }
-        let sizes: BTreeMap<u64, u64> = (recording.functions.iter())
-            .map(|function| (function.address, function.size_bytes))
-            .collect();
-        let mut counted: BTreeMap<u64, u64> = BTreeMap::new();
-        let (mut all, mut outside) = (0, 0);
-        for line in fs::read_to_string(place.path("counts")).unwrap().lines() {
-            let (address, times) = line.split_once(' ').unwrap();
-            let address = u64::from_str_radix(address, 16).unwrap();
-            let times: u64 = times.parse().unwrap();
-            all += times;
-            let of = sizes.range(..=address).next_back();
-            match of.filter(|(start, size)| address < **start + **size) {
-                Some((start, _)) => *counted.entry(*start).or_default() += times,
-                None => outside += times,
-            }
-        }
-        assert_eq!(all, own.values().sum::<u64>(), "{arch} {link} {proto}");
-        let mut more = 0;
-        let mut differ = 0;
-        for (address, own) in &own {
-            let counted = counted.get(address).copied().unwrap_or(0);
-            assert!(*own >= counted, "{arch} {address:x}: {own} {counted}");
-            differ += usize::from(*own != counted);
-            more += own - counted;
-        }
-        assert_eq!(more, outside, "{arch} {link} {proto}");
-        assert!(
-            own.len() > 100 && differ * 20 < own.len(),
-            "{differ} of {}",
-            own.len()
-        );
     }
 }
 

@@ -256,6 +256,76 @@ fn a_qemu_that_is_none() {
     assert_eq!(place.files(), [""; 0]);
 }
 
+/// Check that a QEMU that can't do what is asked of it says so in one line, with a remedy and what works
+/// without: by one that is too old, made up, and by what QEMU prints of plugins.
+#[test]
+fn a_qemu_that_cannot() {
+    if !common::has_guests() {
+        return;
+    }
+    let place = Place::new();
+    for (version, prints, says) in [
+        (
+            "6.2.0",
+            "",
+            &["is QEMU 6.2.0, and guests need 7.2 or newer", "--lab netns"][..],
+        ),
+        (
+            "10.0.0",
+            "qemu-system-x86_64: -plugin file=x: invalid option",
+            &["built without TCG plugins", "$PLUMB_QEMU", "--clock stages"],
+        ),
+        (
+            "10.0.0",
+            "Could not load plugin x: x: undefined symbol: qemu_plugin_reset",
+            &["does not export its plugin interface", "$PLUMB_QEMU"],
+        ),
+        (
+            "99.0.0",
+            "Could not load plugin x: plugin requires API version 3, but this QEMU supports only a \
+             minimum version of 9",
+            &["plugin interface is of another version", "$PLUMB_QEMU"],
+        ),
+        (
+            "99.0.0",
+            "can't apply global base-x86_64-cpu.mpx=on: Property 'base-x86_64-cpu.mpx' not found",
+            &["has no CPU feature `mpx`", "$PLUMB_QEMU"],
+        ),
+    ] {
+        let script = format!(
+            "#!/bin/sh\n[ \"$1\" = --version ] && exec echo QEMU emulator version {version}\n\
+             echo >&2 \"{prints}\"; exit 1\n"
+        );
+        place.write("qemu", script);
+        executable(&place, "qemu");
+        let mut command = place.plumb(SHORT);
+        command.env("PLUMB_QEMU", place.path("qemu"));
+        Running::start(&mut command).finish().code(3).says(says);
+    }
+}
+
+/// Check that doctor says of a QEMU that is too old what to do, and of one that is newer than those that were
+/// tested that it is untested.
+#[test]
+fn doctor_of_other_qemus() {
+    let place = Place::new();
+    for (version, says) in [
+        ("6.2.0", "is QEMU 6.2.0, and guests need 7.2 or newer"),
+        ("99.0.0", "untested: 7.2 and 10.0 were tested"),
+    ] {
+        place.write(
+            "qemu",
+            format!("#!/bin/sh\n[ \"$1\" = --version ] && exec echo QEMU emulator version {version}\nexit 1\n"),
+        );
+        executable(&place, "qemu");
+        let mut command = place.plumb("doctor");
+        command.env("PLUMB_QEMU", place.path("qemu"));
+        let ran = Running::start(&mut command).finish();
+        let words: Vec<&str> = ran.stdout.split_whitespace().collect();
+        assert!(words.join(" ").contains(says), "{}", ran.stdout);
+    }
+}
+
 fn executable(place: &Place, name: &str) {
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(place.path(name), fs::Permissions::from_mode(0o755)).unwrap();

@@ -12,6 +12,7 @@ use netplumb_lab::vm::agent::AgentError;
 use netplumb_lab::vm::kernels::KernelStoreError;
 use netplumb_lab::vm::pair::PairError;
 use netplumb_lab::vm::process::VmError;
+use netplumb_lab::vm::trial::release;
 use netplumb_model::class::Link;
 use netplumb_model::hosts::Side;
 use netplumb_model::message::NotLoaded;
@@ -350,14 +351,35 @@ impl EngineError {
 
     /// Explain that QEMU refused the plugin; other errors are passed on.
     pub(crate) fn of_start(error: VmError) -> EngineError {
-        if let VmError::QemuFailed { stderr, .. } = &error
-            && let Some(why) =
-                wire::describe_refusal(stderr).or_else(|| exact::describe_refusal(stderr))
+        // What it said before a signal is not why it ended.
+        if let VmError::QemuFailed { status, stderr, .. } = &error
+            && !status.starts_with("signal")
+            && let Some(why) = wire::describe_refusal(stderr)
+                .or_else(|| exact::describe_refusal(stderr))
+                .or_else(|| no_feature(stderr))
         {
             return EngineError::Plugin(format!("{why}\n  QEMU said: {}", stderr.join(" ")));
         }
         error.into()
     }
+}
+
+/// If QEMU ended because it has no name for a feature of the guests' CPU (qdev_prop_set_globals in
+/// hw/core/qdev-properties.c): which one, and what to do.
+fn no_feature(stderr: &[String]) -> Option<String> {
+    let named = |line: &String| {
+        let (_, rest) = line.split_once("Property '")?;
+        let (property, _) = rest.split_once("' not found")?;
+        property
+            .split_once("-cpu.")
+            .map(|(_, feature)| feature.to_owned())
+    };
+    let feature = stderr.iter().find_map(named)?;
+    Some(format!(
+        "this QEMU has no CPU feature `{feature}`, which the guests' CPU has: use QEMU {}, or name another with \
+         $PLUMB_QEMU; --lab netns needs none",
+        release::tested()
+    ))
 }
 
 #[cfg(test)]

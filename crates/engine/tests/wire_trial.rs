@@ -26,15 +26,18 @@ fn vm_trial() {
             continue;
         };
         let plugin = |bytes, args| WirePlugin { bytes, args };
-        let good = trial::probe_wire(*arch, &qemu, &plugin(wire::PLUGIN, wire::trial_args));
-        assert_eq!(good, Ok(()), "{arch}");
-        for (bad, what) in [
-            (plugin(wire::PLUGIN, wrong_rate), "half the rate"),
-            (plugin(wire::PLUGIN, no_frames), "no frame"),
-            (plugin(&b"no plugin"[..], wire::trial_args), "no plugin"),
-        ] {
-            let tried = trial::probe_wire(*arch, &qemu, &bad);
-            assert!(tried.is_err(), "{arch}: {what}");
+        let other = netplumb_testkit::other_qemu(arch.qemu());
+        for qemu in std::iter::once(qemu).chain(other) {
+            let good = trial::probe_wire(*arch, &qemu, &plugin(wire::PLUGIN, wire::trial_args));
+            assert_eq!(good, Ok(()), "{}", qemu.display());
+            for (bad, what) in [
+                (plugin(wire::PLUGIN, wrong_rate), "half the rate"),
+                (plugin(wire::PLUGIN, no_frames), "no frame"),
+                (plugin(&b"no plugin"[..], wire::trial_args), "no plugin"),
+            ] {
+                let tried = trial::probe_wire(*arch, &qemu, &bad);
+                assert!(tried.is_err(), "{}: {what}", qemu.display());
+            }
         }
     }
 }

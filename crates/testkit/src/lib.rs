@@ -3,7 +3,7 @@
 use std::env;
 use std::fs;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Set to anything, it makes [`golden`] write what it was given.
@@ -66,6 +66,27 @@ pub fn parse_openmetrics(text: &str) -> bool {
     let lines = text.lines().filter(|line| !line.starts_with('#')).count();
     assert_eq!(samples, lines, "samples of {text}");
     true
+}
+
+/// A second QEMU of another version, to compare with: of `$PLUMB_QEMU_OTHER`, or where `scripts/setup.sh
+/// other-qemu` has it. None, with a note, where there is none.
+pub fn other_qemu(program: &str) -> Option<PathBuf> {
+    let folder = env::var_os("PLUMB_QEMU_OTHER")
+        .map(PathBuf::from)
+        .or_else(|| {
+            let home = || env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
+            let caches = env::var_os("XDG_CACHE_HOME")
+                .map(PathBuf::from)
+                .or_else(home)?;
+            Some(caches.join("netplumb-other-qemu"))
+        });
+    let qemu = folder
+        .map(|folder| folder.join(program))
+        .filter(|qemu| qemu.is_file());
+    if qemu.is_none() {
+        skip(&format!("no second {program}: scripts/setup.sh other-qemu"));
+    }
+    qemu
 }
 
 /// How often the same is compared with the same: in `PLUMB_TRIES`, or `few`.

@@ -121,7 +121,7 @@ fn arms_as_recordings() {
     }
     for words in [
         "inlined into udp_sendmsg: lock is gone",
-        "-cpu max → cortex-a72, one vCPU; each repetition counts as one → every instruction counts",
+        "CPU max → cortex-a72, one vCPU; each repetition counts as one → every instruction counts",
     ] {
         assert!(text.contains(words), "no `{words}` in {text}");
     }

@@ -1,0 +1,223 @@
+//! Every QEMU that is there: guests and their counts are the same in all of them, and an independent count
+//! agrees in each.
+//!
+//! The other one is Debian 13's beside Debian 12's, which `scripts/setup.sh other-qemu` gets.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::{Place, Running, check_whole, has_kernels, skip};
+use netplumb_lab::vm::{agent, trial};
+use netplumb_model::arch::Arch;
+use netplumb_model::class::Direction;
+use netplumb_model::recording::{Recording, env};
+use netplumb_testkit::other_qemu;
+
+/// Those for guests of an architecture, the usual one first; none, with a note, where there are no guests.
+fn qemus(place: &Place, arch: Arch) -> Vec<PathBuf> {
+    let program = Path::new(env!("CARGO_BIN_EXE_plumb"));
+    let has_agent = arch == Arch::OWN
+        || std::env::var_os(agent::variable(arch)).is_some()
+        || program.with_file_name(agent::file_name(arch)).is_file();
+    if !has_agent {
+        skip(&format!("no program for guests of {arch}: make {arch}"));
+        return Vec::new();
+    }
+    if !has_kernels(place, &[&format!("debian:{arch}")]) {
+        return Vec::new();
+    }
+    let Ok(usual) = trial::find_qemu(arch) else {
+        skip(&format!("no {}", arch.qemu()));
+        return Vec::new();
+    };
+    std::iter::once(usual)
+        .chain(other_qemu(arch.qemu()))
+        .collect()
+}
+
+/// Run the program with a QEMU; returns its recording.
+fn run_with(place: &Place, qemu: &Path, words: &str) -> Recording {
+    let mut command = place.plumb(words);
+    command
+        .args(["--output", "w.plumb"])
+        .env("PLUMB_QEMU", qemu);
+    Running::start(&mut command).finish().code(0);
+    let recording = place.recording("w.plumb");
+    fs::remove_file(place.path("w.plumb")).unwrap();
+    recording
+}
+
+/// What each function of packets cost in each block.
+fn costs(recording: &Recording) -> BTreeMap<(u32, String), u64> {
+    let mut sums = BTreeMap::new();
+    for cost in (recording.costs.iter()).filter(|cost| cost.direction != Direction::Other) {
+        let function = recording.nodes[cost.node as usize].function;
+        let name = recording.functions[function as usize].name.clone();
+        *sums.entry((cost.block, name)).or_default() += cost.own;
+    }
+    sums
+}
+
+/// Check that datagrams cost the same in every QEMU, function by function, on the oldest and the newest kernel:
+/// the CPU is the same.
+#[test]
+fn vm_every_qemu_counts_the_same() {
+    let place = Place::new();
+    for arch in Arch::ALL {
+        let qemus = qemus(&place, *arch);
+        let Some((usual, others)) = qemus.split_first().filter(|(_, others)| !others.is_empty())
+        else {
+            continue;
+        };
+        for kernel in common::OLDEST_AND_NEWEST {
+            if !has_kernels(&place, &[&format!("{kernel}:{arch}")]) {
+                continue;
+            }
+            for link in ["--link lo", "--link veth", "--link veth --forward"] {
+                let words = format!(
+                    "path --arch {arch} --kernel {kernel} {link} --proto udp --family ipv4,ipv6 \
+                     --packets 100 --blocks 2"
+                );
+                let first = run_with(&place, usual, &words);
+                let expected = costs(&first);
+                assert!(expected.len() > 300, "{}", expected.len());
+                for other in others {
+                    let recording = run_with(&place, other, &words);
+                    assert_eq!(recording.environment.get(env::CPU_LACKS), None);
+                    let versions = [&first, &recording].map(|r| &r.environment[env::QEMU]);
+                    let costs = costs(&recording);
+                    let differ: Vec<_> = (expected.iter())
+                        .filter(|(of, own)| costs.get(of) != Some(own))
+                        .map(|(of, own)| (of, own, costs.get(of)))
+                        .collect();
+                    assert!(
+                        differ.is_empty() && costs.len() == expected.len(),
+                        "{words}: {versions:?}: {differ:?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// Check that two hosts are the same in every run of each QEMU, to the nanosecond.
+#[test]
+fn vm_two_hosts_in_every_qemu() {
+    let place = Place::new();
+    for qemu in qemus(&place, Arch::OWN) {
+        let words = "bench stream --bytes 256K --blocks 2";
+        let frames = || {
+            let recording = run_with(&place, &qemu, words);
+            let notes = recording.notes.values();
+            notes
+                .map(|n| n.facts["wire.frames"].clone())
+                .collect::<Vec<_>>()
+        };
+        let first = frames();
+        assert!(!first.is_empty() && first == frames(), "{}", qemu.display());
+    }
+}
+
+/// A QEMU with the witness of plugins/qemu/count.c beside the plugin that counts.
+fn with_witness(place: &Place, arch: Arch, qemu: &Path) -> String {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugins/qemu");
+    let names = [
+        "count.c",
+        "arch.c",
+        "arch_arm64.c",
+        "arch_x86.c",
+        "plugin_api.c",
+    ];
+    let built = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()))
+        .args(["-O2", "-fPIC", "-std=gnu11", "-shared", "-o"])
+        .arg(place.path("count.so"))
+        .args(names.map(|name| sources.join(name)))
+        .status()
+        .unwrap();
+    assert!(built.success());
+    let folder = place.path("bin");
+    fs::create_dir_all(&folder).unwrap();
+    let wrapper = folder.join(arch.qemu());
+    let text = format!(
+        "#!/bin/sh\nexec {} \"$@\" -plugin file={},out={}\n",
+        qemu.display(),
+        place.path("count.so").display(),
+        place.path("counts").display(),
+    );
+    fs::write(&wrapper, text).unwrap();
+    fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).unwrap();
+    wrapper.display().to_string()
+}
+
+/// Check that a witness which counts by address alone agrees with the instrument: in all instructions,
+/// and in each function's own. Static functions of one name are one function, at the address of one of
+/// them: what the witness has outside of all functions is what these have more.
+#[test]
+fn vm_an_independent_count_agrees() {
+    let place = Place::new();
+    let of = [
+        (Arch::X86_64, "lo", "udp"),
+        (Arch::X86_64, "veth", "tcp"),
+        (Arch::Arm64, "e1000", "udp"),
+        (Arch::Arm64, "lo", "tcp"),
+    ];
+    let of = of.map(|(arch, link, proto)| {
+        qemus(&place, arch)
+            .into_iter()
+            .map(move |qemu| (arch, link, proto, qemu))
+    });
+    for (arch, link, proto, qemu) in of.into_iter().flatten() {
+        let qemu = with_witness(&place, arch, &qemu);
+        let words =
+            format!("path --arch {arch} --link {link} --proto {proto} --cold --output w.plumb");
+        let mut command = place.plumb(&words);
+        command.env("PLUMB_QEMU", &qemu);
+        common::Running::start(&mut command).finish().code(0);
+        let recording = place.recording("w.plumb");
+        check_whole(&recording);
+        let mut own: BTreeMap<u64, u64> = BTreeMap::new();
+        for cost in &recording.costs {
+            let function = recording.nodes[cost.node as usize].function;
+            let address = recording.functions[function as usize].address;
+            *own.entry(address).or_default() += cost.own;
+        }
+        let sizes: BTreeMap<u64, u64> = (recording.functions.iter())
+            .map(|function| (function.address, function.size_bytes))
+            .collect();
+        let mut counted: BTreeMap<u64, u64> = BTreeMap::new();
+        let (mut all, mut outside) = (0, 0);
+        for line in fs::read_to_string(place.path("counts")).unwrap().lines() {
+            let (address, times) = line.split_once(' ').unwrap();
+            let address = u64::from_str_radix(address, 16).unwrap();
+            let times: u64 = times.parse().unwrap();
+            all += times;
+            let of = sizes.range(..=address).next_back();
+            match of.filter(|(start, size)| address < **start + **size) {
+                Some((start, _)) => *counted.entry(*start).or_default() += times,
+                None => outside += times,
+            }
+        }
+        assert_eq!(all, own.values().sum::<u64>(), "{arch} {link} {proto}");
+        let mut more = 0;
+        let mut differ = 0;
+        for (address, own) in &own {
+            let counted = counted.get(address).copied().unwrap_or(0);
+            assert!(*own >= counted, "{arch} {address:x}: {own} {counted}");
+            differ += usize::from(*own != counted);
+            more += own - counted;
+        }
+        assert_eq!(more, outside, "{arch} {link} {proto}");
+        assert!(
+            own.len() > 100 && differ * 20 < own.len(),
+            "{differ} of {}",
+            own.len()
+        );
+    }
+}
