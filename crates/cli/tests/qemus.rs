@@ -59,13 +59,16 @@ fn run_with(place: &Place, qemu: &Path, words: &str) -> Recording {
 const BY_PLACE: [&str; 2] = ["__check_object_size", "kfree"];
 
 /// What each function of packets cost in each block, but for those.
-fn costs(recording: &Recording) -> BTreeMap<(u32, String), u64> {
+/// Blocks are in the order in which they ended, which of arms in parallel is any.
+fn costs(recording: &Recording) -> BTreeMap<((u32, u32), String), u64> {
     let mut sums = BTreeMap::new();
     for cost in (recording.costs.iter()).filter(|cost| cost.direction != Direction::Other) {
         let function = recording.nodes[cost.node as usize].function;
         let name = recording.functions[function as usize].name.clone();
         if !BY_PLACE.contains(&name.as_str()) {
-            *sums.entry((cost.block, name)).or_default() += cost.own;
+            let block = &recording.blocks[cost.block as usize];
+            let of = (block.arm, block.index);
+            *sums.entry((of, name)).or_default() += cost.own;
         }
     }
     sums

@@ -36,7 +36,7 @@ pub fn describe_refusal(stderr: &[String]) -> Option<String> {
             "this QEMU does not export its plugin interface, without which the plugin can't be loaded: {OTHERWISE}"
         ));
     }
-    if said("-plugin: invalid option") || said("not enabled in this build") {
+    if (said("-plugin") && said("invalid option")) || said("not enabled in this build") {
         return Some(format!(
             "this QEMU was built without TCG plugins: {OTHERWISE}"
         ));
