@@ -386,6 +386,27 @@ fn no_feature(stderr: &[String]) -> Option<String> {
 mod tests {
     use super::*;
 
+    /// Check that a refusal of QEMU's is explained, and that what it said before a signal is none.
+    #[test]
+    fn refusals_and_signals() {
+        let told = |status: &str, said: &str| {
+            let error = VmError::QemuFailed {
+                status: status.into(),
+                stderr: vec![said.into()],
+                console: Vec::new(),
+            };
+            EngineError::of_start(error).to_string()
+        };
+        let feature =
+            "can't apply global base-x86_64-cpu.mpx=on: Property 'base-x86_64-cpu.mpx' not found";
+        assert!(told("exit status: 1", feature).contains("no CPU feature `mpx`"));
+        let killed = told("signal: 11 (SIGSEGV)", "undefined symbol: x");
+        assert!(
+            killed.starts_with("QEMU failed (signal: 11 (SIGSEGV))"),
+            "{killed}"
+        );
+    }
+
     /// Check that an error of two hosts says which it is about, or that it may be either.
     #[test]
     fn names_of_hosts() {

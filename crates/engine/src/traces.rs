@@ -152,7 +152,7 @@ impl Traced<'_> {
             return Err(EngineError::NoArguments(
                 "this QEMU does not export the functions with which arguments are read \
                  (qemu_get_cpu, and x86_cpu_gdb_read_register or aarch64_cpu_gdb_read_register), or they do not read \
-                 what they should: the stack pointer is not where a call left it; use Debian 12's QEMU (7.2), or \
+                 what they should: the stack pointer is not where a call left it; use Debian's QEMU, or \
                  leave out --args"
                     .into(),
             ));

@@ -152,6 +152,43 @@ fn refusals_are_told_apart() {
     ));
 }
 
+/// Check that a QEMU without exports is told by the function that it lacks.
+#[test]
+fn stripped_exports() {
+    let said = "qemu-system-x86_64: Could not load plugin x.so: x.so: undefined symbol: \
+                qemu_plugin_reset\n";
+    let symbol = "qemu_plugin_reset".to_owned();
+    assert_eq!(read_refusal(said), PluginSupport::NotExported { symbol });
+}
+
+/// Check that a signal is reported before what QEMU said last, which is not why it ended.
+#[test]
+fn a_signal_comes_first() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let folder = tempfile::tempdir().unwrap();
+    let qemu = folder.path().join("qemu");
+    let text = "#!/bin/sh\necho >&2 \"qemu: warning: hub 0 is not connected\"\nkill -SEGV $$\n";
+    std::fs::write(&qemu, text).unwrap();
+    std::fs::set_permissions(&qemu, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let PluginSupport::Refused { said } = probe_plugin(&qemu, Arch::OWN, Some(b"x")) else {
+        panic!("not refused");
+    };
+    assert_eq!(
+        said,
+        "QEMU ended with signal 11; it had said: qemu: warning: hub 0 is not connected"
+    );
+    let plugin = WirePlugin {
+        bytes: b"x",
+        args: |_, _, _, _| Vec::new(),
+    };
+    let why = probe_wire(Arch::OWN, &qemu, &plugin).unwrap_err();
+    assert_eq!(
+        why,
+        "QEMU of a trial guest ended with signal 11; it had said: qemu: warning: hub 0 is not connected"
+    );
+}
+
 /// Check that the variable takes precedence over PATH, and that an invalid one is an error.
 #[test]
 fn the_variable_wins() {
