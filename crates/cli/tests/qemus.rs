@@ -116,6 +116,36 @@ fn vm_every_qemu_counts_the_same() {
     }
 }
 
+/// A QEMU for which the arguments of another are changed.
+fn script(place: &Place, name: &str, text: &str) -> PathBuf {
+    let path = place.path(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, text).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+/// Check that a feature of the CPU which QEMU can't emulate is in the recording and in the footer, from a saved
+/// state and without: TCG has no PCID.
+#[test]
+fn vm_what_a_qemu_lacks_is_recorded() {
+    let place = Place::new();
+    for qemu in qemus(&place, Arch::X86_64) {
+        let text = format!(
+            "#!/bin/bash\nargs=()\nfor a; do case $a in base,*) a=$a,pcid=on ;; esac; args+=(\"$a\"); done\n\
+             exec {} \"${{args[@]}}\"\n",
+            qemu.display()
+        );
+        let lacking = script(&place, "bin/qemu-system-x86_64", &text);
+        for how in ["", "--cold"] {
+            let words = format!("path --arch x86-64 --link lo --packets 20 --blocks 2 {how}");
+            let recording = run_with(&place, &lacking, &words);
+            let lacks = recording.environment.get(env::CPU_LACKS);
+            assert_eq!(lacks.map(String::as_str), Some("pcid"), "{words}");
+        }
+    }
+}
+
 /// Check that two hosts are the same in every run of each QEMU, to the nanosecond.
 #[test]
 fn vm_two_hosts_in_every_qemu() {
@@ -151,17 +181,13 @@ fn with_witness(place: &Place, arch: Arch, qemu: &Path) -> String {
         .status()
         .unwrap();
     assert!(built.success());
-    let folder = place.path("bin");
-    fs::create_dir_all(&folder).unwrap();
-    let wrapper = folder.join(arch.qemu());
     let text = format!(
         "#!/bin/sh\nexec {} \"$@\" -plugin file={},out={}\n",
         qemu.display(),
         place.path("count.so").display(),
         place.path("counts").display(),
     );
-    fs::write(&wrapper, text).unwrap();
-    fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).unwrap();
+    let wrapper = script(place, &format!("bin/{}", arch.qemu()), &text);
     wrapper.display().to_string()
 }
 
