@@ -177,7 +177,7 @@ fn vm_both_architectures() {
     let ran = place.run("diff x86-64.plumb arm64.plumb");
     let told = [
         "architecture: x86-64 → arm64 (the same source is other code: ",
-        "CPU: max",
+        "CPU: netplumb-x86-1",
         "kernel: ",
         "CONFIG_ARM64_PAN: absent → y",
         "CONFIG_RETPOLINE: y → absent",
