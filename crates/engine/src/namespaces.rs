@@ -98,6 +98,7 @@ pub fn run_namespaces(
     let turns = interleaved(arms.len(), 1, 0..run.plan.blocks, SEED);
     let turns = turns.filter(|turn| built[turn.arm] && !done.contains(&(turn.arm, turn.by)));
     let mut site = OneAtATime::new(Namespaces {
+        has_failed: built.contains(&false),
         arms,
         cpus,
         clock: Arc::new(clock),
@@ -109,7 +110,11 @@ pub fn run_namespaces(
     })?;
     keeper.recording.complete = true;
     keeper.keep()?;
-    site::failed(keeper.recording)
+    match site.site.has_failed {
+        true => site::failed(keeper.recording),
+        // What can't be measured here is no failure.
+        false => Ok(()),
+    }
 }
 
 /// The CPUs of the sender and the receiver: two, or the only one.
@@ -243,6 +248,8 @@ fn failed(doing: &'static str) -> impl Fn(io::Error) -> EngineError {
 struct Namespaces<'a> {
     /// None of those that could not be set up.
     arms: Vec<Option<Standing>>,
+    /// Whether the settings or the packets of an arm failed.
+    has_failed: bool,
     cpus: [u32; 2],
     clock: Arc<CpuClock>,
     progress: &'a (dyn Fn(Progress) + Sync),
@@ -253,7 +260,10 @@ impl Alone for Namespaces<'_> {
         let ended = self.blocks(turn, keeper.recording);
         let others = self.arms.len() > 1 && !keeper.is_cancelled();
         ended
-            .or_else(|error| Ended::by(error, others))
+            .or_else(|error| {
+                self.has_failed = true;
+                Ended::by(error, others)
+            })
             .map_err(|error| error.of_arm(turn.arm, &keeper.recording.arms))
     }
 }
