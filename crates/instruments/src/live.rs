@@ -182,8 +182,7 @@ pub trait Live: fmt::Debug {
     /// Forget what is kept of windows that were closed, for the end of a run: it goes on forever.
     fn forget(&mut self) {}
 
-    /// Functions of all windows that have another name and module at the end, each with these: when the last
-    /// one is closed.
+    /// Functions of the windows so far that have another name and module at the end of a run, each with these.
     fn late_names(&mut self) -> Vec<(Met, Met)> {
         Vec::new()
     }

@@ -125,6 +125,30 @@ fn told_at_the_end() {
     let nameless = all.filter(|f| f.module.as_deref() == Some("[anon]"));
     let names: Vec<&str> = nameless.map(|f| f.name.as_str()).collect();
     assert_eq!(names, ["[unknown]"]);
+    // Also where the profile is interrupted.
+    let mut command = place.command("timeout");
+    command.args([
+        "-s",
+        "INT",
+        "2",
+        env!("CARGO_BIN_EXE_plumb"),
+        "profile",
+        "--duration",
+        "60s",
+    ]);
+    let _ = command
+        .args(["--", "./made", "60", "none"])
+        .output()
+        .unwrap();
+    let recording = netplumb_store::read(&place.path("profile.plumb")).unwrap();
+    let is_made = |f: &&netplumb_model::recording::Function| f.module.as_deref() == Some("[anon]");
+    let names: Vec<&str> = recording
+        .functions
+        .iter()
+        .filter(is_made)
+        .map(|f| f.name.as_str())
+        .collect();
+    assert_eq!(names, ["[unknown]"]);
 }
 
 /// Check that programs which see other files, under numbers of their own, have the names of their

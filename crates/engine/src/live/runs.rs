@@ -189,6 +189,7 @@ impl Alone for Runs<'_, '_> {
         });
         let block = recording.blocks.len() as u32 - 1;
         self.probes.gather(recording, &[block], &window);
+        self.probes.name_late(recording);
         if let Some(busy) = busy {
             recording.add(Of::Block(block), &BUSY, Item::ONLY, busy);
         }

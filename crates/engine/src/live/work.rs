@@ -187,7 +187,7 @@ pub(super) fn run(
     finish(work, end, &mut probes, keeper.recording)
 }
 
-/// Find names that come late and source lines of what was measured, and see whether anything was.
+/// Find the source lines of what was measured, and see whether anything was.
 pub(super) fn finish(
     work: &WorkPlan,
     end: LiveEnd,
@@ -195,7 +195,6 @@ pub(super) fn finish(
     recording: &mut Recording,
 ) -> Result<LiveEnd, EngineError> {
     if !work.rolling {
-        probes.name_late(recording);
         let until = Instant::now() + PATIENCE;
         probes.add_lines(recording, &|| Instant::now() < until);
     }
@@ -256,6 +255,7 @@ impl Alone for Windows<'_, '_> {
         self.add_window(&window, busy, keeper.recording);
         if last {
             join_rest(keeper.recording);
+            self.probes.name_late(keeper.recording);
         }
         match why {
             Woken::Cancelled if !self.work.ends_by_signal() => Err(VmError::Interrupted.into()),

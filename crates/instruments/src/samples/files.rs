@@ -203,7 +203,7 @@ impl Files {
             let Some(made) = &mut known.made else {
                 continue;
             };
-            let offsets: Vec<u64> = known.nameless.iter().copied().collect();
+            let offsets: Vec<u64> = known.nameless.drain().collect();
             made.hold_at_last();
             made.find(offsets.clone());
             names.extend(offsets.into_iter().map(|offset| {
