@@ -122,7 +122,7 @@ fn two_options_are_missing() {
     assert!(ends.next().is_some() && ends.next().is_none(), "{list:?}");
     prints(own.run("kernel show before").code(0), &[", label before\n"]);
 
-    // The kernel is found, QEMU isn't; another label is that of no kernel.
+    // The kernel is found, QEMU isn't; no kernel has the other label.
     let path = "path -q --packets 10 --blocks 1 --kernel";
     own.run(&format!("{path} before"))
         .code(3)

@@ -109,7 +109,7 @@ fn interrupts_of_the_tracer() {
         let last = leave(entered_ns, 2_000, 0, 1);
         [first, rest, &[last]].concat()
     };
-    // In that of the root, of a call that it makes, and of the return of that.
+    // At the entry of the root, at the entry of a call below it, and at the return of that call.
     let of_root = root(
         &interrupt(100),
         90,

@@ -46,7 +46,7 @@ fn named((major, minor): (u32, u32)) -> String {
 mod tests {
     use super::*;
 
-    /// Check that releases are told by their numbers, whatever comes after the second.
+    /// Check that releases are recognised by their first two numbers.
     #[test]
     fn releases() {
         for (version, release) in [

@@ -152,7 +152,7 @@ fn refusals_are_told_apart() {
     ));
 }
 
-/// Check that a QEMU without exports is told by the function that it lacks.
+/// Check that the refusal of a QEMU without exports names the missing function.
 #[test]
 fn stripped_exports() {
     let said = "qemu-system-x86_64: Could not load plugin x.so: x.so: undefined symbol: \
