@@ -6,7 +6,7 @@
 mod common;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::{Place, Ran, Running, skip, vmlinux};
@@ -98,33 +98,54 @@ impl Archive {
         fs::create_dir(&repo).unwrap();
         let mut index = String::new();
         for (name, version, arch, depends) in packages.iter().flatten() {
-            let built = self.build((name, version, arch, depends));
-            let sum = Command::new("sha256sum")
-                .arg(&built)
-                .output()
-                .unwrap()
-                .stdout;
-            let sum = String::from_utf8(sum).unwrap();
-            let size = fs::metadata(&built).unwrap().len();
-            let file = built.file_name().unwrap().to_string_lossy().into_owned();
-            index += &fs::read_to_string(self.place.path("tree/DEBIAN/control")).unwrap();
-            index += &format!(
-                "Filename: ./{file}\nSize: {size}\nSHA256: {}\n\n",
-                sum.split_whitespace().next().unwrap()
-            );
+            index += &self.listed(&self.build((name, version, arch, depends)));
         }
         fs::write(repo.join("Packages"), index).unwrap();
     }
 
-    /// Build a package, with the files that are looked for in one of its name.
-    fn build(&self, (name, version, arch, depends): Package<'_>) -> PathBuf {
+    /// Have it hold a kernel that boots, and its metapackage.
+    fn packs(&self, kernel: &KernelEntry) {
+        let (release, version) = (&kernel.release, "6.1.192-2");
+        self.holds(&[vec![current(release.trim_end_matches("-amd64"), version)]]);
+        let name = format!("linux-image-{release}");
+        let tree = self.begin((&name, version, "amd64", ""));
+        let copy = |from: PathBuf, to: String| {
+            let to = tree.join(to);
+            fs::create_dir_all(to.parent().unwrap()).unwrap();
+            let copied = Command::new("cp").arg("-r").args([from, to]).status();
+            assert!(copied.unwrap().success());
+        };
+        copy(kernel.boot_image(), format!("boot/vmlinuz-{release}"));
+        copy(kernel.config().unwrap(), format!("boot/config-{release}"));
+        copy(kernel.modules_dir(), format!("lib/modules/{release}"));
+        let listed = self.listed(&self.pack((&name, version, "amd64", "")));
+        let index = self.place.path("repo/Packages");
+        let others = fs::read_to_string(&index).unwrap();
+        fs::write(index, others + &listed).unwrap();
+    }
+
+    /// What the archive's list says of the package that was built last.
+    fn listed(&self, built: &Path) -> String {
+        let sum = Command::new("sha256sum")
+            .arg(built)
+            .output()
+            .unwrap()
+            .stdout;
+        let sum = String::from_utf8(sum).unwrap();
+        let size = fs::metadata(built).unwrap().len();
+        let file = built.file_name().unwrap().to_string_lossy().into_owned();
+        let control = fs::read_to_string(self.place.path("tree/DEBIAN/control")).unwrap();
+        format!(
+            "{control}Filename: ./{file}\nSize: {size}\nSHA256: {}\n\n",
+            sum.split_whitespace().next().unwrap()
+        )
+    }
+
+    /// Begin the tree of a package, with what describes it.
+    fn begin(&self, (name, version, arch, depends): Package<'_>) -> PathBuf {
         let tree = self.place.path("tree");
         let _ = fs::remove_dir_all(&tree);
-        let write = |path: &str, data: &[u8]| {
-            let path = tree.join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, data).unwrap();
-        };
+        fs::create_dir_all(tree.join("DEBIAN")).unwrap();
         let depends = match depends {
             "" => String::new(),
             depends => format!("Depends: {depends}\n"),
@@ -138,7 +159,19 @@ impl Archive {
                 "kernel"
             }
         );
-        write("DEBIAN/control", control.as_bytes());
+        fs::write(tree.join("DEBIAN/control"), control).unwrap();
+        tree
+    }
+
+    /// Build a package, with the files that are looked for in one of its name.
+    fn build(&self, package: Package<'_>) -> PathBuf {
+        let (name, version, arch, depends) = package;
+        let tree = self.begin(package);
+        let write = |path: &str, data: &[u8]| {
+            let path = tree.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, data).unwrap();
+        };
         let mark = format!("{name} {version}\n");
         if let Some(release) = name
             .strip_prefix("linux-image-")
@@ -165,6 +198,12 @@ impl Archive {
         } else {
             write(&format!("usr/src/{name}/mark"), mark.as_bytes());
         }
+        self.pack(package)
+    }
+
+    /// Make the package of its tree.
+    fn pack(&self, (name, version, arch, _): Package<'_>) -> PathBuf {
+        let tree = self.place.path("tree");
         let deb = self
             .place
             .path("repo")
@@ -405,6 +444,112 @@ fn kernels_that_moved_on() {
     archive.plumb("kernel add debian").code(0);
     assert_eq!(archive.entry("debian").release, "6.1.0-58-amd64");
     archive.place.nothing_runs();
+}
+
+/// Check that a damaged kernel of the archive is fetched again before anything boots, and keeps its label; that the error
+/// names the other build if the archive has one now, which the next run boots; and that damage to a kernel from a file is an error.
+#[test]
+fn damaged_kernels() {
+    let Some(archive) = Archive::new() else {
+        return;
+    };
+    let at = |version: &'static str| {
+        archive.holds(&[
+            kernel("6.1.0-56", version),
+            vec![current("6.1.0-56", version)],
+        ]);
+    };
+    // It stops after the kernel was looked up.
+    let run = |kernel: &str| {
+        let ran = archive.plumb(&format!("path --kernel {kernel} --load no_such_module"));
+        ran.code(1);
+        ran
+    };
+    at("6.1.192-2");
+    archive.plumb("kernel add debian --label mine").code(0);
+    let entry = archive.entry("mine");
+    let image = entry.folder.join("vmlinux");
+    let whole = fs::read(&image).unwrap();
+    for (name, file, marks) in [
+        (
+            "mine",
+            &image,
+            ["vmlinux", "fetching it again from debian:6.1.0-56"],
+        ),
+        (
+            "debian",
+            &entry.folder.join("kernel.toml"),
+            ["kernel.toml", "removed"],
+        ),
+    ] {
+        fs::write(file, "").unwrap();
+        run(name).says(&marks).says(&["no_such_module"]);
+        assert_eq!(archive.entry(name), archive.entry(&entry.hash));
+        assert_eq!(fs::read(&image).unwrap(), whole);
+        assert!(!run(name).stderr.contains("removed"));
+    }
+    at("6.1.192-3");
+    archive.update();
+    fs::write(&image, "").unwrap();
+    let ran = run("debian");
+    ran.says(&["was damaged (vmlinux"]);
+    let other = archive.entry("debian");
+    assert!(other.hash != entry.hash && !entry.folder.exists());
+    ran.says(&[
+        entry.short(),
+        "was damaged (vmlinux",
+        &format!("--kernel {}", other.short()),
+    ]);
+
+    fs::write(other.folder.join("vmlinux"), "").unwrap();
+    fs::remove_dir_all(archive.place.path("repo")).unwrap();
+    run("debian").says(&["removed", "fetching it again", "could not download"]);
+    let file = archive.place.path("vmlinux");
+    fs::write(&file, vmlinux("6.2.0-test")).unwrap();
+    let file = file.display().to_string();
+    archive.plumb(&format!("kernel add {file}")).code(0);
+    fs::write(archive.entry(&file).folder.join("vmlinux"), "").unwrap();
+    run(&file).says(&[
+        "is damaged (vmlinux",
+        &format!("`plumb kernel add {file}` replaces it"),
+    ]);
+}
+
+/// Check that a guest boots a kernel whose image and modules were damaged where their lengths don't show it, since they
+/// are fetched again, and that packets cost what they did.
+#[test]
+fn vm_damaged_kernels_are_fetched_again() {
+    let real = match common::kernel() {
+        Ok(kernel) => kernel,
+        Err(why) => return skip(&why),
+    };
+    let Some(archive) = Archive::new() else {
+        return;
+    };
+    archive.packs(&real);
+    archive.plumb("kernel add debian").code(0);
+    let entry = archive.entry("debian");
+    assert_eq!(entry.hash, real.hash);
+    const RUN: &str = "path --cold --link veth --packets 20 --blocks 1 -o";
+    archive.plumb(&format!("{RUN} before.plumb")).code(0);
+    let veth = entry
+        .module_tree()
+        .unwrap()
+        .find("veth")
+        .unwrap()
+        .path
+        .clone();
+    for damaged in [entry.boot_image(), veth] {
+        let bytes = fs::read(&damaged).unwrap();
+        fs::write(&damaged, vec![0; bytes.len()]).unwrap();
+        let ran = archive.plumb(&format!("{RUN} after.plumb"));
+        let name = damaged.file_name().unwrap().to_string_lossy();
+        ran.code(0)
+            .says(&["was damaged", &name, "fetching it again"]);
+        let costs = |file: &str| archive.place.recording(file).costs.clone();
+        assert_eq!(costs("before.plumb"), costs("after.plumb"), "{name}");
+        assert_eq!(fs::read(&damaged).unwrap(), bytes);
+    }
 }
 
 /// Check that an archive that can't be reached is said to be that, with what the machine's own lists say.

@@ -11,7 +11,6 @@ use netplumb_instruments::exact::Sampling;
 use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::path_rules::PathRules;
 use netplumb_lab::bundle::Bundle;
-use netplumb_lab::vm::kernels::KernelStore;
 use netplumb_lab::vm::machine::{LARGE_MEMORY_MIB, MEMORY_MIB};
 use netplumb_lab::vm::process::{Extra, Guest, VmError};
 use netplumb_lab::vm::{bulk, disk};
@@ -307,8 +306,7 @@ impl OneArm<'_> {
             memory_mib,
             ..plan.guests().remove(0)
         };
-        let store = KernelStore::new(&options.cache);
-        let kernel = guest.kernel_in(&store)?;
+        let kernel = guest.kernel_in(options, progress)?;
         origin::check(options, kernel.arch)?;
         let facts = &mut keeper.recording.environment;
         note_arch(facts, kernel.arch);
@@ -345,7 +343,7 @@ impl OneArm<'_> {
     fn known<'o>(self, options: &'o Options) -> Result<Known<'o>, EngineError> {
         let plan = self.plan();
         let guests = plan.guests();
-        let kernel = guests[0].kernel_in(&KernelStore::new(&options.cache))?;
+        let kernel = guests[0].kernel_in(options, &|_| {})?;
         let (tree, _) = extras::module_tree(&kernel, &guests[0])?;
         Ok(Known::of(&kernel, tree, &options.cancel))
     }

@@ -154,19 +154,27 @@ pub(crate) fn fetch(
     options: &Options,
     progress: &dyn Fn(Progress),
 ) -> Result<(), FilesError> {
-    let mut told = BTreeSet::new();
+    let of_arch = format!("guests of {}", kernel.arch);
+    let mut tell = fetching(&of_arch, progress);
     for program in programs {
-        let mut tell = |fetched: kernels::Progress| match fetched {
-            kernels::Progress::Fetching { package, .. } if told.insert(package.clone()) => {
-                let note = format!("fetching {package} for guests of {}", kernel.arch);
-                progress(Progress::Note(note));
-            }
-            kernels::Progress::Removed(line) => progress(Progress::Note(line)),
-            _ => {}
-        };
         program.fetch(kernel.arch, &options.cache, &options.cancel, &mut tell)?;
     }
     Ok(())
+}
+
+/// Turns the progress of what is fetched for `whom` into notes, one for each package.
+pub(crate) fn fetching<'a>(
+    whom: &'a str,
+    tell: &'a dyn Fn(Progress),
+) -> impl FnMut(kernels::Progress) + 'a {
+    let mut packages = BTreeSet::new();
+    move |fetched| match fetched {
+        kernels::Progress::Fetching { package, .. } if packages.insert(package.clone()) => {
+            tell(Progress::Note(format!("fetching {package} for {whom}")));
+        }
+        kernels::Progress::Removed(line) => tell(Progress::Note(line)),
+        _ => {}
+    }
 }
 
 /// The options of a module, by its name as the kernel shows it.

@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use netplumb_instruments::exact::Sampling;
-use netplumb_lab::vm::kernels::{KernelEntry, KernelStore};
+use netplumb_lab::vm::kernels::KernelEntry;
 use netplumb_model::experiment::Trace;
 use netplumb_model::recording::{Recording, env};
 use netplumb_model::timing::{INSTRUCTIONS, SAMPLED, TimingSpec};
@@ -138,8 +138,7 @@ pub fn run_in_guests(
     save: Save<'_>,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<(), EngineError> {
-    let store = KernelStore::new(&options.cache);
-    let plan = &crate::scan::planned(&run.plan, &store, options, recording, progress)?;
+    let plan = &crate::scan::planned(&run.plan, options, recording, progress)?;
     let names = run.names();
     let mut arms = plan.arms.clone();
     if run.measure_cost {
@@ -166,7 +165,7 @@ pub fn run_in_guests(
     // Looked up before the first boot, so that a wrong name is an error at once.
     let kernels: Vec<KernelEntry> = guests
         .iter()
-        .map(|guest| guest.kernel_in(&store))
+        .map(|guest| guest.kernel_in(options, progress))
         .collect::<Result<_, _>>()?;
     for (guest, kernel) in guests.iter().zip(&kernels) {
         extras::check(kernel, guest, options, progress)?;

@@ -15,7 +15,7 @@ use std::thread::{self, Scope};
 use netplumb_instruments::wire;
 use netplumb_lab::vm::disk;
 use netplumb_lab::vm::files::Program;
-use netplumb_lab::vm::kernels::{KernelEntry, KernelStore};
+use netplumb_lab::vm::kernels::KernelEntry;
 use netplumb_lab::vm::machine;
 use netplumb_lab::vm::process::VmError;
 use netplumb_lab::vm::trial::release::Release;
@@ -66,7 +66,6 @@ pub fn run_hosts(
     save: Save<'_>,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<(), EngineError> {
-    let store = KernelStore::new(&options.cache);
     // Both are of the same guests: a turn is of the first, and arms that lack either are run again.
     let names = [hosts::INSTRUMENT];
     let counted = [hosts::INSTRUMENT, INSTRUCTIONS.instrument];
@@ -85,7 +84,7 @@ pub fn run_hosts(
     let mut qemus = BTreeMap::new();
     let mut first = None;
     for guest in run.plan.guests() {
-        let kernel = guest.kernel_in(&store)?;
+        let kernel = guest.kernel_in(options, progress)?;
         extras::check(&kernel, &guest, options, progress)?;
         let mut facts = BTreeMap::new();
         note_arch(&mut facts, kernel.arch);
@@ -101,7 +100,12 @@ pub fn run_hosts(
     }
     for end in (run.plan.arms.iter()).flat_map(|arm| ends_of(run, arm)) {
         let programs = extras::programs(&end.guest);
-        extras::fetch(&end.guest.kernel_in(&store)?, programs, options, progress)?;
+        extras::fetch(
+            &end.guest.kernel_in(options, progress)?,
+            programs,
+            options,
+            progress,
+        )?;
     }
     // It takes some tenths of a second; hosts that can't be joined would boot for nothing.
     let plugin = WirePlugin {
@@ -127,7 +131,6 @@ pub fn run_hosts(
         run,
         options,
         progress,
-        store: &store,
         origins: Mutex::default(),
         cpus: Cpus::of(options.jobs),
         failed: Mutex::default(),
@@ -166,7 +169,6 @@ struct Shared<'a> {
     run: &'a HostsRun,
     options: &'a Options,
     progress: &'a (dyn Fn(Progress) + Sync),
-    store: &'a KernelStore,
     /// Where guests start from, with what each is for.
     origins: Mutex<Vec<(GuestPlan, Arc<Origin>)>>,
     cpus: Cpus,
@@ -340,7 +342,7 @@ impl Shared<'_> {
             let threads: Vec<_> = (missing.iter())
                 .map(|end| {
                     let (options, progress) = (self.options, self.progress);
-                    let kernel = end.guest.kernel_in(self.store);
+                    let kernel = end.guest.kernel_in(self.options, self.progress);
                     scope.spawn(move || -> Result<Origin, EngineError> {
                         let kernel: KernelEntry = kernel?;
                         let boot = Boot {

@@ -235,10 +235,16 @@ impl Boot<'_> {
         program(self.options, self.kernel.arch)
     }
 
-    pub(crate) fn initramfs(&self, machine: &Machine) -> Result<Vec<u8>, EngineError> {
+    pub(crate) fn initramfs(
+        &self,
+        machine: &Machine,
+        tell: &dyn Fn(Progress),
+    ) -> Result<Vec<u8>, EngineError> {
         // Of the modules those that it loads, below.
         let lists = |path: &Path| !path.starts_with("modules/kernel");
-        self.kernel.check(&lists)?;
+        let store = self.options.kernels();
+        let mut fetched = extras::fetching("guests", tell);
+        store.mend(self.kernel, &lists, &mut fetched)?;
         let init =
             std::fs::read(self.init()?).map_err(EngineError::host("read the guest's program"))?;
         let (tree, own) = extras::module_tree(self.kernel, self.guest)?;
@@ -268,12 +274,15 @@ impl Boot<'_> {
                 },
             });
         }
-        let needed = tree
-            .resolve(&[machine.link_modules(), more.clone()].concat())
-            .map_err(|error| match self.kernel.check(&|_| true) {
-                Err(damaged) => EngineError::from(damaged),
-                Ok(()) => error.into(),
-            })?;
+        let resolve = || tree.resolve(&[machine.link_modules(), more.clone()].concat());
+        let needed = match resolve() {
+            Ok(needed) => needed,
+            Err(_) => {
+                // A module that can't be read may be damaged.
+                store.mend(self.kernel, &|_| true, &mut fetched)?;
+                resolve()?
+            }
+        };
         // A module that was built here has no signature, and checking one takes time and memory: then
         // nothing after that is where, and when, it is in a guest with the kernel's own.
         let signed = extras::insists_on_signatures(self.kernel, &machine.kernel_cmdline());
@@ -285,7 +294,7 @@ impl Boot<'_> {
             let path = self.kernel.folder.join(path);
             modules.iter().any(|module| module.path == path)
         };
-        self.kernel.check(&of_tree)?;
+        store.mend(self.kernel, &of_tree, &mut fetched)?;
         let modules = modules
             .into_iter()
             .map(|m| {
@@ -377,7 +386,7 @@ impl Boot<'_> {
             (Some(symbols), state.facts.clone())
         };
         let root = |machine: Machine, own, plan, requested| -> Result<Origin, EngineError> {
-            let initramfs = self.initramfs(&machine)?;
+            let initramfs = self.initramfs(&machine, tell)?;
             Ok(Origin {
                 machine,
                 symbols: None,
@@ -497,7 +506,7 @@ impl Boot<'_> {
             )));
         }
         let memory = new_memory(u64::from(machine.memory_mib) << 20)?;
-        let initramfs = self.initramfs(machine)?;
+        let initramfs = self.initramfs(machine, tell)?;
         let asked = frames(&[
             Request::Describe,
             Request::ReadFile("/proc/kallsyms".into()),

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use netplumb_lab::vm::files::Program;
-use netplumb_lab::vm::kernels::{KernelEntry, KernelStore, KernelStoreError};
+use netplumb_lab::vm::kernels::{KernelEntry, KernelStoreError};
 use netplumb_lab::vm::machine::MEMORY_MIB;
 use netplumb_model::arch::Arch;
 use netplumb_model::class::Link;
@@ -14,6 +14,9 @@ use netplumb_model::experiment::{
 use netplumb_model::hosts::{HostOf, Side};
 use netplumb_model::message::RunPlan;
 use netplumb_model::recording::{Arm, Made, MadeBy};
+
+use crate::extras::fetching;
+use crate::run::{Options, Progress};
 
 /// More would take longer than a day.
 pub(crate) const MAX_ARMS: usize = 1000;
@@ -81,12 +84,17 @@ pub struct GuestPlan {
 }
 
 impl GuestPlan {
-    /// Find its kernel.
+    /// Find its kernel; a damaged one is fetched again.
     ///
     /// # Errors
-    /// There is none of that name and architecture.
-    pub(crate) fn kernel_in(&self, store: &KernelStore) -> Result<KernelEntry, KernelStoreError> {
-        store.find_for(&self.kernel, self.arch)
+    /// There is none of that name and architecture, or it is damaged and can't be fetched again.
+    pub(crate) fn kernel_in(
+        &self,
+        options: &Options,
+        tell: &dyn Fn(Progress),
+    ) -> Result<KernelEntry, KernelStoreError> {
+        let store = options.kernels();
+        store.find_whole(&self.kernel, self.arch, &mut fetching("guests", tell))
     }
 }
 

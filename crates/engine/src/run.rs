@@ -7,6 +7,7 @@ use std::time::Duration;
 use netplumb_instruments::exact::Losses;
 use netplumb_kernel::layers::LayerRules;
 use netplumb_lab::cancel::Cancel;
+use netplumb_lab::vm::kernels::KernelStore;
 use netplumb_lab::vm::{link, machine};
 use netplumb_model::arch::Arch;
 use netplumb_model::class::Link;
@@ -41,6 +42,13 @@ pub struct Options {
     pub layers: LayerRules,
     /// Set to stop the run.
     pub cancel: Cancel,
+}
+
+impl Options {
+    /// The store of kernels; what it fetches is cancelled with the run.
+    pub(crate) fn kernels(&self) -> KernelStore {
+        KernelStore::new(&self.cache).until(Cancel::clone(&self.cancel))
+    }
 }
 
 /// Progress of a run.

@@ -3,7 +3,6 @@
 
 use std::borrow::Cow;
 
-use netplumb_lab::vm::kernels::KernelStore;
 use netplumb_lab::vm::process::Extra;
 use netplumb_model::experiment::Scan;
 use netplumb_model::message::{Reply, Request, Sysctl};
@@ -22,7 +21,6 @@ const CONTROLS: usize = 3;
 /// recording.
 pub(crate) fn planned<'p>(
     plan: &'p Plan,
-    store: &KernelStore,
     options: &Options,
     recording: &mut Recording,
     progress: &(dyn Fn(Progress) + Sync),
@@ -30,7 +28,7 @@ pub(crate) fn planned<'p>(
     let Some(scan) = &plan.scan else {
         return Ok(Cow::Borrowed(plan));
     };
-    let settings = settings(plan, scan, store, options, progress)?;
+    let settings = settings(plan, scan, options, progress)?;
     recording.untried.extend(skipped(scan, &settings));
     let mut plan = plan.clone();
     plan.arms = arms(&plan.arms, scan, &settings);
@@ -41,7 +39,6 @@ pub(crate) fn planned<'p>(
 fn settings(
     plan: &Plan,
     scan: &Scan,
-    store: &KernelStore,
     options: &Options,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Vec<Sysctl>, EngineError> {
@@ -49,7 +46,7 @@ fn settings(
     let (Some(guest), Some(arm)) = (guests.first(), plan.arms.first()) else {
         return Ok(Vec::new());
     };
-    let kernel = guest.kernel_in(store)?;
+    let kernel = guest.kernel_in(options, progress)?;
     let boot = Boot {
         guest,
         kernel: &kernel,

@@ -5,7 +5,6 @@
 //! translation blocks, symbols or shadow stacks: where both methods agree, both are right. See the
 //! test crates/cli/tests/second_opinion.rs.
 
-use netplumb_lab::vm::kernels::KernelStore;
 use netplumb_lab::vm::process::Extra;
 use netplumb_model::message::{Reply, Request, TimedFunction};
 use netplumb_model::timing::{Attached, Filter, Selection, TimingSpec, Window};
@@ -118,7 +117,7 @@ fn ask(
     let (Some(guest), Some(arm)) = (guests.first(), plan.arms.first()) else {
         return Ok(opinion);
     };
-    let kernel = guest.kernel_in(&KernelStore::new(&options.cache))?;
+    let kernel = guest.kernel_in(options, &|_| {})?;
     let boot = Boot {
         guest,
         kernel: &kernel,

@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use netplumb_lab::vm::files::Program;
-use netplumb_lab::vm::kernels::KernelStore;
+use netplumb_lab::vm::kernels::{KernelEntry, KernelStoreError};
 use netplumb_lab::vm::machine::{MEMORY_MIB, cpu};
 use netplumb_lab::vm::process::{Extra, Guest, VmError};
 use netplumb_lab::vm::trial;
@@ -67,10 +67,16 @@ impl GuestLab<'_> {
     /// # Errors
     /// What is missing.
     pub fn check(&self) -> Result<(), EngineError> {
-        let kernel = KernelStore::new(&self.options.cache).find(self.kernel)?;
+        let kernel = self.kernel()?;
         extras::check_load(self.load, &kernel.module_tree()?)?;
         trial::find_qemu(kernel.arch).map_err(VmError::QemuMissing)?;
         Ok(())
+    }
+
+    fn kernel(&self) -> Result<KernelEntry, KernelStoreError> {
+        let store = self.options.kernels();
+        let tell = |event| (self.tell)(event);
+        store.find_whole(self.kernel, None, &mut extras::fetching("guests", &tell))
     }
 
     /// The origin of its guests. `quick`: without an instruction clock; `link`: with NICs of this
@@ -85,7 +91,7 @@ impl GuestLab<'_> {
             quick,
             ..self.options.clone()
         };
-        let kernel = KernelStore::new(&options.cache).find(self.kernel)?;
+        let kernel = self.kernel()?;
         // Paths that need it are not supported without.
         let nft = extras::fetch(&kernel, [Program::Nft], &options, &|event| {
             (self.tell)(event);

@@ -32,8 +32,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use netplumb_model::arch::Arch;
 use sha2::{Digest, Sha256};
@@ -107,7 +107,7 @@ impl KernelStore {
         Ok(self.all()?.0)
     }
 
-    /// Those whose description is damaged: how.
+    /// Those whose description can't be read, since it is damaged or from a newer version of this program: why.
     pub fn damaged(&self) -> Vec<KernelStoreError> {
         self.all()
             .map_or_else(|_| Vec::new(), |(_, damaged)| damaged)
@@ -129,7 +129,10 @@ impl KernelStore {
             {
                 match KernelEntry::load(&folder) {
                     Ok(kernel) => kernels.extend(kernel),
-                    Err(error @ KernelStoreError::DamagedEntry { .. }) => damaged.push(error),
+                    Err(
+                        error @ (KernelStoreError::DamagedEntry { .. }
+                        | KernelStoreError::NewerEntry { .. }),
+                    ) => damaged.push(error),
                     Err(error) => return Err(error),
                 }
             }
@@ -284,13 +287,111 @@ impl KernelStore {
                 asked: arch,
             });
         }
-        Err(KernelStoreError::Unknown {
-            name: match asked::arch_in(name) {
-                None if arch != Arch::OWN => full,
-                _ => name.to_owned(),
-            },
-            kernels: self.list()?,
-        })
+        let name = match asked::arch_in(name) {
+            None if arch != Arch::OWN => full,
+            _ => name.to_owned(),
+        };
+        let kernels = self.list()?;
+        // It may be the one.
+        let damaged = self.damaged().pop();
+        Err(damaged.unwrap_or(KernelStoreError::Unknown { name, kernels }))
+    }
+
+    /// Find a kernel as [`KernelStore::find_for`] does, and check what is quick to check: the lengths of all its
+    /// files, and its lists of modules. A damaged kernel of the archive is removed and fetched again.
+    ///
+    /// # Errors
+    /// There is no such kernel, or see [`KernelStore::mend`].
+    pub fn find_whole(
+        &self,
+        name: &str,
+        arch: Option<Arch>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<KernelEntry, KernelStoreError> {
+        let found = match self.find_for(name, arch) {
+            Err(KernelStoreError::DamagedEntry { .. }) => {
+                self.clean(&mut |line| progress(Progress::Removed(line)))?;
+                match self.find_for(name, arch) {
+                    Err(KernelStoreError::Unknown { name: full, .. }) => {
+                        if let Ok(KernelSource::Debian(version)) = KernelSource::parse(&full, None)
+                        {
+                            self.add_debian(version.as_deref(), progress)?;
+                        }
+                        self.find_for(name, arch)
+                    }
+                    found => found,
+                }
+            }
+            found => found,
+        }?;
+        let is_list = |path: &Path| path.parent() == Some(Path::new("modules"));
+        self.mend(&found, &is_list, progress)?;
+        Ok(found)
+    }
+
+    /// Check the files of a kernel as [`KernelEntry::check`] does. A damaged kernel of the archive is removed and
+    /// fetched again.
+    ///
+    /// # Errors
+    /// The kernel is damaged and was not added from the archive; the archive can't be reached; or it has another
+    /// build of the kernel now, which is added.
+    pub fn mend(
+        &self,
+        kernel: &KernelEntry,
+        wanted: &dyn Fn(&Path) -> bool,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<(), KernelStoreError> {
+        if kernel.check(wanted).is_ok() {
+            return Ok(());
+        }
+        // Another thread may be at it.
+        static MENDING: Mutex<()> = Mutex::new(());
+        let _one = MENDING.lock().unwrap_or_else(PoisonError::into_inner);
+        let Err(damaged) = kernel.check(wanted) else {
+            return Ok(());
+        };
+        let KernelStoreError::DamagedEntry { reason, .. } = &damaged else {
+            return Err(damaged);
+        };
+        let mut versions = kernel.sources.iter().filter_map(|from| {
+            match KernelSource::parse(&from.source, None) {
+                Ok(KernelSource::Debian(version)) => version,
+                _ => None,
+            }
+        });
+        let Some(version) = versions.next() else {
+            return Err(damaged);
+        };
+        sums::remove(&kernel.folder).map_err(write_failed(&kernel.folder))?;
+        progress(Progress::Removed(format!(
+            "removed {}, which was damaged ({reason}); fetching it again from debian:{version}",
+            kernel.folder.display()
+        )));
+        let mut added = self.add_debian(Some(&version), progress)?.entry;
+        let _lock = stage::lock(&self.folder)?;
+        if added.hash != kernel.hash {
+            // The names of the archive's are its own now.
+            for from in &kernel.sources {
+                let is_known = added.sources.iter().any(|have| have.source == from.source);
+                if from.source.starts_with("debian") && !is_known {
+                    added.sources.push(AddedFrom {
+                        source: from.source.clone(),
+                        label: None,
+                        ..added.sources[0].clone()
+                    });
+                }
+            }
+            added.save()?;
+            return Err(KernelStoreError::Replaced {
+                hash: kernel.short().to_owned(),
+                reason: reason.clone(),
+                version,
+                by: added.short().to_owned(),
+            });
+        }
+        // Its other sources and labels.
+        added.sources.clone_from(&kernel.sources);
+        added.save()
     }
 
     /// Add a kernel; an existing one is not downloaded or copied again.

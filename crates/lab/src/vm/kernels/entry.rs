@@ -287,9 +287,9 @@ impl KernelEntry {
         let mut entry: Self = toml::from_str(&text)
             .map_err(|error| damaged(format!("{FILE}: {}", error.message())))?;
         if entry.format > FORMAT {
-            return Err(damaged(
-                "it is from a newer version of this program".to_owned(),
-            ));
+            return Err(KernelStoreError::NewerEntry {
+                folder: folder.to_owned(),
+            });
         }
         entry.folder = folder.to_owned();
         Ok(Some(entry))

@@ -267,6 +267,30 @@ pub enum KernelStoreError {
         /// All kernels.
         kernels: Vec<KernelEntry>,
     },
+    /// The archive has another build of a kernel that was damaged.
+    #[error(
+        "kernel {hash} was damaged ({reason}) and has been removed; the archive has another build of debian:{version} \
+         now, {by}, which was added: run this again with that one, or with --kernel {by} if you named it by hash or label"
+    )]
+    Replaced {
+        /// The hash of the one that was removed, cut.
+        hash: String,
+        /// What was wrong with it.
+        reason: String,
+        /// What was asked of the archive.
+        version: String,
+        /// The hash of the one that was added, cut.
+        by: String,
+    },
+    /// An entry has a format that this program does not know.
+    #[error(
+        "the kernel in {} was added by a newer version of this program: use that, or another --cache",
+        folder.display()
+    )]
+    NewerEntry {
+        /// The entry's directory.
+        folder: PathBuf,
+    },
     /// A file of an entry is damaged.
     #[error(
         "the kernel in {} is damaged ({reason}): {}",
