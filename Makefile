@@ -22,10 +22,10 @@ FISH_COMPLETIONS = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 
 export PATH := $(CARGO_HOME)/bin:$(PATH)
 
-.PHONY: help setup build arm64 x86-64 page demo test soak lint deny bench bench-paper install uninstall clean
+.PHONY: help setup build arm64 x86-64 page demo test test-debian13 compatibility soak lint deny bench bench-paper install uninstall clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9 -]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9 -]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 setup: ## install the Debian packages and the Rust toolchain that are missing
 	@scripts/setup.sh build run test
@@ -49,6 +49,12 @@ demo: ## from nothing to the IP layer's cost: set up, build, fetch a kernel, mea
 test: ## set up, lint, and run every test that can run here
 	@scripts/setup.sh --try build run test arm64
 	@scripts/test.sh
+
+test-debian13: ## some of the tests, as built by `make test`, in a root of Debian 13, as root
+	@scripts/debian13.sh
+
+compatibility: ## add what tests ran on to docs/compatibility.md
+	@scripts/compatibility.py $(wildcard $(TARGET)/test-ran $(TARGET)/debian13-ran)
 
 soak: ## the tests that repeat what they do, for most of an hour: same against same, kills
 	@scripts/setup.sh --try build run test

@@ -34,6 +34,7 @@ web_check() {
 	web/build.sh "$target/web" --with-tests && npm --prefix "$target/web" run --silent check
 }
 check "tsc" web_check
+check "docs/compatibility.md" scripts/compatibility.py --check
 
 if [ ${#failed[@]} -gt 0 ]; then
 	printf 'lint: failed: %s\n' "${failed[@]}" >&2

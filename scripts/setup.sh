@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Sees to it that what the build, the lab and the tests need is there.
 #
-#   scripts/setup.sh [--try] GROUP...     groups: build, run, test, arm64, x86-64,
+#   scripts/setup.sh [--try] GROUP...     groups: build, run, test, guest-test, arm64, x86-64,
 #                                         other-qemu
+#   scripts/setup.sh --list GROUP...      names of packages, installed or not
 #
 # Looks first: where nothing is missing it changes nothing, fetches nothing and
 # needs no rights. What is missing it installs with apt-get, as root or through
@@ -11,7 +12,8 @@
 #
 # The group "other-qemu" is Debian 13's QEMU 10 beside this machine's, for tests
 # that compare both: in a root of its own (400 MB), by debootstrap as root. It is in
-# $PLUMB_QEMU_OTHER, or else ~/.cache/netplumb-other-qemu.
+# $PLUMB_QEMU_OTHER, or else ~/.cache/netplumb-other-qemu. The group "guest-test" is
+# what scripts/debian13.sh needs in that root to run tests that were built elsewhere.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -51,6 +53,16 @@ needs() {
 		have_other_qemu || echo debootstrap debootstrap
 		;;
 	x86-64) of_guests x86_64 ;;
+	guest-test)
+		cat <<-LIST
+			cc gcc
+			/usr/include/stdio.h libc6-dev
+			ip iproute2
+			sysctl procps
+			python3 python3
+			/etc/ssl/certs/ca-certificates.crt ca-certificates
+		LIST
+		;;
 	test)
 		cat <<-LIST
 			clang-format clang-format
@@ -266,23 +278,32 @@ ensure_other_qemu() {
 		--include=qemu-system-x86,qemu-system-arm,qemu-system-common \
 		trixie "$OTHER_QEMU/trixie" ${DEBIAN_MIRROR:+"$DEBIAN_MIRROR"} >&2 ||
 		die "run it as root where Debian's archive can be reached (\$DEBIAN_MIRROR)"
-	as_root rm -rf "$OTHER_QEMU/trixie/var/cache/apt/archives"
+	as_root find "$OTHER_QEMU/trixie/var/cache/apt/archives" -name '*.deb' -delete
 	write_other_qemu "$OTHER_QEMU/trixie" x86_64
 	write_other_qemu "$OTHER_QEMU/trixie" aarch64
 }
 
-optional=false
+groups="build, run, test, guest-test, arm64, x86-64, other-qemu"
+optional=false list=false
+if [ "${1-}" = --list ]; then
+	list=true
+	shift
+fi
 if [ "${1-}" = --try ]; then
 	optional=true
 	shift
 fi
-[ $# -gt 0 ] || die "say which group: build, run, test, arm64, x86-64, other-qemu"
+[ $# -gt 0 ] || die "say which group: $groups"
 for group; do
 	case $group in
-	build | run | test | arm64 | x86-64 | other-qemu) ;;
-	*) die "no group \`$group\`: build, run, test, arm64, x86-64, other-qemu" ;;
+	build | run | test | guest-test | arm64 | x86-64 | other-qemu) ;;
+	*) die "no group \`$group\`: $groups" ;;
 	esac
 done
+if $list; then
+	for group; do needs "$group"; done | awk '{ print $2 }' | sort -u
+	exit
+fi
 case $(uname -sm) in
 "Linux x86_64" | "Linux aarch64") ;;
 *) die "Netplumb is built and run on Linux, of x86-64 and arm64" ;;

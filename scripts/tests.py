@@ -2,11 +2,13 @@
 """Run the test programs that cargo has built, several at a time where they can be.
 
     cargo test --release --workspace --no-run --message-format=json >BUILT
-    scripts/tests.py BUILT [--times FILE] [--soak] [NAME...]
+    scripts/tests.py BUILT [--times FILE] [--ran FILE] [--soak] [NAME...]
 
 With names, only the programs called so: the package, or the package and the file,
-as in `netplumb-store` or `netplumb/bench`. What each wrote is printed when it is
-done; the seconds of each test, slowest first, go to FILE.
+as in `netplumb-store` or `netplumb/bench`; or single tests of them, as in
+`netplumb/bench::a_test`. What each wrote is printed when it is done; the seconds of
+each test, slowest first, go to the FILE of --times, and what the programs that passed
+ran on to that of --ran (see scripts/compatibility.py).
 
 `cargo test` runs one program after the other, and most of ours wait for a guest or
 a timeout, or have one long test at their end. Nextest would run each test in a
@@ -108,7 +110,9 @@ class Program:
         self.path = message["executable"]
         self.folder = os.path.dirname(manifest)
         self.passed = False
+        self.only = []
         self.tests = []
+        self.ran = set()
 
     def run(self, threads):
         """Run it to its end, and print what it wrote."""
@@ -119,9 +123,11 @@ class Program:
         environment["RUSTC_BOOTSTRAP"] = "1"
         begun = time.monotonic()
         # Files, not pipes: a process that is left behind would keep these open.
-        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, \
+                tempfile.NamedTemporaryFile() as ran:
+            environment["PLUMB_TEST_RAN"] = ran.name
             child = subprocess.Popen(
-                [self.path, "-Z", "unstable-options", "--report-time"],
+                [self.path, "-Z", "unstable-options", "--report-time", "--exact", *self.only],
                 cwd=self.folder,
                 env=environment,
                 stdin=subprocess.DEVNULL,
@@ -133,11 +139,16 @@ class Program:
             _, status, used = os.wait4(child.pid, 0)
             child.returncode = os.waitstatus_to_exitcode(status)
             said, told = (text_of(file) for file in (out, err))
+            if child.returncode == 0:
+                self.ran.update(text_of(ran).splitlines())
         took = time.monotonic() - begun
         cpu_seconds = used.ru_utime + used.ru_stime
         self.passed = child.returncode == 0
         for name, seconds in re.findall(r"^test (\S+).* <([0-9.]+)s>$", said, re.MULTILINE):
             self.tests.append((float(seconds), f"{self.name} {name}"))
+        ran = re.findall(r"^test (\S+)", said, re.MULTILINE)
+        missing = [name for name in self.only if name not in ran]
+        self.passed = self.passed and not missing
         with print_lock:
             print(f"\n     Running {self.name} ({took:.1f} s, {cpu_seconds:.1f} s of CPU)")
             sys.stdout.write(told)
@@ -145,6 +156,8 @@ class Program:
             if "\ntest result: " not in said:
                 print(f"{self.name} ended with {child.returncode} before its tests did")
                 print("test result: FAILED. 0 passed; 1 failed; 0 ignored")
+            for name in missing:
+                print(f"test result: FAILED. 0 passed; 1 failed; 0 ignored: no test {name}")
             sys.stdout.flush()
 
 
@@ -167,6 +180,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("built")
     parser.add_argument("--times")
+    parser.add_argument("--ran")
     parser.add_argument("--soak", action="store_true")
     parser.add_argument("names", nargs="*")
     asked = parser.parse_intermixed_args()
@@ -174,12 +188,20 @@ def main():
     every = programs(asked.built)
     there = {program.name for program in every}
     # A list that names what is gone is a list of something else by now.
-    wrong = [name for name in ALONE + FIRST + SOAK + asked.names if name not in there]
+    only = {}
+    for name in asked.names:
+        program, _, test = name.partition("::")
+        only.setdefault(program, []).append(test)
+    wrong = [name for name in ALONE + FIRST + SOAK + list(only) if name not in there]
     if wrong:
         sys.exit(f"{asked.built} has no program of tests called {', '.join(wrong)}")
-    names = asked.names + (SOAK if asked.soak else [])
+    names = list(only) + (SOAK if asked.soak else [])
     if names:
         every = [program for program in every if program.name in names]
+    for program in every:
+        tests = only.get(program.name, [""])
+        # Named without a test, it is all of its tests.
+        program.only = tests if all(tests) else []
 
     cpus = len(os.sched_getaffinity(0))
     shared = [program for program in every if program.name not in ALONE]
@@ -195,6 +217,9 @@ def main():
         tests = sorted((test for program in every for test in program.tests), reverse=True)
         with open(asked.times, "w") as file:
             file.writelines(f"{seconds:8.1f} s  {name}\n" for seconds, name in tests)
+    if asked.ran:
+        with open(asked.ran, "w") as file:
+            file.writelines(f"{line}\n" for line in sorted(set().union(*(p.ran for p in every))))
     failed = [program.name for program in every if not program.passed]
     if failed:
         sys.exit("failed: " + ", ".join(failed))

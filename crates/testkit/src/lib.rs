@@ -68,6 +68,26 @@ pub fn parse_openmetrics(text: &str) -> bool {
     true
 }
 
+/// Note what a test ran on, as a line of this system and `on` in the file that `$PLUMB_TEST_RAN` names, if it is set.
+pub fn ran(on: &[&str]) {
+    let Some(file) = env::var_os("PLUMB_TEST_RAN") else {
+        return;
+    };
+    let system = fs::read_to_string("/etc/os-release").unwrap_or_default();
+    let value = |key| {
+        let value = system.lines().find_map(|line| line.strip_prefix(key));
+        value.unwrap_or_default().trim_matches('"')
+    };
+    let system = format!("{} {}", value("NAME="), value("VERSION_ID="));
+    let line = format!("{system}\t{}", on.join("\t"));
+    // Of a recording that a test tampered with.
+    if on.iter().any(|part| part.contains(char::is_control)) {
+        return;
+    }
+    let opened = fs::OpenOptions::new().append(true).create(true).open(file);
+    let _ = opened.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()));
+}
+
 /// A second QEMU of another version, to compare with: of `$PLUMB_QEMU_OTHER`, or where `scripts/setup.sh
 /// other-qemu` has it. None, with a note, where there is none.
 pub fn other_qemu(program: &str) -> Option<PathBuf> {

@@ -8,6 +8,7 @@
 pub(crate) mod explained;
 pub(crate) mod own;
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -16,12 +17,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use netplumb_lab::vm::kernels::{KernelEntry, KernelStore};
 use netplumb_lab::vm::trial;
 use netplumb_model::arch::Arch;
-use netplumb_model::recording::Recording;
+use netplumb_model::recording::{Recording, env};
 #[allow(unused_imports)]
 pub(crate) use netplumb_testkit::{skip, tell};
 use serde_json::Value;
@@ -102,6 +103,7 @@ pub(crate) struct Place {
     cwd: TempDir,
     tmp: TempDir,
     mark: String,
+    made_unix_s: u64,
 }
 
 impl Place {
@@ -114,6 +116,7 @@ impl Place {
             cwd,
             tmp: TempDir::new().unwrap(),
             mark,
+            made_unix_s: UNIX_EPOCH.elapsed().unwrap().as_secs(),
         }
     }
 
@@ -171,7 +174,38 @@ impl Place {
 
     /// A recording here.
     pub(crate) fn recording(&self, name: &str) -> Recording {
-        netplumb_store::read(&self.path(name)).unwrap()
+        let recording = netplumb_store::read(&self.path(name)).unwrap();
+        self.note_ran(&recording);
+        recording
+    }
+
+    /// Note what a recording was made on here: `scripts/tests.py` keeps it for docs/compatibility.md.
+    fn note_ran(&self, recording: &Recording) {
+        let facts = &recording.environment;
+        let fact = |key: &str| facts.get(key).map_or("", String::as_str);
+        // Others are of files that came with the test, or of perf.
+        let is_import = facts.contains_key(env::IMPORTED);
+        if is_import
+            || !fact(env::STARTED)
+                .parse()
+                .is_ok_and(|started| self.made_unix_s <= started)
+        {
+            return;
+        }
+        let instruments: BTreeSet<&str> = (recording.blocks.iter())
+            .map(|block| block.instrument.as_str())
+            .collect();
+        let (qemu, lab) = (fact(env::QEMU), fact(env::LAB));
+        for arm in 0..recording.arms.len() {
+            let kernel = recording.fact(arm, env::KERNEL).unwrap_or_default();
+            let (qemu, arch) = match lab {
+                "vm" => (qemu, recording.arch(arm)),
+                _ => ("", Arch::OWN),
+            };
+            for instrument in &instruments {
+                netplumb_testkit::ran(&[qemu, kernel, arch.debian(), lab, instrument]);
+            }
+        }
     }
 
     /// The processes that came of what ran here and are still there.
