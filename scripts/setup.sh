@@ -82,6 +82,7 @@ needs() {
 			patch patch
 			pahole dwarves
 			spatch coccinelle
+			iasl acpica-tools
 			curl curl
 			ip iproute2
 			ethtool ethtool

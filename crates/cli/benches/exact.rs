@@ -412,7 +412,11 @@ fn initramfs_of(kernel: &KernelEntry, machine: &Machine) -> Result<Vec<u8>> {
             options: String::new(),
         });
     }
-    Ok(initramfs::build(&std::fs::read(PLUMB)?, &modules)?)
+    Ok(initramfs::build(
+        machine.arch,
+        &std::fs::read(PLUMB)?,
+        &modules,
+    )?)
 }
 
 fn send(guest: &mut Guest, packets: u32) -> Result<()> {

@@ -51,7 +51,7 @@ fn files_both_ways() {
         })
         .collect();
     let init = std::fs::read(env!("CARGO_BIN_EXE_plumb")).unwrap();
-    let initramfs = initramfs::build(&init, &modules).unwrap();
+    let initramfs = initramfs::build(machine.arch, &init, &modules).unwrap();
     let from = Start::Boot {
         initramfs: &initramfs,
         memory: None,

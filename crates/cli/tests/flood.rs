@@ -98,7 +98,11 @@ fn softirqs_are_not_the_senders() {
     };
     let folder = tempfile::TempDir::new().unwrap();
     let archive = folder.path().join("initramfs");
-    std::fs::write(&archive, initramfs::build(&init(), &[]).unwrap()).unwrap();
+    std::fs::write(
+        &archive,
+        initramfs::build(Arch::X86_64, &init(), &[]).unwrap(),
+    )
+    .unwrap();
     let told = boot(&kernel.boot_image(), &archive);
     let seen = Seen::read(&told);
 

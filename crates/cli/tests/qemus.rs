@@ -19,6 +19,7 @@ use netplumb_model::arch::Arch;
 use netplumb_model::class::Direction;
 use netplumb_model::recording::{Recording, env};
 use netplumb_testkit::other_qemu;
+use serde_json::Value;
 
 /// Those for guests of an architecture, the usual one first; none, with a note, where there are no guests.
 fn qemus(place: &Place, arch: Arch) -> Vec<PathBuf> {
@@ -54,28 +55,22 @@ fn run_with(place: &Place, qemu: &Path, words: &str) -> Recording {
     recording
 }
 
-/// Functions that ask whether a page is the first of its allocation, and take an instruction more or less for it.
-/// Where pages are depends on the boot, and that on the size of the tables that QEMU gives the kernel (ACPI).
-const BY_PLACE: [&str; 2] = ["__check_object_size", "kfree"];
-
-/// What each function of packets cost in each block, but for those.
+/// What each function of packets cost in each block.
 /// Blocks are in the order in which they ended, which of arms in parallel is any.
 fn costs(recording: &Recording) -> BTreeMap<((u32, u32), String), u64> {
     let mut sums = BTreeMap::new();
     for cost in (recording.costs.iter()).filter(|cost| cost.direction != Direction::Other) {
         let function = recording.nodes[cost.node as usize].function;
         let name = recording.functions[function as usize].name.clone();
-        if !BY_PLACE.contains(&name.as_str()) {
-            let block = &recording.blocks[cost.block as usize];
-            let of = (block.arm, block.index);
-            *sums.entry((of, name)).or_default() += cost.own;
-        }
+        let block = &recording.blocks[cost.block as usize];
+        let of = (block.arm, block.index);
+        *sums.entry((of, name)).or_default() += cost.own;
     }
     sums
 }
 
 /// Check that datagrams cost the same in every QEMU, function by function, on the oldest and the newest kernel:
-/// the CPU is the same.
+/// the CPU is the same, and so is the ACPI table that the kernel gets.
 #[test]
 fn vm_every_qemu_counts_the_same() {
     let place = Place::new();
@@ -161,6 +156,47 @@ fn vm_two_hosts_in_every_qemu() {
         };
         let first = frames();
         assert!(!first.is_empty() && first == frames(), "{}", qemu.display());
+    }
+}
+
+/// Check that an experiment of two hosts has the same report twice, in QEMUs other than the usual one: other tests
+/// run experiments in that.
+#[test]
+fn vm_an_experiment_of_two_hosts_repeats() {
+    let place = Place::new();
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/offload-turns.toml");
+    for qemu in qemus(&place, Arch::OWN).into_iter().skip(1) {
+        let report = || {
+            let words = format!("run {} --json --output w.plumb", file.display());
+            let mut command = place.plumb(&words);
+            let ran = Running::start(command.env("PLUMB_QEMU", &qemu)).finish();
+            ran.code(0);
+            fs::remove_file(place.path("w.plumb")).unwrap();
+            let mut report: Value = serde_json::from_str(&ran.stdout).unwrap();
+            let environment = report["environment"].as_object_mut().unwrap();
+            assert!(environment.remove("plumb.started_unix_s").is_some());
+            report
+        };
+        assert_eq!(report(), report(), "{}", qemu.display());
+    }
+}
+
+/// Check that an e1000 that can't be without its throttle is refused before hosts boot, with what to do.
+#[test]
+fn vm_a_throttle_that_stays_on() {
+    let place = Place::new();
+    for qemu in qemus(&place, Arch::X86_64) {
+        let help = Command::new(&qemu)
+            .args(["-device", "e1000-82545em,help"])
+            .output()
+            .unwrap();
+        let can = String::from_utf8_lossy(&help.stdout).contains("mitigation=");
+        let words = "bench request --turns 2 --blocks 1 --throttle off --output w.plumb";
+        let mut command = place.plumb(words);
+        let ran = Running::start(command.env("PLUMB_QEMU", &qemu)).finish();
+        ran.code(if can { 0 } else { 3 });
+        assert!(can || ran.stderr.contains("leave that out"), "{ran:?}");
+        let _ = fs::remove_file(place.path("w.plumb"));
     }
 }
 

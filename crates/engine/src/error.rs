@@ -356,7 +356,7 @@ impl EngineError {
             && !status.starts_with("signal")
             && let Some(why) = wire::describe_refusal(stderr)
                 .or_else(|| exact::describe_refusal(stderr))
-                .or_else(|| no_feature(stderr))
+                .or_else(|| no_property(stderr))
         {
             return EngineError::Plugin(format!("{why}\n  QEMU said: {}", stderr.join(" ")));
         }
@@ -365,16 +365,26 @@ impl EngineError {
 }
 
 /// If QEMU ended because it has no name for a feature of the guests' CPU (qdev_prop_set_globals in
-/// hw/core/qdev-properties.c): which one, and what to do.
-fn no_feature(stderr: &[String]) -> Option<String> {
+/// hw/core/qdev-properties.c), or for a property of e1000 that QEMU 10 dropped: which one, and what to do.
+fn no_property(stderr: &[String]) -> Option<String> {
     let named = |line: &String| {
         let (_, rest) = line.split_once("Property '")?;
         let (property, _) = rest.split_once("' not found")?;
         property
-            .split_once("-cpu.")
-            .map(|(_, feature)| feature.to_owned())
+            .split_once('.')
+            .map(|(device, name)| (device.to_owned(), name.to_owned()))
     };
-    let feature = stderr.iter().find_map(named)?;
+    let (device, feature) = stderr.iter().find_map(named)?;
+    if feature == "mitigation" {
+        return Some(
+            "this QEMU's e1000 can't turn its interrupt throttling off, as --throttle off asks (QEMU 10 and later \
+             can't): leave that out, or name an older QEMU with $PLUMB_QEMU, such as Debian 12's"
+                .into(),
+        );
+    }
+    if !device.ends_with("-cpu") {
+        return None;
+    }
     Some(format!(
         "this QEMU has no CPU feature `{feature}`, which the guests' CPU has: use QEMU {}, or name another with \
          $PLUMB_QEMU; --lab netns needs none",
@@ -400,6 +410,9 @@ mod tests {
         let feature =
             "can't apply global base-x86_64-cpu.mpx=on: Property 'base-x86_64-cpu.mpx' not found";
         assert!(told("exit status: 1", feature).contains("no CPU feature `mpx`"));
+        let throttle =
+            "-device e1000-82545em,mitigation=off: Property 'e1000-82545em.mitigation' not found";
+        assert!(told("exit status: 1", throttle).contains("--throttle off"));
         let killed = told("signal: 11 (SIGSEGV)", "undefined symbol: x");
         assert!(
             killed.starts_with("QEMU failed (signal: 11 (SIGSEGV))"),

@@ -311,8 +311,8 @@ impl Boot<'_> {
             })
             .collect::<Result<Vec<_>, ModuleError>>()?;
         extras::check_loaded(self.guest, &modules)?;
-        let mut archive =
-            initramfs::build(&init, &modules).map_err(EngineError::host("build the initramfs"))?;
+        let mut archive = initramfs::build(machine.arch, &init, &modules)
+            .map_err(EngineError::host("build the initramfs"))?;
         for (_, more) in extras::archives(self.kernel, self.guest, &self.options.cache)? {
             archive.extend(more);
         }
@@ -336,6 +336,9 @@ impl Boot<'_> {
             key.add(name, &part?);
         }
         key.add("kernel", self.kernel.hash.as_bytes());
+        if let Some(dsdt) = machine::dsdt(machine.arch) {
+            key.add("dsdt", dsdt);
+        }
         for module in machine.modules() {
             key.add("module", module.as_bytes());
         }

@@ -2,6 +2,7 @@
 
 use netplumb_model::arch::Arch;
 
+use super::acpi;
 use super::cpu::{self, Cpu};
 
 /// A machine.
@@ -29,6 +30,8 @@ pub(super) struct Board {
     pub(super) fallback: Fallback,
     /// Whether a guest that starts from a saved state needs the ROM that booted its kernel.
     pub(super) boots_by_rom: bool,
+    /// The ACPI table in place of QEMU's.
+    pub(super) dsdt: Option<&'static [u8]>,
 }
 
 /// The serial port that the agent uses without a virtio port.
@@ -66,12 +69,14 @@ pub(super) fn of(arch: Arch) -> &'static Board {
     }
 }
 
+/// Of a version, since the kernel keeps its name and other texts of SMBIOS in memory: a longer one moved pages.
+///
 /// nolapic_timer: the HPET ticks; to calibrate the local APIC's timer the kernel spins for 100 ms on
 /// `pause`, each of which leaves QEMU's execution loop: half of the boot time. tsc=reliable,
 /// no_timer_check: skip other measurements of the boot; likewise hpet_late_init (/dev/hpet, not the tick)
 /// and i8042_init (a keyboard).
 static PC: Board = Board {
-    machine: "pc",
+    machine: "pc-i440fx-7.2",
     cpu: &cpu::X86_64,
     hosts_cpu: &cpu::X86_64_OF_HOSTS,
     note: "each iteration of a rep string instruction counts as one (erms and fsrm off)",
@@ -83,6 +88,7 @@ static PC: Board = Board {
     large_root: "",
     fallback: Fallback::Second,
     boots_by_rom: true,
+    dsdt: Some(acpi::DSDT),
 };
 
 /// randomize_kstack_offset: where the stack begins in a system call depends on all random numbers since the
@@ -99,6 +105,7 @@ static VIRT: Board = Board {
     large_root: "rootfstype=ramfs",
     fallback: Fallback::Pci,
     boots_by_rom: false,
+    dsdt: None,
 };
 
 #[cfg(test)]

@@ -1,9 +1,12 @@
-//! The guest's initramfs: this binary as init, and modules in load order.
+//! The guest's initramfs: its ACPI table, this binary as init, and modules in load order.
 
 use std::io::{self, Read, Write};
 
 use cpio::newc::Builder;
 use netplumb_kernel::signature;
+use netplumb_model::arch::Arch;
+
+use super::{acpi, machine};
 
 /// A module to load.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,7 +57,7 @@ const CHARACTER_DEVICE: u32 = 0o020_600;
 ///
 /// # Errors
 /// Out of memory.
-pub fn build(init: &[u8], modules: &[Module]) -> io::Result<Vec<u8>> {
+pub fn build(arch: Arch, init: &[u8], modules: &[Module]) -> io::Result<Vec<u8>> {
     let filled = init.len().next_multiple_of(PROGRAM_BYTES);
     let size = filled
         + modules
@@ -78,6 +81,9 @@ pub fn build(init: &[u8], modules: &[Module]) -> io::Result<Vec<u8>> {
         io::copy(&mut io::repeat(0).take(zeros as u64), &mut writer)?;
         writer.finish().map(drop)
     };
+    if let Some(dsdt) = machine::dsdt(arch) {
+        add(acpi::PATH, FILE, None, dsdt, 0)?;
+    }
     for folder in ["dev", "proc", "sys", "tmp", MODULES.trim_start_matches('/')] {
         add(folder, DIRECTORY, None, &[], 0)?;
     }
@@ -124,7 +130,7 @@ mod tests {
                 options: String::new(),
                 required: true,
             };
-            build(b"#!init", &[module]).unwrap().len()
+            build(Arch::X86_64, b"#!init", &[module]).unwrap().len()
         };
         assert_eq!(of(vec![1; 114_000]), of(vec![1; 114_040]));
         assert_eq!(padding(&[1; MODULE_BYTES]), 0);
@@ -136,8 +142,8 @@ mod tests {
     /// Check that the guest's free memory does not depend on the size of this binary.
     #[test]
     fn the_size_of_a_build_does_not_matter() {
-        let one = build(&[1; 1000], &[]).unwrap();
-        let other = build(&[1; 1_234_567], &[]).unwrap();
+        let one = build(Arch::X86_64, &[1; 1000], &[]).unwrap();
+        let other = build(Arch::X86_64, &[1; 1_234_567], &[]).unwrap();
         assert_eq!(one.len(), other.len());
     }
 
@@ -158,7 +164,7 @@ mod tests {
                 required: true,
             },
         ];
-        let archive = build(b"#!init", &modules).unwrap();
+        let archive = build(Arch::X86_64, b"#!init", &modules).unwrap();
         let mut rest = &archive[..];
         let mut seen = Vec::new();
         loop {
@@ -174,6 +180,7 @@ mod tests {
         assert_eq!(
             seen,
             [
+                (acpi::PATH.to_string(), FILE),
                 ("dev".to_string(), DIRECTORY),
                 ("proc".to_string(), DIRECTORY),
                 ("sys".to_string(), DIRECTORY),

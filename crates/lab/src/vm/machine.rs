@@ -101,6 +101,11 @@ pub fn hosts_cpu(arch: Arch) -> &'static str {
     board::of(arch).hosts_cpu.name
 }
 
+/// The ACPI table in the initramfs of an architecture, which its memory depends on.
+pub fn dsdt(arch: Arch) -> Option<&'static [u8]> {
+    board::of(arch).dsdt
+}
+
 /// Kernel parameters of a guest of an architecture with a web server, which its root has to have room for.
 pub fn large_root(arch: Arch) -> &'static str {
     board::of(arch).large_root
@@ -413,7 +418,7 @@ mod tests {
         let args = machine().qemu_args(fds, &["-plugin".into(), "file=x".into()]);
         assert_eq!(
             args.join(" ").replace(&machine().cpu().option(), "CPU"),
-            "-name netplumb -nodefaults -no-user-config -display none -no-reboot -machine pc \
+            "-name netplumb -nodefaults -no-user-config -display none -no-reboot -machine pc-i440fx-7.2 \
              -accel tcg,thread=single -cpu CPU -smp 1 \
              -rtc clock=vm,base=2026-01-01 -seed 1 -icount shift=2,sleep=off \
              -fw_cfg name=opt/netplumb/random,string=00000000000000000000000000000001 -m 256 \

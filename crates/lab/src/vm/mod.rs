@@ -1,5 +1,6 @@
 //! A QEMU guest: its configuration, boot, communication and end.
 
+mod acpi;
 pub mod agent;
 mod board;
 pub mod bulk;
