@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Builds this program for another architecture, where it is PID 1 in guests of it, and puts
-# it beside the program of this machine: plumb-aarch64, plumb-x86_64.
+# Builds the agent, PID 1 of guests, for another architecture, and puts it beside plumb
+# (plumb-agent-aarch64, plumb-agent-x86_64) and into it. With --whole also plumb for machines of
+# that architecture: plumb-aarch64, plumb-x86_64.
 #
-#   scripts/guest.sh arm64|x86-64
+#   scripts/guest.sh arm64|x86-64 [--whole]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/common.sh
@@ -15,7 +16,7 @@ x86-64) machine=x86_64 ;;
 esac
 scripts/setup.sh build "$1"
 if [ "$machine" = "$(uname -m)" ]; then
-	say "guests of $1 have the program of this machine: make build"
+	say "guests of $1 are those of this machine: make build"
 	exit
 fi
 triple=$machine-unknown-linux-gnu
@@ -25,10 +26,19 @@ if [ "$machine" = x86_64 ]; then
 fi
 # What runs in an emulated guest is mostly its kernel; optimised, the program would take minutes more
 # to compile.
-CARGO_PROFILE_RELEASE_OPT_LEVEL=1 cargo build "${cargo_flags[@]}" --target "$triple"
-beside=$plumb-$machine
-mkdir -p "$(dirname "$beside")"
-# Not written over: guests may be starting from it.
-cp "$target/$triple/release/plumb" "$beside.new"
-mv "$beside.new" "$beside"
-echo "built: $beside"
+packages=(--package netplumb-agent)
+programs=(plumb-agent)
+if [ "${2-}" = --whole ]; then
+	packages+=(--package netplumb)
+	programs+=(plumb)
+fi
+CARGO_PROFILE_RELEASE_OPT_LEVEL=1 cargo build "${cargo_flags[@]}" --target "$triple" "${packages[@]}"
+mkdir -p "$(dirname "$plumb")"
+for program in "${programs[@]}"; do
+	beside=$(dirname "$plumb")/$program-$machine
+	# Not written over: guests may be starting from it.
+	cp "$target/$triple/release/$program" "$beside.new"
+	mv "$beside.new" "$beside"
+	echo "built: $beside"
+done
+scripts/embed.sh

@@ -104,18 +104,6 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    // In a guest this binary is init.
-    if netplumb_sys::guest::is_init() {
-        netplumb_engine::guest::be_init();
-        return ExitCode::FAILURE;
-    }
-    // And what its kernel requests modules of.
-    if let Some(module) = netplumb_lab::vm::requested::request() {
-        return match netplumb_lab::vm::requested::answer(&module) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(_) => ExitCode::FAILURE,
-        };
-    }
     // A limit on the size of files is reported as an error; it does not kill.
     // SAFETY: to ignore a signal takes no handler.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };

@@ -209,7 +209,7 @@ pub(crate) fn record_by(
     let engine_options = Options {
         cache: cache.to_path_buf(),
         cache_bytes: options.cache_size,
-        init: "/proc/self/exe".into(),
+        agent: None,
         quick: options.quick,
         cold: options.cold,
         jobs: options

@@ -7,7 +7,7 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::{Place, Running, check_whole, has_kernels, own_cache, prints, skip};
@@ -25,7 +25,7 @@ const NO_COMPILER: &str = "no aarch64-linux-gnu-gcc: scripts/setup.sh arm64";
 /// Whether guests of arm64 can be booted; prints a note if not.
 fn has_guests(place: &Place) -> bool {
     let missing = trial::find_qemu(Arch::Arm64).err().map(|e| e.to_string());
-    let program = || beside().then_some(()).ok_or("no plumb-aarch64: make arm64");
+    let program = || beside().then_some(()).ok_or("no plumb-agent-aarch64: make arm64");
     if let Some(why) = missing.or_else(|| program().err().map(String::from)) {
         skip(&why);
         return false;
@@ -41,6 +41,16 @@ fn beside() -> bool {
         || program
             .with_file_name(agent::file_name(Arch::Arm64))
             .is_file()
+}
+
+/// `plumb` itself for a machine of arm64; prints a note if it was not built.
+fn whole_program() -> Option<PathBuf> {
+    let program = Path::new(env!("CARGO_BIN_EXE_plumb")).with_file_name("plumb-aarch64");
+    if !program.is_file() {
+        skip("no plumb-aarch64: scripts/guest.sh arm64 --whole");
+        return None;
+    }
+    Some(program)
 }
 
 /// Check that no call, return or instruction is lost on any link with any protocol of either family,
@@ -617,8 +627,9 @@ fn vm_the_program_itself() {
             ))
             .code(0);
     }
-    let program = Path::new(env!("CARGO_BIN_EXE_plumb"));
-    let of_arm64 = program.with_file_name(agent::file_name(Arch::Arm64));
+    let Some(of_arm64) = whole_program() else {
+        return;
+    };
     for words in [
         "report x.plumb --top 40",
         "report x.plumb --json",
@@ -646,8 +657,9 @@ fn vm_on_a_machine_of_arm64() {
     if !has_guests(&place) {
         return;
     }
-    let program = Path::new(env!("CARGO_BIN_EXE_plumb"));
-    let of_arm64 = program.with_file_name(agent::file_name(Arch::Arm64));
+    let Some(of_arm64) = whole_program() else {
+        return;
+    };
     fs::copy(of_arm64, place.path("plumb")).unwrap();
     let ran = place.run(
         "path -q --arch arm64 --timeout 300 -o outer.plumb -- \

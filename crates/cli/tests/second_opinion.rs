@@ -10,7 +10,6 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use netplumb_engine::second_opinion::{SecondOpinion, time_functions};
@@ -18,7 +17,7 @@ use netplumb_engine::{GuestRun, Options, Plan, run_in_guests};
 use netplumb_instruments::single::RCU_INSNS;
 use netplumb_kernel::layers::LayerRules;
 use netplumb_lab::vm::kernels::KernelStore;
-use netplumb_lab::vm::trial;
+use netplumb_lab::vm::{agent, trial};
 use netplumb_model::arch::Arch;
 use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::{NodeId, Recording};
@@ -100,7 +99,7 @@ fn fexit_agrees_on_inclusive_cost() {
     let options = Options {
         cache,
         cache_bytes: netplumb_lab::vm::saved::MAX_BYTES,
-        init: init(),
+        agent: Some(built(Arch::OWN)),
         quick: false,
         cold: false,
         jobs: 1,
@@ -261,21 +260,9 @@ fn cannot_run(cache: &Path) -> Option<String> {
         .map(|e| e.to_string())
 }
 
-/// The program as the guests' init. With all that a debugger would like to know it
-/// does not fit into a guest.
-fn init() -> PathBuf {
-    let built = PathBuf::from(env!("CARGO_BIN_EXE_plumb"));
-    let stripped = Path::new(env!("CARGO_TARGET_TMPDIR")).join("second-opinion-init");
-    let strip = Command::new("strip")
-        .arg("-o")
-        .arg(&stripped)
-        .arg(&built)
-        .status();
-    if strip.is_ok_and(|s| s.success()) {
-        stripped
-    } else {
-        built
-    }
+/// The program for guests of an architecture, which is beside the one under test.
+fn built(arch: Arch) -> PathBuf {
+    Path::new(env!("CARGO_BIN_EXE_plumb")).with_file_name(agent::file_name(arch))
 }
 
 /// Where the kernels are, as the command has it.

@@ -10,7 +10,6 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use netplumb_engine::second_opinion::{SecondOpinion, spec_of, time_by};
@@ -526,7 +525,7 @@ fn setup_with(proto: &str, kernel: &str) -> Option<(Plan, Options)> {
     let options = Options {
         cache,
         cache_bytes: netplumb_lab::vm::saved::MAX_BYTES,
-        init: init(),
+        agent: Some(built(Arch::OWN)),
         quick: false,
         cold: false,
         jobs: 1,
@@ -541,12 +540,13 @@ fn setup_with(proto: &str, kernel: &str) -> Option<(Plan, Options)> {
 /// looked for.
 fn has_arm64(kernel: &str) -> Result<(), String> {
     trial::find_qemu(Arch::Arm64).map_err(|e| e.to_string())?;
-    let name = agent::file_name(Arch::Arm64);
-    let built = Path::new(env!("CARGO_BIN_EXE_plumb")).with_file_name(&name);
+    let built = built(Arch::Arm64);
     if !built.is_file() {
-        return Err(format!("no {name}: make arm64"));
+        return Err(format!("no {}: make arm64", built.display()));
     }
-    let beside = std::env::current_exe().unwrap().with_file_name(&name);
+    let beside = std::env::current_exe()
+        .unwrap()
+        .with_file_name(agent::file_name(Arch::Arm64));
     if !beside.exists() {
         std::os::unix::fs::symlink(&built, beside).unwrap();
     }
@@ -570,23 +570,9 @@ fn cannot_run(cache: &Path, kernel: &str) -> Option<String> {
         .map(|e| e.to_string())
 }
 
-/// The program as the guests' init. With all that a debugger would like to know it
-/// does not fit into a guest.
-fn init() -> PathBuf {
-    let built = PathBuf::from(env!("CARGO_BIN_EXE_plumb"));
-    let stripped = Path::new(env!("CARGO_TARGET_TMPDIR")).join("truth-init");
-    // Two tests of one process may come here at once.
-    let own = stripped.with_extension(format!("{:?}", std::thread::current().id()));
-    let strip = Command::new("strip")
-        .arg("-o")
-        .arg(&own)
-        .arg(&built)
-        .status();
-    if strip.is_ok_and(|s| s.success()) && std::fs::rename(&own, &stripped).is_ok() {
-        stripped
-    } else {
-        built
-    }
+/// The program for guests of an architecture, which is beside the one under test.
+fn built(arch: Arch) -> PathBuf {
+    Path::new(env!("CARGO_BIN_EXE_plumb")).with_file_name(agent::file_name(arch))
 }
 
 /// Where the kernels are, as the command has it.

@@ -181,9 +181,9 @@ pub(crate) fn check(options: &Options, arch: Arch) -> Result<PathBuf, EngineErro
 
 /// The program that is init of guests of an architecture.
 pub(crate) fn program(options: &Options, arch: Arch) -> Result<PathBuf, EngineError> {
-    match arch {
-        Arch::OWN => Ok(options.init.clone()),
-        arch => Ok(agent::program(arch)?),
+    match &options.agent {
+        Some(path) if arch == Arch::OWN => Ok(path.clone()),
+        _ => Ok(agent::program(arch)?),
     }
 }
 

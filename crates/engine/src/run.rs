@@ -18,9 +18,6 @@ use netplumb_model::timing::{INSTRUCTIONS, SAMPLED};
 
 use crate::long::Pace;
 
-/// This program, which is its guests' init as well.
-pub const OWN_BINARY: &str = "/proc/self/exe";
-
 /// Options of a run.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -28,8 +25,9 @@ pub struct Options {
     pub cache: PathBuf,
     /// Maximum size of all saved states.
     pub cache_bytes: u64,
-    /// The program that is init in a guest: [`OWN_BINARY`], except in tests.
-    pub init: PathBuf,
+    /// The program that is init in guests of this architecture; none for the one that comes with this
+    /// program.
+    pub agent: Option<PathBuf>,
     /// Without an instruction clock.
     pub quick: bool,
     /// Without saved states: every arm boots.

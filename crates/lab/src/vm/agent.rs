@@ -1,25 +1,27 @@
-//! The program that is PID 1 of a guest: this very program, built for the guest's architecture.
+//! The program that is PID 1 of a guest, `plumb-agent`, built for the guest's architecture.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Read};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use memchr::memmem;
 use netplumb_model::arch::Arch;
+use netplumb_sys::memory::memfd;
 use object::read::elf::FileHeader as _;
-use object::{LittleEndian, elf};
+use object::{LittleEndian, Object as _, ObjectSection as _, ReadCache, elf};
 
-/// What is in every build of this version, this very text: a program without it is another one.
-const MARK: &str = concat!(
-    "this is plumb ",
+/// What the agent of this version prints outside of guests, and no other program has.
+pub const MARK: &str = concat!(
+    "this is plumb-agent ",
     env!("CARGO_PKG_VERSION"),
-    " of Netplumb, for its own guests"
+    " of Netplumb, init of its guests"
 );
 /// Several times its size.
 const MAX_BYTES: u64 = 256 << 20;
-/// This program, if guests are of its architecture.
-const OWN: &str = "/proc/self/exe";
 
 /// There is no program for guests of an architecture.
 #[derive(Debug, thiserror::Error)]
@@ -47,7 +49,7 @@ impl AgentError {
             ErrorKind::Missing(looked) => {
                 let looked = looked.iter().map(|path| path.display().to_string());
                 format!(
-                    "guests of {arch} need this program built for them, which is neither {}",
+                    "guests of {arch} need plumb-agent built for them, which is neither in plumb itself nor {}",
                     looked.collect::<Vec<_>>().join(" nor ")
                 )
             }
@@ -68,7 +70,11 @@ impl AgentError {
     /// How to get one.
     pub fn remedy(&self) -> String {
         let (arch, variable) = (self.arch, variable(self.arch));
-        format!("run `make {arch}` in the source of this program, or name it with {variable}")
+        let target = match arch == Arch::OWN {
+            true => "build".to_owned(),
+            false => arch.to_string(),
+        };
+        format!("run `make {target}` in the source of this program, or name it with {variable}")
     }
 }
 
@@ -79,20 +85,34 @@ pub fn variable(arch: Arch) -> String {
 
 /// Its name beside this program.
 pub fn file_name(arch: Arch) -> String {
-    format!("plumb-{}", arch.uname())
+    match arch == Arch::OWN {
+        true => "plumb-agent".into(),
+        false => format!("plumb-agent-{}", arch.uname()),
+    }
 }
 
-/// The program for guests of an architecture: this one, or one that `$PLUMB_AGENT_AARCH64` (or the like)
-/// names, or `plumb-aarch64` beside this program or in `../lib/netplumb`.
+/// The section of this program's file that holds the agent for guests of an architecture
+/// (`scripts/embed.sh` adds it).
+fn section(arch: Arch) -> String {
+    format!(".plumb.agent.{}", arch.uname())
+}
+
+/// The program for guests of an architecture: the one that `$PLUMB_AGENT_AARCH64` (or the like) names,
+/// the one in this program's file, or `plumb-agent` (`plumb-agent-aarch64`) beside that or in
+/// `../lib/netplumb`.
 ///
 /// # Errors
 /// There is none, or it is for another machine.
 pub fn program(arch: Arch) -> Result<PathBuf, AgentError> {
-    if arch == Arch::OWN {
-        return Ok(OWN.into());
+    static FOUND: Mutex<BTreeMap<Arch, PathBuf>> = Mutex::new(BTreeMap::new());
+    let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(path) = found.get(&arch) {
+        return Ok(path.clone());
     }
     let own = std::env::current_exe().ok();
-    find(arch, std::env::var_os(variable(arch)), own.as_deref())
+    let path = find(arch, std::env::var_os(variable(arch)), own.as_deref())?;
+    found.insert(arch, path.clone());
+    Ok(path)
 }
 
 fn find(arch: Arch, named: Option<OsString>, own: Option<&Path>) -> Result<PathBuf, AgentError> {
@@ -104,6 +124,9 @@ fn find(arch: Arch, named: Option<OsString>, own: Option<&Path>) -> Result<PathB
                 kind: ErrorKind::Named { path, source },
             }),
         };
+    }
+    if let Some(path) = own.and_then(|own| embedded(arch, own)) {
+        return Ok(path);
     }
     let name = file_name(arch);
     let beside = own.and_then(Path::parent);
@@ -125,6 +148,17 @@ fn find(arch: Arch, named: Option<OsString>, own: Option<&Path>) -> Result<PathB
         arch,
         kind: ErrorKind::Missing(looked),
     })
+}
+
+/// The agent in the file of this program, as a file in memory that lasts as long as the process.
+fn embedded(arch: Arch, own: &Path) -> Option<PathBuf> {
+    let file = ReadCache::new(File::open(own).ok()?);
+    let elf = object::File::parse(&file).ok()?;
+    let bytes = elf.section_by_name(&section(arch))?.data().ok()?;
+    let agent = memfd("plumb-agent", bytes).ok()?;
+    let path = format!("/proc/self/fd/{}", agent.as_raw_fd());
+    std::mem::forget(agent);
+    Some(path.into())
 }
 
 /// A file, or as much of it as a program may have: a device has no end.
@@ -165,7 +199,7 @@ fn check(arch: Arch, path: PathBuf, bytes: &[u8]) -> Result<PathBuf, AgentError>
         (Some(_), _) if is_cut(bytes) => "cut off".to_owned(),
         (Some(_), _) if memmem::find(bytes, MARK.as_bytes()).is_none() => {
             format!(
-                "not plumb {}, as this program is",
+                "not plumb-agent {}, which this program needs",
                 env!("CARGO_PKG_VERSION")
             )
         }
@@ -207,15 +241,15 @@ mod tests {
             super::find(Arch::Arm64, named, Some(&at("bin/plumb")))
         };
         let error = find(None).unwrap_err().to_string();
-        for part in ["`make arm64`", "bin/plumb-aarch64", "PLUMB_AGENT_AARCH64"] {
+        for part in ["`make arm64`", "bin/plumb-agent-aarch64", "PLUMB_AGENT_AARCH64"] {
             assert!(error.contains(part), "{error}");
         }
-        write(&at("lib/netplumb/plumb-aarch64"), elf::EM_AARCH64);
+        write(&at("lib/netplumb/plumb-agent-aarch64"), elf::EM_AARCH64);
         fs::create_dir(at("bin")).unwrap();
         let found = fs::canonicalize(find(None).unwrap()).unwrap();
-        assert!(found.ends_with("lib/netplumb/plumb-aarch64"), "{found:?}");
-        write(&at("bin/plumb-aarch64"), elf::EM_AARCH64);
-        assert_eq!(find(None).unwrap(), at("bin/plumb-aarch64"));
+        assert!(found.ends_with("lib/netplumb/plumb-agent-aarch64"), "{found:?}");
+        write(&at("bin/plumb-agent-aarch64"), elf::EM_AARCH64);
+        assert_eq!(find(None).unwrap(), at("bin/plumb-agent-aarch64"));
         write(&at("other"), elf::EM_AARCH64);
         assert_eq!(find(Some("other")).unwrap(), at("other"));
     }
@@ -230,7 +264,7 @@ mod tests {
             let own = at("bin/plumb");
             super::find(Arch::Arm64, Some(at(name).into()), Some(&own)).unwrap_err()
         };
-        write(&at("bin/plumb-aarch64"), elf::EM_AARCH64);
+        write(&at("bin/plumb-agent-aarch64"), elf::EM_AARCH64);
         write(&at("x86"), elf::EM_X86_64);
         write(&at("riscv"), elf::EM_RISCV);
         fs::write(at("text"), "#!/bin/sh").unwrap();
@@ -243,7 +277,7 @@ mod tests {
         half[0x3c] = 9;
         fs::write(at("half"), half).unwrap();
         for (name, part) in [
-            ("hello", "not plumb"),
+            ("hello", "not plumb-agent"),
             ("half", "cut off"),
             ("x86", "for x86-64"),
             ("riscv", "machine 243"),
@@ -254,11 +288,5 @@ mod tests {
             let error = find(name).to_string();
             assert!(error.contains(part), "{name}: {error}");
         }
-    }
-
-    /// Check that guests of this machine's architecture get this program.
-    #[test]
-    fn own() {
-        assert_eq!(program(Arch::OWN).unwrap(), Path::new(OWN));
     }
 }

@@ -38,11 +38,11 @@ pub(super) fn name_in(stem: &str) -> &str {
     name.trim_end_matches(SOFT)
 }
 
-/// Size to which this binary is padded with zeros, or to a multiple of it. The addresses where the
+/// Size to which the agent is padded with zeros, or to a multiple of it. The addresses where the
 /// kernel puts the archive and its files decide which ones come after, and with them the buckets of
 /// hash tables that are keyed by address: without padding, counts changed by some instructions per
 /// packet with each build of the program.
-const PROGRAM_BYTES: usize = 38 << 20;
+const PROGRAM_BYTES: usize = 16 << 20;
 
 /// Size to which a module without a signature is padded, or to a multiple of it: one with a change
 /// is loaded from as many pages as one without. A signature is looked for at the end of a file.
