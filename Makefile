@@ -33,9 +33,10 @@ setup: ## install the Debian packages and the Rust toolchain that are missing
 build: ## compile plumb
 	@scripts/setup.sh build
 	@cargo build --release --locked
+	@scripts/embed.sh
 	@echo "built: $(PLUMB)"
 
-arm64 x86-64: ## compile plumb for guests of that architecture as well, beside plumb
+arm64 x86-64: ## compile the agent for guests of that architecture as well
 	@scripts/guest.sh $@
 
 page: ## build the HTML page without data, and what its tests need, in target/web
@@ -90,10 +91,8 @@ bench-paper: ## draw the figures of the XDP paper again, as root
 
 install: ## install plumb below PREFIX (/usr/local)
 	@test -x $(PLUMB) || { echo "there is nothing to install yet: make build" >&2; exit 1; }
+	@scripts/embed.sh
 	install -D -m 755 $(PLUMB) $(DESTDIR)$(PREFIX)/bin/plumb
-	for other in $(wildcard $(PLUMB)-aarch64 $(PLUMB)-x86_64); do \
-		install -D -m 755 -t $(DESTDIR)$(PREFIX)/lib/netplumb $$other; \
-	done
 	$(PLUMB) man $(DESTDIR)$(PREFIX)/share/man/man1
 	install -d $(BASH_COMPLETIONS) $(ZSH_COMPLETIONS) $(FISH_COMPLETIONS)
 	$(PLUMB) completions bash >$(BASH_COMPLETIONS)/plumb
@@ -109,7 +108,6 @@ uninstall: ## remove what install installed
 	rm -f $(DESTDIR)$(PREFIX)/bin/plumb
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/share/man/man1/,plumb.1 plumb-*.1)
 	rm -f $(BASH_COMPLETIONS)/plumb $(ZSH_COMPLETIONS)/_plumb $(FISH_COMPLETIONS)/plumb.fish
-	rm -rf $(DESTDIR)$(PREFIX)/lib/netplumb
 	rm -rf $(DESTDIR)$(PREFIX)/share/netplumb $(DESTDIR)$(PREFIX)/share/doc/netplumb
 
 clean: ## remove what was built (kernels stay: plumb kernel rm)

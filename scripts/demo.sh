@@ -42,6 +42,7 @@ step 1 "what the build and the lab need"
 scripts/setup.sh build run
 step 2 "build plumb"
 build
+scripts/embed.sh
 step 3 "Debian's kernel for guests"
 scripts/kernel.sh
 step 4 "measure: guests boot, and send packets over virtio-net"

@@ -10,7 +10,7 @@ use netplumb_lab::vm::{agent, requested};
 
 fn main() -> ExitCode {
     if netplumb_sys::guest::is_init() {
-        netplumb_engine::guest::be_init();
+        netplumb_agent::guest::be_init();
         return ExitCode::FAILURE;
     }
     // What the guest's kernel requests modules of.

@@ -1,8 +1,8 @@
 //! Exit codes: 0 success, 1 failure, 2 usage error, 3 not supported on this machine, 4 worse
 //! (`diff --fail-if-worse`, `run --fail-if-claim-fails`, `tune --hold`).
 
+use netplumb_agent::{BlockError, NicError};
 use netplumb_engine::EngineError;
-use netplumb_engine::NicError;
 use netplumb_instruments::live::LiveError;
 use netplumb_kernel::layers::LayerError;
 use netplumb_knobs::KnobError;
@@ -101,20 +101,22 @@ impl Failure {
                 | EngineError::NoPathFunction { .. }
                 | EngineError::NoReceiveWork { .. },
             ) => Failure::CannotHere,
-            Some(
-                EngineError::Generator(GeneratorError::Input(_)) | EngineError::TooFewCpus { .. },
-            ) => Failure::Usage,
-            Some(
-                EngineError::Generator(GeneratorError::CannotRun { .. })
-                | EngineError::Path(PathError::CannotRun { .. })
-                | EngineError::Nic(NicError::CannotRun { .. }),
-            ) => Failure::CannotHere,
-            Some(EngineError::Path(PathError::Knob(
-                KnobError::NotAccepted { .. }
-                | KnobError::Missing { .. }
-                | KnobError::ReadsBack { .. },
-            ))) => Failure::CannotHere,
-            Some(EngineError::Nic(NicError::Asked(_))) => Failure::Usage,
+            Some(EngineError::Block(error)) => match error {
+                BlockError::Generator(GeneratorError::Input(_))
+                | BlockError::TooFewCpus { .. }
+                | BlockError::Nic(NicError::Asked(_)) => Failure::Usage,
+                BlockError::Generator(GeneratorError::CannotRun { .. })
+                | BlockError::Path(
+                    PathError::CannotRun { .. }
+                    | PathError::Knob(
+                        KnobError::NotAccepted { .. }
+                        | KnobError::Missing { .. }
+                        | KnobError::ReadsBack { .. },
+                    ),
+                )
+                | BlockError::Nic(NicError::CannotRun { .. }) => Failure::CannotHere,
+                _ => Failure::Failed,
+            },
             Some(EngineError::Vm(VmError::CommandFailed { kind, .. })) => match kind {
                 RefusedKind::Asked => Failure::Usage,
                 RefusedKind::CannotRun => Failure::CannotHere,

@@ -25,7 +25,11 @@ const NO_COMPILER: &str = "no aarch64-linux-gnu-gcc: scripts/setup.sh arm64";
 /// Whether guests of arm64 can be booted; prints a note if not.
 fn has_guests(place: &Place) -> bool {
     let missing = trial::find_qemu(Arch::Arm64).err().map(|e| e.to_string());
-    let program = || beside().then_some(()).ok_or("no plumb-agent-aarch64: make arm64");
+    let program = || {
+        beside()
+            .then_some(())
+            .ok_or("no plumb-agent-aarch64: make arm64")
+    };
     if let Some(why) = missing.or_else(|| program().err().map(String::from)) {
         skip(&why);
         return false;

@@ -6,23 +6,22 @@
 //! be accounted for.
 
 mod beside;
-pub(crate) mod block;
-mod changes;
 mod explain;
-mod ground;
 mod guest;
-mod ledger;
-mod nics;
 mod search;
-mod watch;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use netplumb_agent::bench::block::{self, Ran};
+use netplumb_agent::bench::{Nics, Own, ground};
+use netplumb_agent::facts;
 use netplumb_instruments::registry::BESIDE_RATES;
 use netplumb_lab::cancel::Cancel;
-use netplumb_model::bench::{Bench, BenchArm, Frames, Limit, Measured, quantities, rate_word};
+use netplumb_model::bench::{
+    Bench, BenchArm, Fault, Frames, Limit, Measured, Offered, quantities, rate_word,
+};
 use netplumb_model::class::Link;
 use netplumb_model::experiment::Lab;
 use netplumb_model::recording::{Arm, Block, Recording, env};
@@ -34,14 +33,11 @@ use crate::outside::clean_up;
 use crate::run::Save;
 use crate::schedule::{Turn, interleaved, whole};
 use crate::site::{self, Alone, Ended, Keeper, OneAtATime};
-use block::Ran;
 use guest::InGuest;
-pub(crate) use nics::Own;
 
 pub use beside::BesidePlan;
 pub use explain::{ExplainPlan, explain};
 pub use guest::GuestLab;
-pub use nics::Nics;
 
 /// The plan of a bench.
 #[derive(Debug, Clone)]
@@ -133,10 +129,10 @@ pub fn run_bench(
             Some(guest)
         }
         None => {
-            let facts = &mut recording.environment;
-            facts.insert("machine.cpus".into(), ground::online()?.len().to_string());
-            facts.extend(crate::facts::machine());
-            facts.extend(netplumb_instruments::rates::cpu::facts());
+            let all = &mut recording.environment;
+            all.insert("machine.cpus".into(), ground::online()?.len().to_string());
+            all.extend(facts::machine());
+            all.extend(netplumb_instruments::rates::cpu::facts());
             None
         }
     };
@@ -353,6 +349,52 @@ impl Run<'_, '_> {
     fn has_nics(&self) -> bool {
         let emulated = self.options.guest.is_some_and(|lab| lab.link != Link::Veth);
         self.own.is_some() || emulated
+    }
+}
+
+impl Run<'_, '_> {
+    /// Set up, measure, and tear down.
+    fn block(&mut self, arm: &BenchArm) -> Result<Ran, EngineError> {
+        self.block_of(arm, self.plan.window)
+    }
+
+    /// The same with a window of this length.
+    fn block_of(&mut self, arm: &BenchArm, window: Duration) -> Result<Ran, EngineError> {
+        let fault = arm.planted.fault;
+        let several = (fault == Some(Fault::Mtu) && arm.multi_buffer)
+            .then_some("its program supports multi-buffer frames");
+        if let Some(why) = several.or_else(|| fault.and_then(|f| f.spares(arm.bench, arm.path))) {
+            return Ok(Ran::CannotHere(format!(
+                "the fault has no effect on {}: {why}",
+                arm.path
+            )));
+        }
+        let limit = match (arm.offered, self.has_nics()) {
+            (Offered::Most, false) => match self.limit(arm)? {
+                Ok(limit) => limit,
+                Err(why) => return Ok(Ran::CannotHere(why)),
+            },
+            _ => Limit::NotAsked,
+        };
+        let times = [window, self.plan.warmup];
+        match &mut self.guest {
+            Some(guest) => guest.block(arm, times, limit),
+            None => Ok(block::measure(
+                arm,
+                self.own,
+                times,
+                limit,
+                self.options.cancel,
+            )?),
+        }
+    }
+
+    /// Run again, and trace where packets go.
+    fn diagnose(&mut self, arm: &BenchArm) -> Result<String, EngineError> {
+        match &mut self.guest {
+            Some(guest) => guest.diagnose(arm),
+            None => Ok(block::diagnose(arm, self.own, self.options.cancel)?),
+        }
     }
 }
 

@@ -8,8 +8,6 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 
 use netplumb_instruments::exact::Sampling;
-use netplumb_kernel::kallsyms::SymbolTable;
-use netplumb_kernel::path_rules::PathRules;
 use netplumb_lab::bundle::Bundle;
 use netplumb_lab::vm::machine::{LARGE_MEMORY_MIB, MEMORY_MIB};
 use netplumb_lab::vm::process::{Extra, Guest, VmError};
@@ -22,7 +20,6 @@ use netplumb_model::message::{
 use netplumb_model::quantity::Of;
 use netplumb_model::reads::FileReads;
 use netplumb_model::recording::{Arm, Recording, env};
-use netplumb_model::symbol::is_part;
 use netplumb_model::timing::{INSTRUCTIONS, SAMPLED, TimingSpec};
 use netplumb_sys::memory::memfd;
 
@@ -405,16 +402,6 @@ fn facts(
         Ok(())
     })?;
     Ok(())
-}
-
-/// Where the kernel prepares the stacks of new tasks.
-pub(crate) fn watched(symbols: &SymbolTable) -> Option<(u64, u64)> {
-    let rules = PathRules::built_in();
-    let symbol = symbols
-        .symbols()
-        .iter()
-        .find(|s| rules.role(&s.name).new_task && !is_part(&s.name))?;
-    Some((symbol.addr, symbol.addr + symbol.size))
 }
 
 type Made = Vec<(String, u32, Vec<u8>)>;

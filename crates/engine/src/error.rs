@@ -3,10 +3,12 @@
 use std::io;
 use std::path::PathBuf;
 
+use netplumb_agent::{BlockError, NicError};
 use netplumb_instruments::exact::{self, StreamError};
 use netplumb_instruments::wire;
 use netplumb_kernel::kallsyms::KallsymsError;
 use netplumb_kernel::modules::ModuleError;
+use netplumb_knobs::KnobError;
 use netplumb_lab::bundle::BundleError;
 use netplumb_lab::vm::agent::AgentError;
 use netplumb_lab::vm::kernels::KernelStoreError;
@@ -174,31 +176,15 @@ pub enum EngineError {
     /// The network namespaces and links.
     #[error(transparent)]
     Topology(#[from] netplumb_lab::netns::TopologyError),
-    /// The frames of a bench.
+    /// A block of a bench.
     #[error(transparent)]
-    Generator(#[from] netplumb_workload::frames::GeneratorError),
-    /// A data path.
-    #[error(transparent)]
-    Path(#[from] netplumb_paths::PathError),
-    /// The interfaces of a bench.
-    #[error(transparent)]
-    Nic(#[from] NicError),
+    Block(BlockError),
     /// A request to the guest of a bench failed.
     #[error("{0}")]
     Guest(String),
     /// A search that can't start.
     #[error("{0}")]
     Search(String),
-    /// More CPUs were asked for than there are.
-    #[error(
-        "{asked} CPUs needed, but only {there} are online; reduce --cores, or leave out --apart"
-    )]
-    TooFewCpus {
-        /// CPUs that are needed.
-        asked: u32,
-        /// CPUs that are online.
-        there: usize,
-    },
     /// The workload's packets.
     #[error("can't {doing}: {source}")]
     Workload {
@@ -237,6 +223,30 @@ pub enum EngineError {
     },
 }
 
+impl From<BlockError> for EngineError {
+    fn from(error: BlockError) -> EngineError {
+        match error {
+            BlockError::Live(error) => error.into(),
+            BlockError::Topology(error) => error.into(),
+            BlockError::Interrupted => VmError::Interrupted.into(),
+            BlockError::Host { what, source } => EngineError::Host { what, source },
+            error => EngineError::Block(error),
+        }
+    }
+}
+
+impl From<NicError> for EngineError {
+    fn from(error: NicError) -> EngineError {
+        EngineError::Block(error.into())
+    }
+}
+
+impl From<KnobError> for EngineError {
+    fn from(error: KnobError) -> EngineError {
+        EngineError::Block(error.into())
+    }
+}
+
 /// How the guest of one of two hosts ended, in words.
 fn of_host(side: Side, error: &VmError) -> String {
     let guest = format!("the guest of the {}", side.called());
@@ -247,28 +257,6 @@ fn of_host(side: Side, error: &VmError) -> String {
         VmError::Timeout { .. } => format!("{guest} hangs: {text}"),
         _ => format!("{guest} ended: {text}"),
     }
-}
-
-/// Why a bench can't run on the given interfaces.
-#[derive(Debug, thiserror::Error)]
-pub enum NicError {
-    /// Invalid arguments; nothing was changed.
-    #[error("{0}")]
-    Asked(String),
-    /// The interface is not suitable; nothing was changed.
-    #[error("{reason}: {remedy}")]
-    CannotRun {
-        /// Why.
-        reason: String,
-        /// What a person can do about it.
-        remedy: String,
-    },
-    /// Not all settings were restored.
-    #[error(
-        "not all settings were restored: {}. `plumb doctor --clean` tries again, and lists what is left",
-        .0.join("; ")
-    )]
-    NotPutBack(Vec<String>),
 }
 
 impl EngineError {

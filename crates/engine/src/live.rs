@@ -206,7 +206,9 @@ pub fn run_live(
     let first = plan.specs.first().map(|spec| spec.instrument.as_str());
     note_instrument(recording, first.unwrap_or_default(), false);
     recording.environment.insert(env::LAB.into(), lab.into());
-    recording.environment.extend(crate::facts::machine());
+    recording
+        .environment
+        .extend(netplumb_agent::facts::machine());
     // First delete what killed runs left behind.
     clean_up(&mut |note| tell(LiveEvent::Note(note)));
     save(recording).map_err(EngineError::Save)?;

@@ -24,7 +24,6 @@ use netplumb_workload::ends::Ends;
 use netplumb_workload::peers::{self, PeerError, StreamOf};
 use netplumb_workload::web::Server;
 
-use crate::ends::{ends_of, topology_of};
 use crate::error::EngineError;
 use crate::extras;
 use crate::hosts::{HostsRun, load_of};
@@ -32,6 +31,7 @@ use crate::outside::clean_up;
 use crate::run::{Options, Progress, Save};
 use crate::schedule::{Turn, interleaved};
 use crate::site::{self, Alone, Ended, Keeper, OneAtATime, take_up};
+use netplumb_agent::ends::{ends_of, topology_of};
 
 /// Of the order of blocks.
 const SEED: u64 = 1;
@@ -57,7 +57,7 @@ pub fn run_namespaces(
         Some(_) => "/proc/stat".to_string(),
     };
     let facts = &mut recording.environment;
-    facts.extend(crate::facts::machine());
+    facts.extend(netplumb_agent::facts::machine());
     facts.extend(cpu::facts());
     for (key, value) in [
         (env::LAB, "netns".to_string()),
@@ -82,7 +82,7 @@ pub fn run_namespaces(
             Err(error) => return Err(error.of_arm(number, &run.plan.arms)),
         };
         let prefix = format!("net.{}.{}", arm.link, arm.family);
-        for (key, value) in crate::facts::topology(&prefix, &host.topology) {
+        for (key, value) in netplumb_agent::facts::topology(&prefix, &host.topology) {
             recording.environment.entry(key).or_insert(value);
         }
         let notes = &host.topology.notes;

@@ -33,11 +33,11 @@ use netplumb_sys::threads::{self, Task};
 
 use crate::error::EngineError;
 use crate::extras;
-use crate::facts;
 use crate::kernel_lines::Booted;
 use crate::plan::GuestPlan;
 use crate::run::{Options, Progress};
 use crate::symbols::Symbols;
+use netplumb_agent::facts;
 
 /// A kernel on a machine.
 #[derive(Debug, Clone, Copy)]

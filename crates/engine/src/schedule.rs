@@ -50,18 +50,6 @@ pub(crate) fn whole(arms: usize, instruments: usize, blocks: Range<u32>) -> Vec<
     (0..arms).flat_map(of).collect()
 }
 
-/// Which block of an arm, and whether under the instrument, in a guest. With `bare` each has
-/// its other beside it, and neither is always the first: what drifts bears on both, and the
-/// instrument is attached anew every second time only.
-pub(crate) fn paired(blocks: u32, bare: bool) -> Vec<(u32, bool)> {
-    let of = |index: u32| match (bare, index % 2) {
-        (false, _) => vec![(index, true)],
-        (true, 0) => vec![(index, true), (index, false)],
-        (true, _) => vec![(index, false), (index, true)],
-    };
-    (0..blocks).flat_map(of).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -109,18 +97,5 @@ mod tests {
         let order: Vec<_> = all.iter().map(|turn| (turn.arm, turn.by)).collect();
         assert_eq!(order, [(0, 0), (0, 1), (1, 0), (1, 1)]);
         assert!(all.iter().all(|turn| turn.blocks == (0..5)));
-    }
-
-    /// Check that each block has its other beside it, that neither kind is always the
-    /// first, and that the instrument changes as seldom as that allows.
-    #[test]
-    fn pairs() {
-        assert_eq!(paired(2, false), [(0, true), (1, true)]);
-        let all = paired(5, true);
-        for (index, pair) in (0..).zip(all.chunks(2)) {
-            assert!(pair.contains(&(index, true)) && pair.contains(&(index, false)));
-        }
-        let changes = all.windows(2).filter(|w| w[0].1 != w[1].1).count();
-        assert_eq!(changes, 5);
     }
 }

@@ -5,6 +5,7 @@
 //! translation blocks, symbols or shadow stacks: where both methods agree, both are right. See the
 //! test crates/cli/tests/second_opinion.rs.
 
+use netplumb_agent::guest::{CLOCK_INSNS, CLOCK_NS};
 use netplumb_lab::vm::process::Extra;
 use netplumb_model::message::{Reply, Request, TimedFunction};
 use netplumb_model::timing::{Attached, Filter, Selection, TimingSpec, Window};
@@ -14,10 +15,6 @@ use crate::origin::Boot;
 use crate::plan::Plan;
 use crate::run::Options;
 
-/// Key of [`Reply::Facts`]: elapsed instructions.
-pub(crate) const CLOCK_INSNS: &str = "clock.insns";
-/// Key of [`Reply::Facts`]: elapsed nanoseconds of the kernel's monotonic clock.
-pub(crate) const CLOCK_NS: &str = "clock.ns";
 const CLOCK_SOURCE: &str = "guest.clocksource";
 
 /// Results by fentry and fexit.

@@ -17,8 +17,8 @@ use crate::reads::FileReads;
 use crate::recording::Ledger;
 use crate::timing::{Attached, TimingSpec, Window};
 
-/// Raised with any change of the messages below: host and guest are one binary,
-/// but a saved guest may be older.
+/// Raised with any change of the messages below: `plumb` and its agent are built
+/// together, but a saved guest may be older.
 pub const PROTOCOL_VERSION: u32 = 25;
 
 /// A message from the host.

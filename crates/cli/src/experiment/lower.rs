@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use netplumb_engine::bench::{BenchPlan, Nics};
+use netplumb_agent::bench::Nics;
+use netplumb_engine::bench::BenchPlan;
 use netplumb_engine::live::{Length, PacketPlan, RunsPlan, Source, TrafficPlan, WorkPlan};
 use netplumb_engine::{GuestRun, Plan};
 use netplumb_instruments::exact::Sampling;

@@ -1,13 +1,16 @@
 //! Where CPU time goes: additional blocks, measured by another instrument.
 
+use netplumb_agent::bench::block::{self, Ran};
+use netplumb_agent::bench::watch::Seen;
 use netplumb_instruments::registry::BESIDE_RATES;
 use netplumb_kernel::layers::LayerRules;
-use netplumb_model::bench::Offered;
-use netplumb_model::recording::Recording;
+use netplumb_model::bench::{Measured, Offered};
+use netplumb_model::recording::{Block, Ledger, Recording};
 
 use super::Run;
-use super::block::{self, Ran};
 use crate::error::EngineError;
+use crate::gather::Gatherer;
+use crate::index::Index;
 use crate::schedule::Turn;
 use crate::site::Ended;
 
@@ -41,7 +44,7 @@ impl Run<'_, '_> {
                 None => {
                     let into = (&mut *recording, &mut *self.index);
                     let number = turn.blocks.start;
-                    seen.add(into, turn.arm as u32, number, &measured, plan.layers);
+                    add_seen(&seen, into, turn.arm as u32, number, &measured, plan.layers);
                     None
                 }
                 why => why,
@@ -55,4 +58,41 @@ impl Run<'_, '_> {
         }
         Ok(Ended::Measured)
     }
+}
+
+/// Add what the instrument measured as a block of an arm.
+fn add_seen(
+    seen: &Seen,
+    (recording, index): (&mut Recording, &mut Index),
+    arm: u32,
+    number: u32,
+    measured: &Measured,
+    layers: &LayerRules,
+) {
+    let block = recording.blocks.len() as u32;
+    let packets = measured.handled.total();
+    recording.blocks.push(Block {
+        arm,
+        instrument: BESIDE_RATES.name().into(),
+        index: number,
+        ledger: Ledger {
+            offered: packets,
+            delivered: packets,
+            ..Ledger::default()
+        },
+        totals: Vec::new(),
+        entered: 0,
+        returned: 0,
+        duration_ns: measured.window_ns,
+    });
+    // CPU use and packets of this window.
+    measured.add_to(recording, block);
+    let mut gatherer = Gatherer::new(
+        BESIDE_RATES.name(),
+        recording,
+        index,
+        layers,
+        &seen.attached,
+    );
+    gatherer.add(recording, index, &[block], &seen.window);
 }

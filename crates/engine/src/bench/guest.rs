@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use netplumb_agent::bench::block::Ran;
 use netplumb_lab::vm::files::Program;
 use netplumb_lab::vm::kernels::{KernelEntry, KernelStoreError};
 use netplumb_lab::vm::machine::{MEMORY_MIB, cpu};
@@ -15,7 +16,6 @@ use netplumb_model::experiment::Experiment;
 use netplumb_model::message::{Reply, Request, RunPlan};
 use netplumb_model::recording::env;
 
-use super::block::Ran;
 use crate::error::EngineError;
 use crate::extras;
 use crate::origin::{Boot, Origin};

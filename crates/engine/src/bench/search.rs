@@ -6,12 +6,12 @@
 
 use std::time::Duration;
 
+use netplumb_agent::bench::block::Ran;
 use netplumb_model::bench::{BenchArm, Limit, Measured, Offered, quantities as q};
 use netplumb_model::quantity::{Item, Of};
 use netplumb_model::recording::Recording;
 use netplumb_stats::search::{Goal, GoalResult, Irregular, Search, Trial, TrialResult};
 
-use super::block::Ran;
 use super::{BenchEvent, BenchPlan, RATES, Run, add_facts};
 use crate::error::EngineError;
 use crate::site::{Ended, Keeper};

@@ -20,7 +20,7 @@ use netplumb_model::recording::Ledger;
 use netplumb_model::timing::QEMU_PEAK;
 
 use super::tables::Tables;
-use super::{Base, OneArm, Said, add_command_losses, add_figures, facts, runs, watched};
+use super::{Base, OneArm, Said, add_command_losses, add_figures, facts, runs};
 use crate::collect::{Executed, Translation};
 use crate::debug_info::{self, Ran};
 use crate::error::EngineError;
@@ -31,6 +31,7 @@ use crate::receive;
 use crate::run::{Options, Progress, add_losses, note_clock};
 use crate::site::Keeper;
 use crate::traces::{self, Traced};
+use netplumb_agent::guest::watched;
 
 /// The name of this program's code, as of a file.
 const READER: &str = "plumb";

@@ -19,7 +19,8 @@ use netplumb_sys::links::DeviceState;
 use netplumb_sys::netns::Namespace;
 use netplumb_sys::proc::counters::Counters;
 
-use crate::error::{EngineError, NicError};
+use crate::error::EngineError;
+use netplumb_agent::NicError;
 
 /// How often to see whether a link is up again.
 const NAP: Duration = Duration::from_millis(50);

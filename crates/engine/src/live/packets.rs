@@ -14,14 +14,15 @@ use netplumb_workload::ends::Ends;
 use netplumb_workload::packets::Traffic;
 
 use super::{LiveEnd, LiveEvent, PacketPlan, Probes};
-use crate::ends::{ends_of, topology_of};
 use crate::error::EngineError;
 use crate::extras;
 use crate::kinds::check_pairs;
-use crate::outside::{Cpus, figures, load};
+use crate::outside::load;
 use crate::plan::Plan;
 use crate::schedule::{Turn, interleaved};
 use crate::site::{self, Alone, Ended, Keeper, OneAtATime};
+use netplumb_agent::ends::{ends_of, topology_of};
+use netplumb_agent::outside::{Cpus, figures};
 
 /// Warm-up packets before later blocks of an arm, whose sockets are new each time.
 const REWARM_PACKETS: u32 = 20;
@@ -80,7 +81,7 @@ impl Standing {
         for (plan, topology, _) in &self.all {
             let prefix = format!("net.{}.{}", plan.link, plan.family);
             // Of several topologies that differ only in settings, record the facts of the first.
-            for (key, value) in crate::facts::topology(&prefix, topology) {
+            for (key, value) in netplumb_agent::facts::topology(&prefix, topology) {
                 facts.entry(key).or_insert(value);
             }
         }

@@ -14,9 +14,9 @@ use super::machine::{Change, Machine, Moved, after_open};
 use super::work::{LAST_WORDS, WorkPlan, finish};
 use super::{LiveEnd, LiveEvent, Probes};
 use crate::error::EngineError;
-use crate::outside::Cpus;
 use crate::schedule::{Turn, interleaved};
 use crate::site::{self, Alone, Ended, Keeper, OneAtATime};
+use netplumb_agent::outside::Cpus;
 
 /// How often to see whether the run was cancelled.
 const NAP: Duration = Duration::from_millis(100);

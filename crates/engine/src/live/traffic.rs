@@ -13,13 +13,13 @@ use netplumb_sys::netns::Namespace;
 use super::child::Running;
 use super::packets::{Standing, Within};
 use super::{LiveEnd, LiveEvent, Probes, TrafficPlan};
-use crate::ends::topology_of;
 use crate::error::EngineError;
 use crate::kinds::{WindowOf, add_kinds, check_pairs};
-use crate::outside::Cpus;
 use crate::plan::Plan;
 use crate::schedule::Turn;
 use crate::site::{self, Alone, Ended, Keeper, OneAtATime};
+use netplumb_agent::ends::topology_of;
+use netplumb_agent::outside::Cpus;
 
 /// Polling interval.
 const NAP: Duration = Duration::from_millis(10);

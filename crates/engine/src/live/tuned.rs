@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use netplumb_agent::BlockError;
 use netplumb_instruments::rates::cpu::{self, CpuClock};
 use netplumb_knobs::Nic;
 use netplumb_lab::cancel::Cancel;
@@ -70,7 +71,7 @@ pub fn record_nic(
         Some(_) => "/proc/stat",
     };
     let facts = &mut recording.environment;
-    facts.extend(crate::facts::machine());
+    facts.extend(netplumb_agent::facts::machine());
     facts.extend(cpu::facts());
     let peer = runs.peer.map(|peer| (env::TUNED_PEER, peer.to_string()));
     for (key, value) in [
@@ -166,7 +167,7 @@ pub fn try_changes(changes: &[Vec<Change>]) -> Result<Vec<Option<String>>, Engin
         match Machine::begin(&[arm]) {
             Ok(machine) => machine.end().map(|()| None).map_err(EngineError::from),
             // Other runs have all of it; to go on would be of no use.
-            Err(error @ EngineError::Path(_)) => Ok(Some(error.to_string())),
+            Err(error @ EngineError::Block(BlockError::Path(_))) => Ok(Some(error.to_string())),
             Err(error) => Err(error),
         }
     });

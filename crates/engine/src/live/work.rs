@@ -19,9 +19,9 @@ use super::runs::RunsPlan;
 use super::{LiveEnd, LiveEvent, Probes};
 use crate::error::EngineError;
 use crate::index::add_costs;
-use crate::outside::Cpus;
 use crate::schedule::Turn;
 use crate::site::{self, Alone, Ended, Keeper, OneAtATime};
+use netplumb_agent::outside::Cpus;
 
 /// How long a command may take to end that was interrupted.
 pub(super) const LAST_WORDS: Duration = Duration::from_secs(1);

@@ -33,8 +33,8 @@ pub struct AgentError {
 
 #[derive(Debug)]
 enum ErrorKind {
-    /// None was found in these places.
-    Missing(Vec<PathBuf>),
+    /// None is in this program's file, nor here.
+    Missing(PathBuf),
     /// The one that the environment names can't be read.
     Named { path: PathBuf, source: io::Error },
     /// It is for another machine, or no program.
@@ -46,11 +46,10 @@ impl AgentError {
     pub fn reason(&self) -> String {
         let arch = self.arch;
         match &self.kind {
-            ErrorKind::Missing(looked) => {
-                let looked = looked.iter().map(|path| path.display().to_string());
+            ErrorKind::Missing(beside) => {
                 format!(
                     "guests of {arch} need plumb-agent built for them, which is neither in plumb itself nor {}",
-                    looked.collect::<Vec<_>>().join(" nor ")
+                    beside.display()
                 )
             }
             ErrorKind::Named { path, source } => format!(
@@ -98,8 +97,7 @@ fn section(arch: Arch) -> String {
 }
 
 /// The program for guests of an architecture: the one that `$PLUMB_AGENT_AARCH64` (or the like) names,
-/// the one in this program's file, or `plumb-agent` (`plumb-agent-aarch64`) beside that or in
-/// `../lib/netplumb`.
+/// the one in this program's file, or `plumb-agent` (`plumb-agent-aarch64`) beside that.
 ///
 /// # Errors
 /// There is none, or it is for another machine.
@@ -128,26 +126,14 @@ fn find(arch: Arch, named: Option<OsString>, own: Option<&Path>) -> Result<PathB
     if let Some(path) = own.and_then(|own| embedded(arch, own)) {
         return Ok(path);
     }
-    let name = file_name(arch);
-    let beside = own.and_then(Path::parent);
-    let looked: Vec<PathBuf> = beside
-        .into_iter()
-        .flat_map(|folder| {
-            [
-                folder.join(&name),
-                folder.join("../lib/netplumb").join(&name),
-            ]
-        })
-        .collect();
-    for path in &looked {
-        if let Ok(bytes) = read(path) {
-            return check(arch, path.clone(), &bytes);
-        }
+    let beside = own.map(|own| own.with_file_name(file_name(arch)));
+    match beside.as_deref().map(read) {
+        Some(Ok(bytes)) => check(arch, beside.unwrap_or_default(), &bytes),
+        _ => Err(AgentError {
+            arch,
+            kind: ErrorKind::Missing(beside.unwrap_or_default()),
+        }),
     }
-    Err(AgentError {
-        arch,
-        kind: ErrorKind::Missing(looked),
-    })
 }
 
 /// The agent in the file of this program, as a file in memory that lasts as long as the process.
@@ -241,13 +227,13 @@ mod tests {
             super::find(Arch::Arm64, named, Some(&at("bin/plumb")))
         };
         let error = find(None).unwrap_err().to_string();
-        for part in ["`make arm64`", "bin/plumb-agent-aarch64", "PLUMB_AGENT_AARCH64"] {
+        for part in [
+            "`make arm64`",
+            "bin/plumb-agent-aarch64",
+            "PLUMB_AGENT_AARCH64",
+        ] {
             assert!(error.contains(part), "{error}");
         }
-        write(&at("lib/netplumb/plumb-agent-aarch64"), elf::EM_AARCH64);
-        fs::create_dir(at("bin")).unwrap();
-        let found = fs::canonicalize(find(None).unwrap()).unwrap();
-        assert!(found.ends_with("lib/netplumb/plumb-agent-aarch64"), "{found:?}");
         write(&at("bin/plumb-agent-aarch64"), elf::EM_AARCH64);
         assert_eq!(find(None).unwrap(), at("bin/plumb-agent-aarch64"));
         write(&at("other"), elf::EM_AARCH64);

@@ -15,11 +15,13 @@ use std::time::{Duration, Instant};
 
 use netplumb_instruments::live::Live;
 use netplumb_kernel::kallsyms::SymbolTable;
+use netplumb_kernel::path_rules::PathRules;
 use netplumb_lab::vm::bulk;
 use netplumb_lab::vm::disk::Standing;
 use netplumb_model::message::{CommandEnd, CommandPlan, Exit, Output, Refused, Reply, TimedBlock};
 use netplumb_model::quantity::Figure;
 use netplumb_model::recording::Ledger;
+use netplumb_model::symbol::is_part;
 use netplumb_model::timing::BUSY;
 use netplumb_sys::netns;
 use netplumb_sys::proc::sockets;
@@ -125,7 +127,15 @@ pub(super) fn run(
 /// have its symbols yet.
 fn own_watch() -> Option<(u64, u64)> {
     let symbols = SymbolTable::parse(&fs::read("/proc/kallsyms").ok()?).ok()?;
-    crate::command::watched(&symbols)
+    watched(&symbols)
+}
+
+/// Where the kernel prepares the stacks of new tasks.
+pub fn watched(symbols: &SymbolTable) -> Option<(u64, u64)> {
+    let rules = PathRules::built_in();
+    let mut all = symbols.symbols().iter();
+    let symbol = all.find(|s| rules.role(&s.name).new_task && !is_part(&s.name))?;
+    Some((symbol.addr, symbol.addr + symbol.size))
 }
 
 /// Run a block; returns whether another one may follow.

@@ -13,7 +13,7 @@ use netplumb_sys::links::DeviceState;
 use netplumb_sys::napi;
 use netplumb_sys::netns::Namespace;
 
-use crate::error::{EngineError, NicError};
+use crate::error::{BlockError, NicError};
 
 /// Interfaces by name, in the network namespace of this process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -40,7 +40,7 @@ fn cannot(reason: impl Into<String>, remedy: impl Into<String>) -> NicError {
 }
 
 /// The interfaces, as long as they are in use.
-pub(crate) struct Own {
+pub struct Own {
     // Restored last.
     keep: Option<Applied>,
     journal: Arc<Journal>,
@@ -61,7 +61,7 @@ impl Nics {
     }
 
     /// "a to b, on by c, out at d".
-    pub(super) fn told(&self) -> String {
+    pub fn told(&self) -> String {
         let mut told = format!("{} to {}", self.from, self.nic);
         if let Some(to) = &self.to {
             told += &format!(", on by {to}");
@@ -192,8 +192,8 @@ pub(super) fn addresses(family: Family) -> (IpAddr, IpAddr) {
 
 impl Own {
     /// Check all, and begin the journal. Nothing is changed yet.
-    pub(crate) fn begin(nics: &Nics, arms: &[BenchArm]) -> Result<Own, EngineError> {
-        let host = EngineError::host;
+    pub fn begin(nics: &Nics, arms: &[BenchArm]) -> Result<Own, BlockError> {
+        let host = BlockError::host;
         let namespace = Namespace::current().map_err(host("find this network namespace"))?;
         let states = namespace.device_states();
         let states = states.map_err(host("list the interfaces"))?;
@@ -247,7 +247,7 @@ impl Own {
             },
             all,
         )
-        .map_err(knob)?;
+        .map_err(BlockError::from)?;
         let journal = Arc::new(journal);
         let hold = || namespace.try_clone().map(Namespace::from);
         let held = hold().map_err(host("open a network namespace"))?;
@@ -256,7 +256,7 @@ impl Own {
         // (dev_disable_lro, net/core/dev.c).
         for nic in &own {
             keep.keep(Setting::Features { nic: nic.clone() })
-                .map_err(knob)?;
+                .map_err(BlockError::from)?;
         }
         Ok(Own {
             keep: Some(keep),
@@ -273,18 +273,18 @@ impl Own {
         Arc::clone(&self.journal)
     }
 
-    pub(super) fn hold(&self) -> Result<Namespace, EngineError> {
+    pub(super) fn hold(&self) -> Result<Namespace, BlockError> {
         let held = self.namespace.try_clone().map(Namespace::from);
-        held.map_err(EngineError::host("open a network namespace"))
+        held.map_err(BlockError::host("open a network namespace"))
     }
 
     /// Run the path on CPUs of its own, as long as the result lives.
-    pub(super) fn put_on(&self, cpus: &[u32]) -> Result<Applied, EngineError> {
+    pub(super) fn put_on(&self, cpus: &[u32]) -> Result<Applied, BlockError> {
         let mut knobs = Applied::new(self.hold()?, Some(self.journal()));
         let made = knobs.make(threaded(&self.nic), "on", || {
             napi::put_on(&self.namespace, &self.nic.name, cpus)
                 .map(drop)
-                .map_err(EngineError::host("put the path on CPUs of its own"))
+                .map_err(BlockError::host("put the path on CPUs of its own"))
         })?;
         if !made {
             return Err(cannot(
@@ -297,7 +297,7 @@ impl Own {
     }
 
     /// Restore the remaining settings; the error lists those that can't be.
-    pub(crate) fn end(mut self) -> Result<(), NicError> {
+    pub fn end(mut self) -> Result<(), NicError> {
         drop(self.keep.take());
         match self.journal.failures() {
             failures if failures.is_empty() => Ok(()),
@@ -318,10 +318,10 @@ fn threaded(nic: &Device) -> Setting {
     }
 }
 
-fn check_queues(namespace: &Namespace, nic: &Device, arms: &[BenchArm]) -> Result<(), EngineError> {
+fn check_queues(namespace: &Namespace, nic: &Device, arms: &[BenchArm]) -> Result<(), BlockError> {
     let name = &nic.name;
     let queues = namespace.queues(name);
-    let queues = queues.map_err(EngineError::host("get the queues of an interface"))?;
+    let queues = queues.map_err(BlockError::host("get the queues of an interface"))?;
     let cores = arms.iter().map(|a| a.cores).max().unwrap_or(1);
     if queues.receive < cores {
         let s = if queues.receive == 1 { "" } else { "s" };
@@ -341,19 +341,14 @@ fn check_queues(namespace: &Namespace, nic: &Device, arms: &[BenchArm]) -> Resul
     Ok(())
 }
 
-/// Convert to an error of the run.
-pub(super) fn knob(error: KnobError) -> EngineError {
-    match error {
-        KnobError::InUse { .. } => {
-            cannot(error.to_string(), "two runs would change the same").into()
+impl From<KnobError> for BlockError {
+    fn from(error: KnobError) -> BlockError {
+        match error {
+            KnobError::InUse { .. } => {
+                cannot(error.to_string(), "two runs would change the same").into()
+            }
+            other => BlockError::Path(other.into()),
         }
-        other => EngineError::Path(other.into()),
-    }
-}
-
-impl From<KnobError> for EngineError {
-    fn from(error: KnobError) -> EngineError {
-        knob(error)
     }
 }
 

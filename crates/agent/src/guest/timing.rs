@@ -11,7 +11,11 @@ use netplumb_model::timing::{Attached, TimingSpec, Window};
 use netplumb_workload::ends::Ends;
 use netplumb_workload::packets::Traffic;
 
-use crate::second_opinion;
+/// Key of [`Reply::Facts`](netplumb_model::message::Reply::Facts): elapsed instructions.
+pub const CLOCK_INSNS: &str = "clock.insns";
+/// Key of [`Reply::Facts`](netplumb_model::message::Reply::Facts): elapsed nanoseconds of the kernel's
+/// monotonic clock.
+pub const CLOCK_NS: &str = "clock.ns";
 
 /// Time one function in the blocks of a plan. Errors are in the reply, so that the next function is
 /// tried.
@@ -98,14 +102,8 @@ pub(super) fn together(
 pub(super) fn since((insns, ns): (u64, Duration)) -> BTreeMap<String, String> {
     let (insns_after, ns_after) = clocks();
     BTreeMap::from([
-        (
-            second_opinion::CLOCK_INSNS.into(),
-            (insns_after - insns).to_string(),
-        ),
-        (
-            second_opinion::CLOCK_NS.into(),
-            (ns_after - ns).as_nanos().to_string(),
-        ),
+        (CLOCK_INSNS.into(), (insns_after - insns).to_string()),
+        (CLOCK_NS.into(), (ns_after - ns).as_nanos().to_string()),
     ])
 }
 

@@ -10,7 +10,7 @@ use netplumb_model::recording::env;
 use netplumb_sys::{clock, proc};
 
 /// Facts of a topology's namespaces.
-pub(crate) fn topology(prefix: &str, topology: &Topology) -> BTreeMap<String, String> {
+pub fn topology(prefix: &str, topology: &Topology) -> BTreeMap<String, String> {
     let mut facts = BTreeMap::new();
     for (end, namespace) in [
         (Side::Tx.called(), Some(&topology.tx)),
@@ -30,7 +30,7 @@ pub(crate) fn topology(prefix: &str, topology: &Topology) -> BTreeMap<String, St
 }
 
 /// Facts of the running system.
-pub(crate) fn machine() -> BTreeMap<String, String> {
+pub fn machine() -> BTreeMap<String, String> {
     let mut facts = BTreeMap::new();
     let mut fact = |key: &str, path: &str| {
         if let Ok(text) = fs::read_to_string(path) {
@@ -67,7 +67,7 @@ pub(crate) fn machine() -> BTreeMap<String, String> {
 }
 
 /// The options of a kernel's configuration that affect the cost of a path.
-pub(crate) fn config(config: &KernelConfig) -> BTreeMap<String, String> {
+pub fn config(config: &KernelConfig) -> BTreeMap<String, String> {
     const OPTIONS: &[&str] = &[
         "HZ",
         "SMP",

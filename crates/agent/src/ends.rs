@@ -7,7 +7,7 @@ use netplumb_model::message::RunPlan;
 use netplumb_workload::ends::Ends;
 
 /// The topology that a plan needs.
-pub(crate) fn topology_of(plan: &RunPlan) -> TopologyPlan {
+pub fn topology_of(plan: &RunPlan) -> TopologyPlan {
     TopologyPlan {
         link: plan.link,
         host: plan.host,
@@ -25,7 +25,7 @@ pub(crate) fn topology_of(plan: &RunPlan) -> TopologyPlan {
 }
 
 /// The sender and the receiver of a topology.
-pub(crate) fn ends_of(topology: &Topology) -> io::Result<Ends> {
+pub fn ends_of(topology: &Topology) -> io::Result<Ends> {
     let mut between = Vec::new();
     for (name, namespace) in [("router", &topology.router), ("bridge", &topology.bridge)] {
         if let Some(namespace) = namespace {

@@ -10,7 +10,6 @@ use netplumb_instruments::rates::cpu::{self, CpuClock, Reading};
 use netplumb_instruments::rates::drops::Drops;
 use netplumb_knobs::Applied;
 use netplumb_lab::cancel::Cancel;
-use netplumb_lab::vm::process::VmError;
 use netplumb_model::bench::{
     Bench, BenchArm, DataPath, Fault, Generated, Handled, Hop, Limit, Measured, Offered, Planted,
     Since, quantities as q,
@@ -24,15 +23,15 @@ use netplumb_workload::frames::{
     Bounded, Generator, GeneratorError, GeneratorPlan, Method, TTL, calibrate,
 };
 
+use super::changes;
 use super::ground::{Cpus, Ground, online};
 use super::ledger;
 use super::nics::Own;
 use super::watch::{Seen, Watch};
-use super::{Run, changes};
-use crate::error::{EngineError, NicError};
+use crate::error::{BlockError, NicError};
 
 /// The result of a block.
-pub(crate) enum Ran {
+pub enum Ran {
     /// Figures, and facts about the set-up.
     Measured(Box<Measured>, BTreeMap<String, String>),
     /// The path is not supported: the reason and a remedy.
@@ -57,7 +56,7 @@ const NOBODY: [u8; 6] = [0x02, 0, 0, 0xde, 0xad, 0x01];
 const NAP: Duration = Duration::from_millis(50);
 
 /// Everything that is set up for a block.
-pub(crate) struct Stand {
+pub struct Stand {
     ground: Ground,
     cpus: Cpus,
     /// Threads that poll an interface of this machine; stopped before the path is torn down.
@@ -85,68 +84,24 @@ struct Counted {
     cpus: Reading,
 }
 
-impl Run<'_, '_> {
-    /// Set up, measure, and tear down.
-    pub(super) fn block(&mut self, arm: &BenchArm) -> Result<Ran, EngineError> {
-        self.block_of(arm, self.plan.window)
-    }
-
-    /// The same with a window of this length.
-    pub(super) fn block_of(
-        &mut self,
-        arm: &BenchArm,
-        window: Duration,
-    ) -> Result<Ran, EngineError> {
-        let fault = arm.planted.fault;
-        let several = (fault == Some(Fault::Mtu) && arm.multi_buffer)
-            .then_some("its program supports multi-buffer frames");
-        if let Some(why) = several.or_else(|| fault.and_then(|f| f.spares(arm.bench, arm.path))) {
-            return Ok(Ran::CannotHere(format!(
-                "the fault has no effect on {}: {why}",
-                arm.path
-            )));
-        }
-        let limit = match (arm.offered, self.has_nics()) {
-            (Offered::Most, false) => match self.limit(arm)? {
-                Ok(limit) => limit,
-                Err(why) => return Ok(Ran::CannotHere(why)),
-            },
-            _ => Limit::NotAsked,
-        };
-        let times = [window, self.plan.warmup];
-        match &mut self.guest {
-            Some(guest) => guest.block(arm, times, limit),
-            None => measure(arm, self.own, times, limit, self.options.cancel),
-        }
-    }
-
-    /// Run again, and trace where packets go.
-    pub(super) fn diagnose(&mut self, arm: &BenchArm) -> Result<String, EngineError> {
-        match &mut self.guest {
-            Some(guest) => guest.diagnose(arm),
-            None => diagnose(arm, self.own, self.options.cancel),
-        }
-    }
-}
-
 /// Set up, measure, and tear down, with a window and a warm-up of these durations.
-pub(crate) fn measure(
+pub fn measure(
     arm: &BenchArm,
     own: Option<&Own>,
     [window, warmup]: [Duration; 2],
     limit: Limit,
     cancel: &Cancel,
-) -> Result<Ran, EngineError> {
+) -> Result<Ran, BlockError> {
     Ok(measure_by(arm, own, [window, warmup], limit, cancel, None)?.0)
 }
 
 /// The same, while an instrument measures the window.
-pub(super) fn measure_watched(
+pub fn measure_watched(
     arm: &BenchArm,
     own: Option<&Own>,
     times: [Duration; 2],
     cancel: &Cancel,
-) -> Result<(Ran, Option<Seen>), EngineError> {
+) -> Result<(Ran, Option<Seen>), BlockError> {
     let watch = match Watch::attach() {
         Ok(watch) => watch,
         Err(error) => return Ok((cannot(error)?, None)),
@@ -161,12 +116,12 @@ fn measure_by(
     limit: Limit,
     cancel: &Cancel,
     mut watch: Option<Watch>,
-) -> Result<(Ran, Option<Seen>), EngineError> {
+) -> Result<(Ran, Option<Seen>), BlockError> {
     let mut stand = match Stand::build(arm, own) {
         Ok(stand) => stand,
         Err(error) => return Ok((cannot(error)?, None)),
     };
-    let clock = CpuClock::begin().map_err(EngineError::host("read how busy CPUs are"))?;
+    let clock = CpuClock::begin().map_err(BlockError::host("read how busy CPUs are"))?;
     let mut generator = match stand.generator(arm) {
         Ok(generator) => generator,
         Err(error) => return Ok((cannot(error)?, None)),
@@ -215,11 +170,7 @@ fn measure_by(
 }
 
 /// Run again, and trace where packets go.
-pub(crate) fn diagnose(
-    arm: &BenchArm,
-    own: Option<&Own>,
-    cancel: &Cancel,
-) -> Result<String, EngineError> {
+pub fn diagnose(arm: &BenchArm, own: Option<&Own>, cancel: &Cancel) -> Result<String, BlockError> {
     let mut stand = Stand::build(arm, own)?;
     let drops = match Drops::attach() {
         Ok(drops) => drops,
@@ -242,27 +193,27 @@ pub(crate) fn diagnose(
 }
 
 /// An unsupported path is no error of the run.
-fn cannot(error: EngineError) -> Result<Ran, EngineError> {
+fn cannot(error: BlockError) -> Result<Ran, BlockError> {
     why_not(error).map(Ran::CannotHere)
 }
 
 /// Why a path is not supported, if that is the error.
-pub(crate) fn why_not(error: EngineError) -> Result<String, EngineError> {
+pub fn why_not(error: BlockError) -> Result<String, BlockError> {
     match error {
-        EngineError::Path(PathError::CannotRun { reason, remedy })
-        | EngineError::Live(LiveError::CannotRun { reason, remedy })
-        | EngineError::Nic(NicError::CannotRun { reason, remedy })
-        | EngineError::Generator(GeneratorError::CannotRun { reason, remedy }) => {
+        BlockError::Path(PathError::CannotRun { reason, remedy })
+        | BlockError::Live(LiveError::CannotRun { reason, remedy })
+        | BlockError::Nic(NicError::CannotRun { reason, remedy })
+        | BlockError::Generator(GeneratorError::CannotRun { reason, remedy }) => {
             Ok(format!("{reason}: {remedy}"))
         }
-        EngineError::Generator(GeneratorError::Input(what)) => Ok(what),
+        BlockError::Generator(GeneratorError::Input(what)) => Ok(what),
         other => Err(other),
     }
 }
 
 /// The rate of the generator alone, sending to a device whose far end drops at once. There is no
 /// such limit if the kernel can't generate frames.
-pub(crate) fn calibrate_for(arm: &BenchArm) -> Result<Limit, EngineError> {
+pub fn calibrate_for(arm: &BenchArm) -> Result<Limit, BlockError> {
     let plain = BenchArm {
         planted: Planted::default(),
         bench: Bench::Drop,
@@ -288,15 +239,15 @@ pub(crate) fn calibrate_for(arm: &BenchArm) -> Result<Limit, EngineError> {
     })
 }
 
-fn cpus(arm: &BenchArm) -> Result<Cpus, EngineError> {
+fn cpus(arm: &BenchArm) -> Result<Cpus, BlockError> {
     let online = online()?;
-    Cpus::of(arm, &online).ok_or(EngineError::TooFewCpus {
+    Cpus::of(arm, &online).ok_or(BlockError::TooFewCpus {
         asked: arm.cores * if arm.apart { 2 } else { 1 },
         there: online.len(),
     })
 }
 
-fn plan_of(ground: &Ground, arm: &BenchArm, cpus: &Cpus) -> Result<GeneratorPlan, EngineError> {
+fn plan_of(ground: &Ground, arm: &BenchArm, cpus: &Cpus) -> Result<GeneratorPlan, BlockError> {
     let fault = arm.planted.fault;
     let mut exit = ground.exit(arm.path)?;
     if fault == Some(Fault::WrongMac) {
@@ -317,11 +268,11 @@ fn plan_of(ground: &Ground, arm: &BenchArm, cpus: &Cpus) -> Result<GeneratorPlan
 }
 
 /// Wait, unless the run is stopped.
-fn rest(time: Duration, cancel: &Cancel) -> Result<(), EngineError> {
+fn rest(time: Duration, cancel: &Cancel) -> Result<(), BlockError> {
     let end = Instant::now() + time;
     loop {
         if cancel.load(Ordering::Relaxed) {
-            return Err(VmError::Interrupted.into());
+            return Err(BlockError::Interrupted);
         }
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -333,7 +284,7 @@ fn rest(time: Duration, cancel: &Cancel) -> Result<(), EngineError> {
 
 impl Stand {
     /// Set it up.
-    pub(crate) fn build(arm: &BenchArm, own: Option<&Own>) -> Result<Stand, EngineError> {
+    pub fn build(arm: &BenchArm, own: Option<&Own>) -> Result<Stand, BlockError> {
         let ground = Ground::build(arm, own)?;
         let cpus = cpus(arm)?;
         let way = Way {
@@ -352,7 +303,7 @@ impl Stand {
         let path = set_up(&way, &ground.site)?;
         if let Some(list) = path.blocklist() {
             changes::fill(&list, ground.site.source, arm.sources)
-                .map_err(EngineError::host("fill the list of sources"))?;
+                .map_err(BlockError::host("fill the list of sources"))?;
         }
         let fault = arm.planted.fault;
         let polls_on = match (arm.apart, fault) {
@@ -367,11 +318,11 @@ impl Stand {
         let (namespace, device) = (ground.tested(), &ground.devices[1]);
         if let (None, Some(cpus)) = (own, polls_on) {
             napi::put_on(namespace, device, cpus)
-                .map_err(EngineError::host("put the path on CPUs of its own"))?;
+                .map_err(BlockError::host("put the path on CPUs of its own"))?;
         }
         if fault == Some(Fault::NoNapi) {
             (namespace.set_offload(device, Offload::Gro, false))
-                .map_err(EngineError::host("turn GRO off"))?;
+                .map_err(BlockError::host("turn GRO off"))?;
         }
         let mut stand = Stand {
             before: Counters::default(),
@@ -391,7 +342,7 @@ impl Stand {
         arm: &BenchArm,
         window: Duration,
         cancel: &Cancel,
-    ) -> Result<Vec<Figure>, EngineError> {
+    ) -> Result<Vec<Figure>, BlockError> {
         let mut figures = Vec::new();
         match self.path.blocklist() {
             Some(list) => {
@@ -399,7 +350,7 @@ impl Stand {
                 let (updates, waited) =
                     changes::churn(&list, source, arm.sources, || rest(window, cancel));
                 waited?;
-                let updates = updates.map_err(EngineError::host("change the list of sources"))?;
+                let updates = updates.map_err(BlockError::host("change the list of sources"))?;
                 let per_s = updates as f64 / window.as_secs_f64();
                 figures.push(Figure::new(&q::LIST_UPDATES, per_s));
             }
@@ -417,18 +368,18 @@ impl Stand {
     }
 
     /// Load a generator that sends a given number of frames.
-    pub(crate) fn bounded(&self, arm: &BenchArm) -> Result<Bounded, EngineError> {
+    pub fn bounded(&self, arm: &BenchArm) -> Result<Bounded, BlockError> {
         let plan = plan_of(&self.ground, arm, &self.cpus)?;
         Ok(Bounded::new(&plan)?)
     }
 
     /// Start the generator.
-    fn generator(&self, arm: &BenchArm) -> Result<Generator, EngineError> {
+    fn generator(&self, arm: &BenchArm) -> Result<Generator, BlockError> {
         Ok(Generator::start(plan_of(&self.ground, arm, &self.cpus)?)?)
     }
 
     /// Counters of the kernel in the namespace under test.
-    fn counters(&self) -> Result<Counters, EngineError> {
+    fn counters(&self) -> Result<Counters, BlockError> {
         let site = &self.ground.site;
         let mut devices = vec![site.ingress.name.as_str()];
         devices.extend(site.egress.iter().map(|d| d.name.as_str()));
@@ -441,11 +392,11 @@ impl Stand {
             devices.dedup();
         }
         Counters::read_all(site.namespace.as_fd(), &devices)
-            .map_err(EngineError::host("read the kernel's counters"))
+            .map_err(BlockError::host("read the kernel's counters"))
     }
 
     /// Final counters: those of the sink, if packets are forwarded.
-    pub(crate) fn handled(&mut self) -> Result<Handled, EngineError> {
+    pub fn handled(&mut self) -> Result<Handled, BlockError> {
         Ok(match &mut self.sink {
             Some(sink) => {
                 let polls = self.path.handled()?.polls;
@@ -462,13 +413,13 @@ impl Stand {
         &mut self,
         generator: &mut Generator,
         clock: &CpuClock,
-    ) -> Result<Counted, EngineError> {
+    ) -> Result<Counted, BlockError> {
         let cpus = clock
             .read()
-            .map_err(EngineError::host("read how busy CPUs are"))?;
+            .map_err(BlockError::host("read how busy CPUs are"))?;
         let generated = generator
             .counts()
-            .map_err(EngineError::host("read the generator's counts"))?;
+            .map_err(BlockError::host("read the generator's counts"))?;
         let at = Instant::now();
         Ok(Counted {
             at,
@@ -479,7 +430,7 @@ impl Stand {
     }
 
     /// Wait until no counter changes any more.
-    fn quiet(&mut self) -> Result<(), EngineError> {
+    fn quiet(&mut self) -> Result<(), BlockError> {
         let begun = Instant::now();
         let mut last = self.handled()?;
         let mut since = Instant::now();
@@ -496,7 +447,7 @@ impl Stand {
 
     /// The hops of all packets, and packets by receive queue, when all is quiet; on shared
     /// interfaces, also the number of received packets that are not from the generator.
-    fn hops(&mut self, arm: &BenchArm, generated: &[Generated]) -> Result<Ways, EngineError> {
+    fn hops(&mut self, arm: &BenchArm, generated: &[Generated]) -> Result<Ways, BlockError> {
         self.quiet()?;
         let begun = Instant::now();
         loop {
@@ -516,7 +467,7 @@ impl Stand {
         arm: &BenchArm,
         generated: &[Generated],
         settled: bool,
-    ) -> Result<Ways, EngineError> {
+    ) -> Result<Ways, BlockError> {
         let path = self.path.handled()?;
         let sink = match &mut self.sink {
             Some(sink) => Some(sink.handled()?),
@@ -548,7 +499,7 @@ impl Stand {
     }
 
     /// How many of the replaced programs handled packets.
-    fn met(&mut self, arm: &BenchArm) -> Result<Option<Figure>, EngineError> {
+    fn met(&mut self, arm: &BenchArm) -> Result<Option<Figure>, BlockError> {
         if arm.swaps == 0 {
             return Ok(None);
         }
@@ -558,10 +509,7 @@ impl Stand {
     }
 
     /// Facts about the path's set-up, under its name, to keep them apart from those of other paths.
-    pub(crate) fn facts(
-        &mut self,
-        arm: &BenchArm,
-    ) -> Result<BTreeMap<String, String>, EngineError> {
+    pub fn facts(&mut self, arm: &BenchArm) -> Result<BTreeMap<String, String>, BlockError> {
         let mut facts = self.path.facts();
         if let Some(sink) = &self.sink {
             facts.extend(sink.facts());

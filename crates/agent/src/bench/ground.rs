@@ -9,7 +9,7 @@ use netplumb_sys::netns::Namespace;
 use netplumb_workload::frames::Exit;
 
 use super::nics::{Own, addresses};
-use crate::error::{EngineError, NicError};
+use crate::error::{BlockError, NicError};
 
 /// Ports of the frames. 9 is `discard` (RFC 863).
 const SOURCE_PORT: u16 = 9_000;
@@ -61,8 +61,8 @@ impl Cpus {
 }
 
 /// The CPUs that are online.
-pub(super) fn online() -> Result<Vec<u32>, EngineError> {
-    let online = cpus::online().map_err(EngineError::host("read which CPUs are online"))?;
+pub fn online() -> Result<Vec<u32>, BlockError> {
+    let online = cpus::online().map_err(BlockError::host("read which CPUs are online"))?;
     Ok(online.into_iter().collect())
 }
 
@@ -73,7 +73,7 @@ fn crosses(bench: Bench, path: DataPath) -> bool {
 
 impl Ground {
     /// Set up the namespaces of an arm, or use interfaces of this machine.
-    pub(super) fn build(arm: &BenchArm, own: Option<&Own>) -> Result<Ground, EngineError> {
+    pub(super) fn build(arm: &BenchArm, own: Option<&Own>) -> Result<Ground, BlockError> {
         match own {
             Some(own) => Ground::of_own(arm, own),
             None => Ground::between_namespaces(arm),
@@ -81,7 +81,7 @@ impl Ground {
     }
 
     /// On interfaces of this machine.
-    fn of_own(arm: &BenchArm, own: &Own) -> Result<Ground, EngineError> {
+    fn of_own(arm: &BenchArm, own: &Own) -> Result<Ground, BlockError> {
         let crosses = crosses(arm.bench, arm.path);
         let (source, destination) = addresses(arm.frames.family);
         let (egress, out) = match (arm.bench, crosses, &own.to, &own.sink) {
@@ -99,11 +99,11 @@ impl Ground {
             }
         };
         let site = |ingress: Device, egress, next_mac| {
-            Ok::<_, EngineError>(Site {
+            Ok::<_, BlockError>(Site {
                 namespace: own
                     .namespace
                     .try_clone()
-                    .map_err(EngineError::host("open a network namespace"))?,
+                    .map_err(BlockError::host("open a network namespace"))?,
                 ingress,
                 egress,
                 next_mac,
@@ -129,7 +129,7 @@ impl Ground {
     }
 
     /// In temporary namespaces.
-    fn between_namespaces(arm: &BenchArm) -> Result<Ground, EngineError> {
+    fn between_namespaces(arm: &BenchArm) -> Result<Ground, BlockError> {
         let crosses = crosses(arm.bench, arm.path);
         let topology = Topology::build_named(&TopologyPlan {
             host: None,
@@ -147,12 +147,12 @@ impl Ground {
         })?;
         let held = |namespace: &Namespace| {
             let clone = namespace.try_clone();
-            clone.map_err(EngineError::host("open a network namespace"))
+            clone.map_err(BlockError::host("open a network namespace"))
         };
         let device = |namespace: &Namespace, name: &str| {
             let found = namespace.device(name);
-            let (index, mac) = found.map_err(EngineError::host("find a device"))?;
-            Ok::<_, EngineError>(Device {
+            let (index, mac) = found.map_err(BlockError::host("find a device"))?;
+            Ok::<_, BlockError>(Device {
                 name: name.into(),
                 index,
                 mac,
@@ -169,7 +169,7 @@ impl Ground {
             (_, false) => Some((&topology.tx, device(&topology.tx, "tx0")?)),
         };
         let site = |namespace: &Namespace, ingress, egress, next_mac| {
-            Ok::<_, EngineError>(Site {
+            Ok::<_, BlockError>(Site {
                 namespace: held(namespace)?,
                 ingress,
                 egress,
@@ -199,12 +199,12 @@ impl Ground {
     }
 
     /// Where the generator sends frames.
-    pub(super) fn exit(&self, path: DataPath) -> Result<Exit, EngineError> {
+    pub(super) fn exit(&self, path: DataPath) -> Result<Exit, BlockError> {
         let (namespace, device) = &self.from;
         Ok(Exit {
             namespace: namespace
                 .try_clone()
-                .map_err(EngineError::host("open a network namespace"))?,
+                .map_err(BlockError::host("open a network namespace"))?,
             device: device.index,
             mac: device.mac,
             to_mac: netplumb_paths::frame_mac(path, &self.site),
@@ -218,10 +218,10 @@ impl Ground {
 
 impl Ground {
     /// Inodes of all namespaces that packets pass.
-    pub(super) fn inodes(&self) -> Result<Vec<u32>, EngineError> {
+    pub(super) fn inodes(&self) -> Result<Vec<u32>, BlockError> {
         let inode = |namespace: &Namespace| {
             let inode = namespace.inode();
-            inode.map_err(EngineError::host("number a namespace"))
+            inode.map_err(BlockError::host("number a namespace"))
         };
         match &self.topology {
             Some(topology) => topology.all().into_iter().map(inode).collect(),

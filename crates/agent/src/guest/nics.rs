@@ -9,15 +9,14 @@ use netplumb_sys::links::DeviceState;
 use netplumb_sys::netns::Namespace;
 
 use crate::bench::{Nics, Own};
-use crate::error::EngineError;
-use crate::error::NicError;
+use crate::error::{BlockError, NicError};
 
 /// Maximum time until a NIC has a carrier; e1000 takes two seconds of guest time.
 const PATIENCE: Duration = Duration::from_secs(20);
 const NAP: Duration = Duration::from_millis(20);
 
 /// Use them for an arm that runs over them, and bring them up.
-pub(super) fn take(arm: &BenchArm) -> Result<Option<Own>, EngineError> {
+pub(super) fn take(arm: &BenchArm) -> Result<Option<Own>, BlockError> {
     if arm.link == Link::Veth {
         return Ok(None);
     }
@@ -26,7 +25,7 @@ pub(super) fn take(arm: &BenchArm) -> Result<Option<Own>, EngineError> {
         Bench::Forward => 2,
     };
     let there = usize::from(wires) * 2;
-    let host = EngineError::host;
+    let host = BlockError::host;
     link::start(arm.link, wires).map_err(host("start the link"))?;
     let namespace = Namespace::current().map_err(host("find this network namespace"))?;
     let begun = Instant::now();
@@ -69,9 +68,9 @@ pub(super) fn take(arm: &BenchArm) -> Result<Option<Own>, EngineError> {
 }
 
 /// Those that there are, in the order in which packets pass them.
-fn find(namespace: &Namespace, wires: u8) -> Result<Vec<DeviceState>, EngineError> {
+fn find(namespace: &Namespace, wires: u8) -> Result<Vec<DeviceState>, BlockError> {
     let states = namespace.device_states();
-    let states = states.map_err(EngineError::host("list the NICs"))?;
+    let states = states.map_err(BlockError::host("list the NICs"))?;
     let of = |mac: [u8; 6]| states.iter().find(|state| state.mac == mac).cloned();
     let nics = link::nics(wires).into_iter();
     Ok(nics.map_while(|nic| of(nic.mac)).collect())

@@ -19,7 +19,6 @@ use netplumb_workload::packets::Traffic;
 use super::Agent;
 use crate::ends::topology_of;
 use crate::outside::{Cpus, figures};
-use crate::schedule;
 
 /// Time to wait after programs were attached or detached: the kernel frees them after grace periods
 /// of RCU and RCU tasks, and that work would be in the next block. With an instruction clock it
@@ -60,7 +59,7 @@ impl Agent {
         // for (to keep what there is after each turn, stop in between, leave out an arm) takes
         // the recording and the host, and nothing is said to the host between blocks.
         let mut failed = None;
-        for (index, probed) in schedule::paired(plan.blocks, bare) {
+        for (index, probed) in paired(plan.blocks, bare) {
             if let Err(why) = blocks.one(index, probed) {
                 let message = format!("block {index}: {}", why.message);
                 failed = Some(Refused { message, ..why });
@@ -200,5 +199,35 @@ impl<'a> Blocks<'a> {
             window,
         })));
         Ok(())
+    }
+}
+
+/// Which block of an arm, and whether under the instrument, in a guest. With `bare` each has
+/// its other beside it, and neither is always the first: what drifts bears on both, and the
+/// instrument is attached anew every second time only.
+fn paired(blocks: u32, bare: bool) -> Vec<(u32, bool)> {
+    let of = |index: u32| match (bare, index % 2) {
+        (false, _) => vec![(index, true)],
+        (true, 0) => vec![(index, true), (index, false)],
+        (true, _) => vec![(index, false), (index, true)],
+    };
+    (0..blocks).flat_map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that each block has its other beside it, that neither kind is always the
+    /// first, and that the instrument changes as seldom as that allows.
+    #[test]
+    fn pairs() {
+        assert_eq!(paired(2, false), [(0, true), (1, true)]);
+        let all = paired(5, true);
+        for (index, pair) in (0..).zip(all.chunks(2)) {
+            assert!(pair.contains(&(index, true)) && pair.contains(&(index, false)));
+        }
+        let changes = all.windows(2).filter(|w| w[0].1 != w[1].1).count();
+        assert_eq!(changes, 5);
     }
 }

@@ -16,7 +16,7 @@ use netplumb_workload::mark::{self, mark};
 use super::{Agent, nics};
 use crate::bench::Own;
 use crate::bench::block::{self, Ran, Stand};
-use crate::error::EngineError;
+use crate::error::BlockError;
 
 /// Default `PATH`: the kernel starts init without one.
 const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
@@ -92,7 +92,7 @@ impl Agent {
         thread::sleep(SETTLE);
         // Before anything is counted, since this takes a hundred times as many instructions.
         let symbols = program_symbols().map_err(|e| format!("read the kernel's symbols: {e}"))?;
-        let told = |e: EngineError| e.to_string();
+        let told = |e: BlockError| e.to_string();
         mark::<{ mark::ARM }>();
         frames
             .send(plan.warmup_frames)
@@ -119,7 +119,7 @@ impl Agent {
     }
 }
 
-fn stand(arm: &BenchArm) -> Result<(Stand, netplumb_workload::frames::Bounded), EngineError> {
+fn stand(arm: &BenchArm) -> Result<(Stand, netplumb_workload::frames::Bounded), BlockError> {
     let stand = Stand::build(arm, None)?;
     let frames = stand.bounded(arm)?;
     Ok((stand, frames))
@@ -141,7 +141,7 @@ fn ledger(frames: u32, came: &Handled) -> Ledger {
     }
 }
 
-fn cannot(error: EngineError, reply: Tell<'_>) -> Result<(), Refused> {
+fn cannot(error: BlockError, reply: Tell<'_>) -> Result<(), Refused> {
     let why = block::why_not(error).map_err(|e| e.to_string())?;
     Ok(reply(Reply::BenchCannot(why))?)
 }

@@ -33,6 +33,9 @@ use netplumb_workload::packets::Traffic;
 use crate::ends::{ends_of, topology_of};
 use crate::facts;
 
+pub use command::watched;
+pub use timing::{CLOCK_INSNS, CLOCK_NS};
+
 /// The agent, as far as it is about workloads.
 #[derive(Debug, Default)]
 pub struct Agent {
