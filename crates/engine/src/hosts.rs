@@ -7,6 +7,8 @@ pub(crate) mod figures;
 mod pair;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fs;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,8 +20,10 @@ use netplumb_lab::vm::files::Program;
 use netplumb_lab::vm::kernels::KernelEntry;
 use netplumb_lab::vm::machine;
 use netplumb_lab::vm::process::VmError;
+use netplumb_lab::vm::saved::{Content, Key};
 use netplumb_lab::vm::trial::release::Release;
 use netplumb_lab::vm::trial::{self, WirePlugin};
+use netplumb_model::arch::Arch;
 use netplumb_model::class::Proto;
 use netplumb_model::experiment::{DiskPlan, Load, buffer_of, link_of, module_options};
 use netplumb_model::hosts::{self, HostLoad, HostOf, HostPlan, Side};
@@ -107,16 +111,11 @@ pub fn run_hosts(
             progress,
         )?;
     }
-    // It takes some tenths of a second; hosts that can't be joined would boot for nothing.
-    let plugin = WirePlugin {
-        bytes: wire::PLUGIN,
-        args: wire::trial_args,
-    };
     for (arch, qemu) in &qemus {
         let version = trial::version(qemu, options.timeout, &options.cancel);
         let version = version
             .map_err(|why| VmError::QemuMissing(trial::QemuMissing::NotQemu(qemu.clone(), why)))?;
-        trial::probe_wire(*arch, qemu, &plugin).map_err(|why| no_wire(&why))?;
+        try_wire(*arch, qemu, &version, &options.cache)?;
         if Release::of(&version) == Release::Untested {
             progress(Progress::Note(format!(
                 "the wire is untested in QEMU {version}; the trial of two guests passed"
@@ -153,6 +152,29 @@ pub fn run_hosts(
         keeper.recording.complete = true;
         keeper.keep()
     })
+}
+
+/// Try the wire in a QEMU, unless it passed before: hosts that can't be joined would boot for nothing.
+/// In the cache directory, the name of an empty file says which QEMU passed with which plugin.
+fn try_wire(arch: Arch, qemu: &Path, version: &str, cache: &Path) -> Result<(), EngineError> {
+    let mut key = Key::default();
+    let content = Content::of(qemu).map_err(EngineError::host("read QEMU"))?;
+    key.add_content("qemu", &content);
+    // What is named as QEMU may be a script.
+    key.add("version", version.as_bytes());
+    key.add("plugin", wire::PLUGIN);
+    let passed = cache.join("trials").join(key.finish());
+    if passed.exists() {
+        return Ok(());
+    }
+    let plugin = WirePlugin {
+        bytes: wire::PLUGIN,
+        args: wire::trial_args,
+    };
+    trial::probe_wire(arch, qemu, &plugin).map_err(|why| no_wire(&why))?;
+    // Without the file it is tried again, which costs some tenths of a second.
+    let _ = fs::create_dir_all(cache.join("trials")).and_then(|()| fs::write(passed, []));
+    Ok(())
 }
 
 /// Why there is no wire.
