@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # Puts the agents for guests that were built into the file of plumb, each in a section of its
 # own, so that users get one file. Without it, plumb looks for them beside it.
+#
+#   scripts/embed.sh [PLUMB]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/common.sh
 . scripts/common.sh
 
-[ -x "$plumb" ] || exit 0
+plumb=${1-$plumb}
 sections=()
 for machine in x86_64 aarch64; do
 	agent=$plumb-agent-$machine

@@ -41,4 +41,6 @@ for program in "${programs[@]}"; do
 	mv "$beside.new" "$beside"
 	echo "built: $beside"
 done
-scripts/embed.sh
+if [ -x "$plumb" ]; then
+	scripts/embed.sh
+fi

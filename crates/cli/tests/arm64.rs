@@ -39,12 +39,8 @@ fn has_guests(place: &Place) -> bool {
 
 /// Whether the guests' program is where the program under test looks for it.
 fn beside() -> bool {
-    let program = Path::new(env!("CARGO_BIN_EXE_plumb"));
     let variable = agent::variable(Arch::Arm64);
-    std::env::var_os(variable).is_some()
-        || program
-            .with_file_name(agent::file_name(Arch::Arm64))
-            .is_file()
+    std::env::var_os(variable).is_some() || common::agent(Arch::Arm64).is_file()
 }
 
 /// `plumb` itself for a machine of arm64; prints a note if it was not built.

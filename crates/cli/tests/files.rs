@@ -50,7 +50,7 @@ fn files_both_ways() {
             options: String::new(),
         })
         .collect();
-    let init = std::fs::read(env!("CARGO_BIN_EXE_plumb")).unwrap();
+    let init = std::fs::read(common::agent(Arch::OWN)).unwrap();
     let initramfs = initramfs::build(machine.arch, &init, &modules).unwrap();
     let from = Start::Boot {
         initramfs: &initramfs,

@@ -23,10 +23,8 @@ use serde_json::Value;
 
 /// Those for guests of an architecture, the usual one first; none, with a note, where there are no guests.
 fn qemus(place: &Place, arch: Arch) -> Vec<PathBuf> {
-    let program = Path::new(env!("CARGO_BIN_EXE_plumb"));
-    let has_agent = arch == Arch::OWN
-        || std::env::var_os(agent::variable(arch)).is_some()
-        || program.with_file_name(agent::file_name(arch)).is_file();
+    let has_agent =
+        std::env::var_os(agent::variable(arch)).is_some() || common::agent(arch).is_file();
     if !has_agent {
         skip(&format!("no program for guests of {arch}: make {arch}"));
         return Vec::new();
@@ -54,6 +52,11 @@ fn run_with(place: &Place, qemu: &Path, words: &str) -> Recording {
     fs::remove_file(place.path("w.plumb")).unwrap();
     recording
 }
+
+/// Functions that ask whether a page is the first of its allocation, and take an instruction more or less for it.
+/// Where pages are depends on the boot: on 6.12 also on how long QEMU's firmware takes, which is another SeaBIOS in
+/// every QEMU.
+const BY_PLACE: [&str; 2] = ["__check_object_size", "kfree"];
 
 /// What each function of packets cost in each block.
 /// Blocks are in the order in which they ended, which of arms in parallel is any.
@@ -97,8 +100,10 @@ fn vm_every_qemu_counts_the_same() {
                     assert_eq!(recording.environment.get(env::CPU_LACKS), None);
                     let versions = [&first, &recording].map(|r| &r.environment[env::QEMU]);
                     let costs = costs(&recording);
+                    let is_by_place =
+                        |name: &str| kernel.ends_with("6.12") && BY_PLACE.contains(&name);
                     let differ: Vec<_> = (expected.iter())
-                        .filter(|(of, own)| costs.get(of) != Some(own))
+                        .filter(|(of, own)| costs.get(of) != Some(own) && !is_by_place(&of.1))
                         .map(|(of, own)| (of, own, costs.get(of)))
                         .collect();
                     assert!(

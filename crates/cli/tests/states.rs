@@ -13,6 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use common::{Place, Running, tell};
+use netplumb_lab::vm::agent;
+use netplumb_model::arch::Arch;
 use netplumb_model::class::{Context, Direction};
 use netplumb_model::recording::{Recording, env};
 
@@ -328,7 +330,7 @@ fn a_busy_machine_counts_the_same() {
     same("busy", &quiet, &busy);
 }
 
-/// Check that a build of another size counts the same: where the kernel puts the program
+/// Check that an agent of another size counts the same: where the kernel puts the program
 /// decides which addresses come after, and hash tables are keyed by some.
 #[test]
 fn another_build_counts_the_same() {
@@ -339,15 +341,15 @@ fn another_build_counts_the_same() {
     let place = Place::new();
     place.run(&format!("{WORDS} -o as-it-is.plumb")).code(0);
     // Zeros behind an ELF file are in no segment of it.
-    let other = place.path("plumb");
-    std::fs::copy(env!("CARGO_BIN_EXE_plumb"), &other).unwrap();
+    let other = place.path("plumb-agent");
+    std::fs::copy(common::agent(Arch::OWN), &other).unwrap();
     let file = File::options().append(true).open(&other).unwrap();
     // Both within the size to which programs are padded.
     let longer = file.metadata().unwrap().len() + 345_678;
     file.set_len(longer).unwrap();
     drop(file);
-    let mut command = place.command(&other);
-    command.args(format!("{WORDS} -o longer.plumb").split(' '));
+    let mut command = place.plumb(&format!("{WORDS} -o longer.plumb"));
+    command.env(agent::variable(Arch::OWN), &other);
     Running::start(&mut command).finish().code(0);
     same(
         "another build",

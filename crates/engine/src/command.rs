@@ -304,7 +304,7 @@ impl OneArm<'_> {
             ..plan.guests().remove(0)
         };
         let kernel = guest.kernel_in(options, progress)?;
-        origin::check(options, kernel.arch)?;
+        origin::check(options, kernel.arch, self.run.exact)?;
         let facts = &mut keeper.recording.environment;
         note_arch(facts, kernel.arch);
         facts.insert(MEMORY_FACT.into(), memory_mib.to_string());

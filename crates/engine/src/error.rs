@@ -376,7 +376,7 @@ fn no_property(stderr: &[String]) -> Option<String> {
     Some(format!(
         "this QEMU has no CPU feature `{feature}`, which the guests' CPU has: use QEMU {}, or name another with \
          $PLUMB_QEMU; --lab netns needs none",
-        release::tested()
+        release::tested("or")
     ))
 }
 

@@ -169,7 +169,7 @@ pub fn run_in_guests(
         .collect::<Result<_, _>>()?;
     for (guest, kernel) in guests.iter().zip(&kernels) {
         extras::check(kernel, guest, options, progress)?;
-        origin::check(options, kernel.arch)?;
+        origin::check(options, kernel.arch, counts)?;
         note_clock(recording, guest.link, options);
     }
     for (guest, kernel) in guests.iter().zip(&kernels) {

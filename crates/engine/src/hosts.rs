@@ -7,7 +7,6 @@ pub(crate) mod figures;
 mod pair;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
@@ -20,7 +19,6 @@ use netplumb_lab::vm::files::Program;
 use netplumb_lab::vm::kernels::KernelEntry;
 use netplumb_lab::vm::machine;
 use netplumb_lab::vm::process::VmError;
-use netplumb_lab::vm::saved::{Content, Key};
 use netplumb_lab::vm::trial::release::Release;
 use netplumb_lab::vm::trial::{self, WirePlugin};
 use netplumb_model::arch::Arch;
@@ -100,7 +98,7 @@ pub fn run_hosts(
                 recording.notes_of(*arm).facts.extend(facts.clone());
             }
         }
-        qemus.insert(kernel.arch, origin::check(options, kernel.arch)?);
+        qemus.insert(kernel.arch, origin::check(options, kernel.arch, false)?);
     }
     for end in (run.plan.arms.iter()).flat_map(|arm| ends_of(run, arm)) {
         let programs = extras::programs(&end.guest);
@@ -115,7 +113,7 @@ pub fn run_hosts(
         let version = trial::version(qemu, options.timeout, &options.cancel);
         let version = version
             .map_err(|why| VmError::QemuMissing(trial::QemuMissing::NotQemu(qemu.clone(), why)))?;
-        try_wire(*arch, qemu, &version, &options.cache)?;
+        try_wire(*arch, qemu, &version, options)?;
         if Release::of(&version) == Release::Untested {
             progress(Progress::Note(format!(
                 "the wire is untested in QEMU {version}; the trial of two guests passed"
@@ -154,27 +152,15 @@ pub fn run_hosts(
     })
 }
 
-/// Try the wire in a QEMU, unless it passed before: hosts that can't be joined would boot for nothing.
-/// In the cache directory, the name of an empty file says which QEMU passed with which plugin.
-fn try_wire(arch: Arch, qemu: &Path, version: &str, cache: &Path) -> Result<(), EngineError> {
-    let mut key = Key::default();
-    let content = Content::of(qemu).map_err(EngineError::host("read QEMU"))?;
-    key.add_content("qemu", &content);
-    // What is named as QEMU may be a script.
-    key.add("version", version.as_bytes());
-    key.add("plugin", wire::PLUGIN);
-    let passed = cache.join("trials").join(key.finish());
-    if passed.exists() {
-        return Ok(());
-    }
+/// Try the wire in a QEMU: hosts that can't be joined would boot for nothing.
+fn try_wire(arch: Arch, qemu: &Path, version: &str, options: &Options) -> Result<(), EngineError> {
     let plugin = WirePlugin {
         bytes: wire::PLUGIN,
         args: wire::trial_args,
     };
-    trial::probe_wire(arch, qemu, &plugin).map_err(|why| no_wire(&why))?;
-    // Without the file it is tried again, which costs some tenths of a second.
-    let _ = fs::create_dir_all(cache.join("trials")).and_then(|()| fs::write(passed, []));
-    Ok(())
+    origin::passes(options, (qemu, version), wire::PLUGIN, || {
+        trial::probe_wire(arch, qemu, &plugin).map_err(|why| no_wire(&why))
+    })
 }
 
 /// Why there is no wire.

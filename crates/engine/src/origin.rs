@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use netplumb_agent::facts;
+use netplumb_instruments::exact;
 use netplumb_kernel::config::KernelConfig;
 use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::modules::ModuleError;
@@ -37,7 +39,6 @@ use crate::kernel_lines::Booted;
 use crate::plan::GuestPlan;
 use crate::run::{Options, Progress};
 use crate::symbols::Symbols;
-use netplumb_agent::facts;
 
 /// A kernel on a machine.
 #[derive(Debug, Clone, Copy)]
@@ -174,9 +175,43 @@ impl Origin {
 }
 
 /// Check that what guests of an architecture need is there, before anything is measured; returns QEMU.
-pub(crate) fn check(options: &Options, arch: Arch) -> Result<PathBuf, EngineError> {
+/// If instructions are to be counted, the plugin is tried in a QEMU that was not tested.
+pub(crate) fn check(options: &Options, arch: Arch, counts: bool) -> Result<PathBuf, EngineError> {
     program(options, arch)?;
-    Ok(trial::find_qemu(arch).map_err(VmError::QemuMissing)?)
+    let qemu = trial::find_qemu(arch).map_err(VmError::QemuMissing)?;
+    let version = trial::version(&qemu, options.timeout, &options.cancel);
+    if let (true, Ok(version)) = (counts, version)
+        && Release::of(&version) == Release::Untested
+    {
+        passes(options, (&qemu, &version), exact::PLUGIN, || {
+            trial::plugin_loads(&qemu, arch, exact::PLUGIN).map_err(EngineError::Plugin)
+        })?;
+    }
+    Ok(qemu)
+}
+
+/// Try a plugin in a QEMU, of which this is the version, unless it passed before: in the cache directory the
+/// name of an empty file says which did with which plugin.
+pub(crate) fn passes(
+    options: &Options,
+    (qemu, version): (&Path, &str),
+    plugin: &[u8],
+    trial: impl FnOnce() -> Result<(), EngineError>,
+) -> Result<(), EngineError> {
+    let mut key = Key::default();
+    let content = Content::of(qemu).map_err(EngineError::host("read QEMU"))?;
+    key.add_content("qemu", &content);
+    // What is named as QEMU may be a script.
+    key.add("version", version.as_bytes());
+    key.add("plugin", plugin);
+    let folder = options.cache.join("trials");
+    let passed = folder.join(key.finish());
+    if !passed.exists() {
+        trial()?;
+        // Without the file it is tried again, which costs some tenths of a second.
+        let _ = std::fs::create_dir_all(&folder).and_then(|()| std::fs::write(passed, []));
+    }
+    Ok(())
 }
 
 /// The program that is init of guests of an architecture.
@@ -505,7 +540,7 @@ impl Boot<'_> {
         if Release::of(&qemu_version) == Release::Untested {
             tell(Progress::Note(format!(
                 "QEMU {qemu_version} is untested; {} were tested",
-                release::tested()
+                release::tested("and")
             )));
         }
         let memory = new_memory(u64::from(machine.memory_mib) << 20)?;

@@ -20,7 +20,7 @@ use std::thread;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use netplumb_lab::vm::kernels::{KernelEntry, KernelStore};
-use netplumb_lab::vm::trial;
+use netplumb_lab::vm::{agent, trial};
 use netplumb_model::arch::Arch;
 use netplumb_model::recording::{Recording, env};
 #[allow(unused_imports)]
@@ -41,6 +41,11 @@ pub(crate) fn cache() -> PathBuf {
         .or_else(|| Some(variable("XDG_CACHE_HOME")?.join("netplumb")))
         .or_else(|| Some(variable("HOME")?.join(".cache/netplumb")))
         .unwrap_or_default()
+}
+
+/// The agent for guests of an architecture, which is beside the program under test, if it was built.
+pub(crate) fn agent(arch: Arch) -> PathBuf {
+    Path::new(env!("CARGO_BIN_EXE_plumb")).with_file_name(agent::file_name(arch))
 }
 
 /// The kernel that guests boot, or why there are no guests.

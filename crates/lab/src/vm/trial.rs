@@ -257,6 +257,19 @@ fn boot_with(qemu: &Path, arch: Arch, accelerator: Accelerator, plugin: Option<&
     }
 }
 
+/// Check that QEMU loads a plugin, and runs the trial guest with it.
+///
+/// # Errors
+/// It does not: why, and what to try.
+pub fn plugin_loads(qemu: &Path, arch: Arch, plugin: &[u8]) -> Result<(), String> {
+    match explain::plugin(&probe_plugin(qemu, arch, Some(plugin))) {
+        Availability::Yes { .. } => Ok(()),
+        Availability::Partly { reason, remedy, .. } | Availability::No { reason, remedy } => {
+            Err(format!("{reason}: {remedy}"))
+        }
+    }
+}
+
 /// Test whether QEMU supports plugins; with the bytes of a plugin, load it and boot the guest.
 pub fn probe_plugin(qemu: &Path, arch: Arch, plugin: Option<&[u8]>) -> PluginSupport {
     let Some(bytes) = plugin else {

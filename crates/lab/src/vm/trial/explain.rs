@@ -45,7 +45,7 @@ pub(super) fn started(arch: Arch, path: &Path, version: String) -> Availability 
         Release::Untested => Availability::yes(format!(
             "{version}, {}; untested: {} were tested",
             path.display(),
-            release::tested()
+            release::tested("and")
         )),
     }
 }
@@ -130,7 +130,7 @@ pub(super) fn wire(
             format!(
                 "for two hosts use a distribution's QEMU {}: install {}, or name it with \
                  {QEMU_VARIABLE}; guests alone, and --lab netns, don't need the wire",
-                release::tested(),
+                release::tested("or"),
                 arch.qemu_package()
             ),
         ),
@@ -208,7 +208,7 @@ pub(super) fn plugin(support: &PluginSupport) -> Availability {
                 format!(
                     "use QEMU {}, with {QEMU_VARIABLE} if it is not the first in PATH; \
                      measurements without instructions (--clock stages, functions) don't need it",
-                    release::tested()
+                    release::tested("or")
                 ),
             )
         }

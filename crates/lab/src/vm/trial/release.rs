@@ -33,9 +33,9 @@ pub fn oldest() -> String {
     named(OLDEST)
 }
 
-/// Those that were tested, as people write them.
-pub fn tested() -> String {
-    TESTED.map(named).join(" and ")
+/// Those that were tested, as people write them, joined by "and" or "or".
+pub fn tested(conjunction: &str) -> String {
+    TESTED.map(named).join(&format!(" {conjunction} "))
 }
 
 fn named((major, minor): (u32, u32)) -> String {
@@ -60,6 +60,6 @@ mod tests {
         ] {
             assert_eq!(Release::of(version), release, "{version}");
         }
-        assert_eq!(tested(), "7.2 and 10.0");
+        assert_eq!(tested("or"), "7.2 or 10.0");
     }
 }
