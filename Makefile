@@ -38,6 +38,7 @@ build: ## compile plumb
 
 arm64 x86-64: ## compile the agent for guests of that architecture as well
 	@scripts/guest.sh $@
+	@if [ -x $(PLUMB) ]; then scripts/embed.sh; fi
 
 page: ## build the HTML page without data, and what its tests need, in target/web
 	@scripts/setup.sh build

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the agent, PID 1 of guests, for another architecture, and puts it beside plumb
-# (plumb-agent-aarch64, plumb-agent-x86_64) and into it. With --whole also plumb for machines of
-# that architecture: plumb-aarch64, plumb-x86_64.
+# (plumb-agent-aarch64, plumb-agent-x86_64), where it is looked for. With --whole also plumb for machines
+# of that architecture: plumb-aarch64, plumb-x86_64.
 #
 #   scripts/guest.sh arm64|x86-64 [--whole]
 set -euo pipefail
@@ -41,6 +41,3 @@ for program in "${programs[@]}"; do
 	mv "$beside.new" "$beside"
 	echo "built: $beside"
 done
-if [ -x "$plumb" ]; then
-	scripts/embed.sh
-fi
