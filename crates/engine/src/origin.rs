@@ -190,8 +190,8 @@ pub(crate) fn check(options: &Options, arch: Arch, counts: bool) -> Result<PathB
     Ok(qemu)
 }
 
-/// Try a plugin in a QEMU, of which this is the version, unless it passed before: in the cache directory the
-/// name of an empty file says which did with which plugin.
+/// Try a plugin in this QEMU of this version, unless it passed before. An empty file in the cache directory
+/// records each pass; its name is a hash of QEMU, the version and the plugin.
 pub(crate) fn passes(
     options: &Options,
     (qemu, version): (&Path, &str),
