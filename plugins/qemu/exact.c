@@ -3,9 +3,10 @@
  * Records the execution of the guest's kernel, block by block, as a stream.
  *
  * The plugin only records; crates/instruments/src/exact/ derives functions,
- * calls, contexts and costs. Until the guest executes the marker ARM, nothing
- * is added to kernel code, so the boot is not slowed down; then every
- * translated block is discarded and translated again with:
+ * calls, contexts and costs. Until the guest executes the marker ARM, and after
+ * DISARM, nothing is added to kernel code, so that neither the boot nor what is
+ * read from the guest afterwards is slowed down. Both discard every translated
+ * block; after ARM they are translated again with:
  *
  * - an inline +1 on every kernel instruction, so that a block interrupted by a
  *   fault or an interrupt counts exactly what it executed;
@@ -369,9 +370,27 @@ static void on_watched_access(unsigned int vcpu, qemu_plugin_meminfo_t info,
 static void on_armed_translation(qemu_plugin_id_t id,
 				 struct qemu_plugin_tb *tb);
 
-static void on_reset(qemu_plugin_id_t id)
+static void on_idle_translation(qemu_plugin_id_t id,
+				struct qemu_plugin_tb *tb);
+
+static void on_arm(qemu_plugin_id_t id)
 {
 	qemu_plugin_register_vcpu_tb_trans_cb(id, on_armed_translation);
+}
+
+static void on_disarm(qemu_plugin_id_t id)
+{
+	qemu_plugin_register_vcpu_tb_trans_cb(id, on_idle_translation);
+}
+
+static void disarm(void)
+{
+	settle();
+	flush();
+	state.called_kernel = 0;
+	state.called_user = 0;
+	state.armed = false;
+	qemu_plugin_reset(state.plugin, on_disarm);
 }
 
 static void on_mark(unsigned int vcpu, void *data)
@@ -384,8 +403,12 @@ static void on_mark(unsigned int vcpu, void *data)
 		if (state.armed)
 			return;
 		state.armed = true;
-		qemu_plugin_reset(state.plugin, on_reset);
+		qemu_plugin_reset(state.plugin, on_arm);
 		break;
+	case EXACT_MARK_DISARM:
+		if (state.armed)
+			disarm();
+		return;
 	case EXACT_MARK_USER:
 		/* Too late after ARM: blocks are already translated. */
 		if (!state.armed)
@@ -436,7 +459,7 @@ static bool is_kernel(const struct qemu_plugin_tb *tb)
 	return qemu_plugin_tb_vaddr(tb) >> 63;
 }
 
-/* Before ARM: look for markers in user code, and where the kernel halts. */
+/* While not armed: look for markers in user code, and where the kernel halts. */
 static void on_idle_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 {
 	size_t n = qemu_plugin_tb_n_insns(tb);

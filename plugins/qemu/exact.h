@@ -143,6 +143,8 @@ enum exact_mark {
 	EXACT_MARK_BIT_1 = 11,
 	EXACT_MARK_WATCH_BEGIN = 12,
 	EXACT_MARK_WATCH_END = 13,
+	/* Stop counting, until ARM. Not written to the stream either. */
+	EXACT_MARK_DISARM = 14,
 };
 
 #endif

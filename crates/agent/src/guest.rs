@@ -27,7 +27,7 @@ use netplumb_model::recording::{Ledger, env};
 use netplumb_model::timing::TimingSpec;
 use netplumb_workload::device::{Device, FromDevices};
 use netplumb_workload::ends::Ends;
-use netplumb_workload::mark::{self, mark};
+use netplumb_workload::mark::Counting;
 use netplumb_workload::packets::Traffic;
 
 use crate::ends::{ends_of, topology_of};
@@ -44,6 +44,8 @@ pub struct Agent {
     port: Option<OwnedFd>,
     /// The instrument attached for the next command.
     instrument: Option<Box<dyn Live>>,
+    /// One that has measured. To detach it takes long: the kernel's code is patched again.
+    used: Option<Box<dyn Live>>,
 }
 
 /// The current topology, and its plan.
@@ -88,9 +90,12 @@ impl Handler for Agent {
             Request::Attach { spec, links } => self.attach(spec, &links, reply),
             Request::Command(plan) => {
                 let port = self.port.as_ref().and_then(|p| p.try_clone().ok());
-                let instrument = self.instrument.take();
+                let mut instrument = self.instrument.take();
                 let ends = self.ends(&plan.links)?;
-                command::run(&plan, ends, instrument, port.as_ref(), reply)
+                let outcome =
+                    command::run(&plan, ends, instrument.as_deref_mut(), port.as_ref(), reply);
+                self.used = instrument;
+                outcome
             }
             Request::BenchLimit(arm) => self.bench_limit(&arm, reply),
             Request::BenchBlock {
@@ -103,6 +108,10 @@ impl Handler for Agent {
             Request::BenchCount(plan) => self.bench_count(&plan, reply),
             other => Err(format!("unknown request {other:?}").into()),
         }
+    }
+
+    fn clean_up(&mut self) {
+        self.used = None;
     }
 
     fn port(&mut self, port: BorrowedFd<'_>) {
@@ -278,7 +287,7 @@ fn rounds<T>(
     block: impl Fn(&mut T) -> io::Result<Ledger>,
     report: &mut dyn FnMut(Vec<Ledger>) -> io::Result<bool>,
 ) -> Result<(), Refused> {
-    mark::<{ mark::ARM }>();
+    let _counting = Counting::begin();
     loop {
         warm_up(source).map_err(|e| format!("warm-up: {e}"))?;
         let mut ledgers = Vec::new();

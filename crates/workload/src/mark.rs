@@ -11,8 +11,7 @@ const MAGIC: u32 = 0x4e50_0000;
 #[cfg(target_arch = "aarch64")]
 const MAGIC: u32 = 0x4e00;
 
-/// Start counting the kernel.
-pub const ARM: u32 = 1;
+const ARM: u32 = 1;
 /// A block's window opens.
 pub const WINDOW_BEGIN: u32 = 2;
 /// A block's window closes.
@@ -28,14 +27,36 @@ pub const RX_END: u32 = 7;
 
 /// The window of a command opens, and this task is its first.
 pub const RUN_BEGIN: u32 = 8;
-/// Before [`ARM`]: record blocks of user mode as well.
+/// Before [`Counting::begin`]: record blocks of user mode as well.
 pub const USER: u32 = 9;
 const BIT_0: u32 = 10;
 const BIT_1: u32 = 11;
 const WATCH_BEGIN: u32 = 12;
 const WATCH_END: u32 = 13;
 
-/// Record the kernel's stores between two addresses; before [`ARM`].
+const DISARM: u32 = 14;
+
+/// The kernel is counted until this is dropped.
+#[must_use]
+pub struct Counting(());
+
+impl Counting {
+    /// Start counting the kernel.
+    #[inline(always)]
+    pub fn begin() -> Counting {
+        mark::<ARM>();
+        Counting(())
+    }
+}
+
+impl Drop for Counting {
+    #[inline(always)]
+    fn drop(&mut self) {
+        mark::<DISARM>();
+    }
+}
+
+/// Record the kernel's stores between two addresses; before [`Counting::begin`].
 pub fn watch(begin: u64, end: u64) {
     shift_in(begin);
     mark::<WATCH_BEGIN>();

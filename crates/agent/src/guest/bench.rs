@@ -11,7 +11,7 @@ use netplumb_instruments::rates::cpu;
 use netplumb_model::bench::{BenchArm, Handled, Limit, Since};
 use netplumb_model::message::{CountPlan, Refused, Reply};
 use netplumb_model::recording::Ledger;
-use netplumb_workload::mark::{self, mark};
+use netplumb_workload::mark::{self, Counting, mark};
 
 use super::{Agent, nics};
 use crate::bench::Own;
@@ -93,7 +93,7 @@ impl Agent {
         // Before anything is counted, since this takes a hundred times as many instructions.
         let symbols = program_symbols().map_err(|e| format!("read the kernel's symbols: {e}"))?;
         let told = |e: BlockError| e.to_string();
-        mark::<{ mark::ARM }>();
+        let _counting = Counting::begin();
         frames
             .send(plan.warmup_frames)
             .map_err(|e| format!("warm-up: {e}"))?;

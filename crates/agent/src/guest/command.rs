@@ -26,7 +26,7 @@ use netplumb_model::timing::BUSY;
 use netplumb_sys::netns;
 use netplumb_sys::proc::sockets;
 use netplumb_workload::ends::Ends;
-use netplumb_workload::mark::{self, mark};
+use netplumb_workload::mark::{self, Counting, mark};
 
 use super::disk::{self, Faults};
 use super::furnish;
@@ -81,7 +81,7 @@ fn own_vdso() -> io::Result<Vec<u8>> {
 pub(super) fn run(
     plan: &CommandPlan,
     ends: &Ends,
-    mut instrument: Option<Box<dyn Live>>,
+    mut instrument: Option<&mut (dyn Live + 'static)>,
     port: Option<&OwnedFd>,
     reply: &mut dyn FnMut(Reply) -> io::Result<()>,
 ) -> Result<(), Refused> {
@@ -90,13 +90,13 @@ pub(super) fn run(
     ends.warm(plan.warmup).map_err(|e| {
         format!("connect over the guest's loopback device before the command (--warmup 0 does without): {e}")
     })?;
-    if instrument.is_none() {
+    let _counting = instrument.is_none().then(|| {
         mark::<{ mark::USER }>();
         if let Some((from, to)) = plan.watch.or_else(own_watch) {
             mark::watch(from, to);
         }
-        mark::<{ mark::ARM }>();
-    }
+        Counting::begin()
+    });
     // Sent afterwards, as with packets, so as not to disturb the next block.
     let mut told = Vec::new();
     let mut failed = None;
@@ -116,7 +116,6 @@ pub(super) fn run(
             }
         }
     }
-    drop(instrument);
     for answer in told {
         reply(answer).map_err(|e| e.to_string())?;
     }

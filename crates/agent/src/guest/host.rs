@@ -19,7 +19,7 @@ use netplumb_sys::ethtool::Ethtool;
 use netplumb_sys::sysctl;
 use netplumb_workload::ends::Ends;
 use netplumb_workload::hosts::{Connections, Edges, Receiver};
-use netplumb_workload::mark::{self, mark};
+use netplumb_workload::mark::{self, Counting, mark};
 use netplumb_workload::web::{Clients, Server};
 
 use super::disk::drop_caches;
@@ -44,7 +44,7 @@ impl Agent {
         netplumb_sys::netns::inside(ends.tx_namespace.as_fd(), || sysctl::set(NO_METRICS, "1"))
             .map_err(|e| format!("set {NO_METRICS}: {e}"))?;
         random::renew().map_err(|e| format!("set the kernel's random numbers: {e}"))?;
-        mark::<{ mark::ARM }>();
+        let _counting = Counting::begin();
         let (blocks, last) = match side {
             Side::Tx => send(plan, ends)?,
             Side::Rx => receive(plan, ends)?,

@@ -67,8 +67,7 @@ impl Agent {
             }
         }
         let told = blocks.told;
-        // Detach before anything is sent.
-        drop(blocks.instrument);
+        self.used = blocks.instrument;
         if let Some(notes) = self.notes(plan) {
             reply(Reply::Facts(notes)).map_err(|e| e.to_string())?;
         }

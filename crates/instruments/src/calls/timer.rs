@@ -245,6 +245,8 @@ impl CallTimer {
         let root = opened.1.clone();
         let all = tracer::functions(&root)?;
         let traced = find(&asked.function, &all, asked.program.as_deref())?;
+        // Before the tracer is on, which is called by every function that reading them calls.
+        let known = Known::new(&traced)?;
         let own = std::process::id();
         // SAFETY: it takes nothing and can't fail.
         let thread = unsafe { libc::gettid() };
@@ -292,7 +294,7 @@ impl CallTimer {
             ),
         ]);
         Ok(CallTimer {
-            known: Known::new(&traced)?,
+            known,
             calls: Calls::new(&asked, cost),
             whose: own_calls,
             children: asked.children,
@@ -468,30 +470,29 @@ fn calibrate(
     let Some(other) = other.map(String::from) else {
         return Ok(Cost::default());
     };
+    let round = |tracer: &mut Tracer, rounds: &mut Vec<f64>| {
+        tracer.record(true)?;
+        // The kernel looks whether a task is traced when it is switched in.
+        thread::sleep(SWITCHED);
+        rounds.push(round_ns());
+        tracer.record(false)?;
+        let mut records = Vec::new();
+        tracer.read(pages, &mut records)?;
+        records.retain(|record| record.task == thread);
+        Ok::<_, LiveError>(records)
+    };
     let (mut looked_at, mut traced) = (Vec::new(), Vec::new());
-    let (mut of_system_calls, mut steps, mut shortest) = (0.0, 0.0, f64::INFINITY);
+    let (mut steps, mut shortest, mut first) = (0.0, f64::INFINITY, None);
+    // Aimed once, and not in each round: the kernel compares a name with those of all functions.
+    tracer.aim(std::slice::from_ref(&other), ALL_LEVELS)?;
     for _ in 0..ROUNDS {
-        let mut round = |aim: &[String], rounds: &mut Vec<f64>| {
-            tracer.aim(aim, ALL_LEVELS)?;
-            tracer.record(true)?;
-            // The kernel looks whether a task is traced when it is switched in.
-            thread::sleep(SWITCHED);
-            rounds.push(round_ns());
-            tracer.record(false)?;
-            let mut records = Vec::new();
-            tracer.read(pages, &mut records)?;
-            records.retain(|record| record.task == thread);
-            Ok::<_, LiveError>(records)
-        };
-        round(std::slice::from_ref(&other), &mut looked_at)?;
-        let records = round(function, &mut traced)?;
+        round(tracer, &mut looked_at)?;
+    }
+    tracer.aim(function, ALL_LEVELS)?;
+    for _ in 0..ROUNDS {
+        let records = round(tracer, &mut traced)?;
         steps = entered(&records).count() as f64 / f64::from(CALLS);
-        // All that a system call calls; once is enough.
-        if of_system_calls == 0.0 {
-            let first = entered(&records).next();
-            let all = round(&[], &mut Vec::new())?;
-            of_system_calls = first.map_or(0.0, |first| between(&all, first));
-        }
+        first = first.or_else(|| entered(&records).next());
         for record in records {
             if let What::Leave {
                 times: Some((entered, left)),
@@ -502,6 +503,10 @@ fn calibrate(
             }
         }
     }
+    // All that a system call calls; once is enough.
+    tracer.aim(&[], ALL_LEVELS)?;
+    let all = round(tracer, &mut Vec::new())?;
+    let of_system_calls = first.map_or(0.0, |first| between(&all, first));
     if steps < 1.0 || !shortest.is_finite() {
         return Ok(Cost::default());
     }

@@ -43,6 +43,10 @@ pub trait Handler {
         reply: &mut dyn FnMut(Reply) -> io::Result<()>,
     ) -> Result<(), Refused>;
 
+    /// Clean up after the last reply to a request: a host that has no other request ends the guest, and does
+    /// not wait for this.
+    fn clean_up(&mut self) {}
+
     /// The port of requests, to check for further ones.
     fn port(&mut self, _port: BorrowedFd<'_>) {}
 }
@@ -127,6 +131,7 @@ fn try_run(handler: &mut dyn Handler) -> io::Result<()> {
             Err(why) => Reply::Failed(why),
         };
         channel::send(&mut port, &last)?;
+        handler.clean_up();
     }
 }
 
