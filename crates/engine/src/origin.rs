@@ -218,7 +218,7 @@ pub(crate) fn passes(
 pub(crate) fn program(options: &Options, arch: Arch) -> Result<PathBuf, EngineError> {
     match &options.agent {
         Some(path) if arch == Arch::OWN => Ok(path.clone()),
-        _ => Ok(agent::program(arch)?),
+        _ => Ok(agent::program(arch)?.into_path()),
     }
 }
 

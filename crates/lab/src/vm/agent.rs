@@ -96,24 +96,42 @@ fn section(arch: Arch) -> String {
     format!(".plumb.agent.{}", arch.uname())
 }
 
+/// Where the program for guests is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Program {
+    /// In plumb's own file; the path is of a copy that lasts as long as the process.
+    InPlumb(PathBuf),
+    /// In a file of its own.
+    At(PathBuf),
+}
+
+impl Program {
+    /// Where it can be read.
+    pub fn into_path(self) -> PathBuf {
+        match self {
+            Self::InPlumb(path) | Self::At(path) => path,
+        }
+    }
+}
+
 /// The program for guests of an architecture: the one that `$PLUMB_AGENT_AARCH64` (or the like) names,
 /// the one in this program's file, or `plumb-agent` (`plumb-agent-aarch64`) beside that.
 ///
 /// # Errors
 /// There is none, or it is for another machine.
-pub fn program(arch: Arch) -> Result<PathBuf, AgentError> {
-    static FOUND: Mutex<BTreeMap<Arch, PathBuf>> = Mutex::new(BTreeMap::new());
+pub fn program(arch: Arch) -> Result<Program, AgentError> {
+    static FOUND: Mutex<BTreeMap<Arch, Program>> = Mutex::new(BTreeMap::new());
     let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(path) = found.get(&arch) {
-        return Ok(path.clone());
+    if let Some(program) = found.get(&arch) {
+        return Ok(program.clone());
     }
     let own = std::env::current_exe().ok();
-    let path = find(arch, std::env::var_os(variable(arch)), own.as_deref())?;
-    found.insert(arch, path.clone());
-    Ok(path)
+    let program = find(arch, std::env::var_os(variable(arch)), own.as_deref())?;
+    found.insert(arch, program.clone());
+    Ok(program)
 }
 
-fn find(arch: Arch, named: Option<OsString>, own: Option<&Path>) -> Result<PathBuf, AgentError> {
+fn find(arch: Arch, named: Option<OsString>, own: Option<&Path>) -> Result<Program, AgentError> {
     if let Some(path) = named.filter(|named| !named.is_empty()).map(PathBuf::from) {
         return match read(&path) {
             Ok(bytes) => check(arch, path, &bytes),
@@ -123,8 +141,8 @@ fn find(arch: Arch, named: Option<OsString>, own: Option<&Path>) -> Result<PathB
             }),
         };
     }
-    if let Some(path) = own.and_then(|own| embedded(arch, own)) {
-        return Ok(path);
+    if let Some(path) = embedded(arch) {
+        return Ok(Program::InPlumb(path));
     }
     let beside = own.map(|own| own.with_file_name(file_name(arch)));
     match beside.as_deref().map(read) {
@@ -136,9 +154,10 @@ fn find(arch: Arch, named: Option<OsString>, own: Option<&Path>) -> Result<PathB
     }
 }
 
-/// The agent in the file of this program, as a file in memory that lasts as long as the process.
-fn embedded(arch: Arch, own: &Path) -> Option<PathBuf> {
-    let file = ReadCache::new(File::open(own).ok()?);
+/// The agent in the file that this process runs, which may no longer be the one at its path, as a file in
+/// memory that lasts as long as the process.
+fn embedded(arch: Arch) -> Option<PathBuf> {
+    let file = ReadCache::new(File::open("/proc/self/exe").ok()?);
     let elf = object::File::parse(&file).ok()?;
     let bytes = elf.section_by_name(&section(arch))?.data().ok()?;
     let agent = memfd("plumb-agent", bytes).ok()?;
@@ -173,7 +192,7 @@ fn is_cut(bytes: &[u8]) -> bool {
     })
 }
 
-fn check(arch: Arch, path: PathBuf, bytes: &[u8]) -> Result<PathBuf, AgentError> {
+fn check(arch: Arch, path: PathBuf, bytes: &[u8]) -> Result<Program, AgentError> {
     let of = |arch| match arch {
         Arch::X86_64 => elf::EM_X86_64,
         Arch::Arm64 => elf::EM_AARCH64,
@@ -189,7 +208,7 @@ fn check(arch: Arch, path: PathBuf, bytes: &[u8]) -> Result<PathBuf, AgentError>
                 env!("CARGO_PKG_VERSION")
             )
         }
-        (Some(_), _) => return Ok(path),
+        (Some(_), _) => return Ok(Program::At(path)),
         (None, Some(other)) => format!("for machine {} of ELF", other.0),
         (None, None) => "no ELF file of 64 bits".to_owned(),
     };
@@ -235,9 +254,9 @@ mod tests {
             assert!(error.contains(part), "{error}");
         }
         write(&at("bin/plumb-agent-aarch64"), elf::EM_AARCH64);
-        assert_eq!(find(None).unwrap(), at("bin/plumb-agent-aarch64"));
+        assert_eq!(find(None).unwrap(), Program::At(at("bin/plumb-agent-aarch64")));
         write(&at("other"), elf::EM_AARCH64);
-        assert_eq!(find(Some("other")).unwrap(), at("other"));
+        assert_eq!(find(Some("other")).unwrap(), Program::At(at("other")));
     }
 
     /// Check that a file for another machine, or that is no program, is an error that says so, and that

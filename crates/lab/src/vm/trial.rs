@@ -395,6 +395,7 @@ pub fn try_all(plugin: Option<&[u8]>, of_wire: Option<&WirePlugin<'_>>) -> Vec<C
             ))
         }),
         Box::new(|| one(wire::capability(Arch::OWN, of_wire))),
+        Box::new(|| one(others::agent(Arch::OWN, "agent"))),
     ]);
     // Those of other architectures last: most runs need none.
     let mut rest = rest.into_iter();

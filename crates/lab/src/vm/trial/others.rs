@@ -1,4 +1,4 @@
-//! What guests of other architectures than this machine's need: QEMU for them, and this program.
+//! What guests of other architectures than this machine's need: QEMU for them, and the agent.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -9,7 +9,7 @@ use netplumb_model::capability::{Availability, Capability};
 
 use super::wire::{self, WirePlugin};
 use super::{QemuMissing, VERSION_LIMIT, capability, explain, find_qemu, probe_plugin, version};
-use crate::vm::agent;
+use crate::vm::agent::{self, Program};
 
 /// Whether guests of the other architectures can be had, with the plugin that counts, and that of a wire.
 pub(super) fn capabilities(
@@ -40,17 +40,19 @@ fn of(arch: Arch, plugin: Option<&[u8]>, of_wire: Option<&WirePlugin<'_>>) -> [C
         },
         start,
     );
-    let start = Instant::now();
-    let agent = capability(
-        &format!("agent-{}", arch.uname()),
-        &format!("this program for {arch} guests"),
-        match agent::program(arch) {
-            Ok(path) => Availability::yes(path.display().to_string()),
-            Err(error) => Availability::no(error.reason(), error.remedy()),
-        },
-        start,
-    );
+    let agent = agent(arch, &format!("agent-{}", arch.uname()));
     [qemu, counted, wire::capability(arch, of_wire), agent]
+}
+
+/// Whether there is an agent for guests of an architecture.
+pub(super) fn agent(arch: Arch, id: &str) -> Capability {
+    let start = Instant::now();
+    let verdict = match agent::program(arch) {
+        Ok(Program::InPlumb(_)) => Availability::yes("part of plumb"),
+        Ok(Program::At(path)) => Availability::yes(path.display().to_string()),
+        Err(error) => Availability::no(error.reason(), error.remedy()),
+    };
+    capability(id, &format!("the agent of {arch} guests"), verdict, start)
 }
 
 fn qemu(arch: Arch, found: Result<PathBuf, QemuMissing>) -> Availability {
