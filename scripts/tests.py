@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Run the test programs that cargo has built, several at a time where they can be.
+"""Run the tests that cargo has built, several groups at a time where they can be.
 
     cargo test --release --workspace --no-run --message-format=json >BUILT
     scripts/tests.py BUILT [--times FILE] [--ran FILE] [--soak] [NAME...]
 
-With names, only the programs called so: the package, or the package and the file,
-as in `netplumb-store` or `netplumb/bench`; or single tests of them, as in
+A group is a program of tests, or a module of one of the few programs of package
+`netplumb`, each of which is linked once for many modules. Each group has a process of
+its own. With names, only the groups called so: the package, or the package and the
+file, as in `netplumb-store` or `netplumb/bench`; or single tests of them, as in
 `netplumb/bench::a_test`. What each wrote is printed when it is done; the seconds of
-each test, slowest first, go to the FILE of --times, and what the programs that passed
+each test, slowest first, go to the FILE of --times, and what the groups that passed
 ran on to that of --ran (see scripts/compatibility.py).
 
 `cargo test` runs one program after the other, and most of ours wait for a guest or
@@ -29,20 +31,13 @@ import tempfile
 import threading
 import time
 
+# The programs whose modules are groups (crates/cli/tests).
+BY_MODULE = ["pure", "guests", "machine", "alone"]
+
 # What looks at rates or times, or at the state of the whole machine (names of
-# namespaces, settings, processes): nothing else runs meanwhile. This is the one
-# place that says so. What is not named here may run beside anything.
+# namespaces, settings, processes): nothing else runs meanwhile. It is these, and the
+# modules of the program `alone`. What is not named here may run beside anything.
 ALONE = [
-    "netplumb/aa_live",
-    "netplumb/bench",
-    "netplumb/bench_vm",
-    "netplumb/between",
-    "netplumb/leftovers",
-    "netplumb/live",
-    "netplumb/nics",
-    "netplumb/profile",
-    "netplumb/serve",
-    "netplumb/stat",
     "netplumb-engine/live",
     "netplumb-engine/stages",
     "netplumb-instruments",
@@ -103,27 +98,31 @@ def text_of(file):
     return file.read().decode(errors="replace")
 
 
-class Program:
-    """One of them, and where cargo would run it."""
+class Group:
+    """Tests that one process runs, and where cargo would run it."""
 
-    def __init__(self, message):
-        target = message["target"]
-        manifest = message["manifest_path"]
-        package = re.search(r'^name = "(.*)"', open(manifest).read(), re.MULTILINE)[1]
-        in_tests = "test" in target["kind"]
-        self.name = f"{package}/{target['name']}" if in_tests else package
-        self.path = message["executable"]
-        self.folder = os.path.dirname(manifest)
+    def __init__(self, name, path, folder, prefix="", tests=(), alone=False):
+        self.name = name
+        self.path = path
+        self.folder = folder
+        # What its tests' names begin with in the program.
+        self.prefix = prefix
+        self.alone = alone or name in ALONE
+        # Those to run; without any, all of the program.
+        self.only = list(tests)
         self.passed = False
-        self.only = []
-        self.tests = []
+        self.times = []
         self.ran = set()
+
+    def filter(self):
+        """Arguments that select its tests."""
+        return ["--exact", *(self.prefix + test for test in self.only)]
 
     def run(self, threads):
         """Run it to its end, and print what it wrote."""
         environment = dict(os.environ)
         environment["CARGO_MANIFEST_DIR"] = self.folder
-        # With fewer, states go that another program needs again, and it boots.
+        # With fewer, states go that another group needs again, and it boots.
         if shutil.disk_usage("/").free > 2 * STATES_BYTES:
             environment.setdefault("PLUMB_CACHE_SIZE", str(STATES_BYTES))
         environment["RUST_TEST_THREADS"] = str(threads)
@@ -135,7 +134,7 @@ class Program:
                 tempfile.NamedTemporaryFile() as ran:
             environment["PLUMB_TEST_RAN"] = ran.name
             child = subprocess.Popen(
-                [self.path, "-Z", "unstable-options", "--report-time", "--exact", *self.only],
+                [self.path, "-Z", "unstable-options", "--report-time", *self.filter()],
                 cwd=self.folder,
                 env=environment,
                 stdin=subprocess.DEVNULL,
@@ -151,12 +150,15 @@ class Program:
                 self.ran.update(text_of(ran).splitlines())
         took = time.monotonic() - begun
         cpu_seconds = used.ru_utime + used.ru_stime
-        self.passed = child.returncode == 0
         for name, seconds in re.findall(r"^test (\S+).* <([0-9.]+)s>$", said, re.MULTILINE):
-            self.tests.append((float(seconds), f"{self.name} {name}"))
-        ran = re.findall(r"^test (\S+)", said, re.MULTILINE)
+            test = name.removeprefix(self.prefix)
+            self.times.append((float(seconds), f"{self.name}::{test}"))
+        ran = [
+            name.removeprefix(self.prefix)
+            for name in re.findall(r"^test (\S+)", said, re.MULTILINE)
+        ]
         missing = [name for name in self.only if name not in ran]
-        self.passed = self.passed and not missing
+        self.passed = child.returncode == 0 and not missing
         with print_lock:
             print(f"\n     Running {self.name} ({took:.1f} s, {cpu_seconds:.1f} s of CPU)")
             sys.stdout.write(told)
@@ -169,7 +171,30 @@ class Program:
             sys.stdout.flush()
 
 
-def programs(built):
+def of_program(message):
+    """The groups of a program that cargo has built."""
+    target = message["target"]
+    manifest = message["manifest_path"]
+    package = re.search(r'^name = "(.*)"', open(manifest).read(), re.MULTILINE)[1]
+    path, folder = message["executable"], os.path.dirname(manifest)
+    if "test" not in target["kind"]:
+        return [Group(package, path, folder)]
+    if package != "netplumb" or target["name"] not in BY_MODULE:
+        return [Group(f"{package}/{target['name']}", path, folder)]
+    listed = subprocess.run(
+        [path, "--list", "--format", "terse"], check=True, capture_output=True, text=True
+    )
+    modules = {}
+    for module, test in re.findall(r"^(\w+)::(\S+): test$", listed.stdout, re.MULTILINE):
+        modules.setdefault(module, []).append(test)
+    alone = target["name"] == "alone"
+    return [
+        Group(f"{package}/{module}", path, folder, f"{module}::", tests, alone)
+        for module, tests in modules.items()
+    ]
+
+
+def groups(built):
     """All of them, from what cargo wrote."""
     found = []
     for line in open(built):
@@ -178,7 +203,7 @@ def programs(built):
             if message.get("reason") != "compiler-artifact":
                 continue
             if message["profile"]["test"] and message["executable"]:
-                found.append(Program(message))
+                found += of_program(message)
     return found
 
 
@@ -193,42 +218,43 @@ def main():
     parser.add_argument("names", nargs="*")
     asked = parser.parse_intermixed_args()
 
-    every = programs(asked.built)
-    there = {program.name for program in every}
+    every = groups(asked.built)
+    there = {group.name for group in every}
     # A list that names what is gone is a list of something else by now.
     only = {}
     for name in asked.names:
-        program, _, test = name.partition("::")
-        only.setdefault(program, []).append(test)
+        group, _, test = name.partition("::")
+        only.setdefault(group, []).append(test)
     wrong = [name for name in ALONE + FIRST + SOAK + list(only) if name not in there]
     if wrong:
-        sys.exit(f"{asked.built} has no program of tests called {', '.join(wrong)}")
+        sys.exit(f"{asked.built} has no group of tests called {', '.join(wrong)}")
     names = list(only) + (SOAK if asked.soak else [])
     if names:
-        every = [program for program in every if program.name in names]
-    for program in every:
-        tests = only.get(program.name, [""])
+        every = [group for group in every if group.name in names]
+    for group in every:
+        tests = only.get(group.name, [""])
         # Named without a test, it is all of its tests.
-        program.only = tests if all(tests) else []
+        if all(tests):
+            group.only = tests
 
     cpus = len(os.sched_getaffinity(0))
-    shared = [program for program in every if program.name not in ALONE]
-    shared.sort(key=lambda p: FIRST.index(p.name) if p.name in FIRST else len(FIRST))
+    shared = [group for group in every if not group.alone]
+    shared.sort(key=lambda g: FIRST.index(g.name) if g.name in FIRST else len(FIRST))
     with concurrent.futures.ThreadPoolExecutor(cpus) as pool:
         # What is raised there is raised here.
-        list(pool.map(lambda program: program.run(cpus), shared))
-    for program in every:
-        if program.name in ALONE:
-            program.run(cpus)
+        list(pool.map(lambda group: group.run(cpus), shared))
+    for group in every:
+        if group.alone:
+            group.run(cpus)
 
     if asked.times:
-        tests = sorted((test for program in every for test in program.tests), reverse=True)
+        tests = sorted((test for group in every for test in group.times), reverse=True)
         with open(asked.times, "w") as file:
             file.writelines(f"{seconds:8.1f} s  {name}\n" for seconds, name in tests)
     if asked.ran:
         with open(asked.ran, "w") as file:
-            file.writelines(f"{line}\n" for line in sorted(set().union(*(p.ran for p in every))))
-    failed = [program.name for program in every if not program.passed]
+            file.writelines(f"{line}\n" for line in sorted(set().union(*(g.ran for g in every))))
+    failed = [group.name for group in every if not group.passed]
     if failed:
         sys.exit("failed: " + ", ".join(failed))
 

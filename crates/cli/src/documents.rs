@@ -1,9 +1,9 @@
 //! Tests that the parser accepts all commands in the documents, and that all flags named in
 //! sentences exist.
 //!
-//! Their output is checked in `tests/documents`.
+//! Their output is checked in `tests/guests/documents`.
 
-#[path = "../tests/documents/markdown.rs"]
+#[path = "../tests/guests/documents/markdown.rs"]
 mod markdown;
 
 use std::collections::BTreeSet;

@@ -3,7 +3,7 @@
 //! In a guest whose clock counts instructions, the nanoseconds from a function's entry to its exit
 //! are its inclusive instructions, plus those of the probe. fentry and fexit don't depend on
 //! translation blocks, symbols or shadow stacks: where both methods agree, both are right. See the
-//! test crates/cli/tests/second_opinion.rs.
+//! test crates/cli/tests/guests/second_opinion.rs.
 
 use netplumb_agent::guest::{CLOCK_INSNS, CLOCK_NS};
 use netplumb_lab::vm::process::Extra;

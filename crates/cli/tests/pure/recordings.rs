@@ -1,0 +1,92 @@
+//! Recordings of older schemas report the same figures as they did when they were made.
+//!
+//! `recordings/NAME.plumb.xz` is a recording in version 3 of the schema, one of each kind:
+//! `NAME.txt` and `NAME.csv` are what the program of that time printed for it, except for words
+//! that were changed since.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::common::Place;
+use netplumb_kernel::compression::{self, Compression};
+
+/// Every kind, and whether functions or stages of it go to other programs' formats.
+const KINDS: &[(&str, bool)] = &[
+    ("bench", false),
+    ("command", true),
+    ("exact", true),
+    ("explain", false),
+    ("functions", true),
+    ("scan", true),
+    ("search", false),
+    ("seeds", true),
+    // Cut short: killed while it was being made.
+    ("short", true),
+    ("stages", true),
+];
+
+fn kept() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pure/recordings")
+}
+
+/// Put a recording where it can be read, and hand out what it is.
+fn unpacked(place: &Place, name: &str) -> Vec<u8> {
+    let packed = fs::read(kept().join(format!("{name}.plumb.xz"))).unwrap();
+    let bytes = compression::unpack(Compression::Xz, &packed, 8 << 20).unwrap();
+    fs::write(place.path(&format!("{name}.plumb")), &bytes).unwrap();
+    bytes
+}
+
+/// Check that reports and tables have the figures that they had.
+#[test]
+fn the_same_figures() {
+    let place = Place::new();
+    for (name, _) in KINDS {
+        let before = unpacked(&place, name);
+        for (format, suffix) in [("", "txt"), ("--csv", "csv")] {
+            let ran = place.run(&format!("report {name}.plumb {format}"));
+            ran.code(0);
+            let golden = kept().join(format!("{name}.{suffix}"));
+            // Of some the table is too long to be kept.
+            if golden.exists() {
+                netplumb_testkit::golden(&golden, &ran.stdout);
+            }
+        }
+        let file = fs::read(place.path(&format!("{name}.plumb"))).unwrap();
+        assert!(file == before, "{name}: the file was changed");
+    }
+}
+
+/// Check that they open in every way there is, and are no different from themselves.
+#[test]
+fn every_format() {
+    let place = Place::new();
+    for (name, has_tree) in KINDS {
+        unpacked(&place, name);
+        for format in ["--json", "--html out.html"] {
+            place.run(&format!("report {name}.plumb {format}")).code(0);
+            let _ = fs::remove_file(place.path("out.html"));
+        }
+        let code = if *has_tree { 0 } else { 2 };
+        let ran = place.run(&format!("report {name}.plumb --markdown"));
+        ran.code(code);
+        let (one, other) = (format!("{name}.plumb"), format!("{name}-too.plumb"));
+        fs::copy(place.path(&one), place.path(&other)).unwrap();
+        place.run(&format!("diff {one} {other}")).code(0);
+    }
+}
+
+/// Check that a loss of an old recording, which does not say which instrument had it, is in the
+/// report of each.
+#[test]
+fn losses_of_nobody_in_particular() {
+    let place = Place::new();
+    unpacked(&place, "explain");
+    for by in ["rates", "exact"] {
+        let ran = place.run(&format!("report explain.plumb --clock {by}"));
+        crate::common::prints(
+            ran.code(0),
+            &["12,096 stack addresses outside of the kernel"],
+        );
+    }
+}
