@@ -44,7 +44,12 @@ pub fn together<T: Send>(
         })
     });
     match outcome {
-        [Ok((one, _)), Ok((other, _))] => Ok([one, other]),
+        [Ok((one, of_one)), Ok((other, of_other))] => {
+            // Both before either is waited for: an idle guest computes all the time, and beside it on one CPU
+            // the end of the other one was noticed after minutes.
+            [of_one, of_other].iter().for_each(Guest::kill);
+            Ok([one, other])
+        }
         [Err(one), Err(other)] => Err(cause(one, other)),
         [Err(one), _] => Err(only(0, one)),
         [_, Err(other)] => Err(only(1, other)),

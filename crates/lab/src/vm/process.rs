@@ -625,12 +625,18 @@ fn is_of_hub(line: &str) -> bool {
     line.contains("warning: hub ") && line.ends_with("is not connected to host network")
 }
 
+impl Guest {
+    /// Kill it, with its children, which would keep our pipes open: it is a process group of its own.
+    pub(super) fn kill(&self) {
+        // SAFETY: takes numbers; the group is that of a child that is not waited for until it is dropped,
+        // so the number is still its own. An error doesn't matter: it has exited then.
+        unsafe { libc::kill(-(self.child.id() as libc::pid_t), libc::SIGKILL) };
+    }
+}
+
 impl Drop for Guest {
     fn drop(&mut self) {
-        // With its children, which would keep our pipes open: it is a process group of its own.
-        // SAFETY: takes numbers; the group is that of a child that is not waited for until
-        // afterwards, so the number is still its own.
-        unsafe { libc::kill(-(self.child.id() as libc::pid_t), libc::SIGKILL) };
+        self.kill();
         // Errors don't matter: it has exited either way.
         let _ = self.child.kill();
         let _ = self.child.wait();
