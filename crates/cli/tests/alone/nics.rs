@@ -366,7 +366,10 @@ fn as_root_a_path_that_fails() {
 fn wait_for_changes(machine: &Machine) {
     let begun = Instant::now();
     while machine.sh("nft list tables").lines().count() < 2 {
-        assert!(begun.elapsed() < crate::common::PATIENCE, "nothing is changed");
+        assert!(
+            begun.elapsed() < crate::common::PATIENCE,
+            "nothing is changed"
+        );
         sleep(Duration::from_millis(2));
     }
 }

@@ -333,7 +333,10 @@ fn an_add_that_a_signal_ends_leaves_nothing() {
                 .any(|e| e.path().join("entry/modules/kernel").exists())
         };
         while !busy() {
-            assert!(started.elapsed() < crate::common::PATIENCE, "nothing was copied");
+            assert!(
+                started.elapsed() < crate::common::PATIENCE,
+                "nothing was copied"
+            );
             std::thread::sleep(std::time::Duration::from_millis(2));
         }
         running.signal(signal);

@@ -304,7 +304,10 @@ impl Machine {
                 .success()
         };
         while !load() {
-            assert!(begun.elapsed() < crate::common::PATIENCE, "iperf3 never answers");
+            assert!(
+                begun.elapsed() < crate::common::PATIENCE,
+                "iperf3 never answers"
+            );
             sleep(Duration::from_millis(100));
         }
         Some(machine)
@@ -459,7 +462,10 @@ fn as_root_an_interface_ended_early() {
         let running = Running::start(&mut machine.plumb(&format!("{words} -- sleep 60")));
         let begun = Instant::now();
         while machine.state() == before {
-            assert!(begun.elapsed() < crate::common::PATIENCE, "nothing was ever set");
+            assert!(
+                begun.elapsed() < crate::common::PATIENCE,
+                "nothing was ever set"
+            );
             sleep(Duration::from_millis(2));
         }
         running.signal(signal);

@@ -263,7 +263,10 @@ fn as_root_ended_early() {
         let running = Running::start(&mut machine.plumb(line));
         let begun = Instant::now();
         while !frames().contains("rx-frames: 16") {
-            assert!(begun.elapsed() < crate::common::PATIENCE, "it was never set");
+            assert!(
+                begun.elapsed() < crate::common::PATIENCE,
+                "it was never set"
+            );
             sleep(Duration::from_millis(5));
         }
         // It was tried before, and is set again for the run.

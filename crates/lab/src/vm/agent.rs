@@ -254,7 +254,10 @@ mod tests {
             assert!(error.contains(part), "{error}");
         }
         write(&at("bin/plumb-agent-aarch64"), elf::EM_AARCH64);
-        assert_eq!(find(None).unwrap(), Program::At(at("bin/plumb-agent-aarch64")));
+        assert_eq!(
+            find(None).unwrap(),
+            Program::At(at("bin/plumb-agent-aarch64"))
+        );
         write(&at("other"), elf::EM_AARCH64);
         assert_eq!(find(Some("other")).unwrap(), Program::At(at("other")));
     }

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::common::Place;
 use super::*;
+use crate::common::Place;
 
 /// A program in four functions with 40, 30, 20 and 10 percent of its time, and more of the third if
 /// asked to. Each time around waits for the product of the one before, so all take as long on any CPU.

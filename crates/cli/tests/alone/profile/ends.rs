@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::{Place, skip};
 use super::*;
+use crate::common::{Place, skip};
 
 /// Check that a process that ends while it is sampled ends the profile, with what there is.
 #[test]

@@ -4,8 +4,8 @@ use std::ffi::CString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 
-use crate::common::Place;
 use super::{FORMATS, bounded, made, plumb};
+use crate::common::Place;
 
 /// The tables of a recording.
 const TABLES: [&str; 29] = [

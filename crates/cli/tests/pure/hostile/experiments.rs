@@ -5,8 +5,8 @@ use std::path::Path;
 
 use netplumb_model::experiment::{Experiment, Lab, current};
 
-use crate::common::Place;
 use super::{Random, plumb};
+use crate::common::Place;
 
 const MUTATIONS: usize = 210;
 

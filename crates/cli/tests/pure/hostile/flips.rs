@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use crate::common::Place;
 use super::{FORMATS, Random, made, plumb};
+use crate::common::Place;
 
 const FLIPS: usize = 200;
 

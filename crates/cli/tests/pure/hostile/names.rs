@@ -3,8 +3,8 @@
 use netplumb_model::recording::Recording;
 use netplumb_model::span::SpanOf;
 
-use crate::common::Place;
 use super::{FORMATS, made, plumb};
+use crate::common::Place;
 
 /// A window's title by OSC, one by C1, text turned around, a formula.
 const ACTIVE: &str = "=1+1\u{1b}]0;title\u{7}\u{9d}0;t\u{9c}\u{202e}x\u{2066}y\u{200f}\u{feff}|z";

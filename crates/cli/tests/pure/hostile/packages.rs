@@ -6,8 +6,8 @@ use std::io::Write;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use crate::common::Place;
 use super::{Random, bounded};
+use crate::common::Place;
 
 const BROKEN: usize = 40;
 

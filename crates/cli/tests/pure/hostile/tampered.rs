@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use crate::common::{self, Place, prints};
 use super::{FORMATS, made, plumb};
+use crate::common::{self, Place, prints};
 
 /// How a recording of instructions is tampered with, and the message that it has to cause.
 const OF_INSTRUCTIONS: &[(&str, &[&str])] = &[
