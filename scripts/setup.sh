@@ -12,8 +12,9 @@
 #
 # The group "other-qemu" is Debian 13's QEMU 10 beside this machine's, for tests
 # that compare both: in a root of its own (400 MB), by debootstrap as root. It is in
-# $PLUMB_QEMU_OTHER, or else ~/.cache/netplumb-other-qemu. The group "guest-test" is
-# what scripts/debian13.sh needs in that root to run tests that were built elsewhere.
+# $PLUMB_QEMU_OTHER, or else ~/.cache/netplumb-other-qemu. In `newest` below that is
+# another root, with the QEMU of Debian 13's backports. The group "guest-test" is
+# what scripts/debian13.sh needs in the first to run tests that were built elsewhere.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -251,37 +252,58 @@ ensure_rust() {
 
 OTHER_QEMU=${PLUMB_QEMU_OTHER:-${XDG_CACHE_HOME:-${HOME:=/root}/.cache}/netplumb-other-qemu}
 
-have_other_qemu() {
-	[ -x "$OTHER_QEMU/qemu-system-x86_64" ] && [ -x "$OTHER_QEMU/qemu-system-aarch64" ]
+have_qemus() {
+	[ -x "$1/qemu-system-x86_64" ] && [ -x "$1/qemu-system-aarch64" ]
 }
 
-# A script that runs a QEMU of the root by the root's own loader and libraries.
-write_other_qemu() {
-	local root=$1 machine=$2 libraries loader
+have_other_qemu() {
+	have_qemus "$OTHER_QEMU" && have_qemus "$OTHER_QEMU/newest"
+}
+
+# Scripts that run the QEMUs of a root by the root's own loader and libraries.
+write_qemus() {
+	local folder=$1 root=$1/trixie machine libraries loader
 	libraries=usr/lib/$(uname -m)-linux-gnu
 	loader=$(cd "$root" && echo "$libraries"/ld-linux-*.so.*)
-	cat >"$OTHER_QEMU/qemu-system-$machine" <<-SCRIPT
-		#!/bin/sh
-		export QEMU_MODULE_DIR='$root/$libraries/qemu'
-		exec '$root/$loader' --library-path '$root/$libraries' \\
-			--argv0 qemu-system-$machine '$root/usr/bin/qemu-system-$machine' \\
-			-L '$root/usr/share/seabios' -L '$root/usr/share/qemu' -L '$root/usr/lib/ipxe/qemu' "\$@"
-	SCRIPT
-	chmod +x "$OTHER_QEMU/qemu-system-$machine"
+	for machine in x86_64 aarch64; do
+		cat >"$folder/qemu-system-$machine" <<-SCRIPT
+			#!/bin/sh
+			export QEMU_MODULE_DIR='$root/$libraries/qemu'
+			exec '$root/$loader' --library-path '$root/$libraries' \\
+				--argv0 qemu-system-$machine '$root/usr/bin/qemu-system-$machine' \\
+				-L '$root/usr/share/seabios' -L '$root/usr/share/qemu' -L '$root/usr/lib/ipxe/qemu' "\$@"
+		SCRIPT
+		chmod +x "$folder/qemu-system-$machine"
+	done
 }
 
 ensure_other_qemu() {
-	have_other_qemu && return 0
-	say "making a root of Debian 13 with QEMU in $OTHER_QEMU"
-	mkdir -p "$OTHER_QEMU"
-	rm -rf "$OTHER_QEMU/trixie"
-	as_root debootstrap --variant=minbase \
-		--include=qemu-system-x86,qemu-system-arm,qemu-system-common \
-		trixie "$OTHER_QEMU/trixie" ${DEBIAN_MIRROR:+"$DEBIAN_MIRROR"} >&2 ||
-		die "run it as root where Debian's archive can be reached (\$DEBIAN_MIRROR)"
-	as_root find "$OTHER_QEMU/trixie/var/cache/apt/archives" -name '*.deb' -delete
-	write_other_qemu "$OTHER_QEMU/trixie" x86_64
-	write_other_qemu "$OTHER_QEMU/trixie" aarch64
+	local root=$OTHER_QEMU/trixie newest=$OTHER_QEMU/newest
+	if ! have_qemus "$OTHER_QEMU"; then
+		say "making a root of Debian 13 with QEMU in $OTHER_QEMU"
+		mkdir -p "$OTHER_QEMU"
+		rm -rf "$root"
+		as_root debootstrap --variant=minbase \
+			--include=qemu-system-x86,qemu-system-arm,qemu-system-common \
+			trixie "$root" ${DEBIAN_MIRROR:+"$DEBIAN_MIRROR"} >&2 ||
+			die "run it as root where Debian's archive can be reached (\$DEBIAN_MIRROR)"
+		as_root find "$root/var/cache/apt/archives" -name '*.deb' -delete
+		write_qemus "$OTHER_QEMU"
+	fi
+	have_qemus "$newest" && return 0
+	say "making another with the QEMU of its backports in $newest"
+	rm -rf "$newest"
+	mkdir -p "$newest"
+	as_root cp -a "$root" "$newest/trixie"
+	as_root sh -ec '
+		sed "s/trixie main/trixie-backports main/" "$0/etc/apt/sources.list" >"$0/etc/apt/sources.list.d/backports.list"
+		cp /etc/resolv.conf "$0/etc/resolv.conf"
+		export DEBIAN_FRONTEND=noninteractive
+		chroot "$0" apt-get -qq update
+		chroot "$0" apt-get -qq -y --no-install-recommends -t trixie-backports install qemu-system-x86 qemu-system-arm
+		chroot "$0" apt-get clean
+	' "$newest/trixie" >&2 || die "run it as root where Debian's archive can be reached"
+	write_qemus "$newest"
 }
 
 groups="build, run, test, guest-test, arm64, x86-64, other-qemu"

@@ -104,12 +104,11 @@ static void on_mark(unsigned int vcpu, void *data)
 	}
 }
 
-static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
+static void on_translation(struct qemu_plugin_tb *tb)
 {
 	bool kernel = qemu_plugin_tb_vaddr(tb) >> 63;
 	uint64_t at = qemu_plugin_tb_vaddr(tb);
 
-	(void)id;
 	for (size_t i = 0; i < qemu_plugin_tb_n_insns(tb); i++) {
 		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
 		struct code code = plugin_code(insn);
@@ -137,6 +136,6 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id,
 	    !plugin_open(info))
 		return -1;
 	state.out = strdup(argv[0] + 4);
-	qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
+	plugin_on_translation(id, on_translation);
 	return 0;
 }

@@ -3,10 +3,9 @@
  * Records the execution of the guest's kernel, block by block, as a stream.
  *
  * The plugin only records; crates/instruments/src/exact/ derives functions,
- * calls, contexts and costs. Until the guest executes the marker ARM, and after
- * DISARM, nothing is added to kernel code, so that neither the boot nor what is
- * read from the guest afterwards is slowed down. Both discard every translated
- * block; after ARM they are translated again with:
+ * calls, contexts and costs. Until the guest executes the marker ARM, nothing
+ * is added to kernel code, so the boot is not slowed down; then every
+ * translated block is discarded and translated again with:
  *
  * - an inline +1 on every kernel instruction, so that a block interrupted by a
  *   fault or an interrupt counts exactly what it executed;
@@ -14,6 +13,8 @@
  * - a memory callback on `call` and `ret`, whose address is the stack pointer;
  *   where calls touch no memory, the stack pointer is read when the next block
  *   starts.
+ *
+ * After DISARM nothing more is recorded, and added to no more code.
  *
  * If a command is measured (marker USER), user code is treated the same, and
  * each of its blocks has a hash of its page and the number of its frame, by which
@@ -58,7 +59,7 @@ static struct {
 	qemu_plugin_id_t plugin;
 	const struct arch *arch;
 	int fd;
-	bool armed;
+	bool armed;	/* blocks are recorded */
 	bool tell_user; /* user mode's blocks too */
 	bool settle_clock;
 	bool values;   /* registers at calls and returns */
@@ -214,6 +215,8 @@ static void on_block(unsigned int vcpu, void *data)
 	const struct block *before = state.before;
 
 	(void)vcpu;
+	if (!state.armed)
+		return;
 	if (!state.arch->calls_store)
 		put_end_of_block(block);
 	settle();
@@ -253,7 +256,7 @@ static void on_block_with_values(unsigned int vcpu, void *data)
 	bool is_call;
 
 	on_block(vcpu, data);
-	if (!block->traced && !values_inside())
+	if (!state.armed || (!block->traced && !values_inside()))
 		return;
 	if (!block->traced && !block->may_begin && !*called)
 		return;
@@ -290,6 +293,8 @@ static void on_user_block(unsigned int vcpu, void *data)
 
 static void put_address(enum exact_record type, uint64_t vaddr, uint32_t half)
 {
+	if (!state.armed)
+		return;
 	/*
 	 * When a user instruction faults, the CPU writes to the kernel's stack:
 	 * that is no call or return, and the instruction is retried. And QEMU
@@ -342,7 +347,7 @@ static void on_ret_access(unsigned int vcpu, qemu_plugin_meminfo_t info,
 /* What a function returns to where the stack pointer is `sp`. */
 static void put_result(uint64_t sp)
 {
-	if (!values_inside())
+	if (!state.armed || !values_inside())
 		return;
 	put_record(EXACT_RESULT, 0);
 	put_number(registers_result());
@@ -367,30 +372,24 @@ static void on_watched_access(unsigned int vcpu, qemu_plugin_meminfo_t info,
 		put_address(EXACT_STORE, vaddr, 0);
 }
 
-static void on_armed_translation(qemu_plugin_id_t id,
-				 struct qemu_plugin_tb *tb);
+static void on_translation(struct qemu_plugin_tb *tb);
 
-static void on_idle_translation(qemu_plugin_id_t id,
-				struct qemu_plugin_tb *tb);
-
-static void on_arm(qemu_plugin_id_t id)
+static void on_discarded(void)
 {
-	qemu_plugin_register_vcpu_tb_trans_cb(id, on_armed_translation);
+	state.armed = true;
+	plugin_on_translation(state.plugin, on_translation);
 }
 
-static void on_disarm(qemu_plugin_id_t id)
-{
-	qemu_plugin_register_vcpu_tb_trans_cb(id, on_idle_translation);
-}
-
+/*
+ * Blocks stay as they are, and say nothing; those that are translated from now on
+ * are as before ARM. To discard the former as well would leave QEMU 7.2 with
+ * callbacks of theirs: it does not end them when an exception leaves the block.
+ */
 static void disarm(void)
 {
 	settle();
 	flush();
-	state.called_kernel = 0;
-	state.called_user = 0;
 	state.armed = false;
-	qemu_plugin_reset(state.plugin, on_disarm);
 }
 
 static void on_mark(unsigned int vcpu, void *data)
@@ -402,8 +401,7 @@ static void on_mark(unsigned int vcpu, void *data)
 	case EXACT_MARK_ARM:
 		if (state.armed)
 			return;
-		state.armed = true;
-		qemu_plugin_reset(state.plugin, on_arm);
+		plugin_reset(state.plugin, on_discarded);
 		break;
 	case EXACT_MARK_DISARM:
 		if (state.armed)
@@ -460,11 +458,10 @@ static bool is_kernel(const struct qemu_plugin_tb *tb)
 }
 
 /* While not armed: look for markers in user code, and where the kernel halts. */
-static void on_idle_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
+static void translate_idle(struct qemu_plugin_tb *tb)
 {
 	size_t n = qemu_plugin_tb_n_insns(tb);
 
-	(void)id;
 	if (is_kernel(tb)) {
 		if (state.settle_clock)
 			clock_settle_before_halt(state.arch, tb);
@@ -568,7 +565,7 @@ static int32_t stack_change_of(const struct qemu_plugin_tb *tb)
 	return sum;
 }
 
-static void on_armed_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
+static void translate_armed(struct qemu_plugin_tb *tb)
 {
 	size_t n = qemu_plugin_tb_n_insns(tb);
 	struct qemu_plugin_insn *last = qemu_plugin_tb_get_insn(tb, n - 1);
@@ -577,7 +574,6 @@ static void on_armed_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 	struct code code = plugin_code(last);
 	struct block *block;
 
-	(void)id;
 	if (user) {
 		if (!state.tell_user)
 			qemu_plugin_register_vcpu_tb_exec_cb(
@@ -649,11 +645,12 @@ static void on_armed_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 						 QEMU_PLUGIN_MEM_RW, half);
 }
 
-static void on_atexit(qemu_plugin_id_t id, void *data)
+static void on_translation(struct qemu_plugin_tb *tb)
 {
-	(void)id;
-	(void)data;
-	flush();
+	if (state.armed)
+		translate_armed(tb);
+	else
+		translate_idle(tb);
 }
 
 QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id,
@@ -699,7 +696,7 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id,
 		put(1);
 	}
 	flush();
-	qemu_plugin_register_vcpu_tb_trans_cb(id, on_idle_translation);
-	qemu_plugin_register_atexit_cb(id, on_atexit, NULL);
+	plugin_on_translation(id, on_translation);
+	plugin_on_exit(id, flush);
 	return 0;
 }

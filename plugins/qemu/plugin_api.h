@@ -3,10 +3,11 @@
  * The part of QEMU's TCG plugin interface that the plugins here call, of all
  * versions from 1 (QEMU 4.2 to 8.2) on. Distributions ship QEMU without
  * qemu-plugin.h, so the prototypes are declared here, after
- * include/qemu/qemu-plugin.h of QEMU 7.2 and 10.0.
+ * include/qemu/qemu-plugin.h of QEMU 7.2, 10.0 and 11.1.
  *
  * Version 2 (QEMU 9.0, commit 0bcebaba45) changed the inline operations to
- * per-vCPU scoreboards, and version 3 (9.1) how code is read: see the end.
+ * per-vCPU scoreboards, version 3 (9.1) how code is read, and version 7 (11.1)
+ * what callbacks are passed: see the end.
  */
 #ifndef NETPLUMB_PLUGIN_API_H
 #define NETPLUMB_PLUGIN_API_H
@@ -52,22 +53,11 @@ enum qemu_plugin_op {
 	QEMU_PLUGIN_INLINE_ADD_U64,
 };
 
-typedef void (*qemu_plugin_simple_cb_t)(qemu_plugin_id_t id);
-typedef void (*qemu_plugin_vcpu_simple_cb_t)(qemu_plugin_id_t id,
-					     unsigned int vcpu);
-typedef void (*qemu_plugin_udata_cb_t)(qemu_plugin_id_t id, void *userdata);
 typedef void (*qemu_plugin_vcpu_udata_cb_t)(unsigned int vcpu, void *userdata);
-typedef void (*qemu_plugin_vcpu_tb_trans_cb_t)(qemu_plugin_id_t id,
-					       struct qemu_plugin_tb *tb);
 typedef void (*qemu_plugin_vcpu_mem_cb_t)(unsigned int vcpu,
 					  qemu_plugin_meminfo_t info,
 					  uint64_t vaddr, void *userdata);
 
-void qemu_plugin_reset(qemu_plugin_id_t id, qemu_plugin_simple_cb_t cb);
-void qemu_plugin_register_atexit_cb(qemu_plugin_id_t id,
-				    qemu_plugin_udata_cb_t cb, void *userdata);
-void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t id,
-					   qemu_plugin_vcpu_tb_trans_cb_t cb);
 void qemu_plugin_register_vcpu_tb_exec_cb(struct qemu_plugin_tb *tb,
 					  qemu_plugin_vcpu_udata_cb_t cb,
 					  enum qemu_plugin_cb_flags flags,
@@ -81,8 +71,6 @@ void qemu_plugin_register_vcpu_mem_cb(struct qemu_plugin_insn *insn,
 				      enum qemu_plugin_cb_flags flags,
 				      enum qemu_plugin_mem_rw rw,
 				      void *userdata);
-void qemu_plugin_register_vcpu_init_cb(qemu_plugin_id_t id,
-				       qemu_plugin_vcpu_simple_cb_t cb);
 bool qemu_plugin_mem_is_store(qemu_plugin_meminfo_t info);
 size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *tb);
 uint64_t qemu_plugin_tb_vaddr(const struct qemu_plugin_tb *tb);
@@ -96,6 +84,19 @@ void *qemu_plugin_insn_haddr(const struct qemu_plugin_insn *insn);
 
 /* Find it in this QEMU; false if it is not there, which is said. */
 bool plugin_open(const qemu_info_t *info);
+
+/* Call it when a block is translated, instead of what was to be called before. */
+void plugin_on_translation(qemu_plugin_id_t id,
+			   void (*translated)(struct qemu_plugin_tb *tb));
+
+/* Call it when a vCPU is there. */
+void plugin_on_vcpu(qemu_plugin_id_t id, void (*made)(void));
+
+/* Call it when QEMU ends. */
+void plugin_on_exit(qemu_plugin_id_t id, void (*ended)(void));
+
+/* Discard all blocks and callbacks, and call it then: not before this returns. */
+void plugin_reset(qemu_plugin_id_t id, void (*discarded)(void));
 
 /* A number that QEMU adds to, of the one vCPU. */
 struct plugin_counter {

@@ -32,8 +32,12 @@ static struct {
 	/* include/exec/cpu-common.h; without it, there are no texts */
 	int (*rw_memory)(struct CPUState *cpu, uint64_t addr, void *ptr,
 			 size_t len, bool is_write);
-	/* include/hw/core/cpu.h; without it, frames are not known */
+	/*
+	 * include/hw/core/cpu.h until 11.0, then of the plugin interface since
+	 * version 5; without either, frames are not known
+	 */
 	uint64_t (*phys_page)(struct CPUState *cpu, uint64_t addr);
+	bool (*translate)(uint64_t vaddr, uint64_t *paddr);
 	struct byte_array *(*new_array)(void);
 	struct byte_array *(*set_size)(struct byte_array *array,
 				       unsigned int size);
@@ -50,6 +54,8 @@ bool registers_can_read(const struct arch *of)
 	*(void **)&qemu.rw_memory = dlsym(RTLD_DEFAULT, "cpu_memory_rw_debug");
 	*(void **)&qemu.phys_page =
 		dlsym(RTLD_DEFAULT, "cpu_get_phys_page_debug");
+	*(void **)&qemu.translate =
+		dlsym(RTLD_DEFAULT, "qemu_plugin_translate_vaddr");
 	*(void **)&qemu.new_array = dlsym(RTLD_DEFAULT, "g_byte_array_new");
 	*(void **)&qemu.set_size = dlsym(RTLD_DEFAULT, "g_byte_array_set_size");
 	if (!qemu.qemu_get_cpu || !qemu.read_register || !qemu.new_array ||
@@ -113,11 +119,15 @@ void registers_arguments(uint64_t registers[ARCH_ARGUMENTS])
 
 uint32_t registers_frame(uint64_t vaddr)
 {
-	uint64_t page;
+	uint64_t page = UINT64_MAX;
 
-	if (!qemu.phys_page || !has_cpu())
+	vaddr &= ~0xfffull;
+	if (!has_cpu())
 		return 0;
-	page = qemu.phys_page(qemu.cpu, vaddr & ~0xfffull);
+	if (qemu.phys_page)
+		page = qemu.phys_page(qemu.cpu, vaddr);
+	else if (!qemu.translate || !qemu.translate(vaddr, &page))
+		return 0;
 	return page == UINT64_MAX ? 0 : (uint32_t)(page >> 12);
 }
 

@@ -274,11 +274,8 @@ static void add_ports(void)
 						 WIRE_ADDRESS, &state.ports);
 }
 
-static void on_vcpu(qemu_plugin_id_t id, unsigned int vcpu)
+static void on_vcpu(void)
 {
-	(void)id;
-	if (vcpu)
-		return;
 	if (!wire_qemu_counts())
 		refuse("QEMU's clock does not count instructions (-icount shift=N)");
 	for (size_t i = 0; i < WIRE_ENDS && wire_ends[i].nic; i++) {
@@ -299,9 +296,8 @@ static void on_vcpu(qemu_plugin_id_t id, unsigned int vcpu)
 	add_ports();
 }
 
-static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
+static void on_translation(struct qemu_plugin_tb *tb)
 {
-	(void)id;
 	if (qemu_plugin_tb_vaddr(tb) >> 63)
 		clock_settle_before_halt(state.arch, tb);
 }
@@ -409,7 +405,7 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id,
 	}
 	if (has_peer() && !plan_barriers())
 		return -1;
-	qemu_plugin_register_vcpu_init_cb(id, on_vcpu);
-	qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
+	plugin_on_vcpu(id, on_vcpu);
+	plugin_on_translation(id, on_translation);
 	return 0;
 }

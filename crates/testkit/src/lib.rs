@@ -91,6 +91,15 @@ pub fn ran(on: &[&str]) {
 /// A second QEMU of another version, to compare with: of `$PLUMB_QEMU_OTHER`, or where `scripts/setup.sh
 /// other-qemu` has it. None, with a note, where there is none.
 pub fn other_qemu(program: &str) -> Option<PathBuf> {
+    of_other_qemus(Path::new(program))
+}
+
+/// The QEMU of Debian's backports, which may be newer than any that was tested.
+pub fn newest_qemu(program: &str) -> Option<PathBuf> {
+    of_other_qemus(&Path::new("newest").join(program))
+}
+
+fn of_other_qemus(program: &Path) -> Option<PathBuf> {
     let folder = env::var_os("PLUMB_QEMU_OTHER")
         .map(PathBuf::from)
         .or_else(|| {
@@ -104,6 +113,7 @@ pub fn other_qemu(program: &str) -> Option<PathBuf> {
         .map(|folder| folder.join(program))
         .filter(|qemu| qemu.is_file());
     if qemu.is_none() {
+        let program = program.display();
         skip(&format!("no second {program}: scripts/setup.sh other-qemu"));
     }
     qemu

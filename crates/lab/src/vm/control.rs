@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Instant;
@@ -16,29 +16,48 @@ use super::process::{Guest, POLL, rewound};
 use super::qmp::QmpError;
 use super::saved::Saved;
 
+/// The first QEMU that can save to files.
+const FILES_SINCE: (u64, u64) = (8, 2);
+
 impl Guest {
     /// Save the devices of a paused guest, whose memory is in a file.
     ///
     /// # Errors
     /// QEMU refused.
     pub fn save_devices(&mut self) -> Result<Vec<u8>, VmError> {
-        const NAME: &str = "devices";
         let deadline = &self.deadline(self.limit);
         self.leave_memory_out(deadline)?;
         let file = memfd("netplumb-devices", b"").doing("hold the devices")?;
-        let passed = match &mut self.control {
-            Some(control) => control.pass_fd(NAME, file.as_fd(), deadline, &self.cancel),
-            None => Ok(()),
-        };
-        passed.map_err(|e| self.control_failed(e))?;
-        let to = json!({ "uri": format!("fd:{NAME}") });
-        self.control("migrate", to, deadline)?;
+        let uri = self.pass_to(file.as_fd(), deadline)?;
+        self.control("migrate", json!({ "uri": uri }), deadline)?;
         self.migrated("saved", deadline)?;
         let mut bytes = Vec::new();
         rewound(file)
             .and_then(|fd| File::from(fd).read_to_end(&mut bytes))
             .doing("read the devices")?;
         Ok(bytes)
+    }
+
+    /// Pass a file to save to; returns QEMU's name of it. Since 9.1 `fd:` is deprecated for files, which
+    /// 11.1 refuses.
+    fn pass_to(&mut self, file: BorrowedFd<'_>, deadline: &Deadline) -> Result<String, VmError> {
+        const NAME: &str = "devices";
+        let Some(control) = &mut self.control else {
+            return Err(VmError::Control("the guest has no control channel".into()));
+        };
+        let passed = match control.is_since(FILES_SINCE) {
+            true => {
+                let added =
+                    control.execute_with_fd("add-fd", json!({}), file, deadline, &self.cancel);
+                added.map(|added| format!("file:/proc/self/fd/{}", added["fd"]))
+            }
+            false => {
+                let named = json!({ "fdname": NAME });
+                let got = control.execute_with_fd("getfd", named, file, deadline, &self.cancel);
+                got.map(|_| format!("fd:{NAME}"))
+            }
+        };
+        passed.map_err(|e| self.control_failed(e))
     }
 
     /// Features of its CPU's model that this QEMU can't emulate, by its names.
@@ -77,8 +96,12 @@ impl Guest {
         // Its NICs would announce themselves to each other, at times that depend on the host.
         let silent = json!({ "announce-rounds": 0 });
         self.control("migrate-set-parameters", silent, deadline)?;
-        let from = json!({ "uri": format!("fd:{devices}") });
-        self.control("migrate-incoming", from, deadline)?;
+        let control = self.control.as_ref();
+        let uri = match control.is_some_and(|control| control.is_since(FILES_SINCE)) {
+            true => format!("file:/proc/self/fd/{devices}"),
+            false => format!("fd:{devices}"),
+        };
+        self.control("migrate-incoming", json!({ "uri": uri }), deadline)?;
         self.migrated("loaded", deadline)?;
         self.agent = Some(saved.port.min(self.ports.len() - 1));
         (self.resting, self.rested) = (true, true);

@@ -21,6 +21,8 @@ pub(super) struct Qmp {
     /// Names of events that arrived while waiting for something else.
     events: Vec<String>,
     line: String,
+    /// QEMU's own, the first two numbers.
+    version: (u64, u64),
 }
 
 /// Polling interval while waiting.
@@ -66,8 +68,16 @@ impl Qmp {
             writer: stream,
             events: Vec::new(),
             line: String::new(),
+            version: (0, 0),
         };
-        while qmp.message()?.is_none_or(|m| m.get("QMP").is_none()) {
+        loop {
+            let message = qmp.message()?;
+            if let Some(greeting) = message.as_ref().and_then(|m| m.get("QMP")) {
+                let number = |name| greeting.pointer(name).and_then(Value::as_u64).unwrap_or(0);
+                let [major, minor] = ["major", "minor"].map(|of| format!("/version/qemu/{of}"));
+                qmp.version = (number(&major), number(&minor));
+                break;
+            }
             wait_on("open its control channel", deadline, cancel)?;
         }
         qmp.execute("qmp_capabilities", json!({}), deadline, cancel)?;
@@ -88,15 +98,21 @@ impl Qmp {
         self.answer(command, deadline, cancel)
     }
 
-    /// Pass a descriptor, with a name.
-    pub(super) fn pass_fd(
+    /// Whether this QEMU is at least of a version.
+    pub(super) fn is_since(&self, version: (u64, u64)) -> bool {
+        self.version >= version
+    }
+
+    /// Carry out a command that takes a descriptor.
+    pub(super) fn execute_with_fd(
         &mut self,
-        name: &str,
+        command: &str,
+        arguments: Value,
         fd: BorrowedFd<'_>,
         deadline: &Deadline,
         cancel: &Cancel,
-    ) -> Result<(), QmpError> {
-        let mut text = json!({ "execute": "getfd", "arguments": { "fdname": name } }).to_string();
+    ) -> Result<Value, QmpError> {
+        let mut text = json!({ "execute": command, "arguments": arguments }).to_string();
         text.push('\n');
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
@@ -111,7 +127,7 @@ impl Qmp {
         )
         .map_err(io::Error::from)?;
         self.writer.write_all(&text.as_bytes()[sent..])?;
-        self.answer("getfd", deadline, cancel).map(drop)
+        self.answer(command, deadline, cancel)
     }
 
     fn answer(
