@@ -41,8 +41,6 @@ fi
 # In the log as well: a lint that is skipped is counted.
 scripts/lint.sh 2>&1 | tee "$log" || failed+=("lints")
 scripts/tests.py "$built" --times "$target/test-times" --ran "$target/test-ran" 2>&1 | tee -a "$log" || failed+=("tests")
-# Examples in the documentation of code, of which rustdoc makes its own programs.
-cargo test "${cargo_flags[@]}" --workspace --doc 2>&1 | tee -a "$log" || failed+=("examples")
 
 # The HTML page: its figures in Node.js, its behaviour in a browser.
 web_tests() {

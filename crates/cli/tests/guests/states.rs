@@ -181,7 +181,7 @@ fn cold_boots_count_the_same() {
 /// Run with every core busy.
 fn run_busy(place: &Place, words: &str) {
     let stop = AtomicBool::new(false);
-    let busy = 2 * thread::available_parallelism().map_or(2, usize::from);
+    let busy = thread::available_parallelism().map_or(2, usize::from);
     thread::scope(|scope| {
         for _ in 0..busy {
             scope.spawn(|| {
