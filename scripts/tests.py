@@ -53,6 +53,8 @@ ALONE = [
 FIRST = [
     "netplumb/host_settings",
     "netplumb/states",
+    # Pairs of hosts and many cold boots, in two or three QEMUs.
+    "netplumb/qemus",
     "netplumb/trace_times",
     # Pairs of hosts want a CPU each, so not beside those of the first.
     "netplumb/tune",
@@ -68,6 +70,9 @@ FIRST = [
     "netplumb/truth",
     "netplumb/web",
     "netplumb/kernels",
+    "netplumb/hosts",
+    "netplumb/rules",
+    "netplumb/one_wire",
     "netplumb/explained",
 ]
 

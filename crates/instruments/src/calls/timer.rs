@@ -483,7 +483,7 @@ fn calibrate(
     };
     let (mut looked_at, mut traced) = (Vec::new(), Vec::new());
     let (mut steps, mut shortest, mut first) = (0.0, f64::INFINITY, None);
-    // Aimed once, and not in each round: the kernel compares a name with those of all functions.
+    // The tracer is aimed once for all rounds: each time, the kernel searches all its functions for the name.
     tracer.aim(std::slice::from_ref(&other), ALL_LEVELS)?;
     for _ in 0..ROUNDS {
         round(tracer, &mut looked_at)?;
