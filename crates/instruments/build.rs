@@ -12,21 +12,9 @@ fn main() {
     let root = variable("CARGO_MANIFEST_DIR");
     let out = variable("OUT_DIR");
     let folder = root.join("../../plugins/qemu");
-    let arch = [
-        "arch.c",
-        "arch_arm64.c",
-        "arch_x86.c",
-        "clock.c",
-        "plugin_api.c",
-    ];
+    let arch = ["arch.c", "arch_arm64.c", "arch_x86.c", "clock.c", "plugin_api.c"];
     let counter = [&arch[..], &["exact.c", "registers.c", "values.c"]].concat();
-    let wire = [
-        "wire.c",
-        "wire_end.c",
-        "wire_line.c",
-        "wire_peer.c",
-        "wire_qemu.c",
-    ];
+    let wire = ["wire.c", "wire_end.c", "wire_line.c", "wire_peer.c", "wire_qemu.c"];
     let wire = [&arch[..], &wire].concat();
     plugin(&folder, &counter, &out.join("exact.so"));
     plugin(&folder, &wire, &out.join("wire.so"));
@@ -76,10 +64,7 @@ fn plugin(folder: &Path, sources: &[&str], out: &Path) {
     ]);
     compiler.arg("-o").arg(out);
     compiler.args(sources.iter().map(|file| folder.join(file)));
-    run(
-        compiler,
-        "a QEMU plugin does not compile: is a C compiler installed?",
-    );
+    run(compiler, "a QEMU plugin does not compile: is a C compiler installed?");
 }
 
 /// The C compiler for the machine that the program is built for, whose QEMU loads the plugin.

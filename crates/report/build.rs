@@ -24,10 +24,7 @@ fn main() {
     }
     let folder = Path::new(&out).join("web");
     // Its own words go to the standard error, which cargo shows if it fails.
-    let built = Command::new("sh")
-        .arg(web.join("build.sh"))
-        .arg(&folder)
-        .status();
+    let built = Command::new("sh").arg(web.join("build.sh")).arg(&folder).status();
     if !built.is_ok_and(|status| status.success()) {
         fail(
             "the HTML page does not build: that takes Node.js 18 or later and npm (as root: apt-get \

@@ -73,16 +73,12 @@ impl Handler for Agent {
             Request::Run(plan) => self.run(&plan, false, reply),
             Request::BeHost(plan) => self.be_host(&plan, reply),
             Request::RunOn(plan) => self.run(&plan, true, reply),
-            Request::ListSysctls {
-                prefixes,
-                skip,
-                plan,
-            } => self.list_settings(&prefixes, &skip, &plan, reply),
-            Request::TimeFunctions {
-                functions,
-                spec,
-                plan,
-            } => self.time_functions(&functions, spec.as_deref(), &plan, reply),
+            Request::ListSysctls { prefixes, skip, plan } => {
+                self.list_settings(&prefixes, &skip, &plan, reply)
+            }
+            Request::TimeFunctions { functions, spec, plan } => {
+                self.time_functions(&functions, spec.as_deref(), &plan, reply)
+            }
             Request::Time { spec, plan, bare } => self.time(spec, &plan, bare, reply),
             Request::Unpack { modules } => Ok(command::unpack(&modules)?),
             Request::ReadVdso => command::vdso(reply),
@@ -98,12 +94,9 @@ impl Handler for Agent {
                 outcome
             }
             Request::BenchLimit(arm) => self.bench_limit(&arm, reply),
-            Request::BenchBlock {
-                arm,
-                window_ns,
-                warmup_ns,
-                limit,
-            } => self.bench_block(&arm, [window_ns, warmup_ns], limit, reply),
+            Request::BenchBlock { arm, window_ns, warmup_ns, limit } => {
+                self.bench_block(&arm, [window_ns, warmup_ns], limit, reply)
+            }
             Request::BenchDiagnose(arm) => self.bench_diagnose(&arm, reply),
             Request::BenchCount(plan) => self.bench_count(&plan, reply),
             other => Err(format!("unknown request {other:?}").into()),
@@ -139,11 +132,7 @@ impl Agent {
         if let Some(at) = self.standing.iter().position(|s| s.plan == wanted) {
             return Ok(&self.standing[at].ends);
         }
-        if wanted
-            .nft
-            .as_ref()
-            .is_some_and(|(rules, _)| !rules.is_generated())
-        {
+        if wanted.nft.as_ref().is_some_and(|(rules, _)| !rules.is_generated()) {
             let answered = requested::answer_requests();
             answered.map_err(|e| format!("answer the kernel's requests for modules: {e}"))?;
         }
@@ -155,11 +144,7 @@ impl Agent {
             standing.plan = wanted;
             return Ok(&self.standing[at].ends);
         }
-        let wires = if wanted.forward || wanted.bridge {
-            2
-        } else {
-            1
-        };
+        let wires = if wanted.forward || wanted.bridge { 2 } else { 1 };
         if plan.link.has_nics() {
             // The old one first: its NICs come home with its namespaces.
             self.standing.clear();
@@ -168,11 +153,7 @@ impl Agent {
         let mut topology = Topology::build(&wanted, &link::nics(wires)).map_err(of_topology)?;
         note_modules(&mut topology);
         let ends = ends_of(&topology).map_err(|e| format!("hold a namespace: {e}"))?;
-        self.standing.push(Standing {
-            plan: wanted,
-            ends,
-            topology,
-        });
+        self.standing.push(Standing { plan: wanted, ends, topology });
         Ok(&self.standing[self.standing.len() - 1].ends)
     }
 

@@ -15,9 +15,7 @@ pub fn figures(sent: &TimedBlock, busy: Option<f64>) -> Vec<Figure> {
         (&LATENCY_P50, latency(0.5)),
         (&LATENCY_P99, latency(0.99)),
     ];
-    all.into_iter()
-        .filter_map(|(quantity, value)| Some(Figure::new(quantity, value?)))
-        .collect()
+    all.into_iter().filter_map(|(quantity, value)| Some(Figure::new(quantity, value?))).collect()
 }
 
 /// A reading of CPU use.

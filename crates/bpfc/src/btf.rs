@@ -47,8 +47,7 @@ type Wrong = String;
 
 fn word(bytes: &[u8], at: usize) -> Result<u32, Wrong> {
     let word = bytes.get(at..at + 4).and_then(|b| b.try_into().ok());
-    word.map(u32::from_le_bytes)
-        .ok_or_else(|| format!("ends before byte {at}"))
+    word.map(u32::from_le_bytes).ok_or_else(|| format!("ends before byte {at}"))
 }
 
 fn text(strings: &[u8], at: u32) -> String {
@@ -282,9 +281,7 @@ fn field_name(name: &str) -> String {
 fn type_name(name: &str, prefix: &str) -> String {
     let rest = name.strip_prefix(prefix).unwrap_or(name);
     let words = rest.split('_').filter(|word| !word.is_empty());
-    words
-        .map(|word| word[..1].to_uppercase() + &word[1..])
-        .collect()
+    words.map(|word| word[..1].to_uppercase() + &word[1..]).collect()
 }
 
 #[cfg(test)]
@@ -296,11 +293,7 @@ mod tests {
     }
 
     fn field(name: &str, of: u32, at_bits: u32) -> Field {
-        Field {
-            name: name.into(),
-            of,
-            at_bits,
-        }
+        Field { name: name.into(), of, at_bits }
     }
 
     /// Check that a structure is as it is in C: its fields' types by their names of C or
@@ -308,11 +301,7 @@ mod tests {
     #[test]
     fn structures() {
         let bits = |bits, signed| Kind::Int { bits, signed };
-        let fields = vec![
-            field("where", 2, 0),
-            field("names", 4, 64),
-            field("sum", 3, 128),
-        ];
+        let fields = vec![field("where", 2, 0), field("names", 4, 64), field("sum", 3, 128)];
         let values = vec![("number_X_MOST".into(), 7), ("Y_OTHER".into(), 1)];
         let types = Types(vec![
             named("", Kind::Other),

@@ -80,9 +80,7 @@ fn declare(header: &Path, text: &str, prefix: &str) -> String {
         }
     }
     if !numbers.is_empty() {
-        let each = numbers
-            .iter()
-            .map(|name| format!("\t{}{name} = {name},\n", btf::NUMBER));
+        let each = numbers.iter().map(|name| format!("\t{}{name} = {name},\n", btf::NUMBER));
         source += &format!("enum twins {{\n{}}} twins;\n", each.collect::<String>());
     }
     source
@@ -102,9 +100,7 @@ fn programs(source: &Path, out: &Path) {
     }
     let mut clang = Command::new(env::var_os(CLANG).unwrap_or_else(|| "clang".into()));
     // -g is for the BTF that libbpf makes the maps from.
-    clang.args([
-        "-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror",
-    ]);
+    clang.args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror"]);
     // The programs' context is there whether they read it or not.
     clang.arg("-Wno-unused-parameter");
     // bpf/bpf_helpers.h as of the libbpf that is linked in.
@@ -114,10 +110,7 @@ fn programs(source: &Path, out: &Path) {
     let declared = fs::read_to_string(libbpf.join(HELPERS)).unwrap_or_default();
     match helper_results(&declared) {
         Some(text) if fs::write(&results, &text).is_ok() => {}
-        _ => fail(&format!(
-            "{} can't be made of libbpf's {HELPERS}",
-            results.display()
-        )),
+        _ => fail(&format!("{} can't be made of libbpf's {HELPERS}", results.display())),
     }
     clang.arg("-include").arg(results);
     clang.arg("-I").arg(&shared);
@@ -153,9 +146,7 @@ fn programs(source: &Path, out: &Path) {
 /// as 64 bits, -EEXIST is not -EEXIST. None if no helper is declared so.
 fn helper_results(declared: &str) -> Option<String> {
     let names = declared.lines().filter_map(|line| {
-        let (name, _) = line
-            .strip_prefix("static long (* const ")?
-            .split_once(')')?;
+        let (name, _) = line.strip_prefix("static long (* const ")?.split_once(')')?;
         (name != POINTER).then_some(name)
     });
     let each =

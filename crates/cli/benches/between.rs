@@ -82,24 +82,14 @@ fn requests() -> Result<bool> {
     let at = folder.path();
     let image = at.join("image");
     std::fs::File::create(&image)?.set_len(REQUESTS * 4096)?;
-    let made = Command::new("losetup")
-        .args(["--find", "--show"])
-        .arg(&image)
-        .output()?;
+    let made = Command::new("losetup").args(["--find", "--show"]).arg(&image).output()?;
     if !made.status.success() {
         return Err("no loop devices".into());
     }
     let device = Loop(String::from_utf8(made.stdout)?.trim().into());
     let input = format!("if={}", device.0);
     let count = format!("count={REQUESTS}");
-    let dd = [
-        "dd",
-        &input,
-        "of=/dev/null",
-        "bs=4K",
-        &count,
-        "iflag=direct",
-    ];
+    let dd = ["dd", &input, "of=/dev/null", "bs=4K", &count, "iflag=direct"];
     println!(
         "\nPairing issue and completion of {REQUESTS} requests of a loop device, medians of {FEWER} alternating rounds\n"
     );
@@ -108,13 +98,9 @@ fn requests() -> Result<bool> {
     for _ in 0..FEWER {
         alone.push(reading(&dd)?.0);
         let events = ["block:block_rq_issue", "block:block_rq_complete"];
-        let words = [
-            &[env!("CARGO_BIN_EXE_plumb"), "between", "-q", "--json"][..],
-            &events,
-            &["--"],
-            &dd,
-        ]
-        .concat();
+        let words =
+            [&[env!("CARGO_BIN_EXE_plumb"), "between", "-q", "--json"][..], &events, &["--"], &dd]
+                .concat();
         let (ns, out) = reading_in(at, &words)?;
         lost_here += REQUESTS.saturating_sub(total_of(&out)?);
         ours.push(ns);
@@ -160,10 +146,8 @@ fn reading_in(at: &Path, words: &[&str]) -> Result<(f64, String)> {
 /// The same under biolatency, and how many requests its histogram has.
 fn biolatency(device: &str, dd: &[&str]) -> Result<(f64, u64)> {
     let name = device.trim_start_matches("/dev/");
-    let tool = Command::new("/usr/sbin/biolatency")
-        .args(["-d", name])
-        .stdout(Stdio::piped())
-        .spawn()?;
+    let tool =
+        Command::new("/usr/sbin/biolatency").args(["-d", name]).stdout(Stdio::piped()).spawn()?;
     std::thread::sleep(std::time::Duration::from_secs(2));
     let ns = reading(dd);
     // SAFETY: takes numbers; the process is our child, which was not waited for yet.
@@ -204,16 +188,13 @@ fn compare() -> Result<bool> {
         lost_there += WRITES.saturating_sub(pairs);
         theirs.push(ns);
     }
-    let stacks: Result<Vec<f64>> = (0..ROUNDS)
-        .map(|_| Ok(plumb(at, &["--by", "stack"])?.0))
-        .collect();
+    let stacks: Result<Vec<f64>> =
+        (0..ROUNDS).map(|_| Ok(plumb(at, &["--by", "stack"])?.0)).collect();
     let [alone, ours, theirs, stacks] = [alone, ours, theirs, stacks?].map(median);
     println!("  alone                       {alone:8.1} ns per system call");
-    for (name, ns) in [
-        ("plumb between", ours),
-        ("plumb between --by stack", stacks),
-        ("bpftrace", theirs),
-    ] {
+    for (name, ns) in
+        [("plumb between", ours), ("plumb between --by stack", stacks), ("bpftrace", theirs)]
+    {
         println!("  {name:<26}  {ns:8.1}, {:+.1} ns per pair", ns - alone);
     }
     println!("  pairs lost                  {lost_here} by plumb, {lost_there} by bpftrace");
@@ -236,11 +217,8 @@ fn of_program(at: &Path, before: &[&str]) -> Result<(f64, String)> {
         [.., "-c"] => [before, &[script.as_str()]].concat(),
         _ => [before, &["./writes", &many]].concat(),
     };
-    let done = Command::new(words[0])
-        .args(&words[1..])
-        .current_dir(at)
-        .stdin(Stdio::null())
-        .output()?;
+    let done =
+        Command::new(words[0]).args(&words[1..]).current_dir(at).stdin(Stdio::null()).output()?;
     let out = String::from_utf8_lossy(&done.stdout).into_owned();
     if !done.status.success() {
         return Err(String::from_utf8_lossy(&done.stderr).into_owned().into());
@@ -251,13 +229,9 @@ fn of_program(at: &Path, before: &[&str]) -> Result<(f64, String)> {
 
 fn plumb(at: &Path, more: &[&str]) -> Result<(f64, u64)> {
     let events = ["raw_syscalls:sys_enter", "raw_syscalls:sys_exit"];
-    let words = [
-        &[env!("CARGO_BIN_EXE_plumb"), "between", "-q", "--json"][..],
-        more,
-        &events,
-        &["--"],
-    ]
-    .concat();
+    let words =
+        [&[env!("CARGO_BIN_EXE_plumb"), "between", "-q", "--json"][..], more, &events, &["--"]]
+            .concat();
     let (ns, out) = of_program(at, &words)?;
     Ok((ns, total_of(&out)?))
 }
@@ -265,9 +239,7 @@ fn plumb(at: &Path, more: &[&str]) -> Result<(f64, u64)> {
 /// How many pairs there are in plumb's JSON.
 fn total_of(out: &str) -> Result<u64> {
     let document: Value = serde_json::from_str(out)?;
-    let stages = document["times"][0]["stages"]
-        .as_array()
-        .ok_or("no stages")?;
+    let stages = document["times"][0]["stages"].as_array().ok_or("no stages")?;
     let total = stages.iter().find(|stage| stage["name"] == "total");
     let pairs = total.and_then(|stage| stage["count"].as_u64());
     Ok(pairs.unwrap_or(0))
@@ -276,9 +248,5 @@ fn total_of(out: &str) -> Result<u64> {
 fn bpftrace(at: &Path) -> Result<(f64, u64)> {
     let (ns, out) = of_program(at, &["bpftrace", "-e", SCRIPT, "-c"])?;
     let line = out.lines().find_map(|line| line.strip_prefix("@ended: "));
-    Ok((
-        ns,
-        line.and_then(|count| count.trim().parse().ok())
-            .unwrap_or(0),
-    ))
+    Ok((ns, line.and_then(|count| count.trim().parse().ok()).unwrap_or(0)))
 }

@@ -39,10 +39,7 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const PLUMB: &str = env!("CARGO_BIN_EXE_plumb");
 /// cargo runs a benchmark in its package's directory.
-const EXPERIMENT: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../../experiments/ip-layer.toml"
-);
+const EXPERIMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/ip-layer.toml");
 const ROUNDS: usize = 3;
 /// Arms of the sweep that is timed.
 const SWEEP_ARMS: u32 = 20;
@@ -72,9 +69,7 @@ fn run() -> Result<()> {
     use etcetera::BaseStrategy;
     let cache = match std::env::var_os("PLUMB_CACHE") {
         Some(cache) => PathBuf::from(cache),
-        None => etcetera::choose_base_strategy()?
-            .cache_dir()
-            .join("netplumb"),
+        None => etcetera::choose_base_strategy()?.cache_dir().join("netplumb"),
     };
     let qemu = trial::find_qemu(Arch::OWN)?;
     let kernel = KernelStore::new(&cache).find("debian")?;
@@ -146,12 +141,7 @@ fn whole_experiment(cache: &Path) -> Result<()> {
     let sizes = sizes.join(",");
     let sweep = ["path", "--size", &sizes];
     for (name, args, arms, bound_s) in [
-        (
-            "plumb path --proto udp",
-            &["path", "--proto", "udp"][..],
-            1,
-            1.0,
-        ),
+        ("plumb path --proto udp", &["path", "--proto", "udp"][..], 1, 1.0),
         ("plumb run ip-layer.toml", &experiment, 1, 4.0),
         ("an arm of a sweep of sizes", &sweep, SWEEP_ARMS, 0.6),
     ] {
@@ -163,11 +153,7 @@ fn whole_experiment(cache: &Path) -> Result<()> {
         }
         let middle = median(all.iter().copied());
         let bound = format!("{bound_s} s");
-        line(
-            name,
-            &seconds(all.into_iter()),
-            verdict(middle, bound_s, &bound),
-        );
+        line(name, &seconds(all.into_iter()), verdict(middle, bound_s, &bound));
     }
     Ok(())
 }
@@ -188,10 +174,7 @@ fn timed(args: &[&str], cache: Option<&Path>, output: &Path) -> Result<Outcome> 
         .spawn()?;
     let stderr = plumb.stderr.take().ok_or("no standard error")?;
     let reader = thread::spawn(move || {
-        BufReader::new(stderr)
-            .lines()
-            .map_while(std::io::Result::ok)
-            .collect::<Vec<_>>()
+        BufReader::new(stderr).lines().map_while(std::io::Result::ok).collect::<Vec<_>>()
     });
     let plumb_bytes = watch(&mut plumb)?;
     let took = started.elapsed();
@@ -199,13 +182,9 @@ fn timed(args: &[&str], cache: Option<&Path>, output: &Path) -> Result<Outcome> 
     if !plumb.wait()?.success() {
         return Err(said.join("\n").into());
     }
-    let boot_s = said.iter().find_map(|l| {
-        l.split_once("booted and saved in ")?
-            .1
-            .strip_suffix(" s")?
-            .parse()
-            .ok()
-    });
+    let boot_s = said
+        .iter()
+        .find_map(|l| l.split_once("booted and saved in ")?.1.strip_suffix(" s")?.parse().ok());
     let recording = netplumb_store::read(output)?;
     let qemu_bytes = recording
         .scalars_of(&netplumb_model::timing::QEMU_PEAK)
@@ -215,12 +194,7 @@ fn timed(args: &[&str], cache: Option<&Path>, output: &Path) -> Result<Outcome> 
     if recording.environment.get(env::QUICK).map(String::as_str) != Some("no") {
         return Err("the run had no instruction clock".into());
     }
-    Ok(Outcome {
-        took,
-        boot_s,
-        plumb_bytes,
-        qemu_bytes,
-    })
+    Ok(Outcome { took, boot_s, plumb_bytes, qemu_bytes })
 }
 
 /// Wait for a process to end, and return its peak memory use. wait4's figure would be that of QEMU,
@@ -299,11 +273,7 @@ fn slowdown(qemu: &Path, kernel: &KernelEntry) -> Result<()> {
     let clock = median(counted.iter().map(|l| l.clock_ns)) / more;
     let insns = median(counted.iter().filter_map(|l| Some(l.insns? as f64))) / more;
     let bare = median(without.iter().map(|l| l.clock_ns)) / more;
-    line(
-        "plugin: kernel and user",
-        &format!("{insns:.1} per packet"),
-        String::new(),
-    );
+    line("plugin: kernel and user", &format!("{insns:.1} per packet"), String::new());
     line(
         "clock less idle, same guest",
         &format!("{clock:.1} per packet"),
@@ -352,10 +322,7 @@ fn live(qemu: &Path, kernel: &KernelEntry, variant: Variant) -> Result<Life> {
         (extra, Some(reader))
     };
     let started = Instant::now();
-    let from = Start::Boot {
-        initramfs: &initramfs,
-        memory: None,
-    };
+    let from = Start::Boot { initramfs: &initramfs, memory: None };
     let mut guest = Guest::start(&machine, from, [&[], &[]], extra, LIMIT, Default::default())?;
     guest.wait_ready(LIMIT)?;
     guest.go_on()?;
@@ -394,12 +361,7 @@ fn live(qemu: &Path, kernel: &KernelEntry, variant: Variant) -> Result<Life> {
         }
         None => None,
     };
-    Ok(Life {
-        boot,
-        packets,
-        clock_ns: (clock_2 - clock_1) - (clock_1 - clock_0),
-        insns,
-    })
+    Ok(Life { boot, packets, clock_ns: (clock_2 - clock_1) - (clock_1 - clock_0), insns })
 }
 
 fn initramfs_of(kernel: &KernelEntry, machine: &Machine) -> Result<Vec<u8>> {
@@ -412,11 +374,7 @@ fn initramfs_of(kernel: &KernelEntry, machine: &Machine) -> Result<Vec<u8>> {
             options: String::new(),
         });
     }
-    Ok(initramfs::build(
-        machine.arch,
-        &std::fs::read(PLUMB)?,
-        &modules,
-    )?)
+    Ok(initramfs::build(machine.arch, &std::fs::read(PLUMB)?, &modules)?)
 }
 
 fn send(guest: &mut Guest, packets: u32) -> Result<()> {
@@ -519,10 +477,7 @@ fn line(what: &str, figure: &str, note: String) {
 }
 
 fn sends(lives: &[Life]) -> impl Iterator<Item = f64> + Clone {
-    lives
-        .iter()
-        .flat_map(|l| &l.packets)
-        .map(Duration::as_secs_f64)
+    lives.iter().flat_map(|l| &l.packets).map(Duration::as_secs_f64)
 }
 
 fn range(values: impl Iterator<Item = f64> + Clone) -> String {

@@ -49,10 +49,7 @@ const STREAM: &str = "bench stream --bytes 16M --blocks 1";
 fn virtual_seconds(folder: &Path) -> Result<()> {
     let ways = [
         ("alone", STREAM),
-        (
-            "with instructions counted",
-            "bench stream --bytes 16M --blocks 1 --exact",
-        ),
+        ("with instructions counted", "bench stream --bytes 16M --blocks 1 --exact"),
     ];
     let mut took = [const { Vec::new() }; 2];
     let mut passed = [0.0; 2];
@@ -122,9 +119,7 @@ fn busy(folder: &Path) -> Result<()> {
     let words = "bench stream --bytes 1M --blocks 2";
     let frames = |recording: &Recording| -> Vec<String> {
         let notes = recording.notes.values();
-        notes
-            .filter_map(|notes| notes.facts.get(FRAMES).cloned())
-            .collect()
+        notes.filter_map(|notes| notes.facts.get(FRAMES).cloned()).collect()
     };
     let (idle, first) = timed(folder, words)?;
     let load = Load::new()?;

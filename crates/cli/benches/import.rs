@@ -62,16 +62,9 @@ fn compare() -> Result<()> {
     let script = took(folder.path(), "perf", &["script", "-i", data]);
     let theirs = took(folder.path(), "perf", &["report", "-i", data, "--stdio"]);
     let tree = took(folder.path(), plumb, &["report", "x.plumb", "--tree"])?;
-    let page = took(
-        folder.path(),
-        plumb,
-        &["report", "x.plumb", "--html", "x.html"],
-    )?;
+    let page = took(folder.path(), plumb, &["report", "x.plumb", "--html", "x.html"])?;
     let bytes = |path: &Path| fs::metadata(path).map_or(0, |found| found.len());
-    let (before, after) = (
-        bytes(Path::new(data)),
-        bytes(&folder.path().join("x.plumb")),
-    );
+    let (before, after) = (bytes(Path::new(data)), bytes(&folder.path().join("x.plumb")));
     println!("\nperf.data, the fastest of {ROUNDS}\n");
     println!(
         "  size                  perf.data {:>7.1} MB   recording {:>6.1} MB   1 : {:.1}",
@@ -127,13 +120,7 @@ impl Drop for Load {
 fn recorded(folder: &Path) -> Result<PathBuf> {
     use std::os::unix::process::CommandExt;
     let cpus = std::thread::available_parallelism()?.get();
-    let load = |_| {
-        Command::new("sh")
-            .args(["-c", LOAD])
-            .process_group(0)
-            .spawn()
-            .map(Load)
-    };
+    let load = |_| Command::new("sh").args(["-c", LOAD]).process_group(0).spawn().map(Load);
     let loads: std::io::Result<Vec<Load>> = (0..cpus).map(load).collect();
     let loads = loads?;
     let recorded = Command::new("perf")

@@ -84,36 +84,22 @@ fn compare() -> Result<bool> {
     let mut outcome = Ok(());
     for _ in 0..ROUNDS {
         outcome = (|| {
-            base.push(turn(
-                folder.path(),
-                Command::new("sleep").arg(&seconds),
-                |_| Some((0.0, 0.0)),
-            )?);
+            base.push(turn(folder.path(), Command::new("sleep").arg(&seconds), |_| {
+                Some((0.0, 0.0))
+            })?);
             for (turns, stacks) in [(&mut auto, "auto"), (&mut fp, "fp"), (&mut dwarf, "dwarf")] {
                 let mut command = Command::new(env!("CARGO_BIN_EXE_plumb"));
-                command
-                    .args(["profile", "-q", "--json", "--frequency", RATE])
-                    .args([
-                        "--user-stacks",
-                        stacks,
-                        "--duration",
-                        &format!("{SECONDS}s"),
-                    ]);
+                command.args(["profile", "-q", "--json", "--frequency", RATE]).args([
+                    "--user-stacks",
+                    stacks,
+                    "--duration",
+                    &format!("{SECONDS}s"),
+                ]);
                 turns.push(turn(folder.path(), &mut command, of_plumb)?);
             }
             let mut perf = Command::new("perf");
-            perf.args([
-                "record",
-                "-g",
-                "-a",
-                "-e",
-                "cpu-clock",
-                "-F",
-                RATE,
-                "-o",
-                "perf.data",
-            ])
-            .args(["--", "sleep", &seconds]);
+            perf.args(["record", "-g", "-a", "-e", "cpu-clock", "-F", RATE, "-o", "perf.data"])
+                .args(["--", "sleep", &seconds]);
             perfs.push(turn(folder.path(), &mut perf, of_perf)?);
             Ok(())
         })();

@@ -36,22 +36,16 @@ fn main() -> ExitCode {
     }
     println!("\nrates compared with other tools', medians of {ROUNDS} alternating rounds\n");
     let mut failed = false;
-    for (what, compare) in [
-        ("xdp drop", xdp as fn() -> Result<()>),
-        ("dpdk-testpmd", testpmd),
-        ("udp socket", socket),
-    ] {
+    for (what, compare) in
+        [("xdp drop", xdp as fn() -> Result<()>), ("dpdk-testpmd", testpmd), ("udp socket", socket)]
+    {
         if let Err(error) = compare() {
             // A tool that is not there, or does not run here, is no failure of ours.
             println!("  {what:<24}skipped: {error}");
             failed |= error.is::<Ours>();
         }
     }
-    if failed {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    }
+    if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 /// Our own program failed.
@@ -63,9 +57,7 @@ struct Ours(String);
 fn ours(words: &str) -> Result<Value> {
     let folder = tempfile::tempdir()?;
     let ran = Command::new(env!("CARGO_BIN_EXE_plumb"))
-        .args([
-            "bench", "drop", "--blocks", "1", "--time", "1s", "--json", "--quiet",
-        ])
+        .args(["bench", "drop", "--blocks", "1", "--time", "1s", "--json", "--quiet"])
         .args(words.split(' '))
         .current_dir(&folder)
         .output()?;
@@ -113,14 +105,8 @@ impl Pair {
         let script = "mount -t bpf bpf /sys/fs/bpf; cpu=$1; shift; exec taskset -c $cpu \"$@\"";
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.0[end], "sh", "-c", script, "sh"]);
-        command
-            .arg(last.to_string())
-            .arg(program)
-            .args(words.split(' '));
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        command.arg(last.to_string()).arg(program).args(words.split(' '));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
 }
@@ -178,32 +164,17 @@ fn xdp_tools(bench: &str, generator: &str) -> Result<f64> {
     // packets came all the time.
     let rates = dropped.lines().filter_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
-        let at = words
-            .iter()
-            .position(|w| w.starts_with("rx/s") || w.starts_with("drop/s"))?;
-        words
-            .get(at.checked_sub(1)?)?
-            .replace(',', "")
-            .parse::<f64>()
-            .ok()
+        let at = words.iter().position(|w| w.starts_with("rx/s") || w.starts_with("drop/s"))?;
+        words.get(at.checked_sub(1)?)?.replace(',', "").parse::<f64>().ok()
     });
-    rates
-        .reduce(f64::max)
-        .filter(|pps| *pps > 0.0)
-        .ok_or_else(|| {
-            format!(
-                "xdp-bench printed no rate: {}",
-                dropped.lines().last().unwrap_or_default()
-            )
-            .into()
-        })
+    rates.reduce(f64::max).filter(|pps| *pps > 0.0).ok_or_else(|| {
+        format!("xdp-bench printed no rate: {}", dropped.lines().last().unwrap_or_default()).into()
+    })
 }
 
 fn testpmd() -> Result<()> {
     let document = ours("--path dpdk")?;
-    let hop = document["arms"][0]["hops"]
-        .as_array()
-        .and_then(|hops| hops.last());
+    let hop = document["arms"][0]["hops"].as_array().and_then(|hops| hops.last());
     let hop = hop.ok_or("no testpmd here")?;
     let count = |key: &str| hop[key].as_u64().unwrap_or(0);
     println!(
@@ -213,9 +184,9 @@ fn testpmd() -> Result<()> {
         count("left"),
         hop["dropped"],
         count("entered").abs_diff(count("left"))
-            - hop["dropped"].as_object().map_or(0, |all| {
-                all.values().filter_map(Value::as_u64).sum::<u64>()
-            }),
+            - hop["dropped"]
+                .as_object()
+                .map_or(0, |all| { all.values().filter_map(Value::as_u64).sum::<u64>() }),
     );
     Ok(())
 }
@@ -250,9 +221,7 @@ fn tell(what: &str, peer: &str, own: Vec<f64>, theirs: Vec<f64>) {
     let spread = ratios
         .iter()
         .copied()
-        .fold((f64::MAX, 0.0), |(low, high): (f64, f64), r| {
-            (low.min(r), high.max(r))
-        });
+        .fold((f64::MAX, 0.0), |(low, high): (f64, f64), r| (low.min(r), high.max(r)));
     println!(
         "  {what:<24}{:.2} M/s, {peer} {:.2} M/s: {:.2} of it ({:.2} to {:.2})",
         median(own) / 1e6,

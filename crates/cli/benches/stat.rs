@@ -73,10 +73,7 @@ fn compare() -> Result<bool> {
     println!("  alone       {alone:8.1} ns per system call");
     println!("  plumb stat  {ours:8.1}, {:+.1} ns", ours - alone);
     println!("  perf stat   {theirs:8.1}, {:+.1} ns", theirs - alone);
-    println!(
-        "  counts      {} of both are {WRITES}",
-        if equal { "all" } else { "NOT all" }
-    );
+    println!("  counts      {} of both are {WRITES}", if equal { "all" } else { "NOT all" });
     // The kernel does the same for both: what starting takes is the difference.
     let fine = equal && ours - alone <= (theirs - alone) * 1.25 + 20.0;
     println!("  {}", if fine { "ok" } else { "NOT ok" });
@@ -92,11 +89,8 @@ fn run(at: &Path, before: &[&str]) -> Result<(f64, String, String)> {
     let many = WRITES.to_string();
     let words: Vec<&str> = [before, &["./writes", &many]].concat();
     let begun = Instant::now();
-    let done = Command::new(words[0])
-        .args(&words[1..])
-        .current_dir(at)
-        .stdin(Stdio::null())
-        .output()?;
+    let done =
+        Command::new(words[0]).args(&words[1..]).current_dir(at).stdin(Stdio::null()).output()?;
     let ns = begun.elapsed().as_nanos() as f64 / WRITES as f64;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     if !done.status.success() {
@@ -106,20 +100,11 @@ fn run(at: &Path, before: &[&str]) -> Result<(f64, String, String)> {
 }
 
 fn plumb(at: &Path) -> Result<Turn> {
-    let words = [
-        env!("CARGO_BIN_EXE_plumb"),
-        "stat",
-        "-q",
-        "--json",
-        EVENTS,
-        "--",
-    ];
+    let words = [env!("CARGO_BIN_EXE_plumb"), "stat", "-q", "--json", EVENTS, "--"];
     let (ns, out, _) = run(at, &words)?;
     let document: Value = serde_json::from_str(&out)?;
     let rows = document["events"].as_array().ok_or("no events")?;
-    let row = rows
-        .iter()
-        .find(|row| row["event"] == "syscalls:sys_enter_write");
+    let row = rows.iter().find(|row| row["event"] == "syscalls:sys_enter_write");
     Ok((ns, row.and_then(|row| row["count"].as_u64())))
 }
 

@@ -19,21 +19,15 @@ const RUNS: [(&str, &str); 3] = [
         "with every call below udp_sendmsg",
         "trace udp_sendmsg --packets 500 --depth 100 --slowest 1000",
     ),
-    (
-        "with their arguments",
-        "trace udp_sendmsg --args --packets 500 --depth 100 --slowest 1000",
-    ),
+    ("with their arguments", "trace udp_sendmsg --args --packets 500 --depth 100 --slowest 1000"),
 ];
 /// One call with a million below it.
 const LOOP: &str = "long f(long n) { __asm__ volatile(\"\" : \"+r\"(n)); return n; }\n\
                     long g(long n) { __asm__ volatile(\"\" : \"+r\"(n)); return f(n) + f(n + 1); }\n\
                     int main(void) { long s = 0; for (long n = 0; n < 340000; n++) s += g(n); return s == 1; }\n";
 /// The same by plumb: without a trace, with one, and with arguments.
-const MILLION: [&str; 3] = [
-    "path -o x.plumb -- ./p",
-    "run plain.toml -o x.plumb",
-    "run args.toml -o x.plumb",
-];
+const MILLION: [&str; 3] =
+    ["path -o x.plumb -- ./p", "run plain.toml -o x.plumb", "run args.toml -o x.plumb"];
 
 fn main() -> ExitCode {
     match run() {
@@ -94,17 +88,9 @@ fn uftrace(folder: &Path) -> Result<()> {
         words.push("./pg");
         let took = fastest(|| quietly(folder, &words))?;
         let files = fs::read_dir(folder.join("traced"))?;
-        let bytes: u64 = files
-            .map(|f| Ok(f?.metadata()?.len()))
-            .sum::<Result<u64>>()?;
+        let bytes: u64 = files.map(|f| Ok(f?.metadata()?.len())).sum::<Result<u64>>()?;
         let open = fastest(|| quietly(folder, &["uftrace", "report", "-d", "traced"]))?;
-        tell(
-            &format!("uftrace record{what}"),
-            took,
-            1_020_001,
-            bytes,
-            open,
-        );
+        tell(&format!("uftrace record{what}"), took, 1_020_001, bytes, open);
     }
     Ok(())
 }

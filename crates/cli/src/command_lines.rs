@@ -81,22 +81,10 @@ fn what_is_lowered() {
     assert_eq!(timed.filter.proto.len(), 2);
     for (line, long, block) in [
         ("path --duration 20s", Some(20), None),
-        (
-            "path --clock exact,samples --duration 1h",
-            Some(3_600),
-            None,
-        ),
+        ("path --clock exact,samples --duration 1h", Some(3_600), None),
         ("path --lab netns --duration 30s", None, Some(3)),
-        (
-            "path --lab netns --duration 12h --proto udp,tcp",
-            Some(43_200),
-            Some(1),
-        ),
-        (
-            "path --lab netns --duration 200s --blocks 10",
-            None,
-            Some(20),
-        ),
+        ("path --lab netns --duration 12h --proto udp,tcp", Some(43_200), Some(1)),
+        ("path --lab netns --duration 200s --blocks 10", None, Some(20)),
         ("path --lab host --duration 20m", Some(1_200), None),
     ] {
         let asked = asked(line);

@@ -15,12 +15,8 @@ use crate::Cli;
 use markdown::calls;
 
 /// Flags of other programs in sentences.
-const FOREIGN: &[&str] = &[
-    "--children",
-    "--interpreted-frames-native-stack",
-    "--perf-basic-prof",
-    "--separate-recs",
-];
+const FOREIGN: &[&str] =
+    &["--children", "--interpreted-frames-native-stack", "--perf-basic-prof", "--separate-recs"];
 
 /// The parser's error for a command line, if any.
 fn refused(words: &[String]) -> Option<clap::Error> {
@@ -54,11 +50,7 @@ fn is_named_only(error: &clap::Error) -> bool {
 fn flags(command: &clap::Command, into: &mut BTreeSet<String>) {
     for argument in command.get_arguments() {
         into.extend(
-            argument
-                .get_long_and_visible_aliases()
-                .into_iter()
-                .flatten()
-                .map(|l| format!("--{l}")),
+            argument.get_long_and_visible_aliases().into_iter().flatten().map(|l| format!("--{l}")),
         );
         into.extend(argument.get_short().map(|short| format!("-{short}")));
     }

@@ -183,19 +183,12 @@ pub(crate) struct WrongKey {
 impl WrongKey {
     /// A usage error.
     pub(crate) fn usage(key: impl Into<Key>, what: impl Into<String>) -> WrongKey {
-        WrongKey {
-            key: key.into(),
-            what: what.into(),
-            failure: Failure::Usage,
-        }
+        WrongKey { key: key.into(), what: what.into(), failure: Failure::Usage }
     }
 
     /// What is not supported on this machine, or in this lab.
     pub(crate) fn cannot_here(key: impl Into<Key>, what: impl Into<String>) -> WrongKey {
-        WrongKey {
-            failure: Failure::CannotHere,
-            ..WrongKey::usage(key, what)
-        }
+        WrongKey { failure: Failure::CannotHere, ..WrongKey::usage(key, what) }
     }
 }
 

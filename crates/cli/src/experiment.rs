@@ -55,10 +55,8 @@ pub(crate) fn run(
         return Err(Usage(why.into()).into());
     }
     if kind == Kind::Frames {
-        let (plan, guests) = (
-            lower::frames(experiment, &how)?,
-            lower::beside_frames(experiment, &asked)?,
-        );
+        let (plan, guests) =
+            (lower::frames(experiment, &how)?, lower::beside_frames(experiment, &asked)?);
         return frames::run(&plan, &guests, experiment, &how, cache);
     }
     instruments::check_options(experiment, &asked, &how.options)?;

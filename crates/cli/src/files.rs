@@ -62,10 +62,7 @@ impl Out {
             ))
             .into());
         }
-        Ok(Out {
-            target,
-            path: path.into(),
-        })
+        Ok(Out { target, path: path.into() })
     }
 
     /// The same, if nothing is overwritten, or that is asked for.
@@ -150,11 +147,7 @@ pub(crate) fn read(path: &Path, most: u64, what: &str) -> anyhow::Result<Vec<u8>
         .with_context(what_failed)?;
     let kind = file.metadata().with_context(what_failed)?.file_type();
     if !kind.is_file() && !kind.is_fifo() {
-        let is = if kind.is_dir() {
-            "a directory"
-        } else {
-            "a device"
-        };
+        let is = if kind.is_dir() { "a directory" } else { "a device" };
         return Err(Usage(format!("{}: is {is}; expected {what}", shown(path))).into());
     }
     let mut bytes = Vec::new();
@@ -211,11 +204,7 @@ fn from_pipe(pipe: &mut File, most: u64, bytes: &mut Vec<u8>) -> io::Result<usiz
 
 /// Wait until a pipe has something, or its end.
 fn wait_for(pipe: &File) -> io::Result<()> {
-    let mut ask = libc::pollfd {
-        fd: pipe.as_raw_fd(),
-        events: libc::POLLIN,
-        revents: 0,
-    };
+    let mut ask = libc::pollfd { fd: pipe.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     let end = Instant::now() + PATIENCE;
     loop {
         let left = end.saturating_duration_since(Instant::now());

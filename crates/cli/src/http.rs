@@ -121,11 +121,7 @@ impl Server {
 
     /// Which sockets are ready: that which listens, and then those of connections.
     fn wait(&self) -> io::Result<Vec<bool>> {
-        let of = |fd: i32, events: i16| libc::pollfd {
-            fd,
-            events,
-            revents: 0,
-        };
+        let of = |fd: i32, events: i16| libc::pollfd { fd, events, revents: 0 };
         let mut polled = vec![of(self.listener.as_raw_fd(), libc::POLLIN)];
         polled.extend(self.connections.iter().map(|connection| {
             let events = match connection.state {
@@ -136,11 +132,7 @@ impl Server {
         }));
         // SAFETY: the array is alive, and as long as is said.
         let got = unsafe {
-            libc::poll(
-                polled.as_mut_ptr(),
-                polled.len() as libc::nfds_t,
-                NAP.as_millis() as i32,
-            )
+            libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, NAP.as_millis() as i32)
         };
         match got {
             0.. => Ok(polled.iter().map(|one| one.revents != 0).collect()),
@@ -165,10 +157,7 @@ impl Server {
                     true
                 }
                 State::Answering { .. } if late => {
-                    *tally
-                        .dropped
-                        .entry("response not read in time")
-                        .or_default() += 1;
+                    *tally.dropped.entry("response not read in time").or_default() += 1;
                     false
                 }
                 State::Closing { .. } => !late,
@@ -191,19 +180,11 @@ impl Server {
                 continue;
             }
             if self.connections.len() >= CONNECTIONS {
-                let oldest = self
-                    .connections
-                    .iter()
-                    .enumerate()
-                    .min_by_key(|(_, c)| c.until);
+                let oldest = self.connections.iter().enumerate().min_by_key(|(_, c)| c.until);
                 if let Some((at, _)) = oldest {
                     let gone = self.connections.remove(at);
                     if !matches!(gone.state, State::Closing { .. } | State::Done) {
-                        *self
-                            .tally
-                            .dropped
-                            .entry("too many connections")
-                            .or_default() += 1;
+                        *self.tally.dropped.entry("too many connections").or_default() += 1;
                     }
                 }
             }
@@ -229,11 +210,7 @@ impl Answer {
     fn error(status: u16, what: &str) -> Answer {
         Answer {
             status,
-            extra: if status == 405 {
-                "Allow: GET, HEAD\r\n"
-            } else {
-                ""
-            },
+            extra: if status == 405 { "Allow: GET, HEAD\r\n" } else { "" },
             response: Response {
                 media_type: "text/plain; charset=utf-8",
                 body: format!("{status} {}: {what}\n", reason(status)),
@@ -341,10 +318,7 @@ impl Connection {
         };
         *tally.answered.entry(answer.status).or_default() += 1;
         self.until = Instant::now() + TO_READ;
-        self.state = State::Answering {
-            text: answer.bytes(),
-            sent: 0,
-        };
+        self.state = State::Answering { text: answer.bytes(), sent: 0 };
     }
 }
 
@@ -373,23 +347,12 @@ fn answer(
     }
     if local && !request.headers.iter().all(is_of_this_machine) {
         let what = "expected an address, or localhost, as host";
-        return Some(Answer {
-            head,
-            ..Answer::error(421, what)
-        });
+        return Some(Answer { head, ..Answer::error(421, what) });
     }
     let path = path.split(['?', '#']).next().unwrap_or("");
     let answer = match respond(path, tally) {
-        Some(response) => Answer {
-            status: 200,
-            extra: "",
-            response,
-            head,
-        },
-        None => Answer {
-            head,
-            ..Answer::error(404, "expected /metrics or /")
-        },
+        Some(response) => Answer { status: 200, extra: "", response, head },
+        None => Answer { head, ..Answer::error(404, "expected /metrics or /") },
     };
     Some(answer)
 }

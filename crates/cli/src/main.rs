@@ -48,13 +48,7 @@ static ALLOCATOR: memory::OrExit = memory::OrExit;
 struct Cli {
     /// Directory for guest kernels and saved guest states [default: $XDG_CACHE_HOME/netplumb or
     /// ~/.cache/netplumb]
-    #[arg(
-        long,
-        global = true,
-        env = "PLUMB_CACHE",
-        value_name = "DIR",
-        hide_env_values = true
-    )]
+    #[arg(long, global = true, env = "PLUMB_CACHE", value_name = "DIR", hide_env_values = true)]
     cache: Option<PathBuf>,
     #[command(subcommand)]
     command: Command,
@@ -123,9 +117,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Some(cache) => cache,
         None => {
             use etcetera::BaseStrategy;
-            etcetera::choose_base_strategy()?
-                .cache_dir()
-                .join("netplumb")
+            etcetera::choose_base_strategy()?.cache_dir().join("netplumb")
         }
     };
     match &cli.command {

@@ -56,10 +56,7 @@ const MEASURING_BYTES: u64 = 512 << 20;
 /// # Errors
 /// The limit is lower.
 pub(crate) fn check() -> Result<(), CannotHere> {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the structure outlives the call.
     let asked = unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) };
     if asked != 0 || limit.rlim_cur >= MEASURING_BYTES {

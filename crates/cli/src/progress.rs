@@ -83,10 +83,7 @@ impl Teller {
             bar
         });
         if let (Ok(mut now), false) = (NOW.lock(), quiet) {
-            *now = Some(Now {
-                step: "starting".into(),
-                bar: bar.clone(),
-            });
+            *now = Some(Now { step: "starting".into(), bar: bar.clone() });
         }
         Teller {
             bar,
@@ -293,10 +290,7 @@ mod tests {
             screen.0.lock().unwrap().clone()
         };
         let attaching = shows(Progress::Step("attaching instrument stages".into()));
-        assert!(
-            attaching.contains("attaching instrument stages"),
-            "{attaching}"
-        );
+        assert!(attaching.contains("attaching instrument stages"), "{attaching}");
         for wrong in ["0/0", "left", "["] {
             assert!(!attaching.contains(wrong), "{attaching}");
         }
@@ -304,20 +298,14 @@ mod tests {
         assert!(!nothing.contains("0/0"), "{nothing}");
         teller.tell(Progress::Arm("udp".into()));
         let some = shows(Progress::Blocks(3, 10));
-        assert!(
-            some.contains("measuring udp [") && some.contains("3/10"),
-            "{some}"
-        );
+        assert!(some.contains("measuring udp [") && some.contains("3/10"), "{some}");
     }
 
     /// Check that a signal's line says what is waited for, without what could move the cursor.
     #[test]
     fn interrupted() {
         let line = interrupted_line("measuring \u{1b}[2Jtso=off");
-        assert!(
-            line.starts_with("plumb: interrupted while measuring"),
-            "{line}"
-        );
+        assert!(line.starts_with("plumb: interrupted while measuring"), "{line}");
         assert!(!line.contains('\u{1b}'), "{line}");
     }
 }

@@ -84,11 +84,7 @@ fn taken_up(
     // Its claims may be others now.
     recording.experiment_toml = text.to_string();
     let clock = if options.quick { "yes" } else { "no" };
-    if recording
-        .environment
-        .get(env::QUICK)
-        .is_some_and(|q| q != clock)
-    {
+    if recording.environment.get(env::QUICK).is_some_and(|q| q != clock) {
         return Err(Usage(format!(
             "{}: recorded {} --quick: resume it in the same way",
             path.display(),
@@ -111,15 +107,9 @@ pub(crate) fn record(
 ) -> anyhow::Result<Outcome> {
     let plan = run.plan.clone();
     let seeds = options.seeds.unwrap_or_else(|| run.default_seeds());
-    let options = &RunOptions {
-        seeds: Some(seeds),
-        ..options.clone()
-    };
+    let options = &RunOptions { seeds: Some(seeds), ..options.clone() };
     let plan = plan.with_seeds(seeds);
-    let run = &GuestRun {
-        plan: plan.map_err(crate::exit::Usage)?,
-        ..run.clone()
-    };
+    let run = &GuestRun { plan: plan.map_err(crate::exit::Usage)?, ..run.clone() };
     let plan = &run.plan;
     let measure = |engine: &Options, recording: &mut Recording, save: Save<'_>, teller: &Teller| {
         netplumb_engine::run_in_guests(run, engine, recording, save, &|event| teller.tell(event))
@@ -133,10 +123,7 @@ pub(crate) fn record(
 
 /// The file of a recording.
 fn path_of(name: &str, options: &RunOptions) -> PathBuf {
-    options
-        .output
-        .clone()
-        .unwrap_or_else(|| PathBuf::from(format!("{name}.plumb")))
+    options.output.clone().unwrap_or_else(|| PathBuf::from(format!("{name}.plumb")))
 }
 
 /// Whether windows of work have any figure.
@@ -175,23 +162,15 @@ pub(crate) fn record_by(
     });
     let cancel = signals::watch().context("can't watch for signals")?;
     if options.resume && !options.quiet && !path.exists() {
-        eprintln!(
-            "plumb: no recording {} to resume: starting a new one",
-            path.display()
-        );
+        eprintln!("plumb: no recording {} to resume: starting a new one", path.display());
     }
     let mut recording = match options.resume {
         true => taken_up(&path, asked, options)?,
         false => None,
     }
-    .unwrap_or_else(|| Recording {
-        experiment_toml: text.to_string(),
-        ..Recording::default()
-    });
+    .unwrap_or_else(|| Recording { experiment_toml: text.to_string(), ..Recording::default() });
     let measured = experiment.measured().to_toml();
-    let started = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
+    let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     for (key, value) in [
         (env::PLUMB, env!("CARGO_PKG_VERSION").to_string()),
         (env::ARGV, std::env::args().collect::<Vec<_>>().join(" ")),
@@ -212,9 +191,7 @@ pub(crate) fn record_by(
         agent: None,
         quick: options.quick,
         cold: options.cold,
-        jobs: options
-            .jobs
-            .map_or_else(|| default_jobs(experiment), usize::from),
+        jobs: options.jobs.map_or_else(|| default_jobs(experiment), usize::from),
         timeout: Duration::from_secs(options.timeout),
         layers,
         cancel,

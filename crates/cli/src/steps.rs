@@ -35,23 +35,15 @@ impl Steps {
             bar.enable_steady_tick(Duration::from_millis(100));
             bar
         });
-        Self {
-            bar,
-            step: String::new(),
-        }
+        Self { bar, step: String::new() }
     }
 
     /// A step of the store of kernels.
     pub(crate) fn show(&mut self, progress: &Progress) {
         match progress {
-            Progress::Fetching {
-                package,
-                done_bytes,
-                total_bytes,
-            } => self.step(
-                &format!("Fetching {package}"),
-                total_bytes.map(|n| (*done_bytes, n)),
-            ),
+            Progress::Fetching { package, done_bytes, total_bytes } => {
+                self.step(&format!("Fetching {package}"), total_bytes.map(|n| (*done_bytes, n)))
+            }
             Progress::Unpacking => self.step("Unpacking", None),
             Progress::Hashing => self.step("Checking the content", None),
             Progress::Removed(line) => match &self.bar {

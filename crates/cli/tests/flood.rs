@@ -98,11 +98,7 @@ fn softirqs_are_not_the_senders() {
     };
     let folder = tempfile::TempDir::new().unwrap();
     let archive = folder.path().join("initramfs");
-    std::fs::write(
-        &archive,
-        initramfs::build(Arch::X86_64, &init(), &[]).unwrap(),
-    )
-    .unwrap();
+    std::fs::write(&archive, initramfs::build(Arch::X86_64, &init(), &[]).unwrap()).unwrap();
     let told = boot(&kernel.boot_image(), &archive);
     let seen = Seen::read(&told);
 
@@ -420,11 +416,7 @@ mod guest {
             let pace = PACE_BYTES_S as libc::c_int;
             set(&tx, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, pace);
             tx.set_nodelay(true).unwrap();
-            Flood {
-                tx,
-                rx,
-                under_way: 0,
-            }
+            Flood { tx, rx, under_way: 0 }
         }
 
         fn write(&mut self) {
@@ -460,15 +452,7 @@ mod guest {
         let (kind, place) = (text(kind), text(at));
         // SAFETY: three strings that outlive the call, and no data. The kernel may have
         // mounted it already.
-        unsafe {
-            libc::mount(
-                kind.as_ptr(),
-                place.as_ptr(),
-                kind.as_ptr(),
-                0,
-                std::ptr::null(),
-            )
-        };
+        unsafe { libc::mount(kind.as_ptr(), place.as_ptr(), kind.as_ptr(), 0, std::ptr::null()) };
     }
 
     fn loopback_up() {

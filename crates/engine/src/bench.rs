@@ -110,14 +110,8 @@ pub fn run_bench(
     for (key, value) in [
         (env::CLOCK, RATES.to_string()),
         (env::UNIT, "packets".to_string()),
-        (
-            env::LAB,
-            if own.is_some() { Lab::Host } else { Lab::Netns }.to_string(),
-        ),
-        (
-            "bench.setting",
-            setting(plan, options.guest.map(|lab| lab.link)),
-        ),
+        (env::LAB, if own.is_some() { Lab::Host } else { Lab::Netns }.to_string()),
+        ("bench.setting", setting(plan, options.guest.map(|lab| lab.link))),
     ] {
         recording.environment.insert(key.into(), value);
     }
@@ -171,15 +165,9 @@ pub fn run_bench(
     }
     let all = turns.iter().map(|turn| turn.blocks.len() as u32).sum();
     let names = [RATES, BESIDE_RATES.name()];
-    let result = site::run(
-        &mut site,
-        turns,
-        &names,
-        &mut keeper,
-        &mut |recording, over| {
-            (tell.borrow_mut())(BenchEvent::Block(recording, over, all));
-        },
-    );
+    let result = site::run(&mut site, turns, &names, &mut keeper, &mut |recording, over| {
+        (tell.borrow_mut())(BenchEvent::Block(recording, over, all));
+    });
     drop(site);
     let result = result.and_then(|()| {
         keeper.recording.complete = true;
@@ -203,12 +191,7 @@ fn setting(plan: &BenchPlan, guest: Option<Link>) -> String {
     if common(&|a| a.bench == first.bench) {
         words.push(first.bench.to_string());
     }
-    let Frames {
-        kind,
-        family,
-        size,
-        flows,
-    } = first.frames;
+    let Frames { kind, family, size, flows } = first.frames;
     if common(&|a| a.frames.size == size) {
         words.push(format!("frames of {size} bytes"));
     }
@@ -364,10 +347,7 @@ impl Run<'_, '_> {
         let several = (fault == Some(Fault::Mtu) && arm.multi_buffer)
             .then_some("its program supports multi-buffer frames");
         if let Some(why) = several.or_else(|| fault.and_then(|f| f.spares(arm.bench, arm.path))) {
-            return Ok(Ran::CannotHere(format!(
-                "the fault has no effect on {}: {why}",
-                arm.path
-            )));
+            return Ok(Ran::CannotHere(format!("the fault has no effect on {}: {why}", arm.path)));
         }
         let limit = match (arm.offered, self.has_nics()) {
             (Offered::Most, false) => match self.limit(arm)? {
@@ -379,13 +359,7 @@ impl Run<'_, '_> {
         let times = [window, self.plan.warmup];
         match &mut self.guest {
             Some(guest) => guest.block(arm, times, limit),
-            None => Ok(block::measure(
-                arm,
-                self.own,
-                times,
-                limit,
-                self.options.cancel,
-            )?),
+            None => Ok(block::measure(arm, self.own, times, limit, self.options.cancel)?),
         }
     }
 

@@ -76,12 +76,7 @@ impl Translation {
         let key = |node: &NodeId| {
             let node = &nodes[*node as usize];
             let function = &functions[&node.symbol];
-            (
-                &function.name,
-                &function.module,
-                function.address,
-                node.tail,
-            )
+            (&function.name, &function.module, function.address, node.tail)
         };
         for of in children.values_mut() {
             // The last one is the next.
@@ -90,11 +85,7 @@ impl Translation {
         let mut added = Translation::default();
         let mut next = children.remove(&None).unwrap_or_default();
         while let Some(node) = next.pop() {
-            let TreeNode {
-                parent,
-                symbol,
-                tail,
-            } = nodes[node as usize];
+            let TreeNode { parent, symbol, tail } = nodes[node as usize];
             let function = *(added.functions.entry(symbol))
                 .or_insert_with(|| known(recording, index, functions[&symbol].clone()));
             let new = Node {
@@ -150,11 +141,7 @@ impl Translation {
             instrument: INSTRUCTIONS.instrument.into(),
             index,
             ledger: with_netfilter(recording, calls, ledger),
-            totals: vec![Total {
-                quantity,
-                kernel: window.kernel_insns,
-                user: window.user_insns,
-            }],
+            totals: vec![Total { quantity, kernel: window.kernel_insns, user: window.user_insns }],
             entered: window.entered,
             returned: window.returned,
             duration_ns: 0,
@@ -188,12 +175,7 @@ impl Translation {
                 let insn = Instruction::new(offset.try_into().ok()?, &insn.code, insn.times)?;
                 Some(insn.at(source.copied()))
             });
-            recording.code.push(FunctionCode {
-                arm,
-                function,
-                address,
-                insns: insns.collect(),
-            });
+            recording.code.push(FunctionCode { arm, function, address, insns: insns.collect() });
         }
     }
 
@@ -236,16 +218,8 @@ impl Translation {
         let sum = |of: &Sums| of.values().map(|samples| mean(*samples)).sum();
         let quantities = [recording.quantity(&SAMPLED), recording.quantity(&DEFERRED)];
         let totals = vec![
-            Total {
-                quantity: quantities[0],
-                kernel: sum(&fell),
-                user: 0,
-            },
-            Total {
-                quantity: quantities[1],
-                kernel: sum(&deferred),
-                user: 0,
-            },
+            Total { quantity: quantities[0], kernel: sum(&fell), user: 0 },
+            Total { quantity: quantities[1], kernel: sum(&deferred), user: 0 },
         ];
         recording.blocks.push(Block {
             arm,
@@ -295,11 +269,7 @@ fn user_mode(recording: &mut Recording, index: &mut Index) -> NodeId {
         source: None,
     };
     let function = known(recording, index, new);
-    let new = Node {
-        parent: None,
-        function,
-        tail: false,
-    };
+    let new = Node { parent: None, function, tail: false };
     index.node(recording, new)
 }
 
@@ -361,9 +331,7 @@ pub(crate) fn kernel_function(
     Function {
         name: symbol.name.clone(),
         module: symbol.module.clone(),
-        layer: layers
-            .layer(&symbol.name, symbol.module.as_deref())
-            .map(String::from),
+        layer: layers.layer(&symbol.name, symbol.module.as_deref()).map(String::from),
         address: symbol.addr,
         size_bytes: symbol.size,
         source: None,
@@ -422,12 +390,7 @@ mod tests {
     #[test]
     fn netfilter_drops() {
         let mut recording = Recording::default();
-        for name in [
-            HOOKS,
-            "kfree_skb_reason",
-            "nft_do_chain",
-            "kfree_skb.part.0",
-        ] {
+        for name in [HOOKS, "kfree_skb_reason", "nft_do_chain", "kfree_skb.part.0"] {
             recording.functions.push(Function {
                 name: name.into(),
                 module: None,
@@ -447,18 +410,11 @@ mod tests {
             (Some(4), 1),
             (None, 1),
         ] {
-            recording.nodes.push(Node {
-                parent,
-                function,
-                tail: false,
-            });
+            recording.nodes.push(Node { parent, function, tail: false });
         }
         let of = |delivered, calls: &[(NodeId, u64)]| {
-            let ledger = Ledger {
-                offered: 10,
-                delivered,
-                dropped: [("UdpNoPorts".to_string(), 1)].into(),
-            };
+            let ledger =
+                Ledger { offered: 10, delivered, dropped: [("UdpNoPorts".to_string(), 1)].into() };
             with_netfilter(&recording, calls.iter().copied(), ledger)
         };
         let told = of(4, &[(0, 40), (1, 3), (3, 1), (4, 1), (5, 9), (6, 9)]);
@@ -472,21 +428,11 @@ mod tests {
     const LAYERS: &str = "[[rule]]\nlayer = \"network\"\nfunctions = [\"ip_*\"]\n";
 
     fn node(parent: Option<NodeId>, symbol: Symbol) -> TreeNode {
-        TreeNode {
-            parent,
-            symbol,
-            tail: false,
-        }
+        TreeNode { parent, symbol, tail: false }
     }
 
     fn cost(node: NodeId, calls: u64, insns: u64) -> Counted {
-        Counted {
-            direction: Direction::Tx,
-            context: Context::Task,
-            node,
-            calls,
-            insns,
-        }
+        Counted { direction: Direction::Tx, context: Context::Task, node, calls, insns }
     }
 
     /// Add the window of a guest to the recording.
@@ -504,11 +450,7 @@ mod tests {
             costs,
             ..Window::default()
         };
-        let executed = Executed {
-            symbols: &symbols,
-            user: &[],
-            nodes,
-        };
+        let executed = Executed { symbols: &symbols, user: &[], nodes };
         let translation = Translation::add(recording, index, &executed, &layers, [&window]);
         translation.add_block(recording, 0, 0, &window, Ledger::default());
     }
@@ -549,22 +491,9 @@ mod tests {
             ]
         );
         assert_eq!(recording.nodes.len(), 4);
-        let costs: Vec<(u32, NodeId, u64)> = recording
-            .costs
-            .iter()
-            .map(|c| (c.block, c.node, c.own))
-            .collect();
-        assert_eq!(
-            costs,
-            [
-                (0, 0, 10),
-                (0, 1, 20),
-                (0, 2, 30),
-                (1, 0, 11),
-                (1, 1, 21),
-                (1, 3, 31)
-            ]
-        );
+        let costs: Vec<(u32, NodeId, u64)> =
+            recording.costs.iter().map(|c| (c.block, c.node, c.own)).collect();
+        assert_eq!(costs, [(0, 0, 10), (0, 1, 20), (0, 2, 30), (1, 0, 11), (1, 1, 21), (1, 3, 31)]);
     }
 
     /// Check that nodes without costs, and their order in the guest, leave no trace: a guest runs
@@ -574,13 +503,7 @@ mod tests {
         let kallsyms = "1000 T send\n2000 T poll\n3000 T xmit\n4000 T open\n";
         let recorded = |nodes: &[TreeNode], costs| {
             let mut recording = Recording::default();
-            guest(
-                &mut recording,
-                &mut Index::default(),
-                kallsyms,
-                nodes,
-                costs,
-            );
+            guest(&mut recording, &mut Index::default(), kallsyms, nodes, costs);
             recording
         };
         let some = recorded(
@@ -616,11 +539,8 @@ mod tests {
             &[node(None, 0), node(Some(0), 1), node(Some(0), 2)],
             vec![cost(0, 1, 10), cost(1, 2, 20), cost(2, 3, 30)],
         );
-        let costs: Vec<(NodeId, u64, u64)> = recording
-            .costs
-            .iter()
-            .map(|c| (c.node, c.calls, c.own))
-            .collect();
+        let costs: Vec<(NodeId, u64, u64)> =
+            recording.costs.iter().map(|c| (c.node, c.calls, c.own)).collect();
         assert_eq!(costs, [(0, 1, 10), (1, 5, 50)]);
         assert_eq!(recording.blocks[0].kernel(), 60);
     }
@@ -651,22 +571,11 @@ mod tests {
         };
         let symbols = SymbolTable::parse("1000 T send\n".as_bytes()).unwrap();
         let layers = LayerRules::parse(LAYERS).unwrap();
-        let executed = Executed {
-            symbols: &symbols,
-            user: &[],
-            nodes: &[node(None, 0)],
-        };
+        let executed = Executed { symbols: &symbols, user: &[], nodes: &[node(None, 0)] };
         let translation =
             Translation::add(&mut recording, &mut index, &executed, &layers, [&window]);
-        let ledger = Ledger {
-            offered: 1_000,
-            delivered: 1_000,
-            ..Ledger::default()
-        };
-        let sampling = Sampling {
-            period: 100,
-            seeds: vec![7, 8],
-        };
+        let ledger = Ledger { offered: 1_000, delivered: 1_000, ..Ledger::default() };
+        let sampling = Sampling { period: 100, seeds: vec![7, 8] };
         let at = (0, 0);
         translation.add_samples(&mut recording, &mut index, at, &window, &ledger, &sampling);
         let offered = recording.blocks.iter().map(|b| b.ledger.offered);

@@ -122,25 +122,15 @@ pub fn run_command(
     if !run.is_of_packets() {
         recording.arms = run.arms.iter().map(|arm| arm.arm.clone()).collect();
     }
-    recording
-        .environment
-        .insert("command.warmup".into(), run.warmup.to_string());
+    recording.environment.insert("command.warmup".into(), run.warmup.to_string());
     recording.complete = false;
     let names = run.names();
     let counts = !run.counted().is_empty();
     note_machine(recording, options);
-    note_instrument(
-        recording,
-        names.first().copied().unwrap_or_default(),
-        counts,
-    );
+    note_instrument(recording, names.first().copied().unwrap_or_default(), counts);
     recording.environment.insert(env::LAB.into(), "vm".into());
     let mut keeper = Keeper::new(recording, save, &options.cancel);
-    let mut said = Said {
-        output,
-        ends,
-        quiet: false,
-    };
+    let mut said = Said { output, ends, quiet: false };
     let mut site = OneAtATime::new(Runs {
         run,
         options,
@@ -168,10 +158,7 @@ impl Alone for Runs<'_, '_> {
     /// All runs of an arm with an instrument, in one guest.
     fn turn(&mut self, turn: &Turn, keeper: &mut Keeper<'_>) -> Result<Ended, EngineError> {
         let (options, progress) = (self.options, self.progress);
-        let one = OneArm {
-            run: self.run,
-            at: turn.arm,
-        };
+        let one = OneArm { run: self.run, at: turn.arm };
         // What it prints is the same with each.
         self.said.quiet = turn.by > 0;
         match self.run.spec(turn.by) {
@@ -233,11 +220,8 @@ struct Base {
 impl OneArm<'_> {
     /// What QEMU gets beside the machine: the files, and a disk if it is one of QEMU's.
     fn extra(self, archive: OwnedFd) -> Result<Extra, EngineError> {
-        let mut extra = Extra {
-            args: bulk::qemu_args(archive.as_raw_fd()),
-            fds: vec![archive],
-            cpu: None,
-        };
+        let mut extra =
+            Extra { args: bulk::qemu_args(archive.as_raw_fd()), fds: vec![archive], cpu: None };
         if let Some(plan) = DiskPlan::of(&self.command().arm) {
             let memory = disk::backing(&plan.disk);
             if let Some(memory) = memory.map_err(EngineError::host("make a disk in memory"))? {
@@ -299,10 +283,7 @@ impl OneArm<'_> {
         let plan = self.plan();
         // One arm is one guest.
         let memory_mib = memory_mib(&self.run.bundle);
-        let guest = &GuestPlan {
-            memory_mib,
-            ..plan.guests().remove(0)
-        };
+        let guest = &GuestPlan { memory_mib, ..plan.guests().remove(0) };
         let kernel = guest.kernel_in(options, progress)?;
         origin::check(options, kernel.arch, self.run.exact)?;
         let facts = &mut keeper.recording.environment;
@@ -316,24 +297,14 @@ impl OneArm<'_> {
         if let Some(bytes) = &self.run.stdin {
             made.push((STDIN.into(), 0o600, bytes.clone()));
         }
-        let boot = Boot {
-            guest,
-            kernel: &kernel,
-            options,
-        };
+        let boot = Boot { guest, kernel: &kernel, options };
         let links = plan.run_plan(&self.command().arm);
         let origin = boot.origin(&links, progress)?;
         let archive = bulk::archive(&self.run.bundle, &made)?;
         let archive =
             memfd("netplumb-files", &archive).map_err(EngineError::host("hold the files"))?;
         keeper.recording.environment.extend(origin.facts.clone());
-        Ok(Base {
-            origin,
-            links,
-            modules,
-            shipped,
-            archive,
-        })
+        Ok(Base { origin, links, modules, shipped, archive })
     }
 
     /// What is known of the functions of its kernel.
@@ -361,10 +332,7 @@ impl OneArm<'_> {
             output_bytes: run.output_bytes,
             watch,
             disk: DiskPlan::of(&command.arm),
-            setup: SetupPlan {
-                modules: shipped,
-                ..run.setup.clone()
-            },
+            setup: SetupPlan { modules: shipped, ..run.setup.clone() },
             reads: command.reads.clone(),
         })
     }

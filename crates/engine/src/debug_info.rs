@@ -147,14 +147,12 @@ pub(crate) fn add_lines(
     for (block, window) in (first..).zip(ran.windows) {
         let costs = line_costs(window, ran.code, &sources.code, translation);
         let costs = costs.into_iter();
-        recording
-            .line_costs
-            .extend(costs.map(|((function, source), own)| LineCost {
-                block,
-                function,
-                source,
-                own,
-            }));
+        recording.line_costs.extend(costs.map(|((function, source), own)| LineCost {
+            block,
+            function,
+            source,
+            own,
+        }));
     }
     recording.source_files = sources.files;
     if let Some(loss) = exact::loss_of(&failed) {
@@ -184,11 +182,7 @@ impl Asked {
             .filter(|code| code.image == image)
             .flat_map(|code| code.insns.iter().map(|(address, _)| *address))
             .collect();
-        Asked {
-            functions,
-            symbols,
-            code: code.into_iter().collect(),
-        }
+        Asked { functions, symbols, code: code.into_iter().collect() }
     }
 
     fn lines(&self, entry: &Entry, go_on: &dyn Fn() -> bool) -> Result<Lines, LinesError> {
@@ -214,25 +208,17 @@ struct Sources {
 
 impl Sources {
     fn of(files: Vec<String>) -> Sources {
-        Sources {
-            numbers: files.iter().cloned().zip(0..).collect(),
-            files,
-            ..Sources::default()
-        }
+        Sources { numbers: files.iter().cloned().zip(0..).collect(), files, ..Sources::default() }
     }
 
     fn add(&mut self, image: u32, asked: &Asked, lines: &Lines) {
         let files: Vec<SourceFileId> = lines.files.iter().map(|path| self.file(path)).collect();
-        let source = |(file, line): (u32, u32)| SourceLine {
-            file: files[file as usize],
-            line,
-        };
+        let source = |(file, line): (u32, u32)| SourceLine { file: files[file as usize], line };
         for (symbol, line) in asked.symbols.iter().zip(&lines.functions) {
             self.functions.extend(line.map(|l| (*symbol, source(l))));
         }
         for (address, line) in asked.code.iter().zip(&lines.code) {
-            self.code
-                .extend(line.map(|l| ((image, *address), source(l))));
+            self.code.extend(line.map(|l| ((image, *address), source(l))));
         }
     }
 

@@ -299,10 +299,9 @@ impl EngineError {
         match self {
             // No arm's own.
             EngineError::Vm(VmError::Interrupted) => self,
-            source if arms.len() > 1 => EngineError::OfArm {
-                arm: arms[arm].name.clone(),
-                source: Box::new(source),
-            },
+            source if arms.len() > 1 => {
+                EngineError::OfArm { arm: arms[arm].name.clone(), source: Box::new(source) }
+            }
             source => source,
         }
     }
@@ -358,9 +357,7 @@ fn no_property(stderr: &[String]) -> Option<String> {
     let named = |line: &String| {
         let (_, rest) = line.split_once("Property '")?;
         let (property, _) = rest.split_once("' not found")?;
-        property
-            .split_once('.')
-            .map(|(device, name)| (device.to_owned(), name.to_owned()))
+        property.split_once('.').map(|(device, name)| (device.to_owned(), name.to_owned()))
     };
     let (device, feature) = stderr.iter().find_map(named)?;
     if feature == "mitigation" {
@@ -402,10 +399,7 @@ mod tests {
             "-device e1000-82545em,mitigation=off: Property 'e1000-82545em.mitigation' not found";
         assert!(told("exit status: 1", throttle).contains("--throttle off"));
         let killed = told("signal: 11 (SIGSEGV)", "undefined symbol: x");
-        assert!(
-            killed.starts_with("QEMU failed (signal: 11 (SIGSEGV))"),
-            "{killed}"
-        );
+        assert!(killed.starts_with("QEMU failed (signal: 11 (SIGSEGV))"), "{killed}");
     }
 
     /// Check that an error of two hosts says which it is about, or that it may be either.
@@ -417,20 +411,10 @@ mod tests {
             stderr: Vec::new(),
             console: Vec::new(),
         };
-        let silent = || VmError::Timeout {
-            what: "answer",
-            seconds: 30,
-            console: Vec::new(),
-        };
-        let stopped = || VmError::QemuStopped {
-            what: "answer".into(),
-            seconds: 30,
-        };
+        let silent = || VmError::Timeout { what: "answer", seconds: 30, console: Vec::new() };
+        let stopped = || VmError::QemuStopped { what: "answer".into(), seconds: 30 };
         let text = told(Some(1), killed());
-        assert!(
-            text.starts_with("the guest of the receiver ended: QEMU failed"),
-            "{text}"
-        );
+        assert!(text.starts_with("the guest of the receiver ended: QEMU failed"), "{text}");
         assert!(text.contains("dmesg"), "{text}");
         let text = told(Some(0), stopped());
         assert!(

@@ -64,10 +64,7 @@ pub(crate) fn own_files(
 pub(crate) fn of_boot(error: VmError, own: &BTreeMap<String, PathBuf>) -> EngineError {
     match error {
         VmError::NotLoaded(refused) => match own.get(&refused.module) {
-            Some(path) => EngineError::NotLoaded {
-                path: path.clone(),
-                refused,
-            },
+            Some(path) => EngineError::NotLoaded { path: path.clone(), refused },
             None => VmError::NotLoaded(refused).into(),
         },
         error => EngineError::of_start(error),
@@ -287,9 +284,7 @@ pub(crate) fn archives(
 pub(crate) fn programs(guest: &GuestPlan) -> impl Iterator<Item = Program> + '_ {
     let nft = guest.nft.then_some(Program::Nft);
     let tc = guest.qdisc.then_some(Program::Tc);
-    nft.into_iter()
-        .chain(tc)
-        .chain(guest.programs.iter().copied())
+    nft.into_iter().chain(tc).chain(guest.programs.iter().copied())
 }
 
 /// Note the facts of a guest that differ from those of the recording, which are those of the first
@@ -321,11 +316,7 @@ pub(crate) const GUEST_CPUS: usize = 1;
 /// Note which settings of an arm could not act, and why. If every function was counted, the
 /// functions that its packets entered take precedence; its costs are the last of the recording.
 pub(crate) fn idle(recording: &mut Recording, arm: usize, load: Load, cpus: usize) {
-    let scene = Scene {
-        arm: &recording.arms[arm],
-        load,
-        cpus,
-    };
+    let scene = Scene { arm: &recording.arms[arm], load, cpus };
     // Whether every function was counted.
     let counts = |b: &Block| b.arm as usize == arm && b.instrument == INSTRUCTIONS.instrument;
     let counted = recording.blocks.iter().any(counts);
@@ -377,10 +368,7 @@ mod tests {
         let noted = facts(&[("RETHUNK", "not set"), ("ARM64_PAN", "y")]);
         assert_eq!(recording.notes[&1].facts, noted);
         let of = |arm, option: &str| recording.fact(arm, &format!("config.{option}"));
-        assert_eq!(
-            [of(0, "RETHUNK"), of(1, "RETHUNK")],
-            [Some("y"), Some("not set")]
-        );
+        assert_eq!([of(0, "RETHUNK"), of(1, "RETHUNK")], [Some("y"), Some("not set")]);
         assert_eq!([of(0, "HZ"), of(1, "HZ")], [Some("250"); 2]);
     }
 }

@@ -79,9 +79,7 @@ impl Gatherer {
             recording.set_figure(figure.clone());
         }
         let refused = attached.refused.iter().take(MAX_REFUSED);
-        let mut refused = refused
-            .map(|(name, why)| (name.clone(), why.clone()))
-            .peekable();
+        let mut refused = refused.map(|(name, why)| (name.clone(), why.clone())).peekable();
         if refused.peek().is_some() {
             let unwatched = recording.unwatched.entry(instrument.into()).or_default();
             unwatched.extend(refused);
@@ -134,15 +132,8 @@ impl Gatherer {
             let Some(&function) = self.functions.get(node.function as usize) else {
                 break;
             };
-            let parent = node
-                .parent
-                .and_then(|p| self.nodes.get(p as usize))
-                .copied();
-            let new = Node {
-                parent,
-                function,
-                tail: false,
-            };
+            let parent = node.parent.and_then(|p| self.nodes.get(p as usize)).copied();
+            let new = Node { parent, function, tail: false };
             self.nodes.push(index.node(recording, new));
         }
         self.add_functions(recording, blocks, window);
@@ -151,15 +142,9 @@ impl Gatherer {
             return;
         };
         let groups = window.groups.iter().cloned();
-        recording.groups.extend(groups.map(|group| Group {
-            block: first,
-            ..group
-        }));
+        recording.groups.extend(groups.map(|group| Group { block: first, ..group }));
         let slices = window.slices.iter().cloned();
-        recording.slices.extend(slices.map(|slice| Slice {
-            block: first,
-            ..slice
-        }));
+        recording.slices.extend(slices.map(|slice| Slice { block: first, ..slice }));
         for costs in &window.costs {
             self.add_costs(recording, index, first, costs);
         }
@@ -225,11 +210,7 @@ impl Gatherer {
                 break;
             };
             let parent = parent.and_then(|p| nodes.get(p as usize)).copied();
-            let node = Node {
-                parent,
-                function,
-                tail: false,
-            };
+            let node = Node { parent, function, tail: false };
             nodes.push(index.node(recording, node));
         }
         let threads = threads_of(recording, &new.threads);
@@ -272,9 +253,8 @@ impl Gatherer {
     }
 
     fn add_functions(&self, recording: &mut Recording, blocks: &[u32], window: &Window) {
-        let corrected = correct(&self.attached, window)
-            .into_iter()
-            .map(|c| (c.corrected_ns, c.uncertainty_ns));
+        let corrected =
+            correct(&self.attached, window).into_iter().map(|c| (c.corrected_ns, c.uncertainty_ns));
         // Entries that the recording can't distinguish are added up.
         let mut sums: BTreeMap<_, (Times, f64, f64)> = BTreeMap::new();
         for (of, (corrected_ns, uncertainty_ns)) in window.functions.iter().zip(corrected) {
@@ -282,9 +262,7 @@ impl Gatherer {
             let (Some(node), Some(&id)) = (window.nodes.get(at), self.nodes.get(at)) else {
                 continue;
             };
-            let own = node
-                .proto
-                .and_then(|p| block_of(recording, blocks, p, None));
+            let own = node.proto.and_then(|p| block_of(recording, blocks, p, None));
             let (block, direction) = match (own, node.proto, blocks.first()) {
                 (Some(block), _, _) => (block, node.direction),
                 (None, None, Some(first)) => (*first, node.direction),
@@ -302,12 +280,7 @@ impl Gatherer {
             |((block, direction, context, node), (times, corrected_ns, uncertainty_ns))| Span {
                 block,
                 direction,
-                of: SpanOf::Call(Call {
-                    context,
-                    node,
-                    corrected_ns,
-                    uncertainty_ns,
-                }),
+                of: SpanOf::Call(Call { context, node, corrected_ns, uncertainty_ns }),
                 times,
             },
         );
@@ -338,11 +311,8 @@ impl Gatherer {
                 None => others = others.max(stage.times.count),
             }
         }
-        let loss = Loss::new(
-            "packets that don't match the filter",
-            others,
-            "their stages are not shown",
-        );
+        let loss =
+            Loss::new("packets that don't match the filter", others, "their stages are not shown");
         recording.add_loss(&self.instrument, loss);
     }
 }
@@ -373,10 +343,8 @@ fn block_of(
         return blocks.first().copied();
     }
     let of = |block: &&u32| {
-        let arm = recording
-            .blocks
-            .get(**block as usize)
-            .and_then(|b| recording.arms.get(b.arm as usize));
+        let arm =
+            recording.blocks.get(**block as usize).and_then(|b| recording.arms.get(b.arm as usize));
         arm.is_some_and(|arm| {
             // All packets of a command belong to it.
             arm.proto == Proto::Command

@@ -155,18 +155,12 @@ pub fn run_in_guests(
     note_machine(recording, options);
     recording.environment.insert(env::LAB.into(), "vm".into());
     let counts = !run.counted().is_empty();
-    note_instrument(
-        recording,
-        names.first().copied().unwrap_or_default(),
-        counts,
-    );
+    note_instrument(recording, names.first().copied().unwrap_or_default(), counts);
 
     let guests = plan.guests();
     // Looked up before the first boot, so that a wrong name is an error at once.
-    let kernels: Vec<KernelEntry> = guests
-        .iter()
-        .map(|guest| guest.kernel_in(options, progress))
-        .collect::<Result<_, _>>()?;
+    let kernels: Vec<KernelEntry> =
+        guests.iter().map(|guest| guest.kernel_in(options, progress)).collect::<Result<_, _>>()?;
     for (guest, kernel) in guests.iter().zip(&kernels) {
         extras::check(kernel, guest, options, progress)?;
         origin::check(options, kernel.arch, counts)?;
@@ -199,28 +193,18 @@ pub fn run_in_guests(
         .iter()
         .zip(&kernels)
         .map(|(guest, kernel)| Group {
-            boot: Boot {
-                guest,
-                kernel,
-                options,
-            },
+            boot: Boot { guest, kernel, options },
             origins: Mutex::default(),
         })
         .collect();
     // Arms ordered by the guests that they share.
-    let order: Vec<usize> = (groups.iter())
-        .flat_map(|group| group.boot.guest.arms.iter().copied())
-        .collect();
+    let order: Vec<usize> =
+        (groups.iter()).flat_map(|group| group.boot.guest.arms.iter().copied()).collect();
     let turns = whole(order.len(), names.len(), 0..plan.blocks);
-    let turns = turns.into_iter().map(|turn| Turn {
-        arm: order[turn.arm],
-        ..turn
-    });
+    let turns = turns.into_iter().map(|turn| Turn { arm: order[turn.arm], ..turn });
     let turns: Vec<Turn> = turns.filter(|t| !done.contains(&(t.arm, t.by))).collect();
     let clock = long::clock();
-    let long = run
-        .long
-        .map(|whole| Long::begin(Some(whole), &clock, recording));
+    let long = run.long.map(|whole| Long::begin(Some(whole), &clock, recording));
     let each = |by: usize| 1 + u32::from(run.is_beside_bare(by));
     let blocks_of = |by: usize| plan.blocks * each(by);
     let all = (0..names.len()).map(blocks_of).sum::<u32>() * plan.arms.len() as u32;
@@ -285,10 +269,7 @@ mod tests {
     fn seeds_by_default() {
         const TWO: &str = "[vary]\nkernel = [\"debian:6.1.0-54\", \"debian:6.1.0-56\"]\n";
         assert_eq!(run(TWO).default_seeds(), 3);
-        assert_eq!(
-            run("[vary]\nproto = [\"udp\", \"tcp\"]\n").default_seeds(),
-            1
-        );
+        assert_eq!(run("[vary]\nproto = [\"udp\", \"tcp\"]\n").default_seeds(), 1);
         assert_eq!(run("[knobs]\nkernel = \"debian\"\n").default_seeds(), 1);
         assert_eq!(run(&format!("{TWO}seed = [1, 7]\n")).default_seeds(), 1);
         let mut timed = run(TWO);

@@ -75,11 +75,7 @@ pub fn run_hosts(
     let done = take_up(recording, &run.plan.arms, measured, run.plan.blocks)?;
     recording.complete = false;
     note_machine(recording, options);
-    for (key, value) in [
-        (env::LAB, "vm"),
-        (env::CLOCK, hosts::INSTRUMENT),
-        (env::UNIT, "bytes"),
-    ] {
+    for (key, value) in [(env::LAB, "vm"), (env::CLOCK, hosts::INSTRUMENT), (env::UNIT, "bytes")] {
         recording.environment.insert(key.into(), value.into());
     }
     // Looked up before the first boot, so that a wrong name is an error at once.
@@ -102,12 +98,7 @@ pub fn run_hosts(
     }
     for end in (run.plan.arms.iter()).flat_map(|arm| ends_of(run, arm)) {
         let programs = extras::programs(&end.guest);
-        extras::fetch(
-            &end.guest.kernel_in(options, progress)?,
-            programs,
-            options,
-            progress,
-        )?;
+        extras::fetch(&end.guest.kernel_in(options, progress)?, programs, options, progress)?;
     }
     for (arch, qemu) in &qemus {
         let version = trial::version(qemu, options.timeout, &options.cancel);
@@ -154,10 +145,7 @@ pub fn run_hosts(
 
 /// Try the wire in a QEMU: hosts that can't be joined would boot for nothing.
 fn try_wire(arch: Arch, qemu: &Path, version: &str, options: &Options) -> Result<(), EngineError> {
-    let plugin = WirePlugin {
-        bytes: wire::PLUGIN,
-        args: wire::trial_args,
-    };
+    let plugin = WirePlugin { bytes: wire::PLUGIN, args: wire::trial_args };
     origin::passes(options, (qemu, version), wire::PLUGIN, || {
         trial::probe_wire(arch, qemu, &plugin).map_err(|why| no_wire(&why))
     })
@@ -276,8 +264,7 @@ impl Hosts<'_, '_> {
                 layers: &options.layers,
             };
             of.add(recording, turn, &mut self.index);
-            self.lines
-                .add(recording, turn.arm as u32, &origins[0].booted(options));
+            self.lines.add(recording, turn.arm as u32, &origins[0].booted(options));
         }
     }
 }
@@ -292,14 +279,7 @@ impl Shared<'_> {
         let origins = self.prepare(&ends, arm)?;
         (self.progress)(Progress::Arm(arms[arm].name.clone()));
         let from = [&*origins[0], &*origins[1]];
-        let ran = pair::run(
-            &arms[arm],
-            &ends,
-            from,
-            self.run.counts,
-            seat.cpu,
-            self.options,
-        );
+        let ran = pair::run(&arms[arm], &ends, from, self.run.counts, seat.cpu, self.options);
         // Before the seat is free for the next arm.
         let ran = ran.map_err(|error| self.fail(error, arm))?;
         Ok((origins, ran))
@@ -343,9 +323,8 @@ impl Shared<'_> {
         let mut known = self.origins.lock().unwrap_or_else(PoisonError::into_inner);
         // What did not boot for another arm is not tried again.
         self.go_on()?;
-        let missing: Vec<&End> = (ends.iter())
-            .filter(|end| origin_of(&known, end).is_err())
-            .collect();
+        let missing: Vec<&End> =
+            (ends.iter()).filter(|end| origin_of(&known, end).is_err()).collect();
         let made = thread::scope(|scope| {
             let threads: Vec<_> = (missing.iter())
                 .map(|end| {
@@ -353,19 +332,13 @@ impl Shared<'_> {
                     let kernel = end.guest.kernel_in(self.options, self.progress);
                     scope.spawn(move || -> Result<Origin, EngineError> {
                         let kernel: KernelEntry = kernel?;
-                        let boot = Boot {
-                            guest: &end.guest,
-                            kernel: &kernel,
-                            options,
-                        };
+                        let boot = Boot { guest: &end.guest, kernel: &kernel, options };
                         boot.origin(&end.links, &|event| progress(event))
                     })
                 })
                 .collect();
             let join = |thread: thread::ScopedJoinHandle<'_, _>| {
-                thread
-                    .join()
-                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             };
             threads.into_iter().map(join).collect::<Vec<_>>()
         });
@@ -402,10 +375,7 @@ struct End {
 
 impl End {
     fn of(run: &HostsRun, arm: &Arm, side: Side) -> End {
-        let one = Plan {
-            arms: vec![arm.clone()],
-            ..run.plan.clone()
-        };
+        let one = Plan { arms: vec![arm.clone()], ..run.plan.clone() };
         let is_web = matches!(run.load, HostLoad::Web(_)) && side == Side::Tx;
         let server = is_web.then(|| WebPlan::of(arm));
         let disk = server.as_ref().and_then(|server| server.disk.as_ref());
@@ -425,11 +395,8 @@ impl End {
             arms: Vec::new(),
             ..guest
         };
-        let mut links = RunPlan {
-            host: Some(side),
-            link: link_of(arm, side),
-            ..run.plan.run_plan(arm)
-        };
+        let mut links =
+            RunPlan { host: Some(side), link: link_of(arm, side), ..run.plan.run_plan(arm) };
         let within = arm.level("offload_in").unwrap_or("both");
         if within != "both" && within != side.as_str() {
             links.offload.clear();
@@ -441,12 +408,7 @@ impl End {
             blocks: run.plan.blocks,
             web: server,
         };
-        End {
-            side,
-            guest,
-            links,
-            plan,
-        }
+        End { side, guest, links, plan }
     }
 
     /// Whether it starts from the state of another.
@@ -470,10 +432,9 @@ pub(crate) fn load_of(load: HostLoad, arm: &Arm) -> HostLoad {
                 _ => HostLoad::Request { turns, size_bytes },
             }
         }
-        HostLoad::Web(load) => HostLoad::Web(WebLoad {
-            seed: arm.read("seed").unwrap_or(load.seed),
-            ..load
-        }),
+        HostLoad::Web(load) => {
+            HostLoad::Web(WebLoad { seed: arm.read("seed").unwrap_or(load.seed), ..load })
+        }
         stream @ HostLoad::Stream { .. } => stream,
     }
 }

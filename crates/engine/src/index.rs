@@ -33,14 +33,8 @@ impl Index {
     pub(crate) fn of(recording: &Recording) -> Index {
         let key = |f: &Function| (f.name.clone(), f.module.clone());
         Index {
-            functions: (0..)
-                .zip(&recording.functions)
-                .map(|(id, f)| (key(f), id))
-                .collect(),
-            nodes: (0..)
-                .zip(&recording.nodes)
-                .map(|(id, n)| (*n, id))
-                .collect(),
+            functions: (0..).zip(&recording.functions).map(|(id, f)| (key(f), id)).collect(),
+            nodes: (0..).zip(&recording.nodes).map(|(id, n)| (*n, id)).collect(),
         }
     }
 }
@@ -48,13 +42,10 @@ impl Index {
 /// The id of a function, which is added if it is new.
 pub(crate) fn known(recording: &mut Recording, index: &mut Index, mut new: Function) -> FunctionId {
     new.name = bounded(new.name);
-    *index
-        .functions
-        .entry((new.name.clone(), new.module.clone()))
-        .or_insert_with(|| {
-            recording.functions.push(new);
-            (recording.functions.len() - 1) as FunctionId
-        })
+    *index.functions.entry((new.name.clone(), new.module.clone())).or_insert_with(|| {
+        recording.functions.push(new);
+        (recording.functions.len() - 1) as FunctionId
+    })
 }
 
 /// Add the costs of a block. Static functions of one name are one function of the recording, so

@@ -61,10 +61,7 @@ impl KernelLines {
         for (place, code) in recording.code.iter().enumerate() {
             let function = &recording.functions[code.function as usize];
             if code.arm == arm && function.layer.as_deref() != Some(APPLICATION) {
-                asked
-                    .entry(function.module.clone())
-                    .or_default()
-                    .push(place);
+                asked.entry(function.module.clone()).or_default().push(place);
             }
         }
         let mut files = Files::of(recording);
@@ -76,17 +73,11 @@ impl KernelLines {
                 Some(name) => booted.kernel.debug_module(name),
             };
             let Some(file) = file else { continue };
-            let known = (self.known)
-                .entry((booted.kernel.hash.clone(), module.clone()))
-                .or_default();
-            if let Err(error) = look_up(
-                recording,
-                &places,
-                &file,
-                module.is_some(),
-                known,
-                booted.cancel,
-            ) {
+            let known =
+                (self.known).entry((booted.kernel.hash.clone(), module.clone())).or_default();
+            if let Err(error) =
+                look_up(recording, &places, &file, module.is_some(), known, booted.cancel)
+            {
                 failed.push(format!(
                     "{}: {error}",
                     module.as_deref().unwrap_or("the kernel's image")
@@ -157,12 +148,8 @@ fn look_up(
     let named = names(&found);
     let line =
         |line: &Option<(u32, u32)>| line.map(|(file, n)| (Arc::clone(&named[file as usize]), n));
-    known
-        .code
-        .extend(at.into_iter().zip(found.code.iter().map(line)));
-    known
-        .functions
-        .extend(kept.into_iter().zip(found.functions.iter().map(line)));
+    known.code.extend(at.into_iter().zip(found.code.iter().map(line)));
+    known.functions.extend(kept.into_iter().zip(found.functions.iter().map(line)));
     Ok(())
 }
 
@@ -181,11 +168,7 @@ fn begins(image: &Image, functions: &BTreeMap<u64, &Function>) -> HashMap<u64, u
 
 /// The paths of files, below the top of the kernel's source where that is known.
 fn names(found: &Lines) -> Vec<Arc<str>> {
-    found
-        .files
-        .iter()
-        .map(|path| below_top(path).into())
-        .collect()
+    found.files.iter().map(|path| below_top(path).into()).collect()
 }
 
 /// A path below the top of the kernel's source.
@@ -209,10 +192,7 @@ struct Files {
 impl Files {
     fn of(recording: &mut Recording) -> Files {
         let names = std::mem::take(&mut recording.source_files);
-        Files {
-            numbers: names.iter().cloned().zip(0..).collect(),
-            names,
-        }
+        Files { numbers: names.iter().cloned().zip(0..).collect(), names }
     }
 
     fn line(&mut self, (path, line): &(Arc<str>, u32)) -> SourceLine {
@@ -251,10 +231,7 @@ mod tests {
     #[test]
     fn paths_below_the_top() {
         for (path, below) in [
-            (
-                "debian/build/build_amd64_none_amd64/net/ipv4/udp.c",
-                "net/ipv4/udp.c",
-            ),
+            ("debian/build/build_amd64_none_amd64/net/ipv4/udp.c", "net/ipv4/udp.c"),
             (
                 "/build/reproducible-path/linux-6.1.192/arch/x86/kernel/head_64.S",
                 "arch/x86/kernel/head_64.S",

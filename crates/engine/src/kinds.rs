@@ -92,9 +92,7 @@ pub(crate) fn add_kinds(
 /// The arm of a kind of packets, added if it is new.
 fn arm_of(recording: &mut Recording, like: &Arm, proto: Proto, family: Family) -> usize {
     let arms = &mut recording.arms;
-    let known = arms
-        .iter()
-        .position(|a| (a.proto, a.family) == (proto, family));
+    let known = arms.iter().position(|a| (a.proto, a.family) == (proto, family));
     known.unwrap_or_else(|| {
         arms.push(Arm {
             name: match proto == like.proto {

@@ -139,9 +139,7 @@ pub struct LiveOptions<'a> {
 
 impl std::fmt::Debug for LiveOptions<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LiveOptions")
-            .field("seed", &self.seed)
-            .finish_non_exhaustive()
+        f.debug_struct("LiveOptions").field("seed", &self.seed).finish_non_exhaustive()
     }
 }
 
@@ -206,9 +204,7 @@ pub fn run_live(
     let first = plan.specs.first().map(|spec| spec.instrument.as_str());
     note_instrument(recording, first.unwrap_or_default(), false);
     recording.environment.insert(env::LAB.into(), lab.into());
-    recording
-        .environment
-        .extend(netplumb_agent::facts::machine());
+    recording.environment.extend(netplumb_agent::facts::machine());
     // First delete what killed runs left behind.
     clean_up(&mut |note| tell(LiveEvent::Note(note)));
     save(recording).map_err(EngineError::Save)?;
@@ -296,12 +292,7 @@ impl Probes<'_, '_> {
         (self.tell.borrow_mut())(LiveEvent::Attached(live.attached()));
         let (index, layers) = (&mut self.index, self.options.layers);
         let gatherer = Gatherer::new(name, recording, index, layers, live.attached());
-        self.attached = Some(Probe {
-            by,
-            name,
-            live,
-            gatherer,
-        });
+        self.attached = Some(Probe { by, name, live, gatherer });
         Ok(())
     }
 

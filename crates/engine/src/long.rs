@@ -70,10 +70,7 @@ impl<'a> Long<'a> {
 
     /// How far it is.
     pub(crate) fn pace(&self) -> Pace {
-        Pace {
-            passed: self.before + (self.clock)().saturating_sub(self.began),
-            whole: self.whole,
-        }
+        Pace { passed: self.before + (self.clock)().saturating_sub(self.began), whole: self.whole }
     }
 
     /// Whether its time is over.
@@ -133,9 +130,7 @@ pub(crate) fn take_up(
         return Ok(());
     }
     if recording.run_ns() == 0 {
-        return Err(EngineError::OtherPlan(
-            "a number of blocks, and no duration",
-        ));
+        return Err(EngineError::OtherPlan("a number of blocks, and no duration"));
     }
     if arms.is_some_and(|arms| recording.arms != arms) {
         return Err(EngineError::OtherPlan("other arms than this run"));
@@ -147,9 +142,7 @@ pub(crate) fn take_up(
     }
     // Its figures would be of another time than those that are there.
     if names.iter().any(|name| !measured.contains(name)) {
-        return Err(EngineError::OtherPlan(
-            "no figures of one of the instruments",
-        ));
+        return Err(EngineError::OtherPlan("no figures of one of the instruments"));
     }
     Ok(())
 }
@@ -162,10 +155,7 @@ pub fn latest(recording: &Recording) -> Option<String> {
         (block.totals.first()).and_then(|total| recording.quantities.get(total.quantity as usize));
     if let (Some(quantity), true) = (quantity, packets > 0) {
         let each = block.total().kernel as f64 / packets as f64;
-        return Some(format!(
-            "{each:.1} {} per packet, of all work",
-            quantity.unit
-        ));
+        return Some(format!("{each:.1} {} per packet, of all work", quantity.unit));
     }
     let seconds = block.duration_ns as f64 / 1e9;
     let rate = block.ledger.delivered as f64 / seconds;

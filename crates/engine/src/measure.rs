@@ -101,15 +101,9 @@ fn try_measure(
 ) -> Result<(), EngineError> {
     let limit = options.timeout;
     // A wrong name is an error at once, where symbols are known.
-    let traced = Traced {
-        beside,
-        release: origin.release(),
-        command: false,
-    };
-    let options_of_plugin = traced.options(
-        origin.final_symbols().and_then(Symbols::table),
-        &Images::default(),
-    )?;
+    let traced = Traced { beside, release: origin.release(), command: false };
+    let options_of_plugin =
+        traced.options(origin.final_symbols().and_then(Symbols::table), &Images::default())?;
     let mut requests = vec![Request::Run(plan.clone())];
     if origin.final_symbols().is_none() {
         requests.push(Request::Describe);
@@ -181,9 +175,7 @@ fn try_measure(
         })();
         let peak = guest.peak_memory_bytes().unwrap_or(0);
         drop((guest, ready));
-        let told = reader
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let told = reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         (outcome, told, facts, peak)
     });
     measured.facts = facts;
@@ -210,10 +202,7 @@ fn try_measure(
         .into_iter()
         .map(|window| {
             let ledger = ledgers.next();
-            (
-                window,
-                ledger.unwrap_or_else(|| untold_ledger(plan.packets)),
-            )
+            (window, ledger.unwrap_or_else(|| untold_ledger(plan.packets)))
         })
         .collect();
     let outcome = outcome.and_then(|()| receive::seen(&measured.blocks, origin.release()));
@@ -288,19 +277,11 @@ pub(crate) fn measure_on(
                         }
                         Some(_) => {}
                         None => {
-                            return Err(EngineError::WindowsMissing {
-                                got: 0,
-                                wanted: blocks,
-                            });
+                            return Err(EngineError::WindowsMissing { got: 0, wanted: blocks });
                         }
                     }
                 }
-                let Ok(Round {
-                    windows,
-                    nodes,
-                    losses,
-                }) = rounds.recv()
-                else {
+                let Ok(Round { windows, nodes, losses }) = rounds.recv() else {
                     return Ok(false);
                 };
                 let measured = Measured {
@@ -320,9 +301,7 @@ pub(crate) fn measure_on(
             }
         })();
         drop((guest, rounds, ready));
-        let read = reader
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let read = reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         match (result, read) {
             // Its stream ends where QEMU was killed, within a record or not.
             (Ok(true), _) => Ok(()),
@@ -446,11 +425,7 @@ pub(crate) fn spool(mut stream: File) -> Spool {
             }
         }
     });
-    Spool {
-        chunks,
-        chunk: Vec::new(),
-        at: 0,
-    }
+    Spool { chunks, chunk: Vec::new(), at: 0 }
 }
 
 impl Read for Spool {

@@ -173,9 +173,7 @@ fn serve(arm: &Arm, load: WebLoad, ends: &Ends, cpu: u32) -> Result<Serving, Eng
         }
     }
     let (plan, buffer) = (WebPlan::of(arm), buffer_of(arm, Side::Tx));
-    let ends = ends
-        .try_clone()
-        .map_err(EngineError::host("duplicate a network namespace"))?;
+    let ends = ends.try_clone().map_err(EngineError::host("duplicate a network namespace"))?;
     let started = Serving::start(move || {
         with_own_memory(FOLDER)?;
         let folder = Path::new(OsStr::from_bytes(FOLDER.to_bytes()));
@@ -217,10 +215,7 @@ impl Serving {
             }
             Err(error) => drop(started.send(Err(error))),
         });
-        let serving = Serving {
-            end: Some(end),
-            thread: Some(thread),
-        };
+        let serving = Serving { end: Some(end), thread: Some(thread) };
         match has_started.recv() {
             Ok(Ok(())) => Ok(serving),
             Ok(Err(error)) => Err(error),
@@ -312,14 +307,7 @@ fn by_other(
     let ends = &standing.ends;
     match (client, standing.load) {
         (Client::Wrk, HostLoad::Web(load)) => peers::wrk(load, ends, cpus[1]),
-        (
-            Client::Iperf3,
-            HostLoad::Stream {
-                bytes,
-                write_bytes,
-                connections,
-            },
-        ) => {
+        (Client::Iperf3, HostLoad::Stream { bytes, write_bytes, connections }) => {
             let stream = StreamOf {
                 bytes,
                 write_bytes,
@@ -329,9 +317,6 @@ fn by_other(
             peers::iperf3(stream, ends, cpus)
         }
         // An experiment of another kind has no such client, as its check says.
-        (client, _) => Err(PeerError::Failed(
-            client.as_str(),
-            "no such load".to_string(),
-        )),
+        (client, _) => Err(PeerError::Failed(client.as_str(), "no such load".to_string())),
     }
 }

@@ -135,23 +135,15 @@ impl Origin {
         let first = frames(&[Request::Prepare(self.plan.clone()), Request::Rest])?;
         let second = frames(requests)?;
         let from = match &self.from {
-            From::Prepared(state) | From::Booted(state) => Start::Saved {
-                state,
-                memory: None,
-            },
-            From::Root(initramfs) => Start::Boot {
-                initramfs,
-                memory: None,
-            },
+            From::Prepared(state) | From::Booted(state) => Start::Saved { state, memory: None },
+            From::Root(initramfs) => Start::Boot { initramfs, memory: None },
         };
         let cancel = options.cancel.clone();
         let requests = [&first[..], &second[..]];
         let limit = options.timeout;
         let extra = match &self.requested {
             Some(archive) => {
-                let archive = archive
-                    .try_clone()
-                    .map_err(EngineError::host("hold modules"))?;
+                let archive = archive.try_clone().map_err(EngineError::host("hold modules"))?;
                 extra.and(Extra {
                     args: requested::qemu_args(archive.as_raw_fd()),
                     fds: vec![archive],
@@ -253,11 +245,7 @@ impl Boot<'_> {
             icount: !self.options.quick,
             mitigations: self.guest.mitigations,
             cmdline: match self.guest.programs.contains(&Program::Nginx) {
-                true => format!(
-                    "{} {}",
-                    machine::large_root(self.kernel.arch),
-                    self.guest.cmdline
-                ),
+                true => format!("{} {}", machine::large_root(self.kernel.arch), self.guest.cmdline),
                 false => self.guest.cmdline.clone(),
             },
             seed: self.guest.seed,
@@ -286,10 +274,7 @@ impl Boot<'_> {
         let mut more = extras::modules(self.guest, self.kernel, &tree)?;
         more.extend(own.iter().map(String::as_str));
         let of_link = |link: Link| {
-            let machine = Machine {
-                link,
-                ..machine.clone()
-            };
+            let machine = Machine { link, ..machine.clone() };
             tree.resolve(&machine.link_modules())
         };
         if let Err(ModuleError::Missing { name, .. }) = of_link(machine.link) {
@@ -322,9 +307,8 @@ impl Boot<'_> {
         // nothing after that is where, and when, it is in a guest with the kernel's own.
         let signed = extras::insists_on_signatures(self.kernel, &machine.kernel_cmdline());
         // Without a driver for the agent's port, the guest uses the serial port.
-        let modules = tree
-            .resolve(&[machine.modules(), more].concat())
-            .unwrap_or_else(|_| needed.clone());
+        let modules =
+            tree.resolve(&[machine.modules(), more].concat()).unwrap_or_else(|_| needed.clone());
         let of_tree = |path: &Path| {
             let path = self.kernel.folder.join(path);
             modules.iter().any(|module| module.path == path)
@@ -393,10 +377,7 @@ impl Boot<'_> {
             key.add("files", &archive);
         }
         for module in &self.guest.own_modules {
-            key.add_content(
-                "own module",
-                &content(Path::new(module), "read the module")?,
-            );
+            key.add_content("own module", &content(Path::new(module), "read the module")?);
         }
         for (module, options) in &self.guest.module_options {
             key.add("options", format!("{module} {options}").as_bytes());
@@ -514,9 +495,7 @@ impl Boot<'_> {
                 opened.unwrap_or(state)
             }
             Err(error) => {
-                tell(Progress::Note(format!(
-                    "can't save the state of the booted guest: {error}"
-                )));
+                tell(Progress::Note(format!("can't save the state of the booted guest: {error}")));
                 state
             }
         }
@@ -530,10 +509,7 @@ impl Boot<'_> {
         own: &BTreeMap<String, PathBuf>,
         tell: &dyn Fn(Progress),
     ) -> Result<Option<Saved>, EngineError> {
-        tell(Progress::Booting {
-            kernel: self.kernel.release.clone(),
-            link: self.guest.link,
-        });
+        tell(Progress::Booting { kernel: self.kernel.release.clone(), link: self.guest.link });
         let began = Instant::now();
         let limit = self.options.timeout;
         let qemu_version = self.qemu_version()?;
@@ -545,14 +521,8 @@ impl Boot<'_> {
         }
         let memory = new_memory(u64::from(machine.memory_mib) << 20)?;
         let initramfs = self.initramfs(machine, tell)?;
-        let asked = frames(&[
-            Request::Describe,
-            Request::ReadFile("/proc/kallsyms".into()),
-        ])?;
-        let from = Start::Boot {
-            initramfs: &initramfs,
-            memory: Some(&memory),
-        };
+        let asked = frames(&[Request::Describe, Request::ReadFile("/proc/kallsyms".into())])?;
+        let from = Start::Boot { initramfs: &initramfs, memory: Some(&memory) };
         let cancel = self.options.cancel.clone();
         let extra = Extra::default();
         let mut guest = Guest::start(machine, from, [&asked[..], &[]], extra, limit, cancel)
@@ -575,16 +545,8 @@ impl Boot<'_> {
             }
             Ok(())
         })?;
-        tell(Progress::Ready {
-            after: began.elapsed(),
-        });
-        Ok(Some(Saved {
-            memory: kept,
-            devices,
-            symbols: Arc::new(symbols),
-            port,
-            facts,
-        }))
+        tell(Progress::Ready { after: began.elapsed() });
+        Ok(Some(Saved { memory: kept, devices, symbols: Arc::new(symbols), port, facts }))
     }
 
     /// Advance the state from the first pause to the second.
@@ -597,10 +559,7 @@ impl Boot<'_> {
             .map_err(EngineError::host("hold the guest's memory"))?;
         let first = frames(&[Request::Prepare(origin.plan.clone()), Request::Rest])?;
         let second = frames(&[Request::Describe])?;
-        let from = Start::Saved {
-            state,
-            memory: Some(&memory),
-        };
+        let from = Start::Saved { state, memory: Some(&memory) };
         let cancel = self.options.cancel.clone();
         let requests = [&first[..], &second[..]];
         let extra = Extra::default();
@@ -624,9 +583,7 @@ impl Boot<'_> {
     /// The version of QEMU, which is saved with a state: one that is unknown now would remain so.
     fn qemu_version(&self) -> Result<String, EngineError> {
         let qemu = trial::find_qemu(self.kernel.arch).map_err(VmError::QemuMissing)?;
-        let Options {
-            timeout, cancel, ..
-        } = self.options;
+        let Options { timeout, cancel, .. } = self.options;
         let missing = match trial::version(&qemu, *timeout, cancel) {
             Ok(version) if Release::of(&version) == Release::TooOld => {
                 QemuMissing::TooOld(qemu, version)
@@ -652,10 +609,7 @@ impl Boot<'_> {
         hash.add_content(env::PROGRAM, &program);
         facts.insert(env::PROGRAM.into(), hash.finish());
         facts.insert(env::QEMU.into(), qemu_version);
-        let config = self
-            .kernel
-            .config()
-            .and_then(|path| std::fs::read_to_string(path).ok());
+        let config = self.kernel.config().and_then(|path| std::fs::read_to_string(path).ok());
         if let Some(config) = config.and_then(|text| KernelConfig::parse(&text).ok()) {
             facts.extend(facts::config(&config));
         }
@@ -715,11 +669,7 @@ fn new_memory(bytes: u64) -> Result<File, EngineError> {
 /// Memory of the same size.
 fn memory_like(memory: &File) -> Result<File, EngineError> {
     let known = memory.metadata();
-    new_memory(
-        known
-            .map_err(EngineError::host("hold the guest's memory"))?
-            .len(),
-    )
+    new_memory(known.map_err(EngineError::host("hold the guest's memory"))?.len())
 }
 
 /// Save the devices of a paused guest, and a copy of its memory, in which it will resume.

@@ -32,10 +32,7 @@ pub(crate) fn without_probes(arms: &[Arm]) -> Vec<Arm> {
 pub fn clean_up(note: &mut dyn FnMut(String)) {
     match names::sweep() {
         Ok(removed) if removed.is_empty() => {}
-        Ok(removed) => note(format!(
-            "cleaned up after a killed run: {}",
-            removed.join(", ")
-        )),
+        Ok(removed) => note(format!("cleaned up after a killed run: {}", removed.join(", "))),
         Err(error) => note(format!("can't clean up after a killed run: {error}")),
     }
     recover(note);
@@ -55,8 +52,6 @@ pub(crate) fn recover(note: &mut dyn FnMut(String)) {
                 note(format!("not restored after a killed run: {what}"));
             }
         }
-        Err(error) => note(format!(
-            "can't restore settings left by a killed run: {error}"
-        )),
+        Err(error) => note(format!("can't restore settings left by a killed run: {error}")),
     }
 }

@@ -140,10 +140,7 @@ impl Plan {
                 let mut repeat = arm.clone();
                 repeat.name = format!("{} seed={seed}", arm.name);
                 repeat.knobs.insert("seed".into(), seed.to_string());
-                repeat.made = Some(Made {
-                    from: arm.name.clone(),
-                    by: MadeBy::Seed,
-                });
+                repeat.made = Some(Made { from: arm.name.clone(), by: MadeBy::Seed });
                 self.arms.push(repeat);
             }
         }
@@ -275,11 +272,8 @@ mod tests {
         );
         let names: Vec<&str> = plan.arms.iter().map(|a| a.name.as_str()).collect();
         assert_eq!(names, ["udp veth", "raw veth", "udp e1000", "raw e1000"]);
-        let boots: Vec<(Link, Vec<usize>)> = plan
-            .guests()
-            .into_iter()
-            .map(|g| (g.link, g.arms))
-            .collect();
+        let boots: Vec<(Link, Vec<usize>)> =
+            plan.guests().into_iter().map(|g| (g.link, g.arms)).collect();
         assert_eq!(boots, [(Link::Veth, vec![0, 1]), (Link::E1000, vec![2, 3])]);
         let run = plan.run_plan(&plan.arms[1]);
         assert_eq!((run.packets, run.warmup_packets, run.blocks), (7, 8, 9));
@@ -358,11 +352,7 @@ mod tests {
         let modules: Vec<&str> = guests[0].qdisc_modules.iter().map(String::as_str).collect();
         assert_eq!(modules, ["sch_fq", "sch_netem"]);
         assert_eq!(guests[0].arms, [0, 1, 2, 3, 4]);
-        let words = |arm: usize| {
-            plan.run_plan(&plan.arms[arm])
-                .qdisc
-                .map(|q| q.words().join(" "))
-        };
+        let words = |arm: usize| plan.run_plan(&plan.arms[arm]).qdisc.map(|q| q.words().join(" "));
         assert_eq!(words(0), None);
         assert_eq!(words(2).as_deref(), Some("netem delay 25us"));
     }
@@ -374,28 +364,13 @@ mod tests {
         let two = "name = \"x\"\n[vary]\nproto = [\"udp\", \"tcp\"]\n";
         let seeded = plan(two).with_seeds(3).unwrap();
         let names: Vec<&str> = seeded.arms.iter().map(|a| a.name.as_str()).collect();
-        assert_eq!(
-            names,
-            [
-                "udp",
-                "tcp",
-                "udp seed=2",
-                "tcp seed=2",
-                "udp seed=3",
-                "tcp seed=3"
-            ]
-        );
+        assert_eq!(names, ["udp", "tcp", "udp seed=2", "tcp seed=2", "udp seed=3", "tcp seed=3"]);
         assert_eq!(seeded.arms[5].repeats(), Some("tcp"));
         let seeds: Vec<u32> = seeded.guests().iter().map(|g| g.seed).collect();
         assert_eq!(seeds, [1, 2, 3]);
         assert_eq!(plan(two).with_seeds(1).unwrap(), plan(two));
         let own = plan("name = \"x\"\n[vary]\nseed = [1, 2]\n");
         assert!(own.with_seeds(2).unwrap_err().contains("knob seed"));
-        assert!(
-            plan(two)
-                .with_seeds(1_000)
-                .unwrap_err()
-                .contains("too many arms")
-        );
+        assert!(plan(two).with_seeds(1_000).unwrap_err().contains("too many arms"));
     }
 }

@@ -44,9 +44,7 @@ pub(crate) struct Known<'a> {
 
 impl std::fmt::Debug for Known<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Known")
-            .field("image", &self.image)
-            .finish_non_exhaustive()
+        f.debug_struct("Known").field("image", &self.image).finish_non_exhaustive()
     }
 }
 
@@ -67,10 +65,7 @@ impl<'a> Known<'a> {
 
     /// The same with a command's files, of which these are images.
     pub(crate) fn with_files(self, bundle: &'a Bundle, images: &[PathBuf]) -> Known<'a> {
-        Known {
-            files: Some((bundle, images.to_vec())),
-            ..self
-        }
+        Known { files: Some((bundle, images.to_vec())), ..self }
     }
 
     fn kernel(&self) -> Option<Arc<Btf>> {
@@ -166,9 +161,7 @@ impl Prototypes for Known<'_> {
             return None;
         }
         let names = std::iter::once(&symbol.name).chain(&symbol.aliases);
-        let found = names
-            .into_iter()
-            .find_map(|name| btf.prototype(name, self.arch))?;
+        let found = names.into_iter().find_map(|name| btf.prototype(name, self.arch))?;
         Some(Arc::new(found))
     }
 

@@ -70,22 +70,13 @@ mod tests {
     fn kernels_without_a_receive_path() {
         assert!(symbols(kernel("").as_bytes(), "6.12-rt").is_ok());
         for (without, looked_for) in [
-            (
-                "handle_softirqs.constprop.0",
-                "__do_softirq, handle_softirqs",
-            ),
+            ("handle_softirqs.constprop.0", "__do_softirq, handle_softirqs"),
             ("net_rx_action", "net_rx_action"),
-            (
-                "__netif_receive_skb_core.constprop.0",
-                "__netif_receive_skb_one_core",
-            ),
+            ("__netif_receive_skb_core.constprop.0", "__netif_receive_skb_one_core"),
         ] {
             let error = symbols(kernel(without).as_bytes(), "6.12-rt").unwrap_err();
             let text = error.to_string();
-            assert!(
-                text.contains("6.12-rt") && text.contains(looked_for),
-                "{text}"
-            );
+            assert!(text.contains("6.12-rt") && text.contains(looked_for), "{text}");
         }
     }
 }

@@ -102,9 +102,7 @@ pub(crate) const COUNTED: [&Declared; 2] = [&INSTRUCTIONS, &SAMPLED];
 /// Add the instrument, or the first of several; `counted` if by the plugin.
 pub(crate) fn note_instrument(recording: &mut Recording, name: &str, counted: bool) {
     let quantity = COUNTED.into_iter().find(|q| q.instrument == name);
-    let unit = quantity
-        .filter(|_| counted)
-        .map_or("nanoseconds", |q| q.unit);
+    let unit = quantity.filter(|_| counted).map_or("nanoseconds", |q| q.unit);
     let facts = &mut recording.environment;
     facts.insert(env::CLOCK.into(), name.into());
     facts.insert(env::UNIT.into(), unit.into());
@@ -127,11 +125,7 @@ pub(crate) fn add_losses(recording: &mut Recording, instrument: &str, losses: &L
             losses.unmatched_returns,
             "stack switch not recognised: inclusive costs of the previous frames are truncated",
         ),
-        (
-            "calls without an address",
-            losses.calls_without_address,
-            "counted as tail calls",
-        ),
+        ("calls without an address", losses.calls_without_address, "counted as tail calls"),
         (
             "stack addresses outside the kernel",
             losses.bad_addresses,

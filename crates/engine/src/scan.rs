@@ -47,19 +47,12 @@ fn settings(
         return Ok(Vec::new());
     };
     let kernel = guest.kernel_in(options, progress)?;
-    let boot = Boot {
-        guest,
-        kernel: &kernel,
-        options,
-    };
+    let boot = Boot { guest, kernel: &kernel, options };
     let run = plan.run_plan(arm);
     let origin = boot.origin(&run, &|event| progress(event))?;
     progress(Progress::Arm("listing sysctls".into()));
-    let request = Request::ListSysctls {
-        prefixes: scan.sysctl.clone(),
-        skip: scan.skip.clone(),
-        plan: run,
-    };
+    let request =
+        Request::ListSysctls { prefixes: scan.sysctl.clone(), skip: scan.skip.clone(), plan: run };
     let mut guest = origin.start(&[request], Extra::default(), options)?;
     guest.go_on()?;
     let mut settings = Vec::new();
@@ -87,9 +80,8 @@ fn tried<'s>(
 fn skipped(scan: &Scan, settings: &[Sysctl]) -> Vec<(String, String)> {
     let limit = scan.limit.unwrap_or(usize::MAX);
     let mut untried = settings.iter().filter(|s| s.other.is_ok()).skip(limit);
-    let refused = settings
-        .iter()
-        .filter_map(|s| Some((s.key.clone(), s.other.as_ref().err()?.clone())));
+    let refused =
+        settings.iter().filter_map(|s| Some((s.key.clone(), s.other.as_ref().err()?.clone())));
     let mut skipped: Vec<(String, String)> = refused.collect();
     skipped.extend(untried.by_ref().map(|s| {
         let why = format!("beyond the limit of {limit}");
@@ -111,21 +103,14 @@ fn arms(base: &[Arm], scan: &Scan, settings: &[Sysctl]) -> Vec<Arm> {
         new.name = format!("{}, {told}", arm.name);
         let knob = format!("sysctl.{}", setting.key);
         new.knobs.insert(knob, value.into());
-        new.made = Some(Made {
-            from: arm.name.clone(),
-            by: MadeBy::Scan {
-                setting: told,
-                control,
-            },
-        });
+        new.made =
+            Some(Made { from: arm.name.clone(), by: MadeBy::Scan { setting: told, control } });
         new
     };
     for arm in base {
         // Don't override knobs of the experiment.
         let free = |setting: &Sysctl| !arm.knobs.contains_key(&format!("sysctl.{}", setting.key));
-        let controls = tried(scan, settings)
-            .filter(|(s, _)| free(s))
-            .take(CONTROLS);
+        let controls = tried(scan, settings).filter(|(s, _)| free(s)).take(CONTROLS);
         arms.extend(controls.map(|(s, _)| changed(arm, s, &s.value, true)));
         let all = tried(scan, settings).filter(|(s, _)| free(s));
         arms.extend(all.map(|(s, other)| changed(arm, s, other, false)));

@@ -41,11 +41,7 @@ pub(crate) fn interleaved(
 pub(crate) fn whole(arms: usize, instruments: usize, blocks: Range<u32>) -> Vec<Turn> {
     let of = |arm: usize| {
         let blocks = blocks.clone();
-        (0..instruments).map(move |by| Turn {
-            arm,
-            by,
-            blocks: blocks.clone(),
-        })
+        (0..instruments).map(move |by| Turn { arm, by, blocks: blocks.clone() })
     };
     (0..arms).flat_map(of).collect()
 }

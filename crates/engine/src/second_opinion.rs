@@ -115,11 +115,7 @@ fn ask(
         return Ok(opinion);
     };
     let kernel = guest.kernel_in(options, &|_| {})?;
-    let boot = Boot {
-        guest,
-        kernel: &kernel,
-        options,
-    };
+    let boot = Boot { guest, kernel: &kernel, options };
     let run = plan.run_plan(arm);
     let origin = boot.origin(&run, &|_| {})?;
     let mut guest = origin.start(&[], Extra::default(), options)?;
@@ -131,23 +127,16 @@ fn ask(
         Ok(())
     })?;
     for (functions, spec) in requests {
-        let request = Request::TimeFunctions {
-            functions,
-            spec: spec.map(Box::new),
-            plan: run.clone(),
-        };
+        let request =
+            Request::TimeFunctions { functions, spec: spec.map(Box::new), plan: run.clone() };
         guest.ask(&request, options.timeout, |reply| {
             match reply {
                 Reply::Timed(timed) => opinion.functions.extend(timed),
                 Reply::Attached(attached) => opinion.attached = *attached,
                 Reply::Window(window) => opinion.windows.push(*window),
                 Reply::Facts(facts) => {
-                    let number = |key| {
-                        facts
-                            .get(key)
-                            .and_then(|v| v.parse::<u64>().ok())
-                            .unwrap_or(0)
-                    };
+                    let number =
+                        |key| facts.get(key).and_then(|v| v.parse::<u64>().ok()).unwrap_or(0);
                     opinion.insns += number(CLOCK_INSNS);
                     opinion.clock_ns += number(CLOCK_NS);
                 }

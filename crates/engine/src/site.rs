@@ -80,12 +80,7 @@ pub(crate) struct Keeper<'a> {
 
 impl<'a> Keeper<'a> {
     pub(crate) fn new(recording: &'a mut Recording, save: Save<'a>, cancel: &'a Cancel) -> Self {
-        Keeper {
-            recording,
-            save,
-            cancel,
-            long: None,
-        }
+        Keeper { recording, save, cancel, long: None }
     }
 
     /// Of a run that goes on until a duration has passed.
@@ -301,9 +296,7 @@ pub(crate) fn take_up(
     }
     retain!(costs, spans, groups, slices, hops, line_costs);
     // They are of all blocks of an arm.
-    recording
-        .code
-        .retain(|code| is_done(code.arm, INSTRUCTIONS.instrument));
+    recording.code.retain(|code| is_done(code.arm, INSTRUCTIONS.instrument));
     // Remove notes and figures of the arms that are run again; for an arm that is run again by some
     // instruments, those of these instruments.
     let any = |arm: u32| names.iter().any(|name| is_done(arm, name));

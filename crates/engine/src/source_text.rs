@@ -25,9 +25,7 @@ const ENDINGS: &[&str] = &[
 /// Keep the text of the files whose lines have costs, where they are found. Functions may be
 /// defined in others, of which nothing can be shown.
 pub(crate) fn embed(recording: &mut Recording) {
-    let mut files: Vec<u32> = (recording.line_costs.iter())
-        .map(|c| c.source.file)
-        .collect();
+    let mut files: Vec<u32> = (recording.line_costs.iter()).map(|c| c.source.file).collect();
     files.sort_unstable();
     files.dedup();
     let mut all: usize = recording.source_texts.values().map(String::len).sum();
@@ -60,10 +58,7 @@ pub(crate) fn embed_kernel(
         if function.layer.as_deref() == Some(APPLICATION) {
             continue;
         }
-        let insns = code
-            .insns
-            .iter()
-            .filter_map(|insn| Some((insn.source?, insn.times)));
+        let insns = code.insns.iter().filter_map(|insn| Some((insn.source?, insn.times)));
         let of_function = function.source.map(|source| (source, 0));
         for (source, times) in insns.chain(of_function) {
             let of_file = lines.entry(source.file).or_default();
@@ -117,11 +112,7 @@ fn text(path: &Path) -> Option<String> {
     }
     let mut text = String::new();
     let most = MAX_BYTES as u64 + 1;
-    File::open(path)
-        .ok()?
-        .take(most)
-        .read_to_string(&mut text)
-        .ok()?;
+    File::open(path).ok()?.take(most).read_to_string(&mut text).ok()?;
     (text.len() <= MAX_BYTES && !text.contains('\0')).then_some(text)
 }
 
@@ -149,9 +140,7 @@ mod tests {
             function,
             address: 0,
             insns: vec![
-                Instruction::new(0, &[0x90], 3)
-                    .unwrap()
-                    .at(Some(SourceLine { file, line })),
+                Instruction::new(0, &[0x90], 3).unwrap().at(Some(SourceLine { file, line })),
             ],
         };
         let names = ["net/a.c", "net/b.c", "/src/program.c", "net/missing.c"];

@@ -45,9 +45,9 @@ impl Symbols {
         let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
         if self.table.get().is_none() {
             let parsed = match ahead.take() {
-                Some(thread) => thread
-                    .join()
-                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                Some(thread) => {
+                    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                }
                 None => receive::symbols(&self.text, &self.kernel),
             };
             let _ = self.table.set(parsed?);
@@ -91,10 +91,7 @@ mod tests {
             "net_rx_action",
             "__netif_receive_skb_core",
         ];
-        let lines = names
-            .iter()
-            .zip(1..)
-            .map(|(name, n)| format!("{n}000 t {name}\n"));
+        let lines = names.iter().zip(1..).map(|(name, n)| format!("{n}000 t {name}\n"));
         let text: String = lines.chain(["9000 t old\t[nf]\n".to_string()]).collect();
         let symbols = Symbols::begin(Arc::new(text.into_bytes()), "6.1");
         for _ in 0..2 {
@@ -109,10 +106,7 @@ mod tests {
         let symbols = Symbols::begin(Arc::new(b"1000 t lonely\n".to_vec()), "6.1");
         for _ in 0..2 {
             let error = symbols.wait().unwrap_err();
-            assert!(
-                matches!(error, EngineError::NoPathFunction { .. }),
-                "{error}"
-            );
+            assert!(matches!(error, EngineError::NoPathFunction { .. }), "{error}");
         }
         assert!(symbols.table().is_none());
     }

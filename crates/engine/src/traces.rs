@@ -49,9 +49,7 @@ impl Traced<'_> {
         };
         let is_file = |number: u32| {
             let (known, file) = (self.beside.known, spec.place().0);
-            known
-                .zip(file)
-                .is_some_and(|(known, file)| known.is_file(number, file))
+            known.zip(file).is_some_and(|(known, file)| known.is_file(number, file))
         };
         let tracing = Tracing::find(spec, symbols, images, &is_file)
             .map_err(|missing| self.no_function(spec, &missing))?;
@@ -198,16 +196,12 @@ pub(crate) fn add(
         let mut values: Vec<(Option<TextId>, Option<TextId>)> = Vec::new();
         for step in prototypes.iter().flat_map(|_| &call.steps) {
             let of = prototypes.and_then(|all| all.get(&step.symbol));
-            let registers = step
-                .arguments
-                .and_then(|at| call.registers.get(at as usize));
+            let registers = step.arguments.and_then(|at| call.registers.get(at as usize));
             if of.is_none() {
                 unnamed.insert(step.symbol);
             }
             unread += u64::from(of.is_some() && registers.is_none());
-            let returned = of
-                .zip(step.returned)
-                .and_then(|(of, value)| of.returned(value));
+            let returned = of.zip(step.returned).and_then(|(of, value)| of.returned(value));
             values.push((
                 of.zip(registers).map(|(of, all)| {
                     let known = |register: usize| {
@@ -221,26 +215,22 @@ pub(crate) fn add(
             ));
         }
         let values = values.into_iter().chain(std::iter::repeat((None, None)));
-        let steps = call
-            .steps
-            .iter()
-            .zip(values)
-            .map(|(step, (arguments, returned))| Step {
-                parent: step.parent,
-                name: name(step.symbol),
-                begin: step.begin,
-                elapsed: step.elapsed,
-                total: step.total,
-                own: step.own,
-                switches: step.switches,
-                context: step.context,
-                cpu: 0,
-                thread: 0,
-                command,
-                flags: step.flags,
-                arguments,
-                returned,
-            });
+        let steps = call.steps.iter().zip(values).map(|(step, (arguments, returned))| Step {
+            parent: step.parent,
+            name: name(step.symbol),
+            begin: step.begin,
+            elapsed: step.elapsed,
+            total: step.total,
+            own: step.own,
+            switches: step.switches,
+            context: step.context,
+            cpu: 0,
+            thread: 0,
+            command,
+            flags: step.flags,
+            arguments,
+            returned,
+        });
         recording.traces.push(Trace {
             block: Some(block),
             quantity,

@@ -38,11 +38,7 @@ pub(crate) fn plug(
     for (nic, seed) in ends {
         let (ours, log) = measure::pipe().map_err(EngineError::host("make a pipe"))?;
         logs.push(ours);
-        told.push(WireEnd {
-            nic: nic.clone(),
-            seed: *seed,
-            log: log.as_raw_fd(),
-        });
+        told.push(WireEnd { nic: nic.clone(), seed: *seed, log: log.as_raw_fd() });
         fds.push(log);
     }
     let peer = match &other {
@@ -55,11 +51,7 @@ pub(crate) fn plug(
         fds.push(socket);
     }
     fds.push(plugin);
-    let extra = Extra {
-        args,
-        fds,
-        cpu: None,
-    };
+    let extra = Extra { args, fds, cpu: None };
     Ok((logs, extra))
 }
 
@@ -77,9 +69,8 @@ impl Wires {
         let ports = link::ports(if two { 2 } else { 1 });
         let seed: u64 = arm.read("seed").unwrap_or(1);
         // Each direction has losses of its own.
-        let ends: Vec<_> = (ports.into_iter().zip(0..))
-            .map(|(port, number)| (port, seed << 2 | number))
-            .collect();
+        let ends: Vec<_> =
+            (ports.into_iter().zip(0..)).map(|(port, number)| (port, seed << 2 | number)).collect();
         let (logs, extra) = plug(arm, wire, &ends, Other::Here)?;
         let threads = logs.into_iter().zip(ends).map(|(log, (port, _))| {
             let seen = AtomicU64::new(0);
@@ -94,9 +85,7 @@ impl Wires {
     /// They were not.
     pub(crate) fn check(self) -> Result<(), EngineError> {
         for thread in self.0 {
-            let followed = thread
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let followed = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             followed.map_err(EngineError::Guest)?;
         }
         Ok(())

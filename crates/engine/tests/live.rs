@@ -81,11 +81,7 @@ impl Live for Mock {
             proto: self.proto,
             context: Context::Task,
         };
-        let of = |node, ns| NodeTimes {
-            node,
-            times: times(ns),
-            interruptions: 0,
-        };
+        let of = |node, ns| NodeTimes { node, times: times(ns), interruptions: 0 };
         let stage = self.proto.map(|proto| StageTimes {
             proto,
             family: Family::V4,
@@ -99,16 +95,8 @@ impl Live for Mock {
         });
         let seen = self.proto.is_some();
         Ok(Window {
-            nodes: if seen {
-                vec![node(None, 0), node(Some(0), 1)]
-            } else {
-                Vec::new()
-            },
-            functions: if seen {
-                vec![of(0, 50), of(1, 20)]
-            } else {
-                Vec::new()
-            },
+            nodes: if seen { vec![node(None, 0), node(Some(0), 1)] } else { Vec::new() },
+            functions: if seen { vec![of(0, 50), of(1, 20)] } else { Vec::new() },
             stages: stage.into_iter().collect(),
             ..Window::default()
         })
@@ -241,19 +229,9 @@ fn run_as(
         Ok((instrument, Box::new(mock) as Box<dyn Live>))
     };
     let layers = LayerRules::built_in();
-    let options = LiveOptions {
-        layers: &layers,
-        attach: &attach,
-        cancel: &cancel,
-        seed: 3,
-    };
-    let plan = LivePlan {
-        specs: vec![TimingSpec {
-            instrument: instrument.into(),
-            ..spec()
-        }],
-        source,
-    };
+    let options = LiveOptions { layers: &layers, attach: &attach, cancel: &cancel, seed: 3 };
+    let plan =
+        LivePlan { specs: vec![TimingSpec { instrument: instrument.into(), ..spec() }], source };
     let mut recording = Recording::default();
     let mut saved = Vec::new();
     let mut named = Vec::new();
@@ -271,18 +249,8 @@ fn run_as(
             _ => {}
         },
     );
-    assert_eq!(
-        diary.borrow().alive.get(),
-        0,
-        "an instrument is still attached"
-    );
-    Ran {
-        result,
-        recording,
-        saved,
-        diary,
-        named,
-    }
+    assert_eq!(diary.borrow().alive.get(), 0, "an instrument is still attached");
+    Ran { result, recording, saved, diary, named }
 }
 
 fn gone(named: &[String]) {
@@ -366,11 +334,7 @@ fn cost_is_measured_against_blocks_without_probes() {
     assert_eq!(recording.arms[1].knobs[PROBES_OFF.0], PROBES_OFF.1);
     assert_eq!(recording.blocks.len(), 6);
     assert_eq!(ran.diary.borrow().windows.get(), 3);
-    assert!(
-        recording
-            .calls()
-            .all(|(t, _)| recording.blocks[t.block as usize].arm == 0)
-    );
+    assert!(recording.calls().all(|(t, _)| recording.blocks[t.block as usize].arm == 0));
     for quantity in [&DELIVERED, &BUSY, &LATENCY_P99] {
         let of = recording.scalars_of(quantity);
         assert_eq!(of.count(), 6, "{}", quantity.name);
@@ -391,10 +355,7 @@ fn what_was_measured_is_kept() {
         |diary, spec| Ok(mock(diary, spec, Some(Proto::Udp))),
         |done, cancel| cancel.store(done == 3, Ordering::Relaxed),
     );
-    assert!(matches!(
-        interrupted.result,
-        Err(EngineError::Vm(VmError::Interrupted))
-    ));
+    assert!(matches!(interrupted.result, Err(EngineError::Vm(VmError::Interrupted))));
     assert_eq!(interrupted.recording.blocks.len(), 3);
     assert!(!interrupted.recording.complete);
     gone(&interrupted.named);
@@ -449,20 +410,12 @@ fn windows_over_a_hosts_traffic() {
 fn commands_are_watched() {
     let sees =
         |diary: &Rc<RefCell<Diary>>, spec: &TimingSpec| Ok(mock(diary, spec, Some(Proto::Tcp)));
-    let ended = run(
-        Source::Traffic(traffic(&["sh", "-c", "exit 5"], None)),
-        sees,
-        |_, _| {},
-    );
+    let ended = run(Source::Traffic(traffic(&["sh", "-c", "exit 5"], None)), sees, |_, _| {});
     let end = ended.result.unwrap();
     assert_eq!((end.command, end.stopped), (Some(Exit::Code(5)), false));
     assert_eq!(ended.recording.blocks.len(), 1);
 
-    let killed = run(
-        Source::Traffic(traffic(&["sleep", "60"], Some(120))),
-        sees,
-        |_, _| {},
-    );
+    let killed = run(Source::Traffic(traffic(&["sleep", "60"], Some(120))), sees, |_, _| {});
     let end = killed.result.unwrap();
     assert_eq!((end.command, end.stopped), (None, true));
 
@@ -473,16 +426,10 @@ fn commands_are_watched() {
     );
     assert!(matches!(
         nothing.result,
-        Err(EngineError::NothingSeen {
-            command: Some(Exit::Code(0))
-        })
+        Err(EngineError::NothingSeen { command: Some(Exit::Code(0)) })
     ));
 
-    let missing = run(
-        Source::Traffic(traffic(&["no-such-command"], None)),
-        sees,
-        |_, _| {},
-    );
+    let missing = run(Source::Traffic(traffic(&["no-such-command"], None)), sees, |_, _| {});
     assert!(matches!(missing.result, Err(EngineError::Command { .. })));
 }
 
@@ -525,10 +472,7 @@ fn interrupted_while_attaching() {
         },
         |_, _| {},
     );
-    assert!(matches!(
-        ran.result,
-        Err(EngineError::Vm(VmError::Interrupted))
-    ));
+    assert!(matches!(ran.result, Err(EngineError::Vm(VmError::Interrupted))));
     assert!(ran.recording.blocks.is_empty());
     assert!(!std::fs::exists(trace).unwrap());
 }
@@ -540,14 +484,8 @@ fn what_is_watched_goes_away() {
     let name = || Some("never-there".to_string());
     let whole = traffic(&[], Some(10_000));
     for plan in [
-        TrafficPlan {
-            interface: name(),
-            ..whole.clone()
-        },
-        TrafficPlan {
-            namespace: name(),
-            ..whole.clone()
-        },
+        TrafficPlan { interface: name(), ..whole.clone() },
+        TrafficPlan { namespace: name(), ..whole.clone() },
     ] {
         let ran = run(
             Source::Traffic(plan),
@@ -576,10 +514,7 @@ fn no_instrument() {
         },
         |_, _| {},
     );
-    assert!(matches!(
-        ran.result,
-        Err(EngineError::Live(LiveError::CannotRun { .. }))
-    ));
+    assert!(matches!(ran.result, Err(EngineError::Live(LiveError::CannotRun { .. }))));
     assert!(ran.recording.blocks.is_empty());
     gone(&ran.named);
 }

@@ -124,11 +124,7 @@ fn quantity(of: PerfEventType, name: &str, modifiers: &str) -> Option<Quantity> 
         instrument: SAMPLES.into(),
         name: name.into(),
         unit: unit.into(),
-        kind: if unit == NS {
-            Kind::Duration
-        } else {
-            Kind::Count
-        },
+        kind: if unit == NS { Kind::Duration } else { Kind::Count },
         repeats: Repeats::Statistically,
         calls: Calls::Samples,
         number: None,

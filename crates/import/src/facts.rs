@@ -338,17 +338,9 @@ fn file_record(mut data: &[u8]) -> Option<SimpleperfFileRecord> {
     }
     let offset = word(&mut data).filter(|_| kind == simpleperf_dso_type::DSO_ELF_FILE);
     let elf = offset.map(|file_offset_of_min_vaddr| {
-        SimpleperfTypeSpecificInfo::ElfFile(SimpleperfElfFileInfo {
-            file_offset_of_min_vaddr,
-        })
+        SimpleperfTypeSpecificInfo::ElfFile(SimpleperfElfFileInfo { file_offset_of_min_vaddr })
     });
-    Some(SimpleperfFileRecord {
-        path,
-        r#type: kind,
-        min_vaddr,
-        symbol,
-        type_specific_msg: elf,
-    })
+    Some(SimpleperfFileRecord { path, r#type: kind, min_vaddr, symbol, type_specific_msg: elf })
 }
 
 /// A text that ends with a zero, or where its room does.

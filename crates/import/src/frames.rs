@@ -77,10 +77,7 @@ pub(crate) struct Once<T> {
 
 impl<T> Default for Once<T> {
     fn default() -> Once<T> {
-        Once {
-            all: Vec::new(),
-            numbers: HashTable::new(),
-        }
+        Once { all: Vec::new(), numbers: HashTable::new() }
     }
 }
 
@@ -89,17 +86,14 @@ impl<T: Hash + PartialEq> Once<T> {
     pub(crate) fn number(&mut self, value: T) -> u32 {
         let hash = |value: &T| FxBuildHasher.hash_one(value);
         let all = &mut self.all;
-        let found = self
-            .numbers
-            .find(hash(&value), |at| all[*at as usize] == value);
+        let found = self.numbers.find(hash(&value), |at| all[*at as usize] == value);
         if let Some(number) = found {
             return *number;
         }
         let number = all.len() as u32;
         let of_value = hash(&value);
         all.push(value);
-        self.numbers
-            .insert_unique(of_value, number, |at| hash(&all[*at as usize]));
+        self.numbers.insert_unique(of_value, number, |at| hash(&all[*at as usize]));
         number
     }
 }

@@ -109,11 +109,7 @@ pub(crate) fn gather(mut facts: Facts, mut records: Records, options: &Options) 
     let place = made::Place::of(&facts, options);
     let mut gathering = Gathering::with(Dumps::at(place, attributes.are_monotonic()));
     let all = attributes.all().iter().enumerate();
-    let named = |n: usize| {
-        attributes
-            .layout(n)
-            .and_then(|of| facts.types.get(&of.event()))
-    };
+    let named = |n: usize| attributes.layout(n).and_then(|of| facts.types.get(&of.event()));
     let events = all.map(|(n, of)| (event(of, &facts, (n, named(n))), Vec::new()));
     gathering.events = events.collect();
     loop {
@@ -476,18 +472,9 @@ impl Gathering {
         path: String,
     ) {
         let (start, bytes, offset) = at;
-        let offset = if absolute == Some(true) {
-            start
-        } else {
-            offset
-        };
-        let mut mapping = Mapping {
-            start,
-            end: start.saturating_add(bytes),
-            offset,
-            file: 0,
-            made: false,
-        };
+        let offset = if absolute == Some(true) { start } else { offset };
+        let mut mapping =
+            Mapping { start, end: start.saturating_add(bytes), offset, file: 0, made: false };
         if mode != CpuMode::Kernel {
             if let Some(dumped) = jitdump::is_dump(&path).then(|| self.dumps.read(pid, &path)) {
                 self.counts.unread_dumps += u64::from(!dumped);

@@ -75,13 +75,7 @@ pub(crate) struct Dumps {
 impl Dumps {
     /// Files that are at a place.
     pub(crate) fn at(place: Place, timed: bool) -> Dumps {
-        Dumps {
-            place,
-            timed,
-            read: BTreeSet::new(),
-            pieces: BinaryHeap::new(),
-            count: 0,
-        }
+        Dumps { place, timed, read: BTreeSet::new(), pieces: BinaryHeap::new(), count: 0 }
     }
 
     /// Read the file of a process. Returns whether it could be read.
@@ -93,9 +87,7 @@ impl Dumps {
         let Some(file) = file.ok().flatten() else {
             return false;
         };
-        let is_small = file
-            .metadata()
-            .is_ok_and(|known| known.len() <= MAX_FILE_BYTES);
+        let is_small = file.metadata().is_ok_and(|known| known.len() <= MAX_FILE_BYTES);
         is_small && self.take(pid, file).is_some()
     }
 
@@ -129,11 +121,7 @@ impl Dumps {
             let mut of = (&mut from).take(left);
             if let Some((start, size, name)) = piece(kind, &mut of, &mut names) {
                 let time_ns = if self.timed { u64_at(&header, 8) } else { 0 };
-                let piece = Piece {
-                    start,
-                    end: start.saturating_add(size),
-                    name,
-                };
+                let piece = Piece { start, end: start.saturating_add(size), name };
                 self.count += 1;
                 self.pieces.push(Reverse((time_ns, self.count, pid, piece)));
             }
@@ -158,9 +146,7 @@ fn piece(
             let (address, size, index) = (u64_at(&load, 16), u64_at(&load, 24), u64_at(&load, 32));
             let mut name = Vec::new();
             from.take(MAX_NAME_BYTES).read_until(0, &mut name).ok()?;
-            let name = readable(&String::from_utf8_lossy(
-                name.strip_suffix(&[0]).unwrap_or(&name),
-            ));
+            let name = readable(&String::from_utf8_lossy(name.strip_suffix(&[0]).unwrap_or(&name)));
             names.insert(index, name.clone());
             Some((address, size, name))
         }

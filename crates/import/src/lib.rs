@@ -138,10 +138,7 @@ pub fn perf_data(path: &Path, options: &Options) -> Result<Recording, ImportErro
 fn threads(folder: &Path) -> io::Result<Vec<File>> {
     let number = |path: &Path| {
         let name = path.file_name()?.to_str()?;
-        name.strip_prefix(DATA)?
-            .strip_prefix('.')?
-            .parse::<u32>()
-            .ok()
+        name.strip_prefix(DATA)?.strip_prefix('.')?.parse::<u32>().ok()
     };
     let mut parts = Vec::new();
     for entry in std::fs::read_dir(folder)? {
@@ -151,10 +148,7 @@ fn threads(folder: &Path) -> io::Result<Vec<File>> {
         }
     }
     parts.sort();
-    parts
-        .into_iter()
-        .map(|(_, path)| File::open(path))
-        .collect()
+    parts.into_iter().map(|(_, path)| File::open(path)).collect()
 }
 
 /// The same of an open file: of its begin, wherever it is. `path` is what it is called.
@@ -177,10 +171,7 @@ fn import(
 ) -> Result<Recording, ImportError> {
     let unreadable = |source: io::Error| match source.kind() {
         io::ErrorKind::NotFound => ImportError::Missing(path.into()),
-        _ => ImportError::Unreadable {
-            path: path.into(),
-            source,
-        },
+        _ => ImportError::Unreadable { path: path.into(), source },
     };
     // Checked first, since it takes no time.
     let kallsyms = options.kallsyms.as_deref().map(names::given).transpose()?;
@@ -196,10 +187,7 @@ fn import(
             true => " (it is cut short)",
             false => "",
         };
-        return Err(ImportError::Empty {
-            path: path.into(),
-            cut,
-        });
+        return Err(ImportError::Empty { path: path.into(), cut });
     }
     slices::recording(gathered, options, kallsyms, path)
 }

@@ -73,17 +73,10 @@ pub(crate) struct Symbols {
 
 /// A copy of `/proc/kallsyms` that was given.
 pub(crate) fn given(path: &Path) -> Result<Symbols, ImportError> {
-    let wrong = |why: String| ImportError::Kallsyms {
-        path: path.into(),
-        why,
-    };
+    let wrong = |why: String| ImportError::Kallsyms { path: path.into(), why };
     let text = bounded(path, MAX_KALLSYMS_BYTES).map_err(|e| wrong(e.to_string()))?;
     let table = SymbolTable::parse(&text).map_err(|e| wrong(e.to_string()))?;
-    Ok(Symbols {
-        table,
-        from: path.display().to_string(),
-        shift: 0,
-    })
+    Ok(Symbols { table, from: path.display().to_string(), shift: 0 })
 }
 
 /// Give all places names.
@@ -116,10 +109,7 @@ pub(crate) fn names(all: &Gathered, options: &Options, given: Option<Symbols>) -
             Place::Thread(name) => naming.thread(all, name),
             Place::Kernel(address) => match named(kernel.as_ref(), address) {
                 Some((index, symbols)) => naming.kernel(index, symbols),
-                None => match (
-                    all.facts.symbol_in(KERNEL, address),
-                    all.facts.symbol(address),
-                ) {
+                None => match (all.facts.symbol_in(KERNEL, address), all.facts.symbol(address)) {
                     (Some(symbol), _) => naming.made(symbol, None),
                     (_, Some(symbol)) => naming.made(symbol, Some(BPF)),
                     (None, None) => {
@@ -155,9 +145,7 @@ pub(crate) fn names(all: &Gathered, options: &Options, given: Option<Symbols>) -
 /// The symbol at an address of the kernel.
 fn named(symbols: Option<&Symbols>, address: u64) -> Option<(usize, &Symbols)> {
     let symbols = symbols?;
-    let index = symbols
-        .table
-        .lookup_index(address.wrapping_sub(symbols.shift))?;
+    let index = symbols.table.lookup_index(address.wrapping_sub(symbols.shift))?;
     // Modules of another boot are elsewhere.
     let module = &symbols.table.symbols()[index].module;
     (symbols.shift == 0 || module.is_none()).then_some((index, symbols))
@@ -180,25 +168,16 @@ fn found(all: &Gathered, options: &Options) -> Option<Symbols> {
         return at_reference(symbols, all);
     }
     let own_release = fs::read_to_string(RELEASE).ok()?;
-    let same_release = all
-        .facts
-        .release()
-        .map(|release| release == own_release.trim());
-    let same_arch = all
-        .facts
-        .arch()
-        .is_none_or(|arch| arch == std::env::consts::ARCH);
+    let same_release = all.facts.release().map(|release| release == own_release.trim());
+    let same_arch = all.facts.arch().is_none_or(|arch| arch == std::env::consts::ARCH);
     let own_id = fs::read(NOTES).ok().and_then(|notes| gnu_build_id(&notes));
     let same_id = id.zip(own_id).is_none_or(|(id, own)| *id == own);
     if same_release == Some(false) || !same_arch || !same_id {
         return None;
     }
     let text = bounded(Path::new(KALLSYMS), MAX_KALLSYMS_BYTES).ok()?;
-    let symbols = Symbols {
-        table: SymbolTable::parse(&text).ok()?,
-        from: KALLSYMS.into(),
-        shift: 0,
-    };
+    let symbols =
+        Symbols { table: SymbolTable::parse(&text).ok()?, from: KALLSYMS.into(), shift: 0 };
     let symbols = at_reference(symbols, all)?;
     // Without its name, it is the same if it is in the same place.
     (same_release == Some(true) || (symbols.shift == 0 && all.reference.is_some()))
@@ -211,10 +190,7 @@ fn at_reference(symbols: Symbols, all: &Gathered) -> Option<Symbols> {
         return Some(symbols);
     };
     let own = symbols.table.by_name(name).first()?.addr;
-    Some(Symbols {
-        shift: address.wrapping_sub(own),
-        ..symbols
-    })
+    Some(Symbols { shift: address.wrapping_sub(own), ..symbols })
 }
 
 /// The build ID among the notes of a kernel.
@@ -308,11 +284,7 @@ impl Naming {
 
     /// Code of the kernel without a symbol, by its mapping.
     fn kernel_address(&mut self, all: &Gathered, address: u64) -> FunctionId {
-        let mapped = all
-            .kernel
-            .iter()
-            .rev()
-            .find(|m| (m.start..m.end).contains(&address));
+        let mapped = all.kernel.iter().rev().find(|m| (m.start..m.end).contains(&address));
         let path = mapped.and_then(|m| all.files.get(m.file as usize));
         let module = path.filter(|path| *path != KERNEL).map(|path| {
             let base = base_name(path);
@@ -415,8 +387,7 @@ impl Naming {
             let known: Vec<u64> = addresses.iter().flatten().copied().collect();
             let mut found = finder.find_all(&known).into_iter();
             let each = addresses.into_iter();
-            each.map(|at| at.and_then(|_| found.next().flatten()))
-                .collect::<Vec<_>>()
+            each.map(|at| at.and_then(|_| found.next().flatten())).collect::<Vec<_>>()
         });
         let mut functions = functions.unwrap_or_default().into_iter();
         for (number, offset) in places {
@@ -521,9 +492,7 @@ fn bounded(path: &Path, most: u64) -> std::io::Result<Vec<u8>> {
         return Err(Error::other("not a file"));
     }
     let mut bytes = Vec::with_capacity(metadata.len().min(most) as usize);
-    fs::File::open(path)?
-        .take(most + 1)
-        .read_to_end(&mut bytes)?;
+    fs::File::open(path)?.take(most + 1).read_to_end(&mut bytes)?;
     match bytes.len() as u64 > most {
         true => Err(Error::other(format!("more than {most} bytes"))),
         false => Ok(bytes),

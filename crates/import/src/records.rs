@@ -189,11 +189,7 @@ struct Pieces {
 
 impl Pieces {
     fn of(file: File) -> Pieces {
-        Pieces {
-            file,
-            kept: vec![(u64::MAX, 0); PIECES],
-            bytes: vec![0; PIECES * PIECE],
-        }
+        Pieces { file, kept: vec![(u64::MAX, 0); PIECES], bytes: vec![0; PIECES * PIECE] }
     }
 
     fn read(&mut self, mut at: u64, mut into: &mut [u8]) -> io::Result<()> {
@@ -249,15 +245,7 @@ mod tests {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&bytes).unwrap();
         let mut pieces = Pieces::of(file);
-        for at in [
-            0,
-            9 * PIECE,
-            4090,
-            PIECE,
-            3 * PIECE - 1,
-            17,
-            bytes.len() - 9_000,
-        ] {
+        for at in [0, 9 * PIECE, 4090, PIECE, 3 * PIECE - 1, 17, bytes.len() - 9_000] {
             let mut into = vec![0; 9_000.min(bytes.len() - at)];
             pieces.read(at as u64, &mut into).unwrap();
             assert!(into == bytes[at..at + into.len()], "at {at}");

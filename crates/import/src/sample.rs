@@ -196,12 +196,7 @@ impl Values<'_> {
     /// Event and value.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let count = self.group.len().checked_div(self.words).unwrap_or_default();
-        let at = |n: usize| {
-            (
-                self.group.get(n * self.words + 1),
-                self.group.get(n * self.words),
-            )
-        };
+        let at = |n: usize| (self.group.get(n * self.words + 1), self.group.get(n * self.words));
         self.single.into_iter().chain((0..count).map(at))
     }
 }

@@ -91,21 +91,13 @@ struct Window {
 
 impl Window {
     fn of(events: &[(Event, Vec<Taken>)], blocks: u32) -> Window {
-        let times = || {
-            events
-                .iter()
-                .flat_map(|(_, all)| all.iter().map(|s| s.time_ns))
-        };
+        let times = || events.iter().flat_map(|(_, all)| all.iter().map(|s| s.time_ns));
         let begin_ns = times().min().unwrap_or_default();
         let end_ns = times().max().unwrap_or_default();
         let span_ns = (end_ns - begin_ns).saturating_add(1);
         let samples = times().count() as u64;
         let most = samples.min(span_ns).min(u64::from(u32::MAX)) as u32;
-        Window {
-            begin_ns,
-            span_ns,
-            blocks: blocks.clamp(1, most.max(1)),
-        }
+        Window { begin_ns, span_ns, blocks: blocks.clamp(1, most.max(1)) }
     }
 
     /// When a block begins, since the first one did.
@@ -140,10 +132,7 @@ fn tree(recording: &mut Recording, all: &Gathered, named: &Named) -> Tree {
     recording.nodes = known.all;
     recording.functions.clone_from(&named.functions);
     let contexts = contexts(recording);
-    Tree {
-        contexts: nodes.iter().map(|node| contexts[*node as usize]).collect(),
-        nodes,
-    }
+    Tree { contexts: nodes.iter().map(|node| contexts[*node as usize]).collect(), nodes }
 }
 
 /// The context of each node: by the innermost softirq or interrupt that it is in.
@@ -151,9 +140,8 @@ fn contexts(recording: &Recording) -> Vec<Context> {
     let name = |node: &Node| recording.functions[node.function as usize].name.as_str();
     // Few functions are those of interrupts, and few nodes are below them.
     let functions = recording.functions.iter();
-    let interrupts: Vec<bool> = functions
-        .map(|function| context(&[&function.name]) != Context::Task)
-        .collect();
+    let interrupts: Vec<bool> =
+        functions.map(|function| context(&[&function.name]) != Context::Task).collect();
     let mut interrupted: Vec<bool> = Vec::with_capacity(recording.nodes.len());
     let mut contexts = Vec::with_capacity(recording.nodes.len());
     let mut names = Vec::new();
@@ -207,11 +195,7 @@ fn add(
         };
         let (of_block, later) = rest.split_at(until);
         rest = later;
-        let mut total = Total {
-            quantity,
-            kernel: 0,
-            user: 0,
-        };
+        let mut total = Total { quantity, kernel: 0, user: 0 };
         let threads = &recording.threads;
         let context = |sample: &Taken| tree.contexts[sample.node as usize];
         // A CPU that idles may be interrupted, and that is work.
@@ -282,14 +266,8 @@ fn environment(recording: &mut Recording, all: &Gathered, named: &Named, name: &
         (CPU, text(facts.cpu())),
         (env::IMPORTED_SYMBOLS, named.kernel.clone()),
         (env::IMPORTED_FILES, Some(files(named))),
-        (
-            env::IMPORTED_STACKS,
-            Some(if all.counts.chains > 0 { "yes" } else { "no" }.into()),
-        ),
-        (
-            env::SAMPLED_EVENT,
-            (!events.is_empty()).then(|| events.join(", ")),
-        ),
+        (env::IMPORTED_STACKS, Some(if all.counts.chains > 0 { "yes" } else { "no" }.into())),
+        (env::SAMPLED_EVENT, (!events.is_empty()).then(|| events.join(", "))),
     ];
     for (key, value) in entries {
         if let Some(value) = value.filter(|value| !value.is_empty()) {
@@ -308,10 +286,7 @@ fn environment(recording: &mut Recording, all: &Gathered, named: &Named, name: &
 /// How many of the programs' files were there.
 fn files(named: &Named) -> String {
     let (missing, changed) = (named.missing, named.changed);
-    format!(
-        "{} found, {missing} not here, {changed} changed",
-        named.found
-    )
+    format!("{} found, {missing} not here, {changed} changed", named.found)
 }
 
 /// Samples in code that has no name.
@@ -367,11 +342,7 @@ fn losses(recording: &mut Recording, all: &Gathered, named: &Named, nameless: &N
             "samples until there are imported; names of events, and of files that have changed, \
              may be missing",
         ),
-        (
-            "samples in the kernel without a name",
-            nameless.kernel,
-            kernel,
-        ),
+        ("samples in the kernel without a name", nameless.kernel, kernel),
         ("samples of programs without a name", nameless.user, &user),
         (INVALID, counts.invalid + facts.invalid, "they were skipped"),
         (STOPPED, u64::from(facts.stopped.is_some()), &stopped),
@@ -386,10 +357,7 @@ fn losses(recording: &mut Recording, all: &Gathered, named: &Named, nameless: &N
             "the outermost frames are missing",
         ),
         (
-            &format!(
-                "stacks with {} frames, as many as perf recorded",
-                counts.max_stack
-            ),
+            &format!("stacks with {} frames, as many as perf recorded", counts.max_stack),
             counts.full_stacks,
             "longer ones were cut: their outermost callers are missing, so inclusive shares of these are \
              too small; raise kernel.perf_event_max_stack, and record with --max-stack",
@@ -404,11 +372,7 @@ fn losses(recording: &mut Recording, all: &Gathered, named: &Named, nameless: &N
             named.malformed,
             "code that they name may be shown by address",
         ),
-        (
-            "samples with a stack of branches",
-            counts.branches,
-            "the branches are not imported",
-        ),
+        ("samples with a stack of branches", counts.branches, "the branches are not imported"),
         (
             "samples whose user stack is recorded later",
             counts.deferred,
@@ -425,11 +389,7 @@ fn losses(recording: &mut Recording, all: &Gathered, named: &Named, nameless: &N
             "what perf's own BPF programs report, such as --off-cpu",
         ),
         ("hardware traces", facts.traces, "they are not imported"),
-        (
-            "samples of guests and hypervisors",
-            counts.elsewhere,
-            "they are [guest or hypervisor]",
-        ),
+        ("samples of guests and hypervisors", counts.elsewhere, "they are [guest or hypervisor]"),
         (
             "samples without a time",
             counts.without_time,

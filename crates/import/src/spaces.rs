@@ -71,17 +71,12 @@ impl Spaces {
         let mappings = Rc::make_mut(&mut space.mappings);
         // The new one goes over what was there.
         let first = mappings.partition_point(|old| old.end <= new.start);
-        let last = mappings
-            .partition_point(|old| old.start < new.end)
-            .max(first);
+        let last = mappings.partition_point(|old| old.start < new.end).max(first);
         let cut: Vec<Mapping> = mappings[first..last].to_vec();
         let before = cut.first().filter(|old| old.start < new.start);
         let after = cut.last().filter(|old| old.end > new.end);
         let parts = [
-            before.map(|old| Mapping {
-                end: new.start,
-                ..*old
-            }),
+            before.map(|old| Mapping { end: new.start, ..*old }),
             Some(new),
             after.map(|old| Mapping {
                 start: new.end,
@@ -95,10 +90,7 @@ impl Spaces {
     /// A process began another program.
     pub(crate) fn execute(&mut self, pid: i32) {
         self.versions += 1;
-        let space = Space {
-            version: self.versions,
-            mappings: Rc::default(),
-        };
+        let space = Space { version: self.versions, mappings: Rc::default() };
         self.all.insert(pid, space);
     }
 
@@ -231,13 +223,7 @@ mod tests {
     use super::*;
 
     fn mapping(start: u64, end: u64, file: FileId) -> Mapping {
-        Mapping {
-            start,
-            end,
-            offset: 0,
-            file,
-            made: false,
-        }
+        Mapping { start, end, offset: 0, file, made: false }
     }
 
     /// Check that a mapping goes over what was there, whose ends stay, and that a process has what

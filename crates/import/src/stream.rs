@@ -86,10 +86,7 @@ struct Section {
 
 impl Section {
     fn of(header: &[u8], at: usize) -> Section {
-        Section {
-            offset: u64_at(header, at),
-            bytes: u64_at(header, at + 8),
-        }
+        Section { offset: u64_at(header, at), bytes: u64_at(header, at + 8) }
     }
 
     fn end(self) -> Option<u64> {
@@ -290,8 +287,7 @@ impl Stream {
     /// Take an attribute, before there are other records.
     fn attribute(&mut self, misc: u16, body: &[u8]) {
         if self.attributes.is_none() {
-            self.head
-                .extend_from_slice(&header(HEADER_ATTR, misc, body.len()));
+            self.head.extend_from_slice(&header(HEADER_ATTR, misc, body.len()));
             self.head.extend_from_slice(body);
         }
     }

@@ -23,9 +23,7 @@ pub(crate) struct Unpacker {
 
 impl fmt::Debug for Unpacker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Unpacker")
-            .field("packed", &self.packed.len())
-            .finish_non_exhaustive()
+        f.debug_struct("Unpacker").field("packed", &self.packed.len()).finish_non_exhaustive()
     }
 }
 
@@ -33,11 +31,7 @@ impl Default for Unpacker {
     fn default() -> Unpacker {
         let mut decoder = FrameDecoder::new();
         decoder.set_max_window_size(MAX_WINDOW_BYTES);
-        Unpacker {
-            decoder,
-            packed: Vec::new(),
-            records: Vec::new(),
-        }
+        Unpacker { decoder, packed: Vec::new(), records: Vec::new() }
     }
 }
 
@@ -113,9 +107,7 @@ mod tests {
     /// size, also without its last block, and that anything else is refused.
     #[test]
     fn in_pieces() {
-        let text: Vec<u8> = (0..400_000_u32)
-            .flat_map(|n| (n / 7).to_le_bytes())
-            .collect();
+        let text: Vec<u8> = (0..400_000_u32).flat_map(|n| (n / 7).to_le_bytes()).collect();
         let mut packed = compress_to_vec(&text[..], CompressionLevel::Fastest);
         let again = compress_to_vec(&text[..1_000], CompressionLevel::Fastest);
         packed.extend(again);

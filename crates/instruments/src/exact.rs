@@ -61,13 +61,8 @@ impl Instrument for Declaration {
     }
 
     fn quantities(&self) -> &'static [Declared] {
-        const ALL: &[Declared] = &[
-            INSTRUCTIONS,
-            QEMU_PEAK,
-            PAYLOAD,
-            COUNTED_IN_KERNEL,
-            COUNTED_IN_PROGRAMS,
-        ];
+        const ALL: &[Declared] =
+            &[INSTRUCTIONS, QEMU_PEAK, PAYLOAD, COUNTED_IN_KERNEL, COUNTED_IN_PROGRAMS];
         ALL
     }
 
@@ -91,9 +86,7 @@ impl Instrument for Declaration {
         _: &Layers<'_>,
         _: &AtomicBool,
     ) -> Result<Box<dyn Live>, LiveError> {
-        Err(LiveError::Asked(
-            "`exact` can't measure the running kernel; use --lab vm".into(),
-        ))
+        Err(LiveError::Asked("`exact` can't measure the running kernel; use --lab vm".into()))
     }
 }
 

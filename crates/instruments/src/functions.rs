@@ -62,15 +62,8 @@ impl Instrument for Declaration {
     }
 
     fn quantities(&self) -> &'static [Declared] {
-        const ALL: &[Declared] = &[
-            OWN_TIME,
-            INTERRUPTIONS,
-            ATTACH_EACH,
-            ATTACH_ONLY,
-            CALIBRATION,
-            RELEASE,
-            OUTSIDE,
-        ];
+        const ALL: &[Declared] =
+            &[OWN_TIME, INTERRUPTIONS, ATTACH_EACH, ATTACH_ONLY, CALIBRATION, RELEASE, OUTSIDE];
         ALL
     }
 
@@ -80,10 +73,7 @@ impl Instrument for Declaration {
         }
         // Without any, only mention the two that most kernels have.
         let trampolines = (["fentry", "fexit"].as_slice(), "by fentry and fexit");
-        let kprobes = (
-            ["kprobe"].as_slice(),
-            "by kprobes, at a higher cost per call",
-        );
+        let kprobes = (["kprobe"].as_slice(), "by kprobes, at a higher cost per call");
         let best = tried.any(&[
             (&["fsession"], "by fsession"),
             trampolines,
@@ -151,11 +141,8 @@ impl Functions {
                 .into(),
         })?;
         let chosen = select::choose(&spec.selection, &types, &Symbols::load(), layer)?;
-        let mut attached = Attached {
-            refused: chosen.refused,
-            shed: chosen.shed,
-            ..Default::default()
-        };
+        let mut attached =
+            Attached { refused: chosen.refused, shed: chosen.shed, ..Default::default() };
         // Those of the calibration come last.
         let numbers = chosen.functions.len() as u32 + calibrate::FUNCTIONS;
         let cpus = libbpf_rs::num_possible_cpus().unwrap_or(1) as u32;
@@ -206,10 +193,7 @@ impl Functions {
             attached.facts.insert(format!("functions.{key}"), value);
         };
         fact("boundaries", boundaries.watched.join(" "));
-        for (quantity, ns) in [
-            (&CALIBRATION, calibration_ns),
-            (&ATTACH_ONLY, attach_only_ns),
-        ] {
+        for (quantity, ns) in [(&CALIBRATION, calibration_ns), (&ATTACH_ONLY, attach_only_ns)] {
             attached.figures.push(Figure::new(quantity, ns as f64));
         }
         attached.refused.extend(boundaries.refused.clone());
@@ -316,16 +300,8 @@ impl Functions {
                 counted(loss::BOUNDARIES),
                 "the time of what they interrupted may be too long",
             ),
-            (
-                "times that an interrupt made negative",
-                counted(loss::RACES),
-                "they count as 0",
-            ),
-            (
-                "lost events of per-packet traces",
-                counted(loss::STEPS),
-                "the traces have gaps",
-            ),
+            ("times that an interrupt made negative", counted(loss::RACES), "they count as 0"),
+            ("lost events of per-packet traces", counted(loss::STEPS), "the traces have gaps"),
             (
                 "exits whose entry could not be looked up",
                 counted(loss::QUESTIONS),

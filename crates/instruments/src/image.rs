@@ -232,19 +232,13 @@ impl Images {
     pub(crate) fn hash_at(&self, image: u32, address: u64) -> Option<u64> {
         let page = address & !(PAGE_BYTES as u64 - 1);
         let has = |all: &Vec<(u32, u64)>| all.contains(&(image, page));
-        self.pages
-            .iter()
-            .find(|(_, all)| has(all))
-            .map(|(hash, _)| *hash)
+        self.pages.iter().find(|(_, all)| has(all)).map(|(hash, _)| *hash)
     }
 
     /// Where the code at `address` comes from, in this page; and whether another file is as likely.
     pub(crate) fn place(&mut self, address: u64, page: Page) -> Option<(Place, bool)> {
         let start = page_of(address);
-        let of = |&(image, at): &(u32, u64)| Place {
-            image,
-            bias: start.wrapping_sub(at),
-        };
+        let of = |&(image, at): &(u32, u64)| Place { image, bias: start.wrapping_sub(at) };
         let found = self.pages.get(&page.hash)?;
         let framed = self.frames.get(&page.frame).filter(|at| found.contains(at));
         // One page may be in several files; what lies beside code that is known
@@ -302,10 +296,7 @@ mod tests {
         images.add_made(Image::default(), &[(0x5000, 1), (0x6000, 2)]);
         assert_eq!(images.place(0x7f00_0123, page(9, 0)), None);
         let (second, guessed) = images.place(0x7f00_6123, page(2, 0)).unwrap();
-        assert_eq!(
-            (second.image, second.bias, guessed),
-            (1, 0x7f00_0000, false)
-        );
+        assert_eq!((second.image, second.bias, guessed), (1, 0x7f00_0000, false));
         assert_eq!(images.place(0x7f00_5010, page(1, 0)), Some((second, true)));
         let (first, guessed) = images.place(0x1010, page(1, 0)).unwrap();
         assert_eq!((first.image, first.bias, guessed), (0, 0, true));
@@ -316,11 +307,7 @@ mod tests {
     #[test]
     fn frames() {
         let image = Image {
-            segments: vec![Segment {
-                offset: 0x1040,
-                address: 0x2040,
-                size_bytes: 0x1800,
-            }],
+            segments: vec![Segment { offset: 0x1040, address: 0x2040, size_bytes: 0x1800 }],
             ..Image::default()
         };
         let mut images = Images::default();

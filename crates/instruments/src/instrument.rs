@@ -25,9 +25,7 @@ pub trait Instrument: Debug + Sync {
     /// Its name in commands, files and recordings: that of the instrument that its quantities
     /// are declared for.
     fn name(&self) -> &'static str {
-        self.quantities()
-            .first()
-            .map_or("", |first| first.instrument)
+        self.quantities().first().map_or("", |first| first.instrument)
     }
 
     /// Why it is never available in a lab, on any machine, and what to do instead.

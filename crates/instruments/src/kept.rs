@@ -75,8 +75,7 @@ impl<C: Call> Kept<C> {
                 return 0;
             }
         }
-        self.most
-            .insert((call.total(), Reverse(call.number())), call);
+        self.most.insert((call.total(), Reverse(call.number())), call);
         if self.most.len() > most as usize
             && let Some((_, gone)) = self.most.pop_first()
         {
@@ -87,13 +86,7 @@ impl<C: Call> Kept<C> {
 
     /// All counts, and the calls that were kept, in the order in which they began.
     pub(crate) fn end(self) -> (CallCounts, Vec<C>) {
-        let Kept {
-            mut counts,
-            mut totals,
-            first,
-            most,
-            ..
-        } = self;
+        let Kept { mut counts, mut totals, first, most, .. } = self;
         totals.sort_unstable();
         let at = |percent: usize| {
             let rank = (totals.len() * percent).div_ceil(100).max(1);

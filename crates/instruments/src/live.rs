@@ -51,10 +51,7 @@ impl LiveError {
     where
         E: std::error::Error + Send + Sync + 'static,
     {
-        move |source| LiveError::System {
-            doing: doing.to_string(),
-            source: Box::new(source),
-        }
+        move |source| LiveError::System { doing: doing.to_string(), source: Box::new(source) }
     }
 
     /// An error of loading an instrument's programs, or reading their maps.
@@ -98,11 +95,7 @@ pub(crate) fn go_on(cancel: &AtomicBool) -> Result<(), LiveError> {
 pub(crate) fn losses<'a>(all: impl IntoIterator<Item = (&'a str, u64, &'a str)>) -> Vec<Loss> {
     all.into_iter()
         .filter(|(_, count, _)| *count > 0)
-        .map(|(cause, count, meaning)| Loss {
-            cause: cause.into(),
-            count,
-            meaning: meaning.into(),
-        })
+        .map(|(cause, count, meaning)| Loss { cause: cause.into(), count, meaning: meaning.into() })
         .collect()
 }
 

@@ -22,10 +22,7 @@ impl Middle {
         let at = |share| quantile(&times, share);
         // McGill, Tukey and Larsen 1978, Variations of box plots: the notch.
         let doubt_ns = 1.57 * (at(0.75) - at(0.25)) / (times.len() as f64).sqrt();
-        Middle {
-            ns: at(0.5),
-            doubt_ns,
-        }
+        Middle { ns: at(0.5), doubt_ns }
     }
 
     /// The same by a clock that ticks once in `tick_ns`. Where that is seldom, each time is a number of
@@ -60,13 +57,7 @@ mod tests {
     fn the_middle_is_robust() {
         let mut times = vec![100.0; 99];
         times.push(1e9);
-        assert_eq!(
-            Middle::of(times),
-            Middle {
-                ns: 100.0,
-                doubt_ns: 0.0
-            }
-        );
+        assert_eq!(Middle::of(times), Middle { ns: 100.0, doubt_ns: 0.0 });
         let scattered = Middle::of((0..101).map(f64::from).collect());
         assert_eq!(scattered.ns, 50.0);
         assert!((scattered.doubt_ns - 1.57 * 50.0 / 101_f64.sqrt()).abs() < 1e-9);
@@ -77,9 +68,8 @@ mod tests {
     #[test]
     fn ticks_are_averaged() {
         // 650 = 40 * 16 + 10: ten of sixteen places to begin at have one tick more.
-        let mut times: Vec<_> = (0..160)
-            .map(|place| f64::from((place % 16 + 650) / 16 * 16))
-            .collect();
+        let mut times: Vec<_> =
+            (0..160).map(|place| f64::from((place % 16 + 650) / 16 * 16)).collect();
         assert!(times.iter().all(|ns| [640.0, 656.0].contains(ns)));
         times.push(9000.0);
         let found = Middle::of_ticks(times, 16.0);

@@ -43,10 +43,7 @@ impl Programs {
 }
 
 fn clock_ns(clock: libc::clockid_t) -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel writes one timespec, which outlives the call.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
     // Neither is ever negative.

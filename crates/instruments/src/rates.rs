@@ -57,9 +57,7 @@ impl Instrument for Declaration {
         _: &Layers<'_>,
         _: &AtomicBool,
     ) -> Result<Box<dyn Live>, LiveError> {
-        Err(LiveError::Asked(
-            "`rates` is measured by `plumb bench` only".into(),
-        ))
+        Err(LiveError::Asked("`rates` is measured by `plumb bench` only".into()))
     }
 
     fn is_clock(&self) -> bool {

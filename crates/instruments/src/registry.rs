@@ -78,10 +78,7 @@ mod tests {
     #[test]
     fn those_of_no_running_kernel() {
         for name in ["exact", "rates", "wire", "sockets", "nothing"] {
-            let spec = TimingSpec {
-                instrument: name.into(),
-                ..TimingSpec::default()
-            };
+            let spec = TimingSpec { instrument: name.into(), ..TimingSpec::default() };
             let told = attach(&spec, &|_, _| None).unwrap_err().to_string();
             assert!(told.contains(&format!("`{name}`")), "{told}");
         }

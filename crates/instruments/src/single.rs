@@ -49,11 +49,7 @@ pub struct TimerError {
 impl fmt::Display for TimerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The alternate form is that with the causes.
-        write!(
-            f,
-            "can't {} `{}`: {:#}",
-            self.doing, self.function, self.source
-        )
+        write!(f, "can't {} `{}`: {:#}", self.doing, self.function, self.source)
     }
 }
 
@@ -85,11 +81,7 @@ impl Times {
     /// Take in what another CPU has seen.
     fn add(&mut self, cpu: &made::Times) {
         if cpu.calls > 0 {
-            self.min_ns = if self.calls == 0 {
-                cpu.min_ns
-            } else {
-                self.min_ns.min(cpu.min_ns)
-            };
+            self.min_ns = if self.calls == 0 { cpu.min_ns } else { self.min_ns.min(cpu.min_ns) };
         }
         self.calls += cpu.calls;
         self.total_ns += cpu.total_ns;
@@ -137,9 +129,7 @@ impl FunctionTimer {
                 .map_err(BpfError::from)
                 .map_err(failed("find"))?;
         }
-        let object = open
-            .load()
-            .map_err(failed("load the programs of `single`"))?;
+        let object = open.load().map_err(failed("load the programs of `single`"))?;
         let link = |name: &str| {
             let program = object.progs_mut().find(|p| p.name() == name);
             let missing = || BpfError::Object(format!("the compiled programs have no `{name}`"));
@@ -170,8 +160,7 @@ impl FunctionTimer {
     /// # Errors
     /// The map could not be written.
     pub fn reset(&mut self) -> Result<(), TimerError> {
-        self.clear()
-            .map_err(|source| self.error("reset the times of", source))?;
+        self.clear().map_err(|source| self.error("reset the times of", source))?;
         self.misses_before = self.misses()?;
         Ok(())
     }
@@ -179,8 +168,7 @@ impl FunctionTimer {
     fn clear(&self) -> Result<(), libbpf_rs::Error> {
         let none = made::Times::zeroed().bytes().to_vec();
         let zeros = vec![none; libbpf_rs::num_possible_cpus()?];
-        self.times
-            .update_percpu(&0_u32.to_ne_bytes(), &zeros, MapFlags::ANY)
+        self.times.update_percpu(&0_u32.to_ne_bytes(), &zeros, MapFlags::ANY)
     }
 
     /// What was seen since the last reset.
@@ -219,11 +207,7 @@ impl FunctionTimer {
         doing: &'static str,
         source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
     ) -> TimerError {
-        TimerError {
-            doing,
-            function: self.function.clone(),
-            source: source.into(),
-        }
+        TimerError { doing, function: self.function.clone(), source: source.into() }
     }
 }
 
@@ -236,10 +220,8 @@ mod tests {
     #[test]
     fn programs_are_carried() {
         let object = Opened::new(OBJECT).unwrap();
-        let mut names: Vec<_> = object
-            .progs()
-            .map(|p| p.name().to_string_lossy().into_owned())
-            .collect();
+        let mut names: Vec<_> =
+            object.progs().map(|p| p.name().to_string_lossy().into_owned()).collect();
         names.sort();
         assert_eq!(names, ["enter", "leave"]);
         let times = object.maps().find(|m| m.name() == "times").unwrap();
@@ -252,23 +234,8 @@ mod tests {
         let mut times = Times::default();
         for numbers in [[0, 0, 0, 0, 1], [2, 30, 14, 1, 0], [0; 5], [1, 9, 9, 0, 0]] {
             let [calls, total_ns, min_ns, in_rcu, untimed] = numbers;
-            times.add(&made::Times {
-                calls,
-                total_ns,
-                min_ns,
-                in_rcu,
-                untimed,
-            });
+            times.add(&made::Times { calls, total_ns, min_ns, in_rcu, untimed });
         }
-        assert_eq!(
-            times,
-            Times {
-                calls: 3,
-                total_ns: 39,
-                min_ns: 9,
-                in_rcu: 1,
-                untimed: 1
-            }
-        );
+        assert_eq!(times, Times { calls: 3, total_ns: 39, min_ns: 9, in_rcu: 1, untimed: 1 });
     }
 }

@@ -44,10 +44,7 @@ impl Instrument for Declaration {
         if lab == Lab::Vm {
             return in_guest("tracepoints, functions, and those of a command", tried);
         }
-        tried.any(&[(
-            &["raw-tp"],
-            "by tracepoints; see `plumb doctor --events` for each",
-        )])
+        tried.any(&[(&["raw-tp"], "by tracepoints; see `plumb doctor --events` for each")])
     }
 
     fn attach(

@@ -195,16 +195,12 @@ impl Stages {
                         remedy: "use a kernel with CONFIG_TRACEPOINTS and CONFIG_NET".into(),
                     });
                 }
-                let why = format!(
-                    "this kernel has no such tracepoint: {}",
-                    meaning(tracepoint)
-                );
+                let why = format!("this kernel has no such tracepoint: {}", meaning(tracepoint));
                 attached.refused.insert(tracepoint.to_string(), why);
             }
             program.set_autoload(wanted && has(tracepoint));
         }
-        open.set_constants(config.bytes())
-            .map_err(LiveError::programs(STAGES))?;
+        open.set_constants(config.bytes()).map_err(LiveError::programs(STAGES))?;
         live::go_on(cancel)?;
         let object = open.load().map_err(LiveError::programs(STAGES))?;
         let maps = Maps::of(&object).map_err(LiveError::system("find the maps of `stages`"))?;
@@ -245,10 +241,7 @@ impl Stages {
         if let Some(run_ns) = run_ns {
             (attached.facts).insert("stages.run_ns".into(), format!("{run_ns:.1}"));
         }
-        let kernel = Arc::new(Kernel {
-            maps,
-            programs: Programs::of(&object),
-        });
+        let kernel = Arc::new(Kernel { maps, programs: Programs::of(&object) });
         let mut went = None;
         let following = match spec.selection.max_overhead {
             None => Following::Always(hooks),
@@ -302,10 +295,8 @@ impl Stages {
         let was = self.half;
         self.half = was.other();
         maps.set_half(self.half)?;
-        let mut window = Window {
-            duration_ns: nanoseconds(opened.at.elapsed()),
-            ..Window::default()
-        };
+        let mut window =
+            Window { duration_ns: nanoseconds(opened.at.elapsed()), ..Window::default() };
         opened.at = Instant::now();
         let before_ns = crate::own::thread_ns();
         maps.settle()?;
@@ -438,8 +429,7 @@ impl Live for Stages {
             before: Counted::default(),
             own,
         });
-        self.follow()
-            .map_err(LiveError::system("open a window of `stages`"))
+        self.follow().map_err(LiveError::system("open a window of `stages`"))
     }
 
     fn turn(&mut self) -> Result<Window, LiveError> {
@@ -451,14 +441,12 @@ impl Live for Stages {
 
     fn close(&mut self) -> Result<Window, LiveError> {
         let mut opened = self.opened.take().ok_or_else(not_open)?;
-        self.unfollow()
-            .map_err(LiveError::system("close the window of `stages`"))?;
+        self.unfollow().map_err(LiveError::system("close the window of `stages`"))?;
         let maps = &self.kernel.maps;
         // A kernel that can't read maps by the batch leaves it untold.
         let under_way = maps.under_way(opened.since_ns).unwrap_or_default();
-        let mut window = self
-            .take(&mut opened)
-            .map_err(LiveError::system("read the maps of `stages`"))?;
+        let mut window =
+            self.take(&mut opened).map_err(LiveError::system("read the maps of `stages`"))?;
         window.ledger.extend(under_way);
         Ok(window)
     }
@@ -480,16 +468,10 @@ mod tests {
         for program in object.progs() {
             let name = program.name().to_string_lossy().into_owned();
             let tracepoint = name.strip_prefix(PREFIX).unwrap();
-            assert_eq!(
-                program.section().to_string_lossy(),
-                format!("tp_btf/{tracepoint}")
-            );
+            assert_eq!(program.section().to_string_lossy(), format!("tp_btf/{tracepoint}"));
         }
         let size = |name: &str| {
-            let map = object
-                .maps()
-                .find(|m| m.name().to_string_lossy().ends_with(name))
-                .unwrap();
+            let map = object.maps().find(|m| m.name().to_string_lossy().ends_with(name)).unwrap();
             map.value_size() as usize
         };
         assert_eq!(size("times"), layout::TIMES_WORDS * 8);

@@ -103,9 +103,7 @@ pub fn qemu_args(
         option.push_str(&format!(",host={name},peer={socket}"));
     }
     for (number, WireEnd { nic, seed, log }) in ends.iter().enumerate() {
-        option.push_str(&format!(
-            ",nic{number}={nic},log{number}={log},random{number}={seed}"
-        ));
+        option.push_str(&format!(",nic{number}={nic},log{number}={log},random{number}={seed}"));
     }
     vec!["-plugin".into(), option]
 }
@@ -114,11 +112,7 @@ pub fn qemu_args(
 /// descriptors of the plugin, the socket and the log.
 pub fn trial_args(wire: Wire, side: Side, nic: &str, fds: [i32; 3]) -> Vec<String> {
     let [plugin, socket, log] = fds;
-    let end = WireEnd {
-        nic: nic.into(),
-        seed: 1,
-        log,
-    };
+    let end = WireEnd { nic: nic.into(), seed: 1, log };
     let peer = WirePeer::Host(side.as_str(), socket);
     qemu_args(wire, None, plugin, &peer, &[end])
 }

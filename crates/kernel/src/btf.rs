@@ -95,12 +95,7 @@ impl Btf {
     /// # Errors
     /// It has none, or they are damaged.
     pub fn find(image: &[u8]) -> Result<Btf, BtfError> {
-        let begin = [
-            &MAGIC.to_le_bytes()[..],
-            &[1, 0],
-            &[HEADER_BYTES as u8, 0, 0, 0],
-        ]
-        .concat();
+        let begin = [&MAGIC.to_le_bytes()[..], &[1, 0], &[HEADER_BYTES as u8, 0, 0, 0]].concat();
         let size = |at: usize| {
             let length = |field| number(image, at + field).map(u64::from);
             let parts = [length(8)? + length(12)?, length(16)? + length(20)?];
@@ -118,13 +113,8 @@ impl Btf {
     /// # Errors
     /// They are damaged.
     pub fn parse(bytes: Vec<u8>, base: Option<Arc<Btf>>) -> Result<Btf, BtfError> {
-        let mut btf = Btf {
-            base,
-            bytes,
-            strings: 0..0,
-            types: Vec::new(),
-            functions: HashMap::new(),
-        };
+        let mut btf =
+            Btf { base, bytes, strings: 0..0, types: Vec::new(), functions: HashMap::new() };
         btf.index().ok_or(BtfError::Damaged)?;
         Ok(btf)
     }
@@ -221,14 +211,9 @@ impl Btf {
 
     /// The prototype of the functions of a name; none if there are several.
     pub fn prototype(&self, name: &str, arch: Arch) -> Option<Prototype> {
-        let mut all = self
-            .functions
-            .get(name)?
-            .iter()
-            .map(|id| self.of(*id, arch));
+        let mut all = self.functions.get(name)?.iter().map(|id| self.of(*id, arch));
         let first = all.next()??;
-        all.all(|other| other.as_ref() == Some(&first))
-            .then_some(first)
+        all.all(|other| other.as_ref() == Some(&first)).then_some(first)
     }
 
     fn of(&self, function: u32, arch: Arch) -> Option<Prototype> {
@@ -252,11 +237,7 @@ impl Btf {
                 place: Place::ByAbi,
             });
         }
-        Some(Prototype {
-            parameters,
-            returns: self.plain(prototype.of)?,
-            arch,
-        })
+        Some(Prototype { parameters, returns: self.plain(prototype.of)?, arch })
     }
 
     /// The type that another one stands for; none of `void`.
@@ -351,10 +332,7 @@ impl Btf {
             };
             names.push((value, self.name(number(&self.bytes, at)?)?.to_string()));
         }
-        Some(Shape::Enum {
-            signed: of.flag,
-            names: names.into(),
-        })
+        Some(Shape::Enum { signed: of.flag, names: names.into() })
     }
 }
 
@@ -378,8 +356,7 @@ mod tests {
 
     impl Writer {
         fn words(&mut self, words: &[u32]) {
-            self.types
-                .extend(words.iter().flat_map(|word| word.to_le_bytes()));
+            self.types.extend(words.iter().flat_map(|word| word.to_le_bytes()));
         }
 
         fn name(&mut self, name: &str) -> u32 {
@@ -407,22 +384,11 @@ mod tests {
     /// `long get(const struct page *page, unsigned int order, enum mode mode, ...)`.
     fn kernel() -> (Vec<u8>, usize) {
         let mut w = Writer::default();
-        let names: Vec<u32> = [
-            "long",
-            "page",
-            "unsigned int",
-            "mode",
-            "READ",
-            "NONE",
-            "get",
-        ]
-        .iter()
-        .map(|name| w.name(name))
-        .collect();
-        let parameters: Vec<u32> = ["page", "order", "mode"]
+        let names: Vec<u32> = ["long", "page", "unsigned int", "mode", "READ", "NONE", "get"]
             .iter()
-            .map(|n| w.name(n))
+            .map(|name| w.name(name))
             .collect();
+        let parameters: Vec<u32> = ["page", "order", "mode"].iter().map(|n| w.name(n)).collect();
         w.words(&[names[0], INT << 24, 8, 1 << 24 | 64]); // 1
         w.words(&[names[1], STRUCT << 24, 64]); // 2
         w.words(&[0, CONST << 24, 2]); // 3
@@ -453,10 +419,7 @@ mod tests {
         );
         assert_eq!(get.returned(-5_i64 as u64).unwrap(), "-5");
         assert_eq!(kernel.prototype("put", Arch::X86_64), None);
-        let mut w = Writer {
-            base: strings,
-            ..Writer::default()
-        };
+        let mut w = Writer { base: strings, ..Writer::default() };
         let (name, of) = (w.name("put"), w.name("count"));
         w.words(&[0, FUNC_PROTO << 24 | 1, 0, of, 5]); // 9
         w.words(&[name, FUNC << 24, 9]); // 10
@@ -471,9 +434,7 @@ mod tests {
     #[test]
     fn wide_structures() {
         let mut w = Writer::default();
-        let names = [
-            "long", "__int128", "s128", "set", "first", "wide", "pair", "last",
-        ];
+        let names = ["long", "__int128", "s128", "set", "first", "wide", "pair", "last"];
         let [long, int128, s128, set, first, wide, pair, last] = names.map(|name| w.name(name));
         w.words(&[long, INT << 24, 8, 1 << 24 | 64]); // 1
         w.words(&[int128, INT << 24, 16, 1 << 24 | 128]); // 2
@@ -508,9 +469,6 @@ mod tests {
                 let _ = Btf::parse(wrong, None).map(|btf| btf.prototype("get", Arch::X86_64));
             }
         }
-        assert!(matches!(
-            Btf::of_file(b"no file", None),
-            Err(BtfError::Missing)
-        ));
+        assert!(matches!(Btf::of_file(b"no file", None), Err(BtfError::Missing)));
     }
 }

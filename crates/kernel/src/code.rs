@@ -73,17 +73,9 @@ pub fn code(module: &[u8]) -> Result<Code, String> {
         _ => return Err("neither for x86-64 nor for arm64".into()),
     };
     let places = Places::new(&file, arch);
-    let mut code = Code {
-        versions: versions(&file),
-        ..Code::default()
-    };
-    for section in file
-        .sections()
-        .filter(|section| section.kind() == SectionKind::Text)
-    {
-        let data = section
-            .data()
-            .map_err(|e| format!("a section is damaged ({e})"))?;
+    let mut code = Code { versions: versions(&file), ..Code::default() };
+    for section in file.sections().filter(|section| section.kind() == SectionKind::Text) {
+        let data = section.data().map_err(|e| format!("a section is damaged ({e})"))?;
         code.text_bytes += data.len() as u64;
         let relocations: BTreeMap<u64, Relocation> = section.relocations().collect();
         for function in places.functions_of(section.index()) {
@@ -108,11 +100,7 @@ pub fn code(module: &[u8]) -> Result<Code, String> {
 
 /// What the second differs by from the first.
 pub fn compare(before: &Code, after: &Code) -> Difference {
-    let mut names: Vec<&String> = before
-        .functions
-        .keys()
-        .chain(after.functions.keys())
-        .collect();
+    let mut names: Vec<&String> = before.functions.keys().chain(after.functions.keys()).collect();
     names.sort();
     names.dedup();
     let size =
@@ -192,18 +180,11 @@ impl<'a> Places<'a> {
             let name = section.name().unwrap_or_default().to_owned();
             (section.index(), (name, section.data().unwrap_or_default()))
         });
-        Places {
-            arch,
-            functions,
-            sections: sections.collect(),
-            symbols,
-        }
+        Places { arch, functions, sections: sections.collect(), symbols }
     }
 
     fn functions_of(&self, section: SectionIndex) -> impl Iterator<Item = &Function> {
-        self.functions
-            .iter()
-            .filter(move |function| function.section == section)
+        self.functions.iter().filter(move |function| function.section == section)
     }
 
     /// What is at an offset of a section: a function and how far into it, a string, or the
@@ -225,10 +206,7 @@ impl<'a> Places<'a> {
             return format!("{:02x?}", rest.get(..size));
         }
         if name.contains(".str") {
-            let end = rest
-                .iter()
-                .position(|byte| *byte == 0)
-                .unwrap_or(rest.len());
+            let end = rest.iter().position(|byte| *byte == 0).unwrap_or(rest.len());
             return format!("{:?}", String::from_utf8_lossy(&rest[..end]));
         }
         name.clone()
@@ -265,10 +243,7 @@ fn body(
         }
         references.insert(at, places.describe(function.section, branch.target));
     }
-    Body {
-        bytes: out,
-        references,
-    }
+    Body { bytes: out, references }
 }
 
 fn target(relocation: &Relocation, places: &Places<'_>) -> String {
@@ -277,10 +252,7 @@ fn target(relocation: &Relocation, places: &Places<'_>) -> String {
         return format!("{:?}{addend:+}", relocation.target());
     };
     match places.symbols.get(&index) {
-        Some(Named {
-            place: Some((section, address)),
-            ..
-        }) => {
+        Some(Named { place: Some((section, address)), .. }) => {
             // Relative to the next instruction: the addend has the field's size in it.
             let relative = match relocation.kind() {
                 _ if places.arch != Arch::X86_64 => 0,
@@ -301,9 +273,7 @@ fn target(relocation: &Relocation, places: &Places<'_>) -> String {
 /// include/linux/module.h).
 fn versions(file: &ElfFile64<'_, Endianness>) -> BTreeMap<String, u32> {
     let section = file.section_by_name("__versions");
-    let data = section
-        .and_then(|section| section.data().ok())
-        .unwrap_or_default();
+    let data = section.and_then(|section| section.data().ok()).unwrap_or_default();
     let (entries, _) = data.as_chunks::<64>();
     entries
         .iter()

@@ -87,10 +87,7 @@ pub fn sniff(data: &[u8]) -> Option<Compression> {
         (&[0x89, b'L', b'Z', b'O'], Compression::Lzo),
         (&[0x5d, 0x00, 0x00], Compression::Lzma),
     ];
-    MAGICS
-        .iter()
-        .find(|(magic, _)| data.starts_with(magic))
-        .map(|&(_, form)| form)
+    MAGICS.iter().find(|(magic, _)| data.starts_with(magic)).map(|&(_, form)| form)
 }
 
 /// A reader that unpacks `source` as it is read.
@@ -250,12 +247,8 @@ fn unpack_lz4_legacy(data: &[u8], limit_bytes: u64) -> Result<Vec<u8>, UnpackErr
                 source: io::Error::new(io::ErrorKind::UnexpectedEof, "a block is truncated"),
             });
         };
-        let plain = lz4_flex::block::decompress(block, LZ4_LEGACY_BLOCK_BYTES).map_err(|e| {
-            UnpackError::Damaged {
-                form,
-                source: io::Error::other(e),
-            }
-        })?;
+        let plain = lz4_flex::block::decompress(block, LZ4_LEGACY_BLOCK_BYTES)
+            .map_err(|e| UnpackError::Damaged { form, source: io::Error::other(e) })?;
         out.extend_from_slice(&plain);
         if out.len() as u64 > limit_bytes {
             return Err(UnpackError::TooLarge { form, limit_bytes });
@@ -290,9 +283,7 @@ mod tests {
     /// build is ignored.
     #[test]
     fn round_trips() {
-        let plain: Vec<u8> = (0..2_200_000u32)
-            .flat_map(|i| (i / 977).to_le_bytes())
-            .collect();
+        let plain: Vec<u8> = (0..2_200_000u32).flat_map(|i| (i / 977).to_le_bytes()).collect();
         let size = (plain.len() as u32).to_le_bytes();
         let xz = liblzma::encode_all(&plain[..], 0).unwrap();
         let zstd = ruzstd::encoding::compress_to_vec(
@@ -309,20 +300,15 @@ mod tests {
             assert_eq!(sniff(&packed), Some(form));
             assert_eq!(unpack(form, &packed, 1 << 30).unwrap(), plain, "{form}");
             packed.extend_from_slice(&size);
-            assert_eq!(
-                unpack(form, &packed, 1 << 30).unwrap(),
-                plain,
-                "{form} with its size"
-            );
+            assert_eq!(unpack(form, &packed, 1 << 30).unwrap(), plain, "{form} with its size");
         }
     }
 
     /// Check that a truncated stream is an error for every format.
     #[test]
     fn cut_short() {
-        let plain: Vec<u8> = (0..200_000u32)
-            .flat_map(|i| i.wrapping_mul(i).to_le_bytes())
-            .collect();
+        let plain: Vec<u8> =
+            (0..200_000u32).flat_map(|i| i.wrapping_mul(i).to_le_bytes()).collect();
         let zstd = ruzstd::encoding::compress_to_vec(
             &plain[..],
             ruzstd::encoding::CompressionLevel::Fastest,
@@ -331,10 +317,7 @@ mod tests {
         for packed in [gzip(&plain), xz, zstd, lz4_legacy(&plain)] {
             let form = sniff(&packed).unwrap();
             let error = unpack(form, &packed[..packed.len() / 2], 1 << 30).unwrap_err();
-            assert!(
-                matches!(error, UnpackError::Damaged { .. }),
-                "{form}: {error}"
-            );
+            assert!(matches!(error, UnpackError::Damaged { .. }), "{form}: {error}");
         }
     }
 
@@ -343,23 +326,13 @@ mod tests {
     fn bounded() {
         let packed = gzip(&vec![0; 1 << 20]);
         let error = unpack(Compression::Gzip, &packed, 1 << 10).unwrap_err();
-        assert!(matches!(
-            error,
-            UnpackError::TooLarge {
-                limit_bytes: 1024,
-                ..
-            }
-        ));
+        assert!(matches!(error, UnpackError::TooLarge { limit_bytes: 1024, .. }));
     }
 
     /// Check the error of unsupported formats.
     #[test]
     fn unsupported() {
         let error = unpack(sniff(b"BZh91AY").unwrap(), b"BZh91AY", 10).unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .starts_with("bzip2 compression is not supported")
-        );
+        assert!(error.to_string().starts_with("bzip2 compression is not supported"));
     }
 }

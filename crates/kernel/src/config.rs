@@ -51,15 +51,10 @@ impl KernelConfig {
             } else if line.is_empty() {
                 continue;
             } else {
-                let (name, value) = line
-                    .split_once('=')
-                    .filter(|(name, _)| is_name(name))
-                    .ok_or_else(|| {
+                let (name, value) =
+                    line.split_once('=').filter(|(name, _)| is_name(name)).ok_or_else(|| {
                         let text = line.chars().take(80).collect();
-                        ConfigError::Malformed {
-                            line: index + 1,
-                            text,
-                        }
+                        ConfigError::Malformed { line: index + 1, text }
                     })?;
                 (name, parse_value(value))
             };
@@ -90,18 +85,13 @@ impl KernelConfig {
 
     /// All options, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &ConfigValue)> {
-        self.options
-            .iter()
-            .map(|(name, value)| (name.as_str(), value))
+        self.options.iter().map(|(name, value)| (name.as_str(), value))
     }
 }
 
 fn is_name(name: &str) -> bool {
     name.strip_prefix("CONFIG_").is_some_and(|rest| {
-        !rest.is_empty()
-            && rest
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
     })
 }
 
@@ -110,10 +100,7 @@ fn parse_value(value: &str) -> ConfigValue {
         "y" => ConfigValue::Yes,
         "m" => ConfigValue::Module,
         "n" => ConfigValue::No,
-        _ => match value
-            .strip_prefix('"')
-            .and_then(|rest| rest.strip_suffix('"'))
-        {
+        _ => match value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
             Some(quoted) => ConfigValue::Value(quoted.replace("\\\"", "\"").replace("\\\\", "\\")),
             None => ConfigValue::Value(value.to_owned()),
         },
@@ -134,10 +121,7 @@ mod tests {
         assert!(config.is_enabled("E1000"));
         assert_eq!(config.get("FPROBE"), Some(&ConfigValue::No));
         assert_eq!(config.get("HZ"), Some(&ConfigValue::Value("250".into())));
-        assert_eq!(
-            config.get("BUILD_SALT"),
-            Some(&ConfigValue::Value("6.1.0-54".into()))
-        );
+        assert_eq!(config.get("BUILD_SALT"), Some(&ConfigValue::Value("6.1.0-54".into())));
         assert_eq!(config.get("NO_SUCH_OPTION"), None);
         assert_eq!(config.iter().count(), 6);
     }
@@ -146,17 +130,8 @@ mod tests {
     #[test]
     fn malformed() {
         let error = KernelConfig::parse("CONFIG_A=y\n\nfoo=bar\n").unwrap_err();
-        assert_eq!(
-            error,
-            ConfigError::Malformed {
-                line: 3,
-                text: "foo=bar".into()
-            }
-        );
+        assert_eq!(error, ConfigError::Malformed { line: 3, text: "foo=bar".into() });
         let error = KernelConfig::parse("CONFIG_A").unwrap_err();
-        assert!(
-            matches!(error, ConfigError::Malformed { line: 1, .. }),
-            "{error}"
-        );
+        assert!(matches!(error, ConfigError::Malformed { line: 1, .. }), "{error}");
     }
 }

@@ -60,10 +60,7 @@ pub fn unpack(
 ) -> Result<UnpackedKernel, DebError> {
     let mut deb = Deb::open(path)?;
     let control = deb.control()?;
-    fs::create_dir_all(into).map_err(|source| DebError::Write {
-        path: into.to_owned(),
-        source,
-    })?;
+    fs::create_dir_all(into).map_err(|source| DebError::Write { path: into.to_owned(), source })?;
     let mut unpacker = Unpacker {
         path,
         into,
@@ -83,13 +80,7 @@ pub fn unpack(
             Entry::Link(_) => Ok(()),
         }
     })?;
-    let Unpacker {
-        release,
-        image,
-        config,
-        modules,
-        ..
-    } = unpacker;
+    let Unpacker { release, image, config, modules, .. } = unpacker;
     match release {
         Some(release) if image => Ok(UnpackedKernel {
             release,
@@ -98,9 +89,7 @@ pub fn unpack(
             modules: modules.then(|| into.join("modules")),
             control,
         }),
-        _ => Err(DebError::NoKernel {
-            package: control.package,
-        }),
+        _ => Err(DebError::NoKernel { package: control.package }),
     }
 }
 

@@ -145,10 +145,7 @@ pub struct KernelImage {
 impl KernelImage {
     /// Reads a `vmlinuz`, `bzImage`, arm64 `Image` or ELF `vmlinux` from a file.
     pub fn open(path: &Path) -> Result<Self, ImageError> {
-        let failed = |source| ImageError::Read {
-            path: path.to_owned(),
-            source,
-        };
+        let failed = |source| ImageError::Read { path: path.to_owned(), source };
         let file = fs::File::open(path).map_err(failed)?;
         let size_bytes = file.metadata().map_err(failed)?.len();
         if size_bytes > IMAGE_MAX_BYTES {
@@ -157,9 +154,7 @@ impl KernelImage {
             return Err(failed(io::Error::new(io::ErrorKind::FileTooLarge, reason)));
         }
         let mut data = Vec::with_capacity(size_bytes as usize);
-        file.take(IMAGE_MAX_BYTES)
-            .read_to_end(&mut data)
-            .map_err(failed)?;
+        file.take(IMAGE_MAX_BYTES).read_to_end(&mut data).map_err(failed)?;
         Self::parse(data)
     }
 
@@ -169,18 +164,12 @@ impl KernelImage {
             let payload = arm64::zboot_payload(&data)?;
             let form = sniff(payload)?;
             let raw = compression::unpack(form, payload, IMAGE_MAX_BYTES)?;
-            return Ok(Self {
-                compression: Some(form),
-                ..Self::plain(raw)?
-            });
+            return Ok(Self { compression: Some(form), ..Self::plain(raw)? });
         }
         // `Image.gz` and the like are compressed as a whole.
         if let Some(form) = compression::sniff(&data) {
             let unpacked = compression::unpack(form, &data, IMAGE_MAX_BYTES)?;
-            return Ok(Self {
-                compression: Some(form),
-                ..Self::plain(unpacked)?
-            });
+            return Ok(Self { compression: Some(form), ..Self::plain(unpacked)? });
         }
         if !data.starts_with(&elf::ELFMAG) && !arm64::is_image(&data) {
             return Self::of_bz_image(&data);
@@ -255,9 +244,7 @@ fn sniff(payload: &[u8]) -> Result<Compression, ImageError> {
 /// Why a file that is none of the known forms is not a kernel for guests.
 fn not_a_kernel(data: &[u8]) -> ImageError {
     match arm64::other_machine(data) {
-        Some(machine) => ImageError::OtherMachine {
-            machine: machine.to_owned(),
-        },
+        Some(machine) => ImageError::OtherMachine { machine: machine.to_owned() },
         None => ImageError::NotAKernel,
     }
 }
@@ -305,18 +292,11 @@ impl SetupHeader {
 
     fn payload<'a>(&self, data: &'a [u8]) -> Result<&'a [u8], ImageError> {
         // Zero means four, for old boot loaders.
-        let setup_sects = if self.setup_sects == 0 {
-            4
-        } else {
-            u64::from(self.setup_sects)
-        };
+        let setup_sects = if self.setup_sects == 0 { 4 } else { u64::from(self.setup_sects) };
         let start = (setup_sects + 1) * 512 + u64::from(self.payload_offset);
         let end = start + u64::from(self.payload_length);
         data.get(start as usize..end as usize)
-            .ok_or(ImageError::Truncated {
-                have_bytes: data.len() as u64,
-                need_bytes: end,
-            })
+            .ok_or(ImageError::Truncated { have_bytes: data.len() as u64, need_bytes: end })
     }
 
     fn release(&self, data: &[u8]) -> Option<String> {
@@ -337,13 +317,9 @@ fn read_u32(data: &[u8], at: usize) -> u32 {
 
 /// The release at the start of a version string; none if it is not a version string.
 fn first_word(text: &[u8]) -> Option<String> {
-    let word = text
-        .iter()
-        .take(128)
-        .take_while(|byte| byte.is_ascii_graphic());
+    let word = text.iter().take(128).take_while(|byte| byte.is_ascii_graphic());
     let word: String = word.map(|&byte| char::from(byte)).collect();
-    word.starts_with(|first: char| first.is_ascii_digit())
-        .then_some(word)
+    word.starts_with(|first: char| first.is_ascii_digit()).then_some(word)
 }
 
 /// The release in `linux_banner`, in the read-only data of every kernel.
@@ -369,9 +345,7 @@ fn check_unpacked_size(payload: &[u8], have: usize) -> Result<(), ImageError> {
     if want == have {
         return Ok(());
     }
-    Err(ImageError::NotElf {
-        reason: format!("it has {have} bytes, expected {want}"),
-    })
+    Err(ImageError::NotElf { reason: format!("it has {have} bytes, expected {want}") })
 }
 
 /// What there is to know of a kernel's ELF file.
@@ -387,9 +361,7 @@ impl Elf {
         let not_elf = |reason: String| ImageError::NotElf { reason };
         // Of 32 bits are other machines only.
         if vmlinux.get(EI_CLASS) == Some(&elf::ELFCLASS32.0) {
-            return Err(ImageError::OtherMachine {
-                machine: "a 32-bit machine".to_owned(),
-            });
+            return Err(ImageError::OtherMachine { machine: "a 32-bit machine".to_owned() });
         }
         let file =
             ElfFile64::<Endianness>::parse(vmlinux).map_err(|error| not_elf(error.to_string()))?;
@@ -400,9 +372,7 @@ impl Elf {
             elf::EM_AARCH64 if endian == Endianness::Big => return Err(ImageError::BigEndian),
             elf::EM_AARCH64 => Arch::Arm64,
             other => {
-                return Err(ImageError::OtherMachine {
-                    machine: machine_name(other),
-                });
+                return Err(ImageError::OtherMachine { machine: machine_name(other) });
             }
         };
         let mut loaded = 0usize;
@@ -412,10 +382,7 @@ impl Elf {
             let (offset, size) = segment.file_range(endian);
             let need_bytes = offset.saturating_add(size);
             if need_bytes > have_bytes {
-                return Err(ImageError::Truncated {
-                    have_bytes,
-                    need_bytes,
-                });
+                return Err(ImageError::Truncated { have_bytes, need_bytes });
             }
             loaded += usize::from(segment.p_type(endian) == elf::PT_LOAD);
             if let Ok(Some(mut notes)) = segment.notes(endian, vmlinux) {
@@ -466,11 +433,9 @@ mod tests {
     #[test]
     fn extracts() {
         let elf = vmlinux_elf(RELEASE, true);
-        for (ending, form) in [
-            ("gz", Compression::Gzip),
-            ("xz", Compression::Xz),
-            ("zst", Compression::Zstd),
-        ] {
+        for (ending, form) in
+            [("gz", Compression::Gzip), ("xz", Compression::Xz), ("zst", Compression::Zstd)]
+        {
             let image = bz_image(RELEASE, &elf, &pack(&format!("v.{ending}"), &elf));
             let kernel = parse(&image).unwrap();
             assert_eq!(kernel.release, RELEASE);
@@ -484,10 +449,7 @@ mod tests {
     #[test]
     fn plain_elf() {
         let kernel = parse(&vmlinux_elf(RELEASE, false)).unwrap();
-        assert_eq!(
-            (kernel.release.as_str(), kernel.compression),
-            (RELEASE, None)
-        );
+        assert_eq!((kernel.release.as_str(), kernel.compression), (RELEASE, None));
         assert_eq!(kernel.boot, BootForm::BzImage);
     }
 
@@ -510,31 +472,17 @@ mod tests {
     #[test]
     fn garbage() {
         assert!(matches!(parse(b"").unwrap_err(), ImageError::NotAKernel));
-        assert!(matches!(
-            parse(&[0xab; 5000]).unwrap_err(),
-            ImageError::NotAKernel
-        ));
+        assert!(matches!(parse(&[0xab; 5000]).unwrap_err(), ImageError::NotAKernel));
         let elf = vmlinux_elf(RELEASE, true);
         let error = parse(&bz_image(RELEASE, &elf, b"garbage!")).unwrap_err();
-        assert!(
-            matches!(error, ImageError::UnknownCompression { .. }),
-            "{error}"
-        );
+        assert!(matches!(error, ImageError::UnknownCompression { .. }), "{error}");
         let error = parse(&bz_image(RELEASE, &elf, b"BZh91AY")).unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .contains("bzip2 compression is not supported"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("bzip2 compression is not supported"), "{error}");
         let error = parse(&bz_image(RELEASE, b"shrt", &pack("v.gz", b"shrt"))).unwrap_err();
         assert!(matches!(error, ImageError::NotElf { .. }), "{error}");
         let mut wrong_size = bz_image(RELEASE, &elf, &pack("v.zst", &elf));
         *wrong_size.last_mut().unwrap() ^= 1;
-        assert!(matches!(
-            parse(&wrong_size).unwrap_err(),
-            ImageError::NotElf { .. }
-        ));
+        assert!(matches!(parse(&wrong_size).unwrap_err(), ImageError::NotElf { .. }));
     }
 
     /// Check that an image of an old boot protocol is refused.

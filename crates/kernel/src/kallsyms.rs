@@ -93,10 +93,7 @@ impl SymbolTable {
         }
         // A stable sort, fast for mostly sorted data.
         lines.sort_by_key(|line| line.addr);
-        Ok(Self {
-            symbols: vectors::split(merge(&lines)),
-            names: OnceLock::new(),
-        })
+        Ok(Self { symbols: vectors::split(merge(&lines)), names: OnceLock::new() })
     }
 
     /// The same with more lines of `/proc/kallsyms`: of programs, say, that were loaded since.
@@ -114,10 +111,7 @@ impl SymbolTable {
         symbols.extend(self.symbols.iter().cloned());
         symbols.sort_by_key(|symbol| symbol.addr);
         symbols.dedup_by_key(|symbol| symbol.addr);
-        Ok(Self {
-            symbols,
-            names: OnceLock::new(),
-        })
+        Ok(Self { symbols, names: OnceLock::new() })
     }
 
     /// The same with one more function, where there is none yet.
@@ -151,10 +145,7 @@ impl SymbolTable {
 
     /// The same, as an index into [`Self::symbols`].
     pub fn lookup_index(&self, addr: u64) -> Option<usize> {
-        let index = self
-            .symbols
-            .partition_point(|symbol| symbol.addr <= addr)
-            .checked_sub(1)?;
+        let index = self.symbols.partition_point(|symbol| symbol.addr <= addr).checked_sub(1)?;
         self.symbols[index].contains(addr).then_some(index)
     }
 
@@ -255,9 +246,7 @@ struct Line<'a> {
 
 impl<'a> Line<'a> {
     fn parse(line: &'a [u8]) -> Option<Self> {
-        let mut words = line
-            .split(u8::is_ascii_whitespace)
-            .filter(|word| !word.is_empty());
+        let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
         let addr = parse_hex(words.next()?)?;
         let &[kind] = words.next()? else { return None };
         let name = std::str::from_utf8(words.next()?).ok()?;
@@ -268,12 +257,7 @@ impl<'a> Line<'a> {
                 Some(std::str::from_utf8(word).ok()?)
             }
         };
-        words.next().is_none().then_some(Self {
-            addr,
-            kind,
-            name,
-            module,
-        })
+        words.next().is_none().then_some(Self { addr, kind, name, module })
     }
 
     fn is_function(&self) -> bool {
@@ -288,13 +272,7 @@ impl<'a> Line<'a> {
             _ => 2,
         };
         let underscores = self.name.len() - self.name.trim_start_matches('_').len();
-        (
-            is_noise(self.name),
-            binding,
-            underscores,
-            self.name.len(),
-            self.name,
-        )
+        (is_noise(self.name), binding, underscores, self.name.len(), self.name)
     }
 }
 
@@ -321,18 +299,15 @@ fn parse_hex(word: &[u8]) -> Option<u64> {
     if word.len() > 16 {
         return None;
     }
-    word.iter().try_fold(0u64, |value, &byte| {
-        Some(value << 4 | u64::from(char::from(byte).to_digit(16)?))
-    })
+    word.iter()
+        .try_fold(0u64, |value, &byte| Some(value << 4 | u64::from(char::from(byte).to_digit(16)?)))
 }
 
 /// Whether a name is a mark, not a function.
 fn is_noise(name: &str) -> bool {
     NOISE_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
         || name.starts_with('_')
-            && ["text", "_start", "_end", "_begin"]
-                .iter()
-                .any(|end| name.ends_with(end))
+            && ["text", "_start", "_end", "_begin"].iter().any(|end| name.ends_with(end))
 }
 
 /// Makes one symbol of all functions at an address, bounded by the next address of any symbol.
@@ -341,10 +316,7 @@ fn merge(lines: &[Line<'_>]) -> Vec<Symbol> {
     let mut names: Vec<&Line<'_>> = Vec::new();
     let mut rest = lines;
     while let Some(first) = rest.first() {
-        let together = rest
-            .iter()
-            .take_while(|line| line.addr == first.addr)
-            .count();
+        let together = rest.iter().take_while(|line| line.addr == first.addr).count();
         let (here, after) = rest.split_at(together);
         rest = after;
         // Per-CPU variables sit at zero and just above; no function does.
@@ -402,9 +374,8 @@ mod tests {
     fn grows() {
         let table = table();
         let ip_output = table.by_name("ip_output")[0].addr;
-        let grown = table
-            .with(b"ffffffffc0a01000 t bpf_prog_6deef7357e7b4530_xdp_drop\t[bpf]\n")
-            .unwrap();
+        let grown =
+            table.with(b"ffffffffc0a01000 t bpf_prog_6deef7357e7b4530_xdp_drop\t[bpf]\n").unwrap();
         assert_eq!(grown.len(), table.len() + 1);
         let program = grown.lookup(0xffff_ffff_c0a0_1010).unwrap();
         assert_eq!(program.module.as_deref(), Some("bpf"));
@@ -412,10 +383,7 @@ mod tests {
         assert_eq!(name(&grown, ip_output), Some("ip_output"));
         assert_eq!(table.with(b"").unwrap().len(), table.len());
         let error = table.with(b"nonsense").unwrap_err();
-        assert!(
-            matches!(error, KallsymsError::Malformed { line: 1, .. }),
-            "{error}"
-        );
+        assert!(matches!(error, KallsymsError::Malformed { line: 1, .. }), "{error}");
     }
 
     /// Check that an address finds its function from the first byte to the last and not beyond.
@@ -450,13 +418,7 @@ mod tests {
         assert_eq!(grown.symbols(), table.symbols());
         assert_eq!(text.lookup(0), None);
         assert_eq!(text.lookup(u64::MAX), None);
-        for wrong in [
-            &b""[..],
-            b"10 D d\n",
-            b"0 t f\n",
-            b"10 T a\nx",
-            b"xyz T a\n",
-        ] {
+        for wrong in [&b""[..], b"10 D d\n", b"0 t f\n", b"10 T a\nx", b"xyz T a\n"] {
             assert_eq!(
                 SymbolText::new(wrong.to_vec()).unwrap_err(),
                 SymbolTable::parse(wrong).unwrap_err()
@@ -497,13 +459,7 @@ mod tests {
     /// Check that of several names one is chosen, whatever their order, and the others are kept.
     #[test]
     fn aliases() {
-        let mut lines = [
-            "10 T _stext",
-            "10 t small",
-            "10 W gg",
-            "10 T longer",
-            "10 T __long",
-        ];
+        let mut lines = ["10 T _stext", "10 t small", "10 W gg", "10 T longer", "10 T __long"];
         for _ in 0..lines.len() {
             lines.rotate_left(1);
             let table = SymbolTable::parse(lines.join("\n").as_bytes()).unwrap();
@@ -518,11 +474,7 @@ mod tests {
     #[test]
     fn same_name_twice() {
         let table = SymbolTable::parse(b"30 t show\n10 t show\n20 T x\n").unwrap();
-        let found: Vec<u64> = table
-            .by_name("show")
-            .iter()
-            .map(|symbol| symbol.addr)
-            .collect();
+        let found: Vec<u64> = table.by_name("show").iter().map(|symbol| symbol.addr).collect();
         assert_eq!(found, [0x10, 0x30]);
     }
 
@@ -530,21 +482,11 @@ mod tests {
     #[test]
     fn bad_input() {
         let hidden = b"0000000000000000 T _text\n0000000000000000 t f\n";
-        assert_eq!(
-            SymbolTable::parse(hidden).unwrap_err(),
-            KallsymsError::Hidden
-        );
+        assert_eq!(SymbolTable::parse(hidden).unwrap_err(), KallsymsError::Hidden);
         assert_eq!(SymbolTable::parse(b"").unwrap_err(), KallsymsError::Empty);
-        assert_eq!(
-            SymbolTable::parse(b"10 D d\n").unwrap_err(),
-            KallsymsError::Empty
-        );
-        for bad in [
-            &b"10 T a\n20 T"[..],
-            b"10 T a\nxyz T b",
-            b"1 T a\n\xff\xfe",
-            b"1 TT a\n1 T b",
-        ] {
+        assert_eq!(SymbolTable::parse(b"10 D d\n").unwrap_err(), KallsymsError::Empty);
+        for bad in [&b"10 T a\n20 T"[..], b"10 T a\nxyz T b", b"1 T a\n\xff\xfe", b"1 TT a\n1 T b"]
+        {
             let error = SymbolTable::parse(bad).unwrap_err();
             assert!(matches!(error, KallsymsError::Malformed { .. }), "{error}");
         }

@@ -105,20 +105,11 @@ mod tests {
         let rules = LayerRules::built_in();
         assert_eq!(rules.layer("ip_output", None), Some("network"));
         assert_eq!(rules.layer("e1000_clean", Some("e1000")), Some("driver"));
-        assert_eq!(
-            rules.layer("ip_finish_output2.constprop.0", None),
-            Some("network")
-        );
+        assert_eq!(rules.layer("ip_finish_output2.constprop.0", None), Some("network"));
         for clone in ["handle_softirqs.constprop.0", "handle_softirqs.cold"] {
-            assert_eq!(
-                rules.layer(clone, None),
-                rules.layer("handle_softirqs", None)
-            );
+            assert_eq!(rules.layer(clone, None), rules.layer("handle_softirqs", None));
         }
-        assert_eq!(
-            rules.layer("nft_do_chain", Some("nf_tables")),
-            Some("netfilter")
-        );
+        assert_eq!(rules.layer("nft_do_chain", Some("nf_tables")), Some("netfilter"));
         assert_eq!(rules.layer("no_such_function", None), None);
     }
 
@@ -268,32 +259,17 @@ mod tests {
     #[test]
     fn modules_come_first() {
         let rules = LayerRules::built_in();
-        assert_eq!(
-            rules.layer("tcp_in_window", Some("nf_conntrack")),
-            Some("netfilter")
-        );
+        assert_eq!(rules.layer("tcp_in_window", Some("nf_conntrack")), Some("netfilter"));
         assert_eq!(rules.layer("tcp_in_window", None), Some("transport"));
-        assert_eq!(
-            rules.layer("skb_recv_done", Some("virtio_net")),
-            Some("driver")
-        );
-        assert_eq!(
-            rules.layer("detach_buf_split", Some("virtio_ring")),
-            Some("bus")
-        );
+        assert_eq!(rules.layer("skb_recv_done", Some("virtio_net")), Some("driver"));
+        assert_eq!(rules.layer("detach_buf_split", Some("virtio_ring")), Some("bus"));
         assert_eq!(rules.layer("fib_rules_seq", Some("sch_fq")), Some("link"));
         assert_eq!(rules.layer("anything", Some("bpf")), Some("bpf"));
-        assert_eq!(
-            rules.layer("add_block_entry", Some("ext4")),
-            Some("filesystem")
-        );
+        assert_eq!(rules.layer("add_block_entry", Some("ext4")), Some("filesystem"));
         assert_eq!(rules.layer("end_cmd", Some("null_blk")), Some("driver"));
         assert_eq!(rules.layer("dd_dispatch_request", None), Some("block"));
         assert_eq!(rules.layer("some_function", Some("some_module")), None);
-        assert_eq!(
-            rules.layer("tcp_sendmsg", Some("some_module")),
-            Some("transport")
-        );
+        assert_eq!(rules.layer("tcp_sendmsg", Some("some_module")), Some("transport"));
     }
 
     /// Check that a user's rules are asked first, and that others still hold.
@@ -311,9 +287,7 @@ mod tests {
     fn unknown_layer() {
         let error = LayerRules::parse("[[rule]]\nlayer = \"ip\"\n").unwrap_err();
         assert!(
-            error
-                .to_string()
-                .contains("no such layer `ip`; expected one of application, syscall"),
+            error.to_string().contains("no such layer `ip`; expected one of application, syscall"),
             "{error}"
         );
     }

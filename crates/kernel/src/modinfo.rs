@@ -25,12 +25,8 @@ pub struct ModuleInfo {
 /// Reads the section out of a module's ELF bytes; the error says what is wrong with them.
 pub(crate) fn read(elf: &[u8]) -> Result<ModuleInfo, String> {
     let file = object::File::parse(elf).map_err(|e| format!("it is not a valid ELF file ({e})"))?;
-    let section = file
-        .section_by_name(".modinfo")
-        .ok_or("it has no .modinfo section")?;
-    let data = section
-        .data()
-        .map_err(|e| format!("its .modinfo section is damaged ({e})"))?;
+    let section = file.section_by_name(".modinfo").ok_or("it has no .modinfo section")?;
+    let data = section.data().map_err(|e| format!("its .modinfo section is damaged ({e})"))?;
     Ok(parse(data))
 }
 
@@ -39,12 +35,9 @@ fn parse(section: &[u8]) -> ModuleInfo {
     for (key, value) in pairs(section) {
         match key {
             "name" => info.name = Some(value.replace('-', "_")),
-            "depends" => info.depends.extend(
-                value
-                    .split(',')
-                    .filter(|name| !name.is_empty())
-                    .map(str::to_owned),
-            ),
+            "depends" => info
+                .depends
+                .extend(value.split(',').filter(|name| !name.is_empty()).map(str::to_owned)),
             "softdep" => info.soft_before.extend(soft_before(value)),
             "alias" => info.aliases.push(value.to_owned()),
             "parmtype" => {

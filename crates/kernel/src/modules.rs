@@ -89,11 +89,7 @@ pub enum ModuleError {
 fn wanted_text(wanted_by: &[String]) -> String {
     match wanted_by {
         [] => String::new(),
-        chain => chain
-            .iter()
-            .rev()
-            .map(|name| format!(", needed by {name}"))
-            .collect(),
+        chain => chain.iter().rev().map(|name| format!(", needed by {name}")).collect(),
     }
 }
 
@@ -133,21 +129,15 @@ impl ModuleFile {
         let data = read_bounded(path, MODULE_MAX_BYTES)?;
         match compression::sniff(&data) {
             None => Ok(data),
-            Some(form) => compression::unpack(form, &data, MODULE_MAX_BYTES).map_err(|source| {
-                ModuleError::Unpack {
-                    path: path.clone(),
-                    source,
-                }
-            }),
+            Some(form) => compression::unpack(form, &data, MODULE_MAX_BYTES)
+                .map_err(|source| ModuleError::Unpack { path: path.clone(), source }),
         }
     }
 
     /// The module's information.
     pub fn info(&self) -> Result<ModuleInfo, ModuleError> {
-        modinfo::read(&self.read()?).map_err(|reason| ModuleError::NotAModule {
-            path: self.path.clone(),
-            reason,
-        })
+        modinfo::read(&self.read()?)
+            .map_err(|reason| ModuleError::NotAModule { path: self.path.clone(), reason })
     }
 }
 
@@ -175,12 +165,7 @@ impl ModuleTree {
             .collect();
         let builtin_aliases = read_list(&root.join("modules.builtin.modinfo"))?;
         let builtin_aliases = modinfo::builtin_aliases(&builtin_aliases);
-        Ok(Self {
-            root: root.to_owned(),
-            files,
-            builtin,
-            builtin_aliases,
-        })
+        Ok(Self { root: root.to_owned(), files, builtin, builtin_aliases })
     }
 
     /// Puts a file in the place of the module that it says it is (or that its file is called, if
@@ -188,18 +173,11 @@ impl ModuleTree {
     /// none of that name; the name is returned. `release` is the kernel's, which the module has
     /// to be built for.
     pub fn replace(&mut self, path: &Path, release: &str) -> Result<String, ModuleError> {
-        let refuse = |reason: String| ModuleError::WrongModule {
-            path: path.to_owned(),
-            reason,
-        };
+        let refuse = |reason: String| ModuleError::WrongModule { path: path.to_owned(), reason };
         let of_file = module_name(path).ok_or_else(|| {
             refuse("its name does not end in .ko, .ko.xz, .ko.zst or .ko.gz".into())
         })?;
-        let mut file = ModuleFile {
-            name: of_file,
-            path: path.to_owned(),
-            required: true,
-        };
+        let mut file = ModuleFile { name: of_file, path: path.to_owned(), required: true };
         let info = file.info()?;
         // Two builds of one module have files of two names.
         if let Some(name) = info.name {
@@ -217,11 +195,7 @@ impl ModuleTree {
             return Err(refuse(format!(
                 "it is built for kernel {}, not {release}; build it with the headers of \
                  {release}",
-                if built_for.is_empty() {
-                    "(none named)"
-                } else {
-                    built_for
-                }
+                if built_for.is_empty() { "(none named)" } else { built_for }
             )));
         }
         let of_kernel = self.flags_beside(&name)?;
@@ -248,10 +222,7 @@ impl ModuleTree {
     /// name, or of any. The kernel compares it whole, or with versions of symbols this part of it
     /// (`check_modinfo`, `same_magic`). None if there is no module with it.
     fn flags_beside(&self, name: &str) -> Result<Option<Vec<String>>, ModuleError> {
-        let Some(file) = self
-            .find(name)
-            .or_else(|| self.find(self.files.keys().next()?))
-        else {
+        let Some(file) = self.find(name).or_else(|| self.find(self.files.keys().next()?)) else {
             return Ok(None);
         };
         let vermagic = file.info()?.vermagic;
@@ -290,24 +261,17 @@ impl ModuleTree {
     pub fn find(&self, name: &str) -> Option<ModuleFile> {
         let name = canonical(name);
         let path = self.files.get(&name)?.clone();
-        Some(ModuleFile {
-            name,
-            path,
-            required: true,
-        })
+        Some(ModuleFile { name, path, required: true })
     }
 
     /// The loadable module of that name, or an error that suggests others.
     pub fn require(&self, name: &str) -> Result<ModuleFile, ModuleError> {
-        self.find(name)
-            .ok_or_else(|| self.missing(name, Vec::new()))
+        self.find(name).ok_or_else(|| self.missing(name, Vec::new()))
     }
 
     fn missing(&self, name: &str, wanted_by: Vec<String>) -> ModuleError {
         if self.is_empty() {
-            return ModuleError::None {
-                name: name.to_owned(),
-            };
+            return ModuleError::None { name: name.to_owned() };
         }
         ModuleError::Missing {
             name: name.to_owned(),
@@ -338,18 +302,11 @@ impl ModuleTree {
     pub fn answers(&self, directory: &str) -> Result<Vec<Answer>, ModuleError> {
         let is_inside = |path: &Path| {
             let below = path.strip_prefix(&self.root).unwrap_or(path);
-            below
-                .parent()
-                .is_some_and(|parent| parent.iter().any(|part| part == directory))
+            below.parent().is_some_and(|parent| parent.iter().any(|part| part == directory))
         };
         let mut resolver = Resolver::new(self);
         let mut answers = Vec::new();
-        for name in self
-            .files
-            .iter()
-            .filter(|(_, path)| is_inside(path))
-            .map(|(name, _)| name)
-        {
+        for name in self.files.iter().filter(|(_, path)| is_inside(path)).map(|(name, _)| name) {
             resolver.begin();
             match resolver.visit(name, true) {
                 Ok(()) => {}
@@ -359,10 +316,7 @@ impl ModuleTree {
             let aliases = resolver.infos.get(name).map(|info| info.aliases.clone());
             let mut names = vec![name.clone()];
             names.extend(aliases.into_iter().flatten().map(|alias| canonical(&alias)));
-            answers.push(Answer {
-                names,
-                modules: std::mem::take(&mut resolver.order),
-            });
+            answers.push(Answer { names, modules: std::mem::take(&mut resolver.order) });
         }
         Ok(answers)
     }
@@ -376,11 +330,7 @@ impl ModuleTree {
             .filter(|&(score, _)| score > 0.8)
             .collect();
         scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
-        scored
-            .into_iter()
-            .take(SUGGESTIONS_MAX)
-            .map(|(_, have)| have.clone())
-            .collect()
+        scored.into_iter().take(SUGGESTIONS_MAX).map(|(_, have)| have.clone()).collect()
     }
 }
 
@@ -499,9 +449,7 @@ impl Resolver<'_> {
         if self.tree.builtin.contains(&name) || self.tree.builtin_aliases.contains(alias) {
             return Ok(Vec::new());
         }
-        let stem = name
-            .rsplit_once(':')
-            .map_or(name.as_str(), |(_, stem)| stem);
+        let stem = name.rsplit_once(':').map_or(name.as_str(), |(_, stem)| stem);
         let stem = stem.strip_prefix("crypto_").unwrap_or(stem).to_owned();
         let tree = self.tree;
         let mut found = Vec::new();
@@ -528,9 +476,7 @@ pub fn canonical(name: &str) -> String {
 /// The module's name, if the file's name is that of a module.
 fn module_name(path: &Path) -> Option<String> {
     let name = path.file_name()?.to_str()?;
-    let stem = [".ko", ".ko.xz", ".ko.zst", ".ko.gz"]
-        .iter()
-        .find_map(|e| name.strip_suffix(e))?;
+    let stem = [".ko", ".ko.xz", ".ko.zst", ".ko.gz"].iter().find_map(|e| name.strip_suffix(e))?;
     (!stem.is_empty()).then(|| canonical(stem))
 }
 
@@ -543,14 +489,9 @@ fn walk(
     if depth > DEPTH_MAX {
         return Ok(());
     }
-    let failed = |source| ModuleError::Read {
-        path: folder.to_owned(),
-        source,
-    };
-    let mut entries: Vec<fs::DirEntry> = fs::read_dir(folder)
-        .map_err(failed)?
-        .collect::<Result<_, _>>()
-        .map_err(failed)?;
+    let failed = |source| ModuleError::Read { path: folder.to_owned(), source };
+    let mut entries: Vec<fs::DirEntry> =
+        fs::read_dir(folder).map_err(failed)?.collect::<Result<_, _>>().map_err(failed)?;
     entries.sort_by_key(fs::DirEntry::file_name);
     for entry in entries {
         let path = entry.path();
@@ -562,10 +503,7 @@ fn walk(
         {
             let is_update = |path: &Path| path.starts_with(root.join("updates"));
             let better = is_update(&path);
-            if files
-                .get(&name)
-                .is_none_or(|have| better && !is_update(have))
-            {
+            if files.get(&name).is_none_or(|have| better && !is_update(have)) {
                 files.insert(name, path);
             }
         }
@@ -574,23 +512,15 @@ fn walk(
 }
 
 fn read_bounded(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, ModuleError> {
-    let failed = |source| ModuleError::Read {
-        path: path.to_owned(),
-        source,
-    };
+    let failed = |source| ModuleError::Read { path: path.to_owned(), source };
     let file = fs::File::open(path).map_err(failed)?;
     let size_bytes = file.metadata().map_err(failed)?.len();
     if size_bytes > limit_bytes {
         let reason = format!("it is {size_bytes} bytes, more than the {limit_bytes} allowed");
-        return Err(ModuleError::NotAModule {
-            path: path.to_owned(),
-            reason,
-        });
+        return Err(ModuleError::NotAModule { path: path.to_owned(), reason });
     }
     let mut data = Vec::with_capacity(size_bytes as usize);
-    file.take(limit_bytes)
-        .read_to_end(&mut data)
-        .map_err(failed)?;
+    file.take(limit_bytes).read_to_end(&mut data).map_err(failed)?;
     Ok(data)
 }
 

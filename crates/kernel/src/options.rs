@@ -24,13 +24,7 @@ const fn required(
     needs: &'static [&'static str],
     what: &'static str,
 ) -> GuestOption {
-    GuestOption {
-        name,
-        needs,
-        what,
-        is_required: true,
-        archs: Arch::ALL,
-    }
+    GuestOption { name, needs, what, is_required: true, archs: Arch::ALL }
 }
 
 const fn useful(
@@ -38,25 +32,16 @@ const fn useful(
     needs: &'static [&'static str],
     what: &'static str,
 ) -> GuestOption {
-    GuestOption {
-        is_required: false,
-        ..required(name, needs, what)
-    }
+    GuestOption { is_required: false, ..required(name, needs, what) }
 }
 
 const fn on(arch: &'static [Arch], option: GuestOption) -> GuestOption {
-    GuestOption {
-        archs: arch,
-        ..option
-    }
+    GuestOption { archs: arch, ..option }
 }
 
 /// All of them, those that no guest works without first.
 const OPTIONS: [GuestOption; 30] = [
-    on(
-        &[Arch::X86_64],
-        required("64BIT", &[], "a kernel of x86-64"),
-    ),
+    on(&[Arch::X86_64], required("64BIT", &[], "a kernel of x86-64")),
     required("BLK_DEV_INITRD", &[], "the guest's files are an initramfs"),
     required("BINFMT_ELF", &[], "the guest's agent is an ELF program"),
     required("PRINTK", &[], "the kernel's messages"),
@@ -73,72 +58,23 @@ const OPTIONS: [GuestOption; 30] = [
     required("INET", &["NET"], "IPv4"),
     required("UNIX", &["NET"], "the agent's sockets"),
     required("PACKET", &["NET"], "raw frames"),
-    required(
-        "NET_NS",
-        &["NET", "MULTIUSER", "NAMESPACES"],
-        "the two ends of a link",
-    ),
+    required("NET_NS", &["NET", "MULTIUSER", "NAMESPACES"], "the two ends of a link"),
+    on(&[Arch::Arm64], required("PCI_HOST_GENERIC", &["PCI"], "the PCI bus of QEMU's machine")),
     on(
         &[Arch::Arm64],
-        required(
-            "PCI_HOST_GENERIC",
-            &["PCI"],
-            "the PCI bus of QEMU's machine",
-        ),
+        required("SERIAL_AMBA_PL011_CONSOLE", &["TTY", "SERIAL_AMBA_PL011"], "the console"),
     ),
-    on(
-        &[Arch::Arm64],
-        required(
-            "SERIAL_AMBA_PL011_CONSOLE",
-            &["TTY", "SERIAL_AMBA_PL011"],
-            "the console",
-        ),
-    ),
+    on(&[Arch::X86_64], required("SERIAL_8250_CONSOLE", &["TTY", "SERIAL_8250"], "the console")),
+    useful("VIRTIO_PCI", &["PCI", "VIRTIO_MENU"], "the agent's port, which is slow without"),
+    useful("VIRTIO_CONSOLE", &["TTY", "VIRTIO_MENU"], "the agent's port, which is slow without"),
     on(
         &[Arch::X86_64],
-        required(
-            "SERIAL_8250_CONSOLE",
-            &["TTY", "SERIAL_8250"],
-            "the console",
-        ),
+        useful("X86_IOPL_IOPERM", &[], "saved states; without them every arm boots"),
     ),
-    useful(
-        "VIRTIO_PCI",
-        &["PCI", "VIRTIO_MENU"],
-        "the agent's port, which is slow without",
-    ),
-    useful(
-        "VIRTIO_CONSOLE",
-        &["TTY", "VIRTIO_MENU"],
-        "the agent's port, which is slow without",
-    ),
-    on(
-        &[Arch::X86_64],
-        useful(
-            "X86_IOPL_IOPERM",
-            &[],
-            "saved states; without them every arm boots",
-        ),
-    ),
-    on(
-        &[Arch::X86_64],
-        useful(
-            "PVH",
-            &["HYPERVISOR_GUEST"],
-            "a boot that is some seconds faster",
-        ),
-    ),
+    on(&[Arch::X86_64], useful("PVH", &["HYPERVISOR_GUEST"], "a boot that is some seconds faster")),
     useful("VETH", &["NETDEVICES", "NET_CORE"], "link veth"),
-    useful(
-        "VIRTIO_NET",
-        &["NETDEVICES", "NET_CORE", "PCI", "VIRTIO_MENU"],
-        "link virtio-net",
-    ),
-    useful(
-        "E1000",
-        &["NETDEVICES", "PCI", "ETHERNET", "NET_VENDOR_INTEL"],
-        "link e1000",
-    ),
+    useful("VIRTIO_NET", &["NETDEVICES", "NET_CORE", "PCI", "VIRTIO_MENU"], "link virtio-net"),
+    useful("E1000", &["NETDEVICES", "PCI", "ETHERNET", "NET_VENDOR_INTEL"], "link e1000"),
     useful("IPV6", &["NET", "INET"], "IPv6"),
     useful("MODULES", &[], "modules of your own"),
 ];
@@ -193,10 +129,7 @@ mod tests {
             assert!(required.len() > 15);
             let commands = commands(&empty, &[required, useful]);
             let names: Vec<&str> = commands.iter().flat_map(|command| set(command)).collect();
-            let text: String = names
-                .iter()
-                .map(|name| format!("CONFIG_{name}=y\n"))
-                .collect();
+            let text: String = names.iter().map(|name| format!("CONFIG_{name}=y\n")).collect();
             assert_eq!(missing(&parse(&text), *arch), [] as [&GuestOption; 0]);
             let position = |name: &str| names.iter().rposition(|set| *set == name);
             for (at, name) in names.iter().enumerate() {
@@ -235,9 +168,6 @@ mod tests {
         );
         let of_arm64 = missing(&config, Arch::Arm64);
         let names: Vec<&str> = of_arm64.iter().map(|option| option.name).collect();
-        assert_eq!(
-            names,
-            ["NET_NS", "PCI_HOST_GENERIC", "SERIAL_AMBA_PL011_CONSOLE"]
-        );
+        assert_eq!(names, ["NET_NS", "PCI_HOST_GENERIC", "SERIAL_AMBA_PL011_CONSOLE"]);
     }
 }

@@ -154,9 +154,7 @@ impl PathRules {
     pub fn parse(text: &str) -> Result<PathRules, PathRulesError> {
         let file: File = toml::from_str(text).map_err(|e| PathRulesError(e.to_string()))?;
         if file.packet_is.len() > MAX_PACKET_RULES {
-            return Err(PathRulesError(format!(
-                "more than {MAX_PACKET_RULES} packet_is rules"
-            )));
+            return Err(PathRulesError(format!("more than {MAX_PACKET_RULES} packet_is rules")));
         }
         let receives: Vec<String> = file
             .vectors
@@ -173,13 +171,7 @@ impl PathRules {
             ("where a received packet is handled", &file.packet),
         ]
         .into_iter()
-        .map(|(what, names)| {
-            Ok(Needed {
-                what,
-                names: names.clone(),
-                globs: globs(names)?,
-            })
-        })
+        .map(|(what, names)| Ok(Needed { what, names: names.clone(), globs: globs(names)? }))
         .collect::<Result<_, PathRulesError>>()?;
         let packet_is = file
             .packet_is
@@ -253,10 +245,7 @@ impl PathRules {
             let name = base_name(symbol);
             left.retain(|needed| !needed.globs.is_match(name));
         }
-        left.first().map(|needed| Missing {
-            what: needed.what,
-            names: needed.names.clone(),
-        })
+        left.first().map(|needed| Missing { what: needed.what, names: needed.names.clone() })
     }
 
     /// The functions below which packets are received: those that run softirqs, and the entry of
@@ -336,11 +325,7 @@ mod tests {
             let role = rules.role(name);
             assert_ne!(role, Role::default(), "{name}");
             for suffix in [".constprop.0", ".isra.0", ".part.0", ".cold", ".llvm.4711"] {
-                assert_eq!(
-                    rules.role(&format!("{name}{suffix}")),
-                    role,
-                    "{name}{suffix}"
-                );
+                assert_eq!(rules.role(&format!("{name}{suffix}")), role, "{name}{suffix}");
             }
         }
     }
@@ -364,22 +349,14 @@ mod tests {
             let glob = globs(&missing.names).unwrap();
             assert!(glob.is_match(base_name(name)), "{missing:?}");
         }
-        assert_eq!(
-            rules.receive_path(),
-            ["__do_softirq", "handle_softirqs", "net_rx_action"]
-        );
+        assert_eq!(rules.receive_path(), ["__do_softirq", "handle_softirqs", "net_rx_action"]);
     }
 
     /// Check that forwarding is recognised whichever way it takes: routing, a bridge, a flowtable.
     #[test]
     fn ways_to_forward() {
         let rules = PathRules::built_in();
-        for name in [
-            "ip_forward",
-            "br_forward",
-            "neigh_xmit",
-            "nf_flow_queue_xmit",
-        ] {
+        for name in ["ip_forward", "br_forward", "neigh_xmit", "nf_flow_queue_xmit"] {
             let reached = rules.role(name).reaches | rules.role("tcp_queue_rcv").reaches;
             assert_eq!(rules.direction(reached), Direction::Forward, "{name}");
         }

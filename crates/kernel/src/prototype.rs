@@ -102,11 +102,7 @@ impl Type {
             _ => 0,
         };
         Type {
-            shape: if registers == 1 {
-                Shape::Struct
-            } else {
-                Shape::Other
-            },
+            shape: if registers == 1 { Shape::Struct } else { Shape::Other },
             bytes,
             registers: Some(registers),
             is_wide,
@@ -212,12 +208,10 @@ impl Prototype {
     /// The register of each parameter, if it is in one. Compilers leave out arguments that are always
     /// the same: where one is not in the register of the ABI, only those are known whose register is.
     fn places(&self) -> impl Iterator<Item = (&Parameter, Option<usize>)> {
-        let changed = self
-            .by_abi()
-            .any(|(parameter, by_abi)| match parameter.place {
-                Place::ByAbi | Place::Nowhere => false,
-                Place::Register(at) => by_abi.is_some_and(|by_abi| by_abi != usize::from(at)),
-            });
+        let changed = self.by_abi().any(|(parameter, by_abi)| match parameter.place {
+            Place::ByAbi | Place::Nowhere => false,
+            Place::Register(at) => by_abi.is_some_and(|by_abi| by_abi != usize::from(at)),
+        });
         self.by_abi().map(move |(parameter, by_abi)| {
             let place = match parameter.place {
                 Place::ByAbi => by_abi.filter(|_| !changed),
@@ -272,12 +266,8 @@ impl Prototype {
 
     /// The registers that point to texts, a bit for each.
     pub fn texts(&self) -> u8 {
-        let texts = self
-            .places()
-            .filter(|(parameter, _)| parameter.of.shape == Shape::Text);
-        texts
-            .filter_map(|(_, place)| place)
-            .fold(0, |all, place| all | 1 << place)
+        let texts = self.places().filter(|(parameter, _)| parameter.of.shape == Shape::Text);
+        texts.filter_map(|(_, place)| place).fold(0, |all, place| all | 1 << place)
     }
 
     /// The arguments, for people; `?` of those that are not in registers. `text` has what a register
@@ -361,11 +351,7 @@ mod tests {
     use super::*;
 
     fn of(name: &str, of: Type) -> Parameter {
-        Parameter {
-            name: name.into(),
-            of,
-            place: Place::ByAbi,
-        }
+        Parameter { name: name.into(), of, place: Place::ByAbi }
     }
 
     /// Check that values are shown by their types, and are only as wide as these.
@@ -376,10 +362,7 @@ mod tests {
         assert_eq!(told(Shape::Signed, 4, 0xdead_ffff_fffe), "-2");
         assert_eq!(told(Shape::Unsigned, 4, 0xdead_ffff_fffe), "4294967294");
         assert_eq!(told(Shape::Unsigned, 8, 0x200), "512");
-        assert_eq!(
-            told(Shape::Unsigned, 8, 0xffff_8880_05e6_cd00),
-            "0xffff888005e6cd00"
-        );
+        assert_eq!(told(Shape::Unsigned, 8, 0xffff_8880_05e6_cd00), "0xffff888005e6cd00");
         assert_eq!(told(Shape::Bits, 4, 0xdead_ffff_fffe), "0xfffffffe");
         assert_eq!(told(Shape::Signed, 8, u64::MAX), "-1");
         assert_eq!(told(Shape::Unsigned, 2, 0x1_0200), "512");
@@ -388,10 +371,7 @@ mod tests {
         assert_eq!(told(Shape::Pointer, 8, 0), "0x0");
         assert_eq!(told(Shape::Pointer, 8, (-2_i64) as u64), "-2");
         let names: Arc<[(i64, String)]> = [(0, "READ".to_string()), (-1, "NONE".into())].into();
-        let of = |signed| Shape::Enum {
-            signed,
-            names: names.clone(),
-        };
+        let of = |signed| Shape::Enum { signed, names: names.clone() };
         assert_eq!(told(of(true), 4, 0), "READ");
         assert_eq!(told(of(true), 4, 0xffff_ffff), "NONE");
         assert_eq!(told(of(false), 4, 7), "7");
@@ -401,10 +381,7 @@ mod tests {
             of_two(Shape::Signed, Some(u64::MAX)).unwrap(),
             (5 - (1_i128 << 64)).to_string()
         );
-        assert_eq!(
-            of_two(Shape::Unsigned, Some(1)).unwrap(),
-            "0x10000000000000005"
-        );
+        assert_eq!(of_two(Shape::Unsigned, Some(1)).unwrap(), "0x10000000000000005");
     }
 
     /// Check that unsigned integers are bits by names of flags, masks and addresses, and others by none.
@@ -533,9 +510,7 @@ mod tests {
         assert_eq!(eight.arguments(&values, |_| None), told);
         eight.arch = Arch::Arm64;
         eight.parameters = (0..7).map(|_| of("", long())).collect();
-        eight
-            .parameters
-            .push(of("pair", Type::aggregate(16, false)));
+        eight.parameters.push(of("pair", Type::aggregate(16, false)));
         eight.parameters.push(of("last", long()));
         let told = eight.arguments(&values, |_| None);
         assert!(told.ends_with("arg7=7, pair=?, last=?"), "{told}");

@@ -59,10 +59,7 @@ pub(crate) fn vmlinux_elf(release: &str, pvh: bool) -> Vec<u8> {
         out.extend_from_slice(&half.to_le_bytes());
     }
     let start = 64 + 2 * 56;
-    for (kind, offset, size) in [
-        (4u32, start, notes.len()),
-        (1, start + notes.len(), text.len()),
-    ] {
+    for (kind, offset, size) in [(4u32, start, notes.len()), (1, start + notes.len(), text.len())] {
         out.extend_from_slice(&kind.to_le_bytes());
         out.extend_from_slice(&5u32.to_le_bytes());
         for word in [offset, 0x100_0000, 0x100_0000, size, size, 4] {

@@ -57,32 +57,22 @@ pub(crate) fn put_back(
         return Ok(Put::Unchanged);
     }
     if after.is_some_and(|after| !same(&now, after)) {
-        return Err(KnobError::Changed {
-            what: setting.whose(),
-            before: before.into(),
-            now,
-        });
+        return Err(KnobError::Changed { what: setting.whose(), before: before.into(), now });
     }
     setting.write(namespace, before)?;
     let back = setting.read(namespace)?;
     match same(&back, before) {
         true => Ok(Put::Back),
-        false => Err(KnobError::ReadsBack {
-            what: setting.whose(),
-            asked: before.into(),
-            found: back,
-        }),
+        false => {
+            Err(KnobError::ReadsBack { what: setting.whose(), asked: before.into(), found: back })
+        }
     }
 }
 
 impl Applied {
     /// Without changes.
     pub fn new(namespace: Namespace, journal: Option<Arc<Journal>>) -> Applied {
-        Applied {
-            namespace,
-            journal,
-            changed: Vec::new(),
-        }
+        Applied { namespace, journal, changed: Vec::new() }
     }
 
     /// The namespace.
@@ -135,12 +125,10 @@ impl Applied {
                 self.undo_last();
                 Err(match other {
                     Err(error) => error,
-                    Ok(found) => KnobError::ReadsBack {
-                        what: setting.whose(),
-                        asked: to.into(),
-                        found,
+                    Ok(found) => {
+                        KnobError::ReadsBack { what: setting.whose(), asked: to.into(), found }
+                            .into()
                     }
-                    .into(),
                 })
             }
         }
@@ -165,12 +153,7 @@ impl Applied {
             Some(journal) => Some(journal.note(&setting, &before, after.as_deref())?),
             None => None,
         };
-        self.changed.push(Changed {
-            number,
-            setting,
-            before,
-            after,
-        });
+        self.changed.push(Changed { number, setting, before, after });
         Ok(())
     }
 

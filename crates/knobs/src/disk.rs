@@ -65,9 +65,8 @@ fn read(path: &Path) -> io::Result<String> {
 /// The names in a directory, sorted; none if there is no such directory.
 fn names_in(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut names: Vec<String> = entries
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .collect();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     names.sort();
     names
 }
@@ -84,10 +83,8 @@ fn disk_of(own: &Path) -> &Path {
 /// `iosched/read_expire`.
 fn is_attribute(which: &str) -> bool {
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-    let name = which
-        .strip_prefix(OF_SCHEDULER)
-        .and_then(|rest| rest.strip_prefix('/'))
-        .unwrap_or(which);
+    let name =
+        which.strip_prefix(OF_SCHEDULER).and_then(|rest| rest.strip_prefix('/')).unwrap_or(which);
     !name.is_empty() && name.chars().all(fits)
 }
 
@@ -196,9 +193,7 @@ impl BlockDisk {
     /// Set an attribute of its queue.
     pub(crate) fn set(&self, which: &str, value: &str) -> io::Result<()> {
         // Nothing is created in sysfs.
-        let mut file = OpenOptions::new()
-            .write(true)
-            .open(self.attribute(which)?)?;
+        let mut file = OpenOptions::new().write(true).open(self.attribute(which)?)?;
         file.write_all(value.as_bytes())
     }
 
@@ -221,10 +216,7 @@ impl BlockDisk {
             }
             [] => "its driver takes what it is asked for as it comes, without a queue of requests"
                 .into(),
-            disks => format!(
-                "requests are queued by what is below it: use {}",
-                disks.join(" or ")
-            ),
+            disks => format!("requests are queued by what is below it: use {}", disks.join(" or ")),
         }
     }
 
@@ -266,16 +258,7 @@ mod tests {
         for which in ["scheduler", "read_ahead_kb", "iosched/read_expire"] {
             assert!(is_attribute(which), "{which}");
         }
-        for which in [
-            "",
-            "..",
-            "../size",
-            "a/b",
-            "iosched/",
-            "iosched/../x",
-            "/etc/x",
-            "A",
-        ] {
+        for which in ["", "..", "../size", "a/b", "iosched/", "iosched/../x", "/etc/x", "A"] {
             assert!(!is_attribute(which), "{which}");
         }
     }

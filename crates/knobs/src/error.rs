@@ -14,10 +14,7 @@ pub enum KnobError {
         name: String,
     },
     /// It reads back with another value.
-    #[error(
-        "{what} was set to {asked} but reads back as {found}: {}",
-        why_other(asked, found)
-    )]
+    #[error("{what} was set to {asked} but reads back as {found}: {}", why_other(asked, found))]
     ReadsBack {
         /// The setting.
         what: String,

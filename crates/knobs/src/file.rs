@@ -38,10 +38,7 @@ pub(crate) struct Place {
 
 impl Place {
     pub(crate) fn of(namespace: &Namespace) -> io::Result<Place> {
-        Ok(Place {
-            cookie: namespace.cookie().ok(),
-            inode: namespace.inode()?,
-        })
+        Ok(Place { cookie: namespace.cookie().ok(), inode: namespace.inode()? })
     }
 }
 
@@ -91,10 +88,8 @@ pub(crate) struct Contents {
 
 /// Parse what was written so far.
 pub(crate) fn parse(text: &str) -> Contents {
-    let mut contents = Contents {
-        whole_bytes: text.rfind('\n').map_or(0, |at| at + 1),
-        ..Contents::default()
-    };
+    let mut contents =
+        Contents { whole_bytes: text.rfind('\n').map_or(0, |at| at + 1), ..Contents::default() };
     let mut done = BTreeSet::new();
     let mut lines: Vec<&str> = text.split('\n').collect();
     // After the end of the last line there may be an incomplete line, whose change was not made.
@@ -173,10 +168,7 @@ mod tests {
             format: FORMAT,
             pid: 7,
             boot: "b".into(),
-            place: Place {
-                cookie: Some(5),
-                inode: 6,
-            },
+            place: Place { cookie: Some(5), inode: 6 },
             nics: Vec::new(),
             disks: Vec::new(),
         }
@@ -185,10 +177,7 @@ mod tests {
     fn entry(n: u32) -> Entry {
         Entry {
             n,
-            setting: Setting::Sysctl {
-                key: "net.a".into(),
-                nic: None,
-            },
+            setting: Setting::Sysctl { key: "net.a".into(), nic: None },
             before: "0".into(),
             after: Some("1".into()),
         }
@@ -220,11 +209,8 @@ mod tests {
     /// incomplete line is ignored.
     #[test]
     fn torn_anywhere() {
-        let all = text(&[
-            line(&header()).unwrap(),
-            line(&entry(0)).unwrap(),
-            line(&entry(1)).unwrap(),
-        ]);
+        let all =
+            text(&[line(&header()).unwrap(), line(&entry(0)).unwrap(), line(&entry(1)).unwrap()]);
         let ends: Vec<usize> = all.match_indices('\n').map(|(at, _)| at + 1).collect();
         for cut in 0..=all.len() {
             let contents = parse(&all[..cut]);

@@ -116,12 +116,7 @@ mod tests {
         assert_eq!(told.1.to_string(), "192.0.2.1");
         let told = session("SSH_CONNECTION=fe80::1%eth0 50000 fe80::2%eth0 22").unwrap();
         assert_eq!(told.0.to_string(), "fe80::1");
-        for other in [
-            "",
-            "SSH_CONNECTION=",
-            "SSH_CONNECTION=x 1 y 2",
-            "TERM=1 2 3 4",
-        ] {
+        for other in ["", "SSH_CONNECTION=", "SSH_CONNECTION=x 1 y 2", "TERM=1 2 3 4"] {
             assert_eq!(session(other), None, "{other}");
         }
     }

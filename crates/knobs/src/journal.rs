@@ -78,11 +78,8 @@ impl Journal {
         let word = random_word().map_err(doing())?;
         let path = folder.join(format!("{BEGINS}{word}{ENDS}"));
         let begun = || -> io::Result<File> {
-            let mut file = OpenOptions::new()
-                .append(true)
-                .create_new(true)
-                .mode(0o600)
-                .open(&path)?;
+            let mut file =
+                OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path)?;
             file::lock(&file, true)?;
             file.write_all(&file::line(&Header {
                 format: FORMAT,
@@ -260,8 +257,5 @@ fn random_word() -> io::Result<String> {
     if got != WORD_LENGTH as isize {
         return Err(io::Error::last_os_error());
     }
-    Ok(bytes
-        .iter()
-        .map(|b| char::from(DIGITS[usize::from(b % 32)]))
-        .collect())
+    Ok(bytes.iter().map(|b| char::from(DIGITS[usize::from(b % 32)])).collect())
 }

@@ -30,11 +30,7 @@ fn address(state: &DeviceState) -> String {
 impl Nic {
     /// From the state of a device.
     pub fn of(state: &DeviceState) -> Nic {
-        Nic {
-            name: state.name.clone(),
-            index: state.index,
-            mac: address(state),
-        }
+        Nic { name: state.name.clone(), index: state.index, mac: address(state) }
     }
 
     /// Whether a device is this interface.
@@ -52,10 +48,7 @@ impl Nic {
         let mut states = states.into_iter();
         states
             .find(|state| self.is(state))
-            .ok_or_else(|| KnobError::Gone {
-                what: "interface",
-                name: self.name.clone(),
-            })
+            .ok_or_else(|| KnobError::Gone { what: "interface", name: self.name.clone() })
     }
 }
 

@@ -108,24 +108,18 @@ fn one(path: &Path, contents: &Contents, recovered: &mut Recovered) -> io::Resul
                 recovered.put_back.push(told);
             }
             Ok(Put::Unchanged) => {}
-            Ok(Put::Gone) => recovered
-                .left
-                .push(format!("{}: it is gone", entry.setting.whose())),
+            Ok(Put::Gone) => recovered.left.push(format!("{}: it is gone", entry.setting.whose())),
             Err(error @ KnobError::Changed { .. }) => recovered.left.push(error.to_string()),
             Err(error) => {
                 all = false;
-                recovered
-                    .left
-                    .push(format!("{error}: will be retried at the next start"));
+                recovered.left.push(format!("{error}: will be retried at the next start"));
                 continue;
             }
         }
         journal.write_all(&file::line(&Done { done: entry.n })?)?;
     }
     if lost > 0 {
-        recovered.left.push(format!(
-            "{lost} changes in a network namespace that is gone"
-        ));
+        recovered.left.push(format!("{lost} changes in a network namespace that is gone"));
     }
     if !unknown.is_empty() {
         recovered.left.push(format!(
@@ -149,9 +143,8 @@ fn find(place: Place) -> io::Result<Option<Namespace>> {
         let name = entry.file_name();
         name.to_string_lossy().bytes().all(|b| b.is_ascii_digit())
     });
-    let paths = names
-        .map(|entry| entry.path())
-        .chain(processes.map(|entry| entry.path().join("ns/net")));
+    let paths =
+        names.map(|entry| entry.path()).chain(processes.map(|entry| entry.path().join("ns/net")));
     for path in paths {
         // It may have been removed meanwhile.
         let Ok(metadata) = fs::metadata(&path) else {

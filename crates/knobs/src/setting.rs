@@ -225,10 +225,7 @@ impl Setting {
         match self {
             Setting::BlockQueue { disk, which } => {
                 let others = disk.change_with(which).into_iter();
-                let setting = |which| Setting::BlockQueue {
-                    disk: disk.clone(),
-                    which,
-                };
+                let setting = |which| Setting::BlockQueue { disk: disk.clone(), which };
                 others.map(setting).collect()
             }
             // Segmentation needs checksums, and is lost with them (netdev_fix_features, net/core/dev.c).
@@ -243,16 +240,11 @@ impl Setting {
                 let of = |which: &Steering| {
                     let queues = steering::queues(namespace, &state.name, *which);
                     let which = *which;
-                    let setting = move |queue| Setting::Steering {
-                        nic: nic.clone(),
-                        queue,
-                        which,
-                    };
+                    let setting = move |queue| Setting::Steering { nic: nic.clone(), queue, which };
                     queues.unwrap_or_default().into_iter().map(setting)
                 };
                 let all = Steering::ALL.iter().flat_map(of);
-                all.filter(|setting| setting.read(namespace).is_ok())
-                    .collect()
+                all.filter(|setting| setting.read(namespace).is_ok()).collect()
             }
             _ => Vec::new(),
         }
@@ -281,9 +273,7 @@ impl Setting {
             Setting::Affinity { irq } => format!("CPUs of the interrupt {irq}"),
             Setting::Bridge { .. } => "a bridge of plumb's own".into(),
             Setting::Master { .. } => "the bridge that it is a port of".into(),
-            Setting::Route {
-                to, local: true, ..
-            } => {
+            Setting::Route { to, local: true, .. } => {
                 format!("a local route to {to}")
             }
             Setting::Route { to, .. } => format!("a route to {to}"),
@@ -339,24 +329,14 @@ mod tests {
     /// descriptions contain neither internal names nor addresses that change.
     #[test]
     fn names() {
-        let nic = Nic {
-            name: "eth0.7".into(),
-            index: 2,
-            mac: "02".into(),
-        };
+        let nic = Nic { name: "eth0.7".into(), index: 2, mac: "02".into() };
         let key = "net.ipv4.conf.{}.rp_filter".to_string();
-        assert_eq!(
-            value::key_of(&key, "eth0.7"),
-            "net.ipv4.conf.eth0/7.rp_filter"
-        );
+        assert_eq!(value::key_of(&key, "eth0.7"), "net.ipv4.conf.eth0/7.rp_filter");
         let nic = Some(nic);
         let planned = Setting::Sysctl { key, nic }.planned("0");
         assert_eq!(planned.on.as_deref(), Some("eth0.7"));
         assert!(planned.what.ends_with("eth0/7.rp_filter is set to 0"));
-        let table = Setting::Table {
-            family: "ip".into(),
-            name: "netplumb_x1y2z3".into(),
-        };
+        let table = Setting::Table { family: "ip".into(), name: "netplumb_x1y2z3".into() };
         assert!(!table.planned(PRESENT).what.contains("x1y2z3"));
     }
 }

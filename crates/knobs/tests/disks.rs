@@ -25,10 +25,7 @@ impl Loop {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("image");
         File::create(&path).unwrap().set_len(16 << 20).unwrap();
-        let made = Command::new("losetup")
-            .args(["--find", "--show"])
-            .arg(&path)
-            .output();
+        let made = Command::new("losetup").args(["--find", "--show"]).arg(&path).output();
         let device = made.ok().filter(|made| made.status.success());
         let Some(device) = device else {
             netplumb_testkit::skip("no loop devices");
@@ -52,10 +49,7 @@ impl Loop {
     }
 
     fn setting(&self, which: &str) -> Setting {
-        Setting::BlockQueue {
-            disk: self.disk(),
-            which: which.into(),
-        }
+        Setting::BlockQueue { disk: self.disk(), which: which.into() }
     }
 
     /// The text of an attribute.
@@ -67,10 +61,7 @@ impl Loop {
 
     fn journal(&self, planned: &[(Setting, &str)]) -> Result<Arc<Journal>, KnobError> {
         let disks = [self.disk()];
-        let used = Used {
-            disks: &disks,
-            ..Used::default()
-        };
+        let used = Used { disks: &disks, ..Used::default() };
         let planned = planned.iter().map(|(s, to)| s.planned(to));
         let namespace = Namespace::current().unwrap();
         Journal::begin_in(self.folder.path(), &namespace, used, planned).map(Arc::new)
@@ -81,14 +72,9 @@ impl Drop for Loop {
     fn drop(&mut self) {
         if !self.scheduler.is_empty() {
             let name = self.device.rsplit('/').next().unwrap_or_default();
-            let _ = fs::write(
-                format!("/sys/block/{name}/queue/scheduler"),
-                &self.scheduler,
-            );
+            let _ = fs::write(format!("/sys/block/{name}/queue/scheduler"), &self.scheduler);
         }
-        let _ = Command::new("losetup")
-            .args(["--detach", &self.device])
-            .status();
+        let _ = Command::new("losetup").args(["--detach", &self.device]).status();
     }
 }
 
@@ -172,15 +158,9 @@ fn what_is_refused() {
         let error = knobs(&journal).set(setting, to).unwrap_err().to_string();
         assert!(error.contains(says), "{error}");
     }
-    assert_eq!(
-        ["read_ahead_kb", "scheduler"].map(|which| own.text(which)),
-        before
-    );
+    assert_eq!(["read_ahead_kb", "scheduler"].map(|which| own.text(which)), before);
     let gone = Setting::BlockQueue {
-        disk: BlockDisk {
-            inode: 1,
-            ..own.disk()
-        },
+        disk: BlockDisk { inode: 1, ..own.disk() },
         which: "scheduler".into(),
     };
     let error = gone.read(&Namespace::current().unwrap());

@@ -40,18 +40,12 @@ impl Ground {
     fn new() -> Ground {
         let [namespace, peer] = [(); 2].map(|()| Namespace::new().unwrap());
         let (here, there) = ([2, 0x4e, 0x50, 0, 0, 1], [2, 0x4e, 0x50, 0, 0, 2]);
-        namespace
-            .add_veth(("v0", here), ("p0", there), &peer, Some(2))
-            .unwrap();
+        namespace.add_veth(("v0", here), ("p0", there), &peer, Some(2)).unwrap();
         for (namespace, name) in [(&namespace, "v0"), (&peer, "p0")] {
             let (index, _) = namespace.device(name).unwrap();
             namespace.set_up(index, None).unwrap();
         }
-        Ground {
-            namespace,
-            _peer: peer,
-            folder: TempDir::new().unwrap(),
-        }
+        Ground { namespace, _peer: peer, folder: TempDir::new().unwrap() }
     }
 
     fn nic(&self) -> Nic {
@@ -62,10 +56,7 @@ impl Ground {
     fn journal(&self, settings: &[(Setting, &str)]) -> Arc<Journal> {
         let planned = settings.iter().map(|(s, to)| s.planned(to));
         let nics = [self.nic()];
-        let used = Used {
-            nics: &nics,
-            ..Used::default()
-        };
+        let used = Used { nics: &nics, ..Used::default() };
         let journal = Journal::begin_in(self.folder.path(), &self.namespace, used, planned);
         Arc::new(journal.unwrap())
     }
@@ -77,9 +68,7 @@ impl Ground {
 
     fn files(&self) -> usize {
         let files = fs::read_dir(self.folder.path()).unwrap().flatten();
-        files
-            .filter(|f| f.file_name().to_string_lossy().ends_with(".journal"))
-            .count()
+        files.filter(|f| f.file_name().to_string_lossy().ends_with(".journal")).count()
     }
 
     /// As if the run had been killed: its journal, which no process holds, in a separate directory.
@@ -93,10 +82,7 @@ impl Ground {
 }
 
 fn sysctl(key: &str, nic: Option<Nic>) -> Setting {
-    Setting::Sysctl {
-        key: key.into(),
-        nic,
-    }
+    Setting::Sysctl { key: key.into(), nic }
 }
 
 /// All kinds, each with a value that it does not have.
@@ -108,60 +94,16 @@ fn all(nic: &Nic) -> Vec<(Setting, &'static str)> {
     let mut all = vec![
         (sysctl("net.ipv4.conf.all.rp_filter", None), "2"),
         (sysctl("net.ipv4.conf.{}.forwarding", Some(nic())), "1"),
-        (
-            Setting::Feature {
-                nic: nic(),
-                which: Offload::Gro,
-            },
-            "on",
-        ),
+        (Setting::Feature { nic: nic(), which: Offload::Gro }, "on"),
         (Setting::Mtu { nic: nic() }, "1400"),
         (Setting::Promiscuous { nic: nic() }, "on"),
-        (
-            Setting::Channel {
-                nic: nic(),
-                which: Channel::Rx,
-            },
-            "1",
-        ),
+        (Setting::Channel { nic: nic(), which: Channel::Rx }, "1"),
         (Setting::Queues { nic: nic() }, "1 1 0 0"),
-        (
-            Setting::NamedFeature {
-                nic: nic(),
-                name: "tx-tcp-segmentation".into(),
-            },
-            "off",
-        ),
-        (
-            Setting::Polling {
-                nic: nic(),
-                file: "gro_flush_timeout".into(),
-            },
-            "20000",
-        ),
-        (
-            Setting::Polling {
-                nic: nic(),
-                file: "napi_defer_hard_irqs".into(),
-            },
-            "2",
-        ),
-        (
-            Setting::Steering {
-                nic: nic(),
-                queue: "rx-0".into(),
-                which: Steering::Rps,
-            },
-            "0",
-        ),
-        (
-            Setting::Steering {
-                nic: nic(),
-                queue: "tx-0".into(),
-                which: Steering::Xps,
-            },
-            "0",
-        ),
+        (Setting::NamedFeature { nic: nic(), name: "tx-tcp-segmentation".into() }, "off"),
+        (Setting::Polling { nic: nic(), file: "gro_flush_timeout".into() }, "20000"),
+        (Setting::Polling { nic: nic(), file: "napi_defer_hard_irqs".into() }, "2"),
+        (Setting::Steering { nic: nic(), queue: "rx-0".into(), which: Steering::Rps }, "0"),
+        (Setting::Steering { nic: nic(), queue: "tx-0".into(), which: Steering::Xps }, "0"),
         // With NAPI, which enabling GRO turns on.
         (Setting::Threaded { nic: nic() }, "on"),
         (Setting::Clsact { nic: nic() }, PRESENT),
@@ -172,39 +114,16 @@ fn all(nic: &Nic) -> Vec<(Setting, &'static str)> {
     }
     let far = "198.18.3.1".parse().unwrap();
     all.extend([
-        (
-            Setting::Route {
-                nic: nic(),
-                to: far,
-                local: false,
-            },
-            PRESENT,
-        ),
-        (
-            Setting::Neighbour {
-                nic: nic(),
-                address: far,
-            },
-            "02:00:00:00:00:07",
-        ),
-        (
-            Setting::Bridge {
-                name: bridge.clone(),
-            },
-            PRESENT,
-        ),
+        (Setting::Route { nic: nic(), to: far, local: false }, PRESENT),
+        (Setting::Neighbour { nic: nic(), address: far }, "02:00:00:00:00:07"),
+        (Setting::Bridge { name: bridge.clone() }, PRESENT),
         (Setting::Master { nic: nic() }, "plumb-t0"),
         (Setting::Link { nic: nic() }, "down"),
     ]);
     let nft = std::process::Command::new("nft").arg("--version").output();
     match nft {
-        Ok(_) => all.push((
-            Setting::Table {
-                family: "ip".into(),
-                name: "netplumb_test".into(),
-            },
-            PRESENT,
-        )),
+        Ok(_) => all
+            .push((Setting::Table { family: "ip".into(), name: "netplumb_test".into() }, PRESENT)),
         Err(_) => netplumb_testkit::skip("no nft: no table of nftables"),
     }
     all
@@ -262,8 +181,7 @@ fn as_root_after_a_kill() {
     std::mem::forget(knobs);
     let file = only_journal(left.path());
     let mut torn = fs::OpenOptions::new().append(true).open(&file).unwrap();
-    torn.write_all(br#"{"n":99,"setting":{"kind":"mtu""#)
-        .unwrap();
+    torn.write_all(br#"{"n":99,"setting":{"kind":"mtu""#).unwrap();
     let recovered = ground.namespace.inside(|| recover_in(left.path())).unwrap();
     assert_eq!(recovered.left, [""; 0]);
     assert!(recovered.put_back.len() > all.len() / 2, "{recovered:?}");
@@ -300,10 +218,7 @@ fn as_root_renamed_vanished_and_changed() {
     let nic = ground.nic();
     let settings = [
         (Setting::Mtu { nic: nic.clone() }, "1400"),
-        (
-            sysctl("net.ipv4.conf.{}.forwarding", Some(nic.clone())),
-            "1",
-        ),
+        (sysctl("net.ipv4.conf.{}.forwarding", Some(nic.clone())), "1"),
         (sysctl("net.ipv4.conf.all.rp_filter", None), "2"),
     ];
     let journal = ground.journal(&settings);
@@ -330,22 +245,13 @@ fn as_root_renamed_vanished_and_changed() {
     // Another one takes its place, name, number and all but the address.
     let again = ground.killed();
     run(&ground, "link del wan");
-    run(
-        &ground,
-        &format!("link add v0 index {} type veth peer name other", nic.index),
-    );
+    run(&ground, &format!("link add v0 index {} type veth peer name other", nic.index));
     run(&ground, "link set v0 mtu 1400");
     let veth = ground.namespace.device_states().unwrap();
     assert!(veth.iter().any(|s| s.name == "v0" && s.index == nic.index));
-    let recovered = ground
-        .namespace
-        .inside(|| recover_in(again.path()))
-        .unwrap();
+    let recovered = ground.namespace.inside(|| recover_in(again.path())).unwrap();
     assert_eq!(recovered.put_back, [""; 0]);
-    assert!(
-        recovered.left.iter().any(|l| l.contains("gone")),
-        "{recovered:?}"
-    );
+    assert!(recovered.left.iter().any(|l| l.contains("gone")), "{recovered:?}");
     std::mem::forget(knobs);
 }
 
@@ -367,10 +273,7 @@ fn as_root_what_is_refused() {
     let error = knobs.make(mtu.clone(), "1400", || mtu.write(&ground.namespace, "1350"));
     let error = error.unwrap_err();
     assert!(matches!(error, KnobError::ReadsBack { .. }), "{error}");
-    let used = Used {
-        nics: std::slice::from_ref(&nic),
-        ..Used::default()
-    };
+    let used = Used { nics: std::slice::from_ref(&nic), ..Used::default() };
     let second = Journal::begin_in(ground.folder.path(), &ground.namespace, used, []);
     let error = second.unwrap_err();
     assert!(matches!(error, KnobError::InUse { .. }), "{error}");
@@ -398,19 +301,10 @@ fn as_root_coalescing() {
     assert!(done.success());
     let states = ground.namespace.device_states().unwrap();
     let nic = Nic::of(states.iter().find(|s| s.name == "t0").unwrap());
-    let coalescing = |which| Setting::Coalescing {
-        nic: nic.clone(),
-        which,
-    };
+    let coalescing = |which| Setting::Coalescing { nic: nic.clone(), which };
     let frames = coalescing(Coalescing::RxFrames);
-    let ring = Setting::Ring {
-        nic: nic.clone(),
-        which: Ring::Rx,
-    };
-    let feature = Setting::NamedFeature {
-        nic: nic.clone(),
-        name: "no-such".into(),
-    };
+    let ring = Setting::Ring { nic: nic.clone(), which: Ring::Rx };
+    let feature = Setting::NamedFeature { nic: nic.clone(), name: "no-such".into() };
     let all = [
         (frames.clone(), "16"),
         (coalescing(Coalescing::RxUsecs), "5"),
@@ -433,10 +327,7 @@ fn as_root_coalescing() {
     assert_eq!(frames.read(&ground.namespace).unwrap(), before);
     frames.write(&ground.namespace, "16").unwrap();
     let recovered = ground.namespace.inside(|| recover_in(left.path())).unwrap();
-    assert_eq!(
-        recovered.put_back,
-        [format!("{}: {before} again", frames.whose())]
-    );
+    assert_eq!(recovered.put_back, [format!("{}: {before} again", frames.whose())]);
     assert_eq!(frames.read(&ground.namespace).unwrap(), before);
 }
 

@@ -73,10 +73,7 @@ impl Entry {
         let Kind::File { host, size_bytes } = &self.kind else {
             return Ok(Vec::new());
         };
-        let unreadable = |source| BundleError::Unreadable {
-            path: host.clone(),
-            source,
-        };
+        let unreadable = |source| BundleError::Unreadable { path: host.clone(), source };
         let mut bytes = Vec::with_capacity(*size_bytes as usize);
         // One byte more than its size, to detect a file that grows.
         File::open(host)
@@ -331,10 +328,7 @@ impl Bundle {
     fn metadata(&self, path: &Path) -> Result<(PathBuf, Metadata), BundleError> {
         self.host
             .metadata(path)
-            .map_err(|source| BundleError::Unreadable {
-                path: path.to_path_buf(),
-                source,
-            })
+            .map_err(|source| BundleError::Unreadable { path: path.to_path_buf(), source })
     }
 
     /// The path of a program, as `execvp` would find it; a version manager's shim only if there is
@@ -404,9 +398,8 @@ impl Bundle {
         let line = head[2..].split(|b| *b == b'\n').next().unwrap_or_default();
         let line = String::from_utf8_lossy(line);
         let mut words = line.split_whitespace();
-        let interpreter = words
-            .next()
-            .ok_or_else(|| BundleError::NotAProgram(script.to_path_buf()))?;
+        let interpreter =
+            words.next().ok_or_else(|| BundleError::NotAProgram(script.to_path_buf()))?;
         let missing = |name: &str| BundleError::MissingInterpreter {
             interpreter: name.to_string(),
             needed_by: script.to_path_buf(),
@@ -431,10 +424,7 @@ impl Bundle {
         let mut head = Vec::with_capacity(MAX_SHEBANG_BYTES);
         File::open(self.host.real(place))
             .and_then(|f| f.take(MAX_SHEBANG_BYTES as u64).read_to_end(&mut head))
-            .map_err(|source| BundleError::Unreadable {
-                path: place.to_path_buf(),
-                source,
-            })?;
+            .map_err(|source| BundleError::Unreadable { path: place.to_path_buf(), source })?;
         Ok(head)
     }
 
@@ -482,16 +472,9 @@ impl Bundle {
         let (place, links) = self
             .host
             .walk(path)
-            .map_err(|source| BundleError::Unreadable {
-                path: path.to_path_buf(),
-                source,
-            })?;
+            .map_err(|source| BundleError::Unreadable { path: path.to_path_buf(), source })?;
         for (at, target) in links {
-            let entry = Entry {
-                kind: Kind::Link(target),
-                mode: 0o777,
-                modified_unix_s: 0,
-            };
+            let entry = Entry { kind: Kind::Link(target), mode: 0o777, modified_unix_s: 0 };
             self.insert(at, entry)?;
         }
         Ok(place)
@@ -501,10 +484,7 @@ impl Bundle {
     /// path with links resolved.
     fn add_place(&mut self, path: &Path) -> Result<PathBuf, BundleError> {
         let folder = path.parent().unwrap_or(Path::new("/"));
-        let there = folder
-            .ancestors()
-            .find(|f| self.host_has(f))
-            .unwrap_or(Path::new("/"));
+        let there = folder.ancestors().find(|f| self.host_has(f)).unwrap_or(Path::new("/"));
         let way = self.add_way(there)?;
         let rest = path.strip_prefix(there).unwrap_or(path);
         Ok(join(&way, rest))
@@ -518,9 +498,7 @@ impl Bundle {
         let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
             return false;
         };
-        self.host
-            .walk(folder)
-            .is_ok_and(|(place, _)| self.brought.contains(&place.join(name)))
+        self.host.walk(folder).is_ok_and(|(place, _)| self.brought.contains(&place.join(name)))
     }
 
     fn add_plain(&mut self, place: &Path, found: &Metadata, to: &Path) -> Result<(), BundleError> {
@@ -529,17 +507,12 @@ impl Bundle {
         }
         let host = self.host.real(place);
         // An error now, not when a guest is about to boot.
-        File::open(&host).map_err(|source| BundleError::Unreadable {
-            path: place.to_path_buf(),
-            source,
-        })?;
+        File::open(&host)
+            .map_err(|source| BundleError::Unreadable { path: place.to_path_buf(), source })?;
         self.insert(
             to.to_path_buf(),
             Entry {
-                kind: Kind::File {
-                    host,
-                    size_bytes: found.len(),
-                },
+                kind: Kind::File { host, size_bytes: found.len() },
                 mode: found.mode() & 0o7777,
                 modified_unix_s: found.mtime(),
             },
@@ -557,21 +530,14 @@ impl Bundle {
         let mut left = vec![PathBuf::new()];
         while let Some(below) = left.pop() {
             let (source, target) = (join(from, &below), join(to, &below));
-            let told = |error| BundleError::Unreadable {
-                path: source.clone(),
-                source: error,
-            };
+            let told = |error| BundleError::Unreadable { path: source.clone(), source: error };
             let real = self.host.real(&source);
             let found = fs::symlink_metadata(&real).map_err(told)?;
             if found.is_symlink() {
                 let target_of = fs::read_link(&real).map_err(told)?;
                 // Its target is added if it exists and is elsewhere.
                 let leads = clean(&source.parent().unwrap_or(Path::new("/")).join(&target_of));
-                let entry = Entry {
-                    kind: Kind::Link(target_of),
-                    mode: 0o777,
-                    modified_unix_s: 0,
-                };
+                let entry = Entry { kind: Kind::Link(target_of), mode: 0o777, modified_unix_s: 0 };
                 self.insert(target, entry)?;
                 if !leads.starts_with(from)
                     && let Ok((_, found)) = self.host.metadata(&leads)
@@ -615,11 +581,7 @@ impl Bundle {
             }
             self.entries.insert(
                 folder.to_path_buf(),
-                Entry {
-                    kind: Kind::Folder,
-                    mode: 0o755,
-                    modified_unix_s: 0,
-                },
+                Entry { kind: Kind::Folder, mode: 0o755, modified_unix_s: 0 },
             );
         }
         match self.entries.get(&path).map(|e| &e.kind) {

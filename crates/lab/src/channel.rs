@@ -33,10 +33,7 @@ pub fn send<T: Serialize>(stream: &mut impl Write, message: &T) -> io::Result<()
             payload.len()
         )));
     }
-    let header = Header {
-        length: payload.len(),
-        crc: crc32fast::hash(&payload),
-    };
+    let header = Header { length: payload.len(), crc: crc32fast::hash(&payload) };
     let mut frame = Vec::with_capacity(HEADER_BYTES + payload.len());
     frame.extend_from_slice(&header.bytes());
     frame.extend_from_slice(&payload);
@@ -69,10 +66,7 @@ impl Header {
             four.copy_from_slice(&bytes[at..at + 4]);
             u32::from_le_bytes(four)
         };
-        let header = Header {
-            length: word(4) as usize,
-            crc: word(8),
-        };
+        let header = Header { length: word(4) as usize, crc: word(8) };
         (header.bytes() == *bytes && header.length <= MAX_PAYLOAD_BYTES).then_some(header)
     }
 }
@@ -228,10 +222,7 @@ mod tests {
             second: String,
         }
         let mut bytes = Vec::new();
-        let skips = Skips {
-            first: None,
-            second: "text".into(),
-        };
+        let skips = Skips { first: None, second: "text".into() };
         send(&mut bytes, &skips).unwrap();
         send(&mut bytes, &"next".to_string()).unwrap();
         let mut decoder = Decoder::default();

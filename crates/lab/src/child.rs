@@ -29,12 +29,10 @@ pub(crate) fn command(program: &str) -> Command {
     // allocates nothing; it makes the child end with us, so that what it works on is not
     // changed after that.
     unsafe {
-        command.pre_exec(
-            || match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) {
-                0 => Ok(()),
-                _ => Err(io::Error::last_os_error()),
-            },
-        );
+        command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        });
     }
     command
 }
@@ -47,11 +45,8 @@ pub(crate) fn command(program: &str) -> Command {
 pub(crate) fn run(mut command: Command, cancel: &AtomicBool) -> io::Result<Option<Finished>> {
     let mut output = tempfile::tempfile()?;
     // A group of its own, so that those that it starts end with it.
-    let mut child = command
-        .stdout(output.try_clone()?)
-        .stderr(output.try_clone()?)
-        .process_group(0)
-        .spawn()?;
+    let mut child =
+        command.stdout(output.try_clone()?).stderr(output.try_clone()?).process_group(0).spawn()?;
     let status = loop {
         if let Some(status) = child.try_wait()? {
             break status;
@@ -103,10 +98,7 @@ mod tests {
     fn cancelled() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("started");
-        let script = format!(
-            "sleep 100 & echo $! > {0}.new; mv {0}.new {0}; wait",
-            file.display()
-        );
+        let script = format!("sleep 100 & echo $! > {0}.new; mv {0}.new {0}; wait", file.display());
         let cancel = AtomicBool::new(false);
         let started = thread::scope(|scope| {
             scope.spawn(|| assert!(run(shell(&script), &cancel).unwrap().is_none()));

@@ -116,10 +116,7 @@ impl ModuleBuilder {
     /// One that keeps sources below a cache folder such as `~/.cache/netplumb`, and ends soon
     /// after the flag is set.
     pub fn new(cache: &Path, cancel: Arc<AtomicBool>) -> Self {
-        ModuleBuilder {
-            folder: cache.join("sources"),
-            cancel,
-        }
+        ModuleBuilder { folder: cache.join("sources"), cancel }
     }
 
     /// Build a module of a kernel.
@@ -168,15 +165,8 @@ impl ModuleBuilder {
         let folder = source.folder(&place, &self.cancel, &mut |at| {
             progress(BuildProgress::Source(at));
         })?;
-        let maker = Maker::new(
-            &source,
-            &place,
-            &folder,
-            kernel,
-            toolchain,
-            is_of_experiment,
-            &self.cancel,
-        );
+        let maker =
+            Maker::new(&source, &place, &folder, kernel, toolchain, is_of_experiment, &self.cancel);
         progress(BuildProgress::Building { changed: false });
         let plain = maker.make(&[], None)?;
         let plain_code = code_of(&plain.elf, "the unmodified build")?;
@@ -270,10 +260,7 @@ fn own_module(kernel: &KernelEntry, name: &str) -> Result<(Place, Code), ModuleB
 }
 
 fn code_of(elf: &[u8], what: &str) -> Result<Code, ModuleBuildError> {
-    code::code(elf).map_err(|reason| ModuleBuildError::Unreadable {
-        what: what.to_owned(),
-        reason,
-    })
+    code::code(elf).map_err(|reason| ModuleBuildError::Unreadable { what: what.to_owned(), reason })
 }
 
 /// Check that a module can be written to a file: that it is a new one, or a module.
@@ -281,9 +268,7 @@ fn code_of(elf: &[u8], what: &str) -> Result<Code, ModuleBuildError> {
 /// # Errors
 /// Something else is there.
 pub fn check_target(target: &Path) -> Result<(), ModuleBuildError> {
-    let occupied = || ModuleBuildError::Occupied {
-        path: target.to_owned(),
-    };
+    let occupied = || ModuleBuildError::Occupied { path: target.to_owned() };
     let metadata = match fs::metadata(target) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         metadata => metadata.map_err(error::read_failed(target))?,

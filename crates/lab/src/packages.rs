@@ -27,9 +27,7 @@ const MERGED: [&str; 3] = ["bin", "lib", "sbin"];
 
 /// The root below which a package and its libraries are, if they were fetched.
 pub fn root(cache: &Path, arch: Arch, package: &str) -> PathBuf {
-    cache
-        .join(FOLDER)
-        .join(format!("{package}_{}", arch.debian()))
+    cache.join(FOLDER).join(format!("{package}_{}", arch.debian()))
 }
 
 /// Fetch a package and its libraries, unless they are there.

@@ -54,10 +54,7 @@ impl Adder {
     }
 
     pub(crate) fn finish(self, bytes: u64) -> Sum {
-        Sum {
-            bytes,
-            crc32: self.0.finalize(),
-        }
+        Sum { bytes, crc32: self.0.finalize() }
     }
 }
 
@@ -96,10 +93,9 @@ impl Sum {
     /// How it differs.
     pub fn check(self, now: Sum) -> Result<(), String> {
         match self {
-            _ if self.bytes != now.bytes => Err(format!(
-                "it has {} bytes instead of {}",
-                now.bytes, self.bytes
-            )),
+            _ if self.bytes != now.bytes => {
+                Err(format!("it has {} bytes instead of {}", now.bytes, self.bytes))
+            }
             _ if self.crc32 != now.crc32 => Err("its checksum is another one".into()),
             _ => Ok(()),
         }
@@ -117,10 +113,7 @@ fn data_at(file: &File, from: u64, bytes: u64) -> Option<(u64, u64)> {
         u64::try_from(found).map_err(|_| io::Error::last_os_error())
     };
     match seek(from, libc::SEEK_DATA) {
-        Ok(start) => Some((
-            start,
-            seek(start, libc::SEEK_HOLE).unwrap_or(bytes).min(bytes),
-        )),
+        Ok(start) => Some((start, seek(start, libc::SEEK_HOLE).unwrap_or(bytes).min(bytes))),
         // Only holes follow.
         Err(error) if error.raw_os_error() == Some(libc::ENXIO) => None,
         // The file system does not tell.
@@ -148,22 +141,16 @@ impl Flaw {
                 Flaw::Missing
             }
             io::ErrorKind::NotFound => Flaw::Damaged(format!("{name} is missing")),
-            _ => Flaw::Unreadable(format!(
-                "{}: {error}{}",
-                path.display(),
-                owner_hint(&path, error)
-            )),
+            _ => {
+                Flaw::Unreadable(format!("{}: {error}{}", path.display(), owner_hint(&path, error)))
+            }
         }
     }
 }
 
 /// A text with a last line by which damage to it is known.
 pub fn sealed(text: &str) -> String {
-    let line = if text.is_empty() || text.ends_with('\n') {
-        ""
-    } else {
-        "\n"
-    };
+    let line = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
     let text = format!("{text}{line}");
     format!("{text}{SEAL}{:08x}\n", crc32fast::hash(text.as_bytes()))
 }
@@ -252,10 +239,9 @@ pub fn check(entry: &Path, wanted: &dyn Fn(&Path) -> bool) -> Result<(), Flaw> {
         let path = Path::new(name);
         let now = match wanted(path) {
             true => File::open(entry.join(path)).and_then(|file| Sum::of(&file)),
-            false => fs::metadata(entry.join(path)).map(|metadata| Sum {
-                bytes: metadata.len(),
-                ..sum
-            }),
+            false => {
+                fs::metadata(entry.join(path)).map(|metadata| Sum { bytes: metadata.len(), ..sum })
+            }
         };
         let now = now.map_err(|error| Flaw::of(entry, name, &error))?;
         let checked = sum.check(now);
@@ -385,9 +371,7 @@ pub fn owner_hint(path: &Path, error: &io::Error) -> String {
     if error.kind() != io::ErrorKind::PermissionDenied {
         return String::new();
     }
-    let known = path
-        .ancestors()
-        .find_map(|path| Some((path, fs::metadata(path).ok()?.uid())));
+    let known = path.ancestors().find_map(|path| Some((path, fs::metadata(path).ok()?.uid())));
     // SAFETY: takes nothing, and can't fail.
     let own = unsafe { libc::geteuid() };
     match known {

@@ -47,14 +47,10 @@ fn gets_through(topology: &Topology) -> bool {
     let receiver = topology.rx.inside(|| UdpSocket::bind(to)).unwrap();
     let from = SocketAddr::new(topology.tx_address, 0);
     let sender = topology.tx.inside(|| UdpSocket::bind(from)).unwrap();
-    receiver
-        .set_read_timeout(Some(Duration::from_secs(5)))
-        .unwrap();
+    receiver.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     sender.send_to(b"plumb", to).unwrap();
     let mut buffer = [0; 16];
-    receiver
-        .recv(&mut buffer)
-        .is_ok_and(|n| &buffer[..n] == b"plumb")
+    receiver.recv(&mut buffer).is_ok_and(|n| &buffer[..n] == b"plumb")
 }
 
 fn paths(topology: &Topology) -> Vec<PathBuf> {
@@ -74,22 +70,8 @@ fn topologies_of_this_machine() {
         for (what, plan, namespaces) in [
             ("lo", plan(Link::Lo, family), 1),
             ("pair", veth.clone(), 2),
-            (
-                "router",
-                TopologyPlan {
-                    forward: true,
-                    ..veth.clone()
-                },
-                3,
-            ),
-            (
-                "bridge",
-                TopologyPlan {
-                    bridge: true,
-                    ..veth.clone()
-                },
-                3,
-            ),
+            ("router", TopologyPlan { forward: true, ..veth.clone() }, 3),
+            ("bridge", TopologyPlan { bridge: true, ..veth.clone() }, 3),
         ] {
             let began = Instant::now();
             let topology = Topology::build_named(&plan).unwrap();

@@ -85,10 +85,9 @@ impl Arch {
     pub fn level(text: &str) -> Result<String, String> {
         match Arch::named(text) {
             Some(arch) => Ok(arch.as_str().to_string()),
-            None => text
-                .parse::<Arch>()
-                .map(|arch| arch.to_string())
-                .map_err(|error| error.to_string()),
+            None => {
+                text.parse::<Arch>().map(|arch| arch.to_string()).map_err(|error| error.to_string())
+            }
         }
     }
 }

@@ -143,9 +143,8 @@ impl FrameSize {
         match self {
             FrameSize::Bytes(bytes) => f64::from(bytes),
             FrameSize::Imix => {
-                let (bytes, frames) = IMIX
-                    .iter()
-                    .fold((0, 0), |(b, f), (bytes, n)| (b + bytes * n, f + n));
+                let (bytes, frames) =
+                    IMIX.iter().fold((0, 0), |(b, f), (bytes, n)| (b + bytes * n, f + n));
                 f64::from(bytes) / f64::from(frames)
             }
         }
@@ -301,8 +300,7 @@ pub const CPU_METHODS_APART: f64 = 0.02;
 impl CpuUse {
     /// Whether the two methods disagree.
     pub fn is_doubtful(&self) -> bool {
-        self.second
-            .is_some_and(|second| (second - self.busy).abs() > CPU_METHODS_APART)
+        self.second.is_some_and(|second| (second - self.busy).abs() > CPU_METHODS_APART)
     }
 }
 

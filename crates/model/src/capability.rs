@@ -34,9 +34,7 @@ pub enum Availability {
 impl Availability {
     /// Available.
     pub fn yes(detail: impl Into<String>) -> Self {
-        Self::Yes {
-            detail: detail.into(),
-        }
+        Self::Yes { detail: detail.into() }
     }
 
     /// Available in part.
@@ -45,19 +43,12 @@ impl Availability {
         reason: impl Into<String>,
         remedy: impl Into<String>,
     ) -> Self {
-        Self::Partly {
-            detail: detail.into(),
-            reason: reason.into(),
-            remedy: remedy.into(),
-        }
+        Self::Partly { detail: detail.into(), reason: reason.into(), remedy: remedy.into() }
     }
 
     /// Not available: the reason and what to do.
     pub fn no(reason: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self::No {
-            reason: reason.into(),
-            remedy: remedy.into(),
-        }
+        Self::No { reason: reason.into(), remedy: remedy.into() }
     }
 
     /// Whether it is available, at least in part.
@@ -86,14 +77,8 @@ pub enum Group {
 
 impl Group {
     /// All groups, in the order of the list.
-    pub const ALL: [Self; 6] = [
-        Self::Vm,
-        Self::Functions,
-        Self::Stages,
-        Self::Profile,
-        Self::Packets,
-        Self::Resources,
-    ];
+    pub const ALL: [Self; 6] =
+        [Self::Vm, Self::Functions, Self::Stages, Self::Profile, Self::Packets, Self::Resources];
 
     /// The heading.
     pub fn title(self) -> &'static str {
@@ -204,10 +189,7 @@ mod tests {
         let mut lab = Lab {
             lab: "netns".into(),
             verdict: Availability::yes("built"),
-            instruments: vec![InstrumentAvailability {
-                instrument: "stages".into(),
-                verdict: no,
-            }],
+            instruments: vec![InstrumentAvailability { instrument: "stages".into(), verdict: no }],
         };
         assert!(!lab.works());
         lab.instruments[0].verdict = Availability::partly("some", "not all", "do more");

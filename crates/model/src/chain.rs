@@ -50,16 +50,12 @@ pub fn functions(recording: &Recording, name: &str) -> Vec<FunctionId> {
 /// Of each node, whether it is the last function of a chain or below it: names from the outermost
 /// inwards, which need not call each other directly.
 pub fn below(recording: &Recording, chain: &str) -> Vec<bool> {
-    let chain: Vec<Vec<FunctionId>> = names(chain)
-        .map(|name| functions(recording, name))
-        .collect();
+    let chain: Vec<Vec<FunctionId>> = names(chain).map(|name| functions(recording, name)).collect();
     let mut met: Vec<usize> = Vec::with_capacity(recording.nodes.len());
     for node in &recording.nodes {
         // A parent's number is below its children's.
         let above = node.parent.map_or(0, |parent| met[parent as usize]);
-        let meets = chain
-            .get(above)
-            .is_some_and(|wanted| wanted.contains(&node.function));
+        let meets = chain.get(above).is_some_and(|wanted| wanted.contains(&node.function));
         met.push(above + usize::from(meets));
     }
     met.into_iter().map(|n| n == chain.len()).collect()
@@ -104,11 +100,7 @@ mod tests {
                 size_bytes: 0,
                 source: None,
             });
-            recording.nodes.push(Node {
-                parent,
-                function: id,
-                tail: false,
-            });
+            recording.nodes.push(Node { parent, function: id, tail: false });
         }
         let found = |chain: &str| -> Vec<usize> {
             let below = below(&recording, chain);

@@ -232,16 +232,10 @@ impl FromStr for Class {
 
     fn from_str(s: &str) -> Result<Self, UnknownWord> {
         if s == Proto::Work.as_str() {
-            return Ok(Class {
-                proto: Proto::Work,
-                direction: Direction::Run,
-            });
+            return Ok(Class { proto: Proto::Work, direction: Direction::Run });
         }
         let (proto, direction) = s.split_once(' ').unwrap_or((s, ""));
-        Ok(Class {
-            proto: proto.parse()?,
-            direction: direction.trim().parse()?,
-        })
+        Ok(Class { proto: proto.parse()?, direction: direction.trim().parse()? })
     }
 }
 
@@ -267,22 +261,16 @@ mod tests {
     fn words_round_trip() {
         for &p in Proto::ALL {
             for &direction in Direction::ALL {
-                let class = Class {
-                    proto: p,
-                    direction,
-                };
+                let class = Class { proto: p, direction };
                 if p == Proto::Work && direction != Direction::Run {
                     continue;
                 }
                 assert_eq!(class.to_string().parse(), Ok(class));
             }
         }
-        for context in [
-            Context::Task,
-            Context::OtherTask,
-            Context::Hardirq,
-            Context::Softirq(Softirq::NetRx),
-        ] {
+        for context in
+            [Context::Task, Context::OtherTask, Context::Hardirq, Context::Softirq(Softirq::NetRx)]
+        {
             assert_eq!(context.to_string().parse(), Ok(context));
         }
     }

@@ -16,13 +16,11 @@ use crate::quantity::{Declared, Kind};
 pub const INSTRUMENT: &str = "events";
 
 /// Events of a block, by event and, if asked for, by CPU as well.
-pub const COUNT: Declared = Declared::new(INSTRUMENT, "count", "events", Kind::Count)
-    .by_number("CPU")
-    .by_label("event");
+pub const COUNT: Declared =
+    Declared::new(INSTRUMENT, "count", "events", Kind::Count).by_number("CPU").by_label("event");
 /// The same of events that are times: `task-clock`, `cpu-clock`.
-pub const TIME: Declared = Declared::new(INSTRUMENT, "time", "ns", Kind::Duration)
-    .by_number("CPU")
-    .by_label("event");
+pub const TIME: Declared =
+    Declared::new(INSTRUMENT, "time", "ns", Kind::Duration).by_number("CPU").by_label("event");
 /// Of these, those of tasks: of the threads of a process that have one name. The number is that of a
 /// thread of the recording, which stands for them.
 pub const TASK_COUNT: Declared = Declared::new(INSTRUMENT, "count by task", "events", Kind::Count)
@@ -136,10 +134,7 @@ impl Events {
         let of_focus = focus.flat_map(|focus| EVENTS.iter().filter(|e| e.focus == *focus));
         let mut all: Vec<String> = of_focus.map(|event| event.name.to_string()).collect();
         all.extend(self.names.iter().cloned());
-        let ratios = self
-            .ratios
-            .iter()
-            .filter_map(|text| Ratio::parse(text).ok());
+        let ratios = self.ratios.iter().filter_map(|text| Ratio::parse(text).ok());
         all.extend(ratios.flat_map(|ratio| [ratio.over, ratio.under]));
         if all.is_empty() {
             all.extend((EVENTS.iter().filter(|e| e.default)).map(|e| e.name.to_string()));
@@ -193,12 +188,7 @@ mod tests {
         };
         let all = events.all();
         assert_eq!(all.iter().filter(|name| *name == "page-faults").count(), 1);
-        assert_eq!(
-            all.iter()
-                .filter(|name| *name == "context-switches")
-                .count(),
-            1
-        );
+        assert_eq!(all.iter().filter(|name| *name == "context-switches").count(), 1);
         assert!(all.contains(&"sched:sched_process_exec".into()));
         assert!(all.contains(&"block:*".into()));
         assert!(events.check().is_ok());

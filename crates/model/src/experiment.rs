@@ -242,9 +242,7 @@ impl Experiment {
     pub fn parse(text: &str) -> Result<Experiment, ExperimentError> {
         let experiment: Experiment =
             toml::from_str(text).map_err(|e| ExperimentError::from_toml(text, &e))?;
-        experiment
-            .judge()
-            .map_err(|mistake| ExperimentError::of(text, mistake))?;
+        experiment.judge().map_err(|mistake| ExperimentError::of(text, mistake))?;
         Ok(experiment)
     }
 
@@ -259,9 +257,7 @@ impl Experiment {
             return Ok(None);
         }
         let parsed = toml::from_str(text);
-        parsed
-            .map(Some)
-            .map_err(|e| ExperimentError::from_toml(text, &e))
+        parsed.map(Some).map_err(|e| ExperimentError::from_toml(text, &e))
     }
 
     /// Check that all layers in the experiment are among `layers`.

@@ -54,11 +54,7 @@ pub fn is_of_hosts(instrument: &str) -> bool {
 
 /// A quantity of two hosts as namespaces of this machine have it: it varies from block to block.
 pub const fn clocked(quantity: &Declared) -> Declared {
-    Declared {
-        instrument: CLOCKED,
-        repeats: Repeats::Statistically,
-        ..*quantity
-    }
+    Declared { instrument: CLOCKED, repeats: Repeats::Statistically, ..*quantity }
 }
 
 const fn count(name: &'static str, unit: &'static str) -> Declared {
@@ -71,9 +67,7 @@ const fn each(name: &'static str, unit: &'static str) -> Declared {
 
 /// What is by something else.
 const fn ratio(name: &'static str, unit: &'static str) -> Declared {
-    Declared::new(INSTRUMENT, name, unit, Kind::Rate)
-        .exactly()
-        .by_label("host")
+    Declared::new(INSTRUMENT, name, unit, Kind::Rate).exactly().by_label("host")
 }
 
 /// Bytes of the payload that arrived, by the time from the sender's first to the receiver's last.
@@ -82,15 +76,13 @@ pub const THROUGHPUT: Declared =
 /// Turns by time.
 pub const TURNS: Declared = Declared::new(INSTRUMENT, "turns", "turns/s", Kind::Rate).exactly();
 /// Time from a request to the whole answer: of all turns of a block.
-pub const TURN: Declared = Declared::new(INSTRUMENT, "turn", "ns", Kind::Duration)
-    .exactly()
-    .by_label("of all turns");
+pub const TURN: Declared =
+    Declared::new(INSTRUMENT, "turn", "ns", Kind::Duration).exactly().by_label("of all turns");
 /// What there is of all turns of a block.
 pub const TURN_LABELS: [&str; 5] = ["mean", "least", "median", "99%", "most"];
 /// The part of the time in which a host's CPU executed instructions.
-pub const BUSY: Declared = Declared::new(INSTRUMENT, "CPU use", "CPUs", Kind::Share)
-    .exactly()
-    .by_label("host");
+pub const BUSY: Declared =
+    Declared::new(INSTRUMENT, "CPU use", "CPUs", Kind::Share).exactly().by_label("host");
 /// The part of the time in which a host's CPU was idle by the kernel's own account (`idle_sleeptime`).
 pub const KERNEL_IDLE: Declared =
     Declared::new(INSTRUMENT, "idle by the kernel", "share", Kind::Share)
@@ -122,14 +114,10 @@ pub const HELD: Declared = each("frames held", "frames");
 /// Frames that a host's NIC had no room for, and dropped, by its own count (`rx_missed_errors`).
 pub const MISSED: Declared = each("frames dropped by the NIC", "frames");
 /// The longest time that a frame waited for the wire, since the run's beginning.
-pub const LONGEST_WAIT: Declared = Declared::new(
-    INSTRUMENT,
-    "longest wait for the wire",
-    "ns",
-    Kind::Duration,
-)
-.exactly()
-.by_label("host");
+pub const LONGEST_WAIT: Declared =
+    Declared::new(INSTRUMENT, "longest wait for the wire", "ns", Kind::Duration)
+        .exactly()
+        .by_label("host");
 /// Of a web server: bytes that its disk read, by bytes of payload. What the kernel reads ahead counts too.
 pub const FROM_DISK: Declared =
     Declared::new(INSTRUMENT, "read from disk", "share", Kind::Share).exactly();
@@ -147,14 +135,10 @@ pub const BUFFER: Declared = each("socket buffer", "bytes");
 pub const PAYLOAD: Declared = Declared::new("exact", "payload", "bytes", Kind::Count).exactly();
 /// The kernel's instructions of a host, counted apart from its functions.
 pub const COUNTED_IN_KERNEL: Declared =
-    Declared::new("exact", "in the kernel", "instructions", Kind::Count)
-        .exactly()
-        .by_label("host");
+    Declared::new("exact", "in the kernel", "instructions", Kind::Count).exactly().by_label("host");
 /// Those of programs of a host.
 pub const COUNTED_IN_PROGRAMS: Declared =
-    Declared::new("exact", "in programs", "instructions", Kind::Count)
-        .exactly()
-        .by_label("host");
+    Declared::new("exact", "in programs", "instructions", Kind::Count).exactly().by_label("host");
 
 /// The labels that figures of a quantity have; nothing if there is one figure.
 pub fn labels_of(quantity: &Declared) -> Vec<&'static str> {
@@ -228,9 +212,7 @@ impl Wire {
     pub fn of(arm: &Arm) -> Wire {
         let read = |key: &str, parse: fn(&str) -> Result<u64, String>| {
             // Levels have been checked.
-            arm.level(key)
-                .and_then(|level| parse(level).ok())
-                .unwrap_or(0)
+            arm.level(key).and_then(|level| parse(level).ok()).unwrap_or(0)
         };
         Wire {
             rate_bps: read("wire_rate", rate_of),
@@ -281,10 +263,7 @@ fn number(text: &str, units: &[(&str, f64)], what: &str) -> Result<f64, String> 
     };
     let at = text.find(|c: char| c.is_ascii_alphabetic() || c == '%');
     let (number, unit) = text.split_at(at.unwrap_or(text.len()));
-    let (_, factor) = units
-        .iter()
-        .find(|(name, _)| *name == unit.trim())
-        .ok_or_else(wrong)?;
+    let (_, factor) = units.iter().find(|(name, _)| *name == unit.trim()).ok_or_else(wrong)?;
     let number: f64 = number.trim().parse().map_err(|_| wrong())?;
     match number.is_finite() && number >= 0.0 {
         true => Ok(number * factor),
@@ -297,14 +276,8 @@ fn number(text: &str, units: &[(&str, f64)], what: &str) -> Result<f64, String> 
 /// # Errors
 /// Another text.
 pub fn rate_of(text: &str) -> Result<u64, String> {
-    const UNITS: &[(&str, f64)] = &[
-        ("M", 1e6),
-        ("Mbit", 1e6),
-        ("G", 1e9),
-        ("Gbit", 1e9),
-        ("k", 1e3),
-        ("kbit", 1e3),
-    ];
+    const UNITS: &[(&str, f64)] =
+        &[("M", 1e6), ("Mbit", 1e6), ("G", 1e9), ("Gbit", 1e9), ("k", 1e3), ("kbit", 1e3)];
     let told = |why: String| {
         format!("{why}; expected bits per second like 1G, 2.5G or 100M, from 100k to 100G")
     };
@@ -410,27 +383,18 @@ impl HostLoad {
         const TURNS: u32 = 10;
         const REQUESTS: u32 = 100;
         match self {
-            HostLoad::Stream {
-                bytes,
-                write_bytes,
-                connections,
-            } => HostLoad::Stream {
-                bytes: bytes.min(BYTES),
-                write_bytes,
-                connections,
-            },
-            HostLoad::Echo { turns, size_bytes } => HostLoad::Echo {
-                turns: turns.min(TURNS),
-                size_bytes,
-            },
-            HostLoad::Request { turns, size_bytes } => HostLoad::Request {
-                turns: turns.min(TURNS),
-                size_bytes,
-            },
-            HostLoad::Web(load) => HostLoad::Web(WebLoad {
-                requests: load.requests.min(REQUESTS),
-                ..load
-            }),
+            HostLoad::Stream { bytes, write_bytes, connections } => {
+                HostLoad::Stream { bytes: bytes.min(BYTES), write_bytes, connections }
+            }
+            HostLoad::Echo { turns, size_bytes } => {
+                HostLoad::Echo { turns: turns.min(TURNS), size_bytes }
+            }
+            HostLoad::Request { turns, size_bytes } => {
+                HostLoad::Request { turns: turns.min(TURNS), size_bytes }
+            }
+            HostLoad::Web(load) => {
+                HostLoad::Web(WebLoad { requests: load.requests.min(REQUESTS), ..load })
+            }
         }
     }
 }
@@ -585,28 +549,15 @@ mod tests {
     /// Check that a frame of MTU 1500 takes 12.304 us at 1 Gbit/s.
     #[test]
     fn a_full_frame() {
-        let wire = Wire {
-            rate_bps: 1_000_000_000,
-            delay_ns: 0,
-            jitter_ns: 0,
-            loss_ppb: 0,
-        };
+        let wire = Wire { rate_bps: 1_000_000_000, delay_ns: 0, jitter_ns: 0, loss_ppb: 0 };
         assert_eq!(wire.occupied_ns(1_500), 12_304.0);
     }
 
     /// Check that the kernel's idle time of a block is without what it was idle before and after.
     #[test]
     fn idle_of_a_block() {
-        let at = |clock_ns, instructions| Latch {
-            clock_ns,
-            instructions,
-            ..Latch::default()
-        };
-        let idle = KernelIdle {
-            before: at(1_000, 100),
-            after: at(30_000, 2_100),
-            idle_ns: 22_000,
-        };
+        let at = |clock_ns, instructions| Latch { clock_ns, instructions, ..Latch::default() };
+        let idle = KernelIdle { before: at(1_000, 100), after: at(30_000, 2_100), idle_ns: 22_000 };
         // Before: 9,000 ns, 500 instructions of 4 ns each; after: 1,000 ns, all busy.
         let between = idle.between_ns(&at(10_000, 600), &at(29_000, 1_850), 2);
         assert_eq!(between, 22_000 - 7_000);

@@ -39,11 +39,7 @@ pub const LAYERS: &[&str] = {
         let mut all = [""; PATH.len() + SHARED.len()];
         let mut at = 0;
         while at < all.len() {
-            all[at] = if at < PATH.len() {
-                PATH[at]
-            } else {
-                SHARED[at - PATH.len()]
-            };
+            all[at] = if at < PATH.len() { PATH[at] } else { SHARED[at - PATH.len()] };
             at += 1;
         }
         all

@@ -50,11 +50,7 @@ pub struct Loss {
 impl Loss {
     /// A loss.
     pub fn new(cause: &str, count: u64, meaning: impl Into<String>) -> Loss {
-        Loss {
-            cause: cause.into(),
-            count,
-            meaning: meaning.into(),
-        }
+        Loss { cause: cause.into(), count, meaning: meaning.into() }
     }
 
     /// How often what happened: `12 calls without a percentile`, `1 process that was not followed`.
@@ -65,11 +61,7 @@ impl Loss {
         }
         let singular = |word: &str| NOUNS.iter().copied().find(|noun| plural(2, noun) == word);
         let mut words: Vec<&str> = self.cause.split(' ').collect();
-        let Some(at) = words
-            .iter()
-            .take(BEFORE)
-            .position(|word| singular(word).is_some())
-        else {
+        let Some(at) = words.iter().take(BEFORE).position(|word| singular(word).is_some()) else {
             return format!("{count} {}", self.cause);
         };
         // The noun, and one that is beside it: `functions or tracepoints`.
@@ -97,24 +89,15 @@ mod tests {
     fn singular() {
         let of = |cause: &str, count| Loss::new(cause, count, "").in_words();
         for (cause, one) in [
-            (
-                "functions without names of arguments",
-                "1 function without names of arguments",
-            ),
-            (
-                "new processes that were not followed",
-                "1 new process that was not followed",
-            ),
+            ("functions without names of arguments", "1 function without names of arguments"),
+            ("new processes that were not followed", "1 new process that was not followed"),
             (
                 "functions or tracepoints that could not be attached to",
                 "1 function or tracepoint that could not be attached to",
             ),
             ("entries without an exit", "1 entry without an exit"),
             ("calls below traced calls", "1 call below traced calls"),
-            (
-                "begun, and no room in the table",
-                "1 begun, and no room in the table",
-            ),
+            ("begun, and no room in the table", "1 begun, and no room in the table"),
         ] {
             assert_eq!(of(cause, 1), one);
             assert_eq!(of(cause, 1_200), format!("1,200 {cause}"));

@@ -212,10 +212,7 @@ pub enum RefusedKind {
 
 impl From<String> for Refused {
     fn from(message: String) -> Refused {
-        Refused {
-            message,
-            kind: RefusedKind::Failed,
-        }
+        Refused { message, kind: RefusedKind::Failed }
     }
 }
 

@@ -193,33 +193,21 @@ pub struct Item {
 
 impl Item {
     /// The only one.
-    pub const ONLY: Item = Item {
-        number: None,
-        label: None,
-    };
+    pub const ONLY: Item = Item { number: None, label: None };
 
     /// The figure of a number.
     pub fn number(number: u32) -> Item {
-        Item {
-            number: Some(number),
-            label: None,
-        }
+        Item { number: Some(number), label: None }
     }
 
     /// The figure of a name.
     pub fn label(label: impl Into<String>) -> Item {
-        Item {
-            number: None,
-            label: Some(label.into()),
-        }
+        Item { number: None, label: Some(label.into()) }
     }
 
     /// The figure of a name and a number.
     pub fn of(number: u32, label: impl Into<String>) -> Item {
-        Item {
-            number: Some(number),
-            label: Some(label.into()),
-        }
+        Item { number: Some(number), label: Some(label.into()) }
     }
 }
 
@@ -271,11 +259,7 @@ pub struct Figure {
 impl Figure {
     /// The only figure of a quantity.
     pub fn new(quantity: &Declared, value: f64) -> Figure {
-        Figure {
-            quantity: quantity.into(),
-            item: Item::ONLY,
-            value,
-        }
+        Figure { quantity: quantity.into(), item: Item::ONLY, value }
     }
 
     /// One of several.

@@ -359,9 +359,7 @@ impl Recording {
     /// The architecture of the code of an arm.
     pub fn arch(&self, arm: usize) -> Arch {
         // Those of older versions are all of one.
-        self.fact(arm, env::ARCH)
-            .and_then(Arch::named)
-            .unwrap_or(Arch::X86_64)
+        self.fact(arm, env::ARCH).and_then(Arch::named).unwrap_or(Arch::X86_64)
     }
 
     /// The index of a quantity, which is added if it is new.
@@ -388,28 +386,14 @@ impl Recording {
     /// Add a figure.
     pub fn add(&mut self, of: Of, quantity: &Declared, item: Item, value: f64) {
         let quantity = self.quantity(quantity);
-        self.scalars.push(Scalar {
-            of,
-            quantity,
-            item,
-            value,
-        });
+        self.scalars.push(Scalar { of, quantity, item, value });
     }
 
     /// Add a figure that was reported from elsewhere.
     pub fn add_figure(&mut self, of: Of, figure: Figure) {
-        let Figure {
-            quantity,
-            item,
-            value,
-        } = figure;
+        let Figure { quantity, item, value } = figure;
         let quantity = self.quantity_of(&quantity);
-        self.scalars.push(Scalar {
-            of,
-            quantity,
-            item,
-            value,
-        });
+        self.scalars.push(Scalar { of, quantity, item, value });
     }
 
     /// Set a reported figure of the run; a later one replaces it.
@@ -547,8 +531,7 @@ impl Recording {
     /// Everything that could not be measured, by any instrument, with the reason.
     pub fn all_unwatched(&self) -> BTreeMap<&str, &str> {
         let each = self.unwatched.values().flatten();
-        each.map(|(name, why)| (name.as_str(), why.as_str()))
-            .collect()
+        each.map(|(name, why)| (name.as_str(), why.as_str())).collect()
     }
 
     /// All functions that were left out to stay within limits, whichever instrument did.

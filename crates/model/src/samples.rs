@@ -199,9 +199,7 @@ mod tests {
         let mut recording = Recording::default();
         assert!(recording.add_samples(samples));
         let costs = recording.costs.iter();
-        let costs: Vec<_> = costs
-            .map(|c| (c.block, c.quantity, c.node, c.calls, c.own))
-            .collect();
+        let costs: Vec<_> = costs.map(|c| (c.block, c.quantity, c.node, c.calls, c.own)).collect();
         assert_eq!(costs, [(2, 4, 0, 1, 50), (2, 4, 1, 2, 100)]);
         assert_eq!(recording.samples.len(), 1);
     }

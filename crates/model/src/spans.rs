@@ -45,9 +45,8 @@ pub const PROGRAMS: Declared = Declared::new(INSTRUMENT, "programs", "ns", Kind:
 pub const RUNS: Declared = Declared::new(INSTRUMENT, "runs", "runs", Kind::Count);
 
 /// All of them, that of times first.
-pub const QUANTITIES: &[Declared] = &[
-    TIME, STACKS, SLOW, THRESHOLD, SEEN, BEGUN, ENDED, OPEN, UNMATCHED, APART, PROGRAMS, RUNS,
-];
+pub const QUANTITIES: &[Declared] =
+    &[TIME, STACKS, SLOW, THRESHOLD, SEEN, BEGUN, ENDED, OPEN, UNMATCHED, APART, PROGRAMS, RUNS];
 
 /// The cause of [`UNMATCHED`] spans whose first event came again.
 pub const BEGUN_AGAIN: &str = "begun again before the end";
@@ -96,23 +95,13 @@ impl Preset {
     /// Its events and their keys.
     pub fn parts(self) -> (&'static [&'static str], &'static [&'static str]) {
         match self {
-            Preset::Disk => (
-                &["block:block_rq_issue", "block:block_rq_complete"],
-                &["request"],
-            ),
+            Preset::Disk => (&["block:block_rq_issue", "block:block_rq_complete"], &["request"]),
             Preset::DiskQueue => (
-                &[
-                    "block:block_rq_insert",
-                    "block:block_rq_issue",
-                    "block:block_rq_complete",
-                ],
+                &["block:block_rq_insert", "block:block_rq_issue", "block:block_rq_complete"],
                 &["request"],
             ),
             Preset::Runqueue => (&["sched:sched_wakeup", "sched:sched_switch"], &["task"]),
-            Preset::OffCpu => (
-                &["sched:sched_switch", "sched:sched_switch"],
-                &["prev", "next"],
-            ),
+            Preset::OffCpu => (&["sched:sched_switch", "sched:sched_switch"], &["prev", "next"]),
             Preset::Workqueue => (
                 &[
                     "workqueue:workqueue_activate_work",
@@ -121,14 +110,9 @@ impl Preset {
                 ],
                 &["work_struct"],
             ),
-            Preset::Qdisc => (
-                &[
-                    "net:net_dev_queue",
-                    "net:net_dev_start_xmit",
-                    "net:net_dev_xmit",
-                ],
-                &["skb"],
-            ),
+            Preset::Qdisc => {
+                (&["net:net_dev_queue", "net:net_dev_start_xmit", "net:net_dev_xmit"], &["skb"])
+            }
         }
     }
 }
@@ -276,10 +260,7 @@ impl Spans {
         }
         let fits = |kind: &StageKind| matches!(kind, StageKind::Work | StageKind::Wait);
         if let Some(kind) = self.kinds.iter().find(|kind| !fits(kind)) {
-            return Err((
-                "kinds",
-                format!("invalid kind `{kind}`; expected work or wait"),
-            ));
+            return Err(("kinds", format!("invalid kind `{kind}`; expected work or wait")));
         }
         if let Some(slow) = &self.slow {
             slow.parse::<Slow>().map_err(|why| ("slow", why))?;
@@ -332,9 +313,7 @@ pub fn event(name: &str) -> Result<Asked, String> {
         Ok(Asked::Tracepoint(subsystem, of))
             if [&subsystem, &of].iter().any(|w| w.contains(['*', '?'])) =>
         {
-            Err(format!(
-                "`{name}` may be several events; expected one, like block:block_rq_issue"
-            ))
+            Err(format!("`{name}` may be several events; expected one, like block:block_rq_issue"))
         }
         Ok(asked @ (Asked::Tracepoint(..) | Asked::Kernel { .. } | Asked::User { .. })) => {
             Ok(asked)
@@ -370,108 +349,40 @@ struct Known {
 
 /// Whether a stage is work or a wait. Those of a syscall, or of a function, may be either.
 const KNOWN: &[Known] = &[
-    known(
-        "block:block_getrq",
-        "block:block_rq_insert",
-        StageKind::Work,
-    ),
-    known(
-        "block:block_bio_queue",
-        "block:block_rq_insert",
-        StageKind::Work,
-    ),
-    known(
-        "block:block_bio_queue",
-        "block:block_getrq",
-        StageKind::Wait,
-    ),
-    known(
-        "block:block_rq_insert",
-        "block:block_rq_issue",
-        StageKind::Wait,
-    ),
+    known("block:block_getrq", "block:block_rq_insert", StageKind::Work),
+    known("block:block_bio_queue", "block:block_rq_insert", StageKind::Work),
+    known("block:block_bio_queue", "block:block_getrq", StageKind::Wait),
+    known("block:block_rq_insert", "block:block_rq_issue", StageKind::Wait),
     known("block:block_getrq", "block:block_rq_issue", StageKind::Wait),
-    known(
-        "block:block_rq_issue",
-        "block:block_rq_complete",
-        StageKind::Wait,
-    ),
-    known(
-        "block:block_rq_insert",
-        "block:block_rq_complete",
-        StageKind::Wait,
-    ),
-    known(
-        "block:block_io_start",
-        "block:block_io_done",
-        StageKind::Wait,
-    ),
+    known("block:block_rq_issue", "block:block_rq_complete", StageKind::Wait),
+    known("block:block_rq_insert", "block:block_rq_complete", StageKind::Wait),
+    known("block:block_io_start", "block:block_io_done", StageKind::Wait),
     known("sched:sched_waking", "sched:sched_wakeup", StageKind::Work),
     known("sched:sched_waking", "sched:sched_switch", StageKind::Wait),
     known("sched:sched_wakeup", "sched:sched_switch", StageKind::Wait),
-    known(
-        "irq:irq_handler_entry",
-        "irq:irq_handler_exit",
-        StageKind::Work,
-    ),
+    known("irq:irq_handler_entry", "irq:irq_handler_exit", StageKind::Work),
     known("irq:softirq_raise", "irq:softirq_entry", StageKind::Wait),
     known("irq:softirq_entry", "irq:softirq_exit", StageKind::Work),
-    known(
-        "timer:hrtimer_expire_entry",
-        "timer:hrtimer_expire_exit",
-        StageKind::Work,
-    ),
-    known(
-        "timer:timer_expire_entry",
-        "timer:timer_expire_exit",
-        StageKind::Work,
-    ),
-    known(
-        "workqueue:workqueue_queue_work",
-        "workqueue:workqueue_execute_start",
-        StageKind::Wait,
-    ),
+    known("timer:hrtimer_expire_entry", "timer:hrtimer_expire_exit", StageKind::Work),
+    known("timer:timer_expire_entry", "timer:timer_expire_exit", StageKind::Work),
+    known("workqueue:workqueue_queue_work", "workqueue:workqueue_execute_start", StageKind::Wait),
     known(
         "workqueue:workqueue_activate_work",
         "workqueue:workqueue_execute_start",
         StageKind::Wait,
     ),
-    known(
-        "workqueue:workqueue_execute_start",
-        "workqueue:workqueue_execute_end",
-        StageKind::Work,
-    ),
-    known(
-        "net:net_dev_queue",
-        "net:net_dev_start_xmit",
-        StageKind::Wait,
-    ),
-    known(
-        "net:net_dev_start_xmit",
-        "net:net_dev_xmit",
-        StageKind::Work,
-    ),
+    known("workqueue:workqueue_execute_start", "workqueue:workqueue_execute_end", StageKind::Work),
+    known("net:net_dev_queue", "net:net_dev_start_xmit", StageKind::Wait),
+    known("net:net_dev_start_xmit", "net:net_dev_xmit", StageKind::Work),
     known("net:netif_rx", "net:netif_receive_skb", StageKind::Wait),
-    known(
-        "qdisc:qdisc_enqueue",
-        "qdisc:qdisc_dequeue",
-        StageKind::Wait,
-    ),
-    known(
-        "syscalls:sys_enter_nanosleep",
-        "syscalls:sys_exit_nanosleep",
-        StageKind::Wait,
-    ),
+    known("qdisc:qdisc_enqueue", "qdisc:qdisc_dequeue", StageKind::Wait),
+    known("syscalls:sys_enter_nanosleep", "syscalls:sys_exit_nanosleep", StageKind::Wait),
     known(
         "syscalls:sys_enter_clock_nanosleep",
         "syscalls:sys_exit_clock_nanosleep",
         StageKind::Wait,
     ),
-    known(
-        "lock:contention_begin",
-        "lock:contention_end",
-        StageKind::Wait,
-    ),
+    known("lock:contention_begin", "lock:contention_end", StageKind::Wait),
 ];
 
 const fn known(from: &'static str, to: &'static str, kind: StageKind) -> Known {
@@ -481,10 +392,7 @@ const fn known(from: &'static str, to: &'static str, kind: StageKind) -> Known {
 /// Whether the time from one event to the next is work or a wait, by declaration.
 pub fn kind_of(from: &str, to: &str) -> StageKind {
     let is = |known: &&Known| known.from == from && known.to == to;
-    KNOWN
-        .iter()
-        .find(is)
-        .map_or(StageKind::Either, |known| known.kind)
+    KNOWN.iter().find(is).map_or(StageKind::Either, |known| known.kind)
 }
 
 /// The times of all that one breakdown has in common: a device, a task, a CPU.
@@ -536,11 +444,7 @@ mod tests {
 
     fn spans(events: &[&str], key: &[&str]) -> Spans {
         let all = |names: &[&str]| names.iter().map(|n| (*n).to_string()).collect();
-        Spans {
-            events: all(events),
-            key: all(key),
-            ..Spans::default()
-        }
+        Spans { events: all(events), key: all(key), ..Spans::default() }
     }
 
     const BLOCK: [&str; 2] = ["block:block_rq_issue", "block:block_rq_complete"];
@@ -553,20 +457,10 @@ mod tests {
         assert!(spans(&BLOCK, &["request"]).check().is_ok());
         assert!(spans(&BLOCK, &["request", "rq"]).check().is_ok());
         assert_eq!(of(&BLOCK[..1], &[]).0, "events");
-        assert_eq!(
-            of(&["page-faults", "block:block_rq_issue"], &[]).0,
-            "events"
-        );
-        assert!(
-            of(&["block:*", "block:block_rq_issue"], &[])
-                .1
-                .contains("several events")
-        );
+        assert_eq!(of(&["page-faults", "block:block_rq_issue"], &[]).0, "events");
+        assert!(of(&["block:*", "block:block_rq_issue"], &[]).1.contains("several events"));
         let wrong = of(&["block_rq_isue", "block:block_rq_complete"], &[]).1;
-        assert!(
-            wrong.contains("did you mean `block:block_rq_issue`?"),
-            "{wrong}"
-        );
+        assert!(wrong.contains("did you mean `block:block_rq_issue`?"), "{wrong}");
         assert_eq!(of(&BLOCK, &["a", "b", "c"]).0, "key");
         for key in [&["sector"][..], &["dev", "sector"]] {
             let (of, why) = of(&BLOCK, key);
@@ -585,20 +479,14 @@ mod tests {
         assert_eq!(kinds.check().unwrap_err().0, "kinds");
         kinds.kinds = vec![StageKind::Work, StageKind::Wait];
         let wrong = kinds.check().unwrap_err();
-        assert_eq!(
-            wrong,
-            ("kinds", "2 kinds for 1 stage; expected one for each".into())
-        );
+        assert_eq!(wrong, ("kinds", "2 kinds for 1 stage; expected one for each".into()));
     }
 
     /// Check that each preset is one that may be written out, and that it is not mixed with others.
     #[test]
     fn presets() {
         for preset in Preset::ALL {
-            let mut spans = Spans {
-                preset: Some(*preset),
-                ..Spans::default()
-            };
+            let mut spans = Spans { preset: Some(*preset), ..Spans::default() };
             assert_eq!(spans.check(), Ok(()), "{preset}");
             assert_eq!(spans.whole().check(), Ok(()), "{preset}");
             assert!(spans.spec(false).events.len() >= 2);
@@ -616,10 +504,7 @@ mod tests {
     /// Check thresholds: shares, times, and how they are written.
     #[test]
     fn thresholds() {
-        assert_eq!(
-            "p99.9".parse::<Slow>().map(|s| s.to_string()),
-            Ok("p99.9".into())
-        );
+        assert_eq!("p99.9".parse::<Slow>().map(|s| s.to_string()), Ok("p99.9".into()));
         assert_eq!("10ms".parse(), Ok(Slow::Ns(10_000_000)));
         assert_eq!("250us".parse(), Ok(Slow::Ns(250_000)));
         for wrong in ["", "p", "p0", "p100", "px", "10"] {

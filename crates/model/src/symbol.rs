@@ -3,15 +3,8 @@
 /// Suffixes that a compiler appends, after a dot, to the name of a clone of a function: GCC's
 /// (`gcc/cgraphclones.cc`, `gcc/ipa-cp.cc`, `gcc/lto`) and Clang's
 /// (`-funique-internal-linkage-names`, ThinLTO). A number may follow each.
-const CLONES: [&str; 7] = [
-    "isra",
-    "constprop",
-    "clone",
-    "llvm",
-    "lto_priv",
-    "localalias",
-    "__uniq",
-];
+const CLONES: [&str; 7] =
+    ["isra", "constprop", "clone", "llvm", "lto_priv", "localalias", "__uniq"];
 /// Suffixes of a part that was split off; the rest of the function has the plain name.
 const PARTS: [&str; 2] = ["part", "cold"];
 
@@ -34,19 +27,10 @@ const TAGGED: &str = "_noprof";
 /// (arch/x86/lib/: memset_64.S, memcpy_64.S, memmove_64.S, clear_page_64.S, copy_user_64.S), with
 /// the names of all of them.
 const IMPLEMENTATIONS: &[(&str, &[&str])] = &[
-    (
-        "memset",
-        &["memset", "__memset", "memset_orig", "memset_erms"],
-    ),
-    (
-        "memcpy",
-        &["memcpy", "__memcpy", "memcpy_orig", "memcpy_erms"],
-    ),
+    ("memset", &["memset", "__memset", "memset_orig", "memset_erms"]),
+    ("memcpy", &["memcpy", "__memcpy", "memcpy_orig", "memcpy_erms"]),
     ("memmove", &["memmove", "__memmove", "memmove_erms"]),
-    (
-        "clear_page",
-        &["clear_page_rep", "clear_page_orig", "clear_page_erms"],
-    ),
+    ("clear_page", &["clear_page_rep", "clear_page_orig", "clear_page_erms"]),
     (
         "copy_user_generic",
         &[
@@ -84,10 +68,7 @@ pub fn source_name(symbol: &str) -> &str {
 pub fn implementation_of(symbol: &str) -> Option<&'static str> {
     let name = base_name(symbol);
     let has = |(_, names): &&(&str, &[&str])| names.contains(&name);
-    IMPLEMENTATIONS
-        .iter()
-        .find(has)
-        .map(|(function, _)| *function)
+    IMPLEMENTATIONS.iter().find(has).map(|(function, _)| *function)
 }
 
 /// Whether a name means a function of C++ or Rust, whose own is the whole one: `ns::Shape::area(int) const` is called
@@ -96,8 +77,7 @@ pub fn is_called(whole: &str, name: &str) -> bool {
     let path = path_of(whole);
     let plain = without_generics(path);
     let ends = |path: &str| {
-        path.strip_suffix(name)
-            .is_some_and(|before| before.is_empty() || before.ends_with("::"))
+        path.strip_suffix(name).is_some_and(|before| before.is_empty() || before.ends_with("::"))
     };
     !name.is_empty() && (whole == name || ends(path) || ends(plain))
 }
@@ -164,18 +144,12 @@ mod tests {
     #[test]
     fn other_names() {
         for (whole, names) in [
-            (
-                "ns::S::add(int) const",
-                &["ns::S::add", "S::add", "add"][..],
-            ),
+            ("ns::S::add(int) const", &["ns::S::add", "S::add", "add"][..]),
             (
                 "int ns::tmpl<int>(int, ns::Col)",
                 &["ns::tmpl<int>", "tmpl<int>", "ns::tmpl", "tmpl"],
             ),
-            (
-                "(anonymous namespace)::hidden(char)",
-                &["(anonymous namespace)::hidden", "hidden"],
-            ),
+            ("(anonymous namespace)::hidden(char)", &["(anonymous namespace)::hidden", "hidden"]),
             ("<rs::Ci as rs::Shape>::area", &["area"]),
             ("rs::gen::<u32>", &["rs::gen", "gen"]),
             ("main", &["main"]),
@@ -198,10 +172,7 @@ mod tests {
     /// Check names of one function that differ between kernels and CPUs.
     #[test]
     fn one_function_of_several_names() {
-        assert_eq!(
-            source_name("kmem_cache_alloc_node_noprof"),
-            "kmem_cache_alloc_node"
-        );
+        assert_eq!(source_name("kmem_cache_alloc_node_noprof"), "kmem_cache_alloc_node");
         assert_eq!(source_name("__kmalloc_noprof.isra.0"), "__kmalloc");
         assert_eq!(source_name("_noprof"), "_noprof");
         for (symbol, function) in [
@@ -236,11 +207,7 @@ mod tests {
             ("", "", false),
             ("a..0", "a.", false),
         ] {
-            assert_eq!(
-                (base_name(symbol), is_part(symbol)),
-                (base, part),
-                "{symbol}"
-            );
+            assert_eq!((base_name(symbol), is_part(symbol)), (base, part), "{symbol}");
         }
     }
 }

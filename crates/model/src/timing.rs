@@ -340,12 +340,8 @@ pub const DELIVERED: Declared = Declared::new("packets", "delivered", "packets/s
 /// The median latency, measured by the workload.
 pub const LATENCY_P50: Declared = Declared::new("packets", "median latency", "ns", Kind::Duration);
 /// The 99th percentile.
-pub const LATENCY_P99: Declared = Declared::new(
-    "packets",
-    "99th percentile of latency",
-    "ns",
-    Kind::Duration,
-);
+pub const LATENCY_P99: Declared =
+    Declared::new("packets", "99th percentile of latency", "ns", Kind::Duration);
 /// Number of busy CPUs.
 pub const BUSY: Declared = Declared::new("machine", "CPU use", "CPUs", Kind::Share);
 /// CPU time of the probes in the kernel, and of the process that reads their results.

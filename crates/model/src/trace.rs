@@ -46,10 +46,7 @@ impl OfCalls {
             matched: count("matching calls", step),
             recursive: count("recursive calls", step),
             unfinished: count("unfinished calls", step),
-            cost: Declared {
-                repeats: step.repeats,
-                ..cost.by_label("of")
-            },
+            cost: Declared { repeats: step.repeats, ..cost.by_label("of") },
         }
     }
 
@@ -63,12 +60,7 @@ impl OfCalls {
 /// Calls whose instructions are counted.
 pub const COUNTED: OfCalls = OfCalls::of(
     timing::INSTRUCTIONS,
-    Declared::new(
-        "exact",
-        "instructions per call",
-        "instructions",
-        Kind::Count,
-    ),
+    Declared::new("exact", "instructions per call", "instructions", Kind::Count),
 );
 /// Calls that take time.
 pub const TIMED: OfCalls = OfCalls::of(
@@ -368,10 +360,7 @@ impl Recording {
             self.add(at, quantity, Item::ONLY, value as f64);
         }
         let spread = counts.spread.iter().flatten().copied();
-        for (place, value) in PLACES
-            .into_iter()
-            .zip(std::iter::once(counts.sum).chain(spread))
-        {
+        for (place, value) in PLACES.into_iter().zip(std::iter::once(counts.sum).chain(spread)) {
             self.add(at, &of.cost, Item::label(place), value as f64);
         }
     }
@@ -381,9 +370,8 @@ impl Recording {
         self.add_call_counts(block, &TIMED, &timed.counts);
         let quantity = self.quantity(&TIMED.step);
         let mut texts = self.known_texts();
-        let names: Vec<TextId> = (timed.names.iter())
-            .map(|name| self.trace_text(&mut texts, name))
-            .collect();
+        let names: Vec<TextId> =
+            (timed.names.iter()).map(|name| self.trace_text(&mut texts, name)).collect();
         let nameless = self.trace_text(&mut texts, "");
         let name = |id: TextId| names.get(id as usize).copied().unwrap_or(nameless);
         let mut room = MAX_STEPS.saturating_sub(self.traces.iter().map(|t| t.steps.len()).sum());
@@ -418,11 +406,7 @@ impl Recording {
         }
         let quantity = self.quantity(&STEP_TIME);
         // Each window numbers its packets from 0; in the recording numbers are unique.
-        let first = self
-            .packet_traces()
-            .map(|t| t.number + 1)
-            .max()
-            .unwrap_or(0);
+        let first = self.packet_traces().map(|t| t.number + 1).max().unwrap_or(0);
         let mut texts = self.known_texts();
         let mut sorted: Vec<&timing::Step> = steps.iter().collect();
         sorted.sort_by_key(|s| (s.packet, s.begin_ns, std::cmp::Reverse(s.duration_ns)));

@@ -78,9 +78,7 @@ pub struct Measured {
 impl Measured {
     /// A measurement that is the same every time.
     pub fn exactly(figures: Figures) -> Measured {
-        Measured {
-            blocks: vec![figures],
-        }
+        Measured { blocks: vec![figures] }
     }
 
     /// What a goal is about, by block.
@@ -147,9 +145,7 @@ impl FromStr for Hold {
                 let percent = value.strip_suffix('%').ok_or_else(why)?;
                 let percent: f64 = percent.trim().parse().map_err(|_| why())?;
                 let is_share = percent > 0.0 && percent <= 100.0;
-                is_share
-                    .then_some(Hold::Busy(percent / 100.0))
-                    .ok_or_else(why)
+                is_share.then_some(Hold::Busy(percent / 100.0)).ok_or_else(why)
             }
             _ => Err(why()),
         }
@@ -176,9 +172,7 @@ impl Setting {
         let knobs = knobs.into_iter();
         Setting {
             name: name.into(),
-            knobs: knobs
-                .map(|(key, level)| (key.into(), level.into()))
-                .collect(),
+            knobs: knobs.map(|(key, level)| (key.into(), level.into())).collect(),
             lines: lines.into(),
         }
     }
@@ -189,31 +183,20 @@ pub type Dimension = Vec<Setting>;
 
 fn offload(name: &str, knob: &str, word: &str, level: &str) -> Dimension {
     let line = format!("ethtool -K NIC {word} {level}");
-    vec![
-        Setting::default(),
-        Setting::new(name, [(knob, level)], [line]),
-    ]
+    vec![Setting::default(), Setting::new(name, [(knob, level)], [line])]
 }
 
 /// Interrupts that come some microseconds later, by timers of the kernel.
 fn deferred(usecs: u32, more: &[(&str, &str)], first: Option<&str>) -> Setting {
     let mut setting = Setting::new(
         format!("deferred {usecs}us"),
+        [("gro_flush_timeout", format!("{usecs}us").as_str()), ("napi_defer_hard_irqs", "1")],
         [
-            ("gro_flush_timeout", format!("{usecs}us").as_str()),
-            ("napi_defer_hard_irqs", "1"),
-        ],
-        [
-            format!(
-                "echo {} > /sys/class/net/NIC/gro_flush_timeout",
-                usecs * 1000
-            ),
+            format!("echo {} > /sys/class/net/NIC/gro_flush_timeout", usecs * 1000),
             "echo 1 > /sys/class/net/NIC/napi_defer_hard_irqs".to_string(),
         ],
     );
-    let more = more
-        .iter()
-        .map(|(key, level)| (key.to_string(), level.to_string()));
+    let more = more.iter().map(|(key, level)| (key.to_string(), level.to_string()));
     setting.knobs = more.chain(setting.knobs).collect();
     let first = first.map(String::from).into_iter();
     setting.lines = first.chain(setting.lines).collect();
@@ -245,11 +228,8 @@ pub fn of_guests(links: [Link; 2]) -> Vec<Dimension> {
     const RING: u32 = 1024;
     let moderation = match links {
         [Link::E1000, Link::E1000] => {
-            let at_once = Setting::new(
-                "interrupts at once",
-                [("throttle", "off")],
-                [AT_ONCE.to_string()],
-            );
+            let at_once =
+                Setting::new("interrupts at once", [("throttle", "off")], [AT_ONCE.to_string()]);
             let later = USECS.map(|usecs| deferred(usecs, &[("throttle", "off")], Some(AT_ONCE)));
             with_default(std::iter::once(at_once).chain(later))
         }
@@ -314,28 +294,13 @@ const USECS: [u32; 6] = [0, 10, 25, 50, 100, 250];
 pub fn of_nic(has: &Abilities) -> Vec<Dimension> {
     let mut all = Vec::new();
     let word = |on: bool| if on { "on" } else { "off" };
-    for (which, name) in [
-        (Offload::Tso, "TSO"),
-        (Offload::Gro, "GRO"),
-        (Offload::TxChecksum, "checksum offload"),
-    ] {
+    for (which, name) in
+        [(Offload::Tso, "TSO"), (Offload::Gro, "GRO"), (Offload::TxChecksum, "checksum offload")]
+    {
         if let Some(on) = has.offloads.get(&which) {
-            let title = if *on {
-                format!("no {name}")
-            } else {
-                name.into()
-            };
-            let short = if which == Offload::TxChecksum {
-                "tx"
-            } else {
-                which.as_str()
-            };
-            all.push(offload(
-                &title,
-                &format!("offload.{which}"),
-                short,
-                word(!on),
-            ));
+            let title = if *on { format!("no {name}") } else { name.into() };
+            let short = if which == Offload::TxChecksum { "tx" } else { which.as_str() };
+            all.push(offload(&title, &format!("offload.{which}"), short, word(!on)));
         }
     }
     let adapts = has.coalescing.get(&Coalescing::AdaptiveRx);
@@ -348,9 +313,7 @@ pub fn of_nic(has: &Abilities) -> Vec<Dimension> {
         ));
     }
     if let Some(now) = has.coalescing.get(&Coalescing::RxUsecs) {
-        let fixed = USECS
-            .into_iter()
-            .filter(|usecs| adapts == Some(&1) || usecs != now);
+        let fixed = USECS.into_iter().filter(|usecs| adapts == Some(&1) || usecs != now);
         moderation.extend(fixed.map(|usecs| {
             let text = usecs.to_string();
             let mut setting = Setting::new(
@@ -359,9 +322,7 @@ pub fn of_nic(has: &Abilities) -> Vec<Dimension> {
                 [format!("ethtool -C NIC rx-usecs {usecs}")],
             );
             if adapts == Some(&1) {
-                setting
-                    .knobs
-                    .insert(0, ("coalesce.adaptive-rx".into(), "off".into()));
+                setting.knobs.insert(0, ("coalesce.adaptive-rx".into(), "off".into()));
                 setting.lines = vec![format!("ethtool -C NIC adaptive-rx off rx-usecs {usecs}")];
             }
             setting
@@ -380,22 +341,15 @@ pub fn of_nic(has: &Abilities) -> Vec<Dimension> {
         all.push(with_default(moderation));
     }
     if let Some((0, _)) = has.deferral {
-        all.push(with_default(
-            [20, 50, 100].map(|usecs| deferred(usecs, &[], None)),
-        ));
+        all.push(with_default([20, 50, 100].map(|usecs| deferred(usecs, &[], None))));
     }
     let larger: Vec<(&Ring, u32)> = (has.rings.iter())
         .filter(|(_, (now, most))| most > now)
         .map(|(ring, (_, most))| (ring, *most))
         .collect();
     if !larger.is_empty() {
-        let words: Vec<String> = larger
-            .iter()
-            .map(|(ring, n)| format!("{ring} {n}"))
-            .collect();
-        let knobs = larger
-            .iter()
-            .map(|(ring, n)| (format!("rings.{ring}"), n.to_string()));
+        let words: Vec<String> = larger.iter().map(|(ring, n)| format!("{ring} {n}")).collect();
+        let knobs = larger.iter().map(|(ring, n)| (format!("rings.{ring}"), n.to_string()));
         all.push(with_default([Setting {
             name: "largest rings".into(),
             knobs: knobs.collect(),
@@ -411,18 +365,14 @@ pub fn of_nic(has: &Abilities) -> Vec<Dimension> {
                     ("sysctl.net.ipv4.tcp_wmem", limits.as_str()),
                     ("sysctl.net.ipv4.tcp_rmem", limits.as_str()),
                 ],
-                [format!(
-                    "sysctl -w net.ipv4.tcp_wmem='{limits}' net.ipv4.tcp_rmem='{limits}'"
-                )],
+                [format!("sysctl -w net.ipv4.tcp_wmem='{limits}' net.ipv4.tcp_rmem='{limits}'")],
             )
         });
         let same = |setting: &Setting| {
             let set = setting.knobs.iter().map(|(_, limits)| limits);
             set.eq(now.iter())
         };
-        all.push(with_default(
-            levels.into_iter().filter(|level| !same(level)),
-        ));
+        all.push(with_default(levels.into_iter().filter(|level| !same(level))));
     }
     all
 }
@@ -439,18 +389,13 @@ pub struct Choice {
 /// A choice of levels, of these dimensions.
 pub fn chosen(dimensions: &[Dimension], point: &[usize]) -> Vec<Setting> {
     let levels = dimensions.iter().zip(point);
-    levels
-        .map(|(levels, level)| levels[*level].clone())
-        .collect()
+    levels.map(|(levels, level)| levels[*level].clone()).collect()
 }
 
 /// In words: "no TSO, rings of 1024", or "default".
 pub fn name_of(settings: &[Setting]) -> String {
-    let names: Vec<&str> = settings
-        .iter()
-        .map(|s| s.name.as_str())
-        .filter(|n| !n.is_empty())
-        .collect();
+    let names: Vec<&str> =
+        settings.iter().map(|s| s.name.as_str()).filter(|n| !n.is_empty()).collect();
     match names.is_empty() {
         true => "default".into(),
         false => names.join(", "),
@@ -463,10 +408,7 @@ pub fn name_of(settings: &[Setting]) -> String {
 /// A level that a knob does not take, which a test rules out.
 pub fn arm_of(settings: &[Setting]) -> Result<NamedArm, String> {
     let knobs = settings.iter().flat_map(|setting| setting.knobs.clone());
-    Ok(NamedArm {
-        name: name_of(settings),
-        knobs: Knobs::of(knobs)?,
-    })
+    Ok(NamedArm { name: name_of(settings), knobs: Knobs::of(knobs)? })
 }
 
 /// Where settings were tried.
@@ -530,26 +472,18 @@ pub struct Tuned {
 impl Tuned {
     /// What had to hold and does not, of the best.
     pub fn missed(&self) -> bool {
-        self.hold
-            .iter()
-            .any(|hold| hold.missed(&self.best.measured) > 0.0)
+        self.hold.iter().any(|hold| hold.missed(&self.best.measured) > 0.0)
     }
 
     /// Whether the default already holds what has to hold.
     pub fn default_holds(&self) -> bool {
-        self.hold
-            .iter()
-            .all(|hold| hold.missed(&self.default) == 0.0)
+        self.hold.iter().all(|hold| hold.missed(&self.default) == 0.0)
     }
 
     /// Whether the best is to be recommended: it holds all, and is better by more than chance, or the
     /// default does not hold.
     pub fn recommends(&self) -> bool {
-        let is_default = self
-            .best
-            .settings
-            .iter()
-            .all(|setting| setting.name.is_empty());
+        let is_default = self.best.settings.iter().all(|setting| setting.name.is_empty());
         let is_better = self.confirmed.is_none_or(|confirmed| confirmed.is_better);
         !self.missed() && !is_default && (is_better || !self.default_holds())
     }
@@ -568,19 +502,12 @@ mod tests {
     /// An interface that has everything.
     fn everything() -> Abilities {
         Abilities {
-            offloads: [
-                (Offload::Tso, true),
-                (Offload::Gro, false),
-                (Offload::TxChecksum, true),
-            ]
-            .into(),
+            offloads: [(Offload::Tso, true), (Offload::Gro, false), (Offload::TxChecksum, true)]
+                .into(),
             coalescing: [(Coalescing::AdaptiveRx, 1), (Coalescing::RxUsecs, 50)].into(),
             rings: [(Ring::Rx, (256, 4096)), (Ring::Tx, (256, 256))].into(),
             deferral: Some((0, 0)),
-            buffers: Some([
-                "4096 16384 4194304".to_string(),
-                "4096 131072 6291456".to_string(),
-            ]),
+            buffers: Some(["4096 16384 4194304".to_string(), "4096 131072 6291456".to_string()]),
         }
     }
 
@@ -609,10 +536,7 @@ mod tests {
         }
         let all = of_guests([Link::E1000; 2]);
         assert_eq!(name_of(&chosen(&all, &[0, 0, 0, 0, 0])), "default");
-        assert_eq!(
-            name_of(&chosen(&all, &[1, 0, 2, 0, 0])),
-            "no TSO, deferred 20us"
-        );
+        assert_eq!(name_of(&chosen(&all, &[1, 0, 2, 0, 0])), "no TSO, deferred 20us");
     }
 
     /// Check that no level of two guests is one that the driver of its NIC refuses, or that does nothing there, and
@@ -621,19 +545,10 @@ mod tests {
     fn levels_by_link() {
         let said = |links: [Link; 2]| format!("{:?}", of_guests(links));
         let of_e1000 = said([Link::E1000; 2]);
-        for part in [
-            "throttle",
-            "rings of 1024",
-            "deferred 20us",
-            "NIC rx-usecs 0",
-        ] {
+        for part in ["throttle", "rings of 1024", "deferred 20us", "NIC rx-usecs 0"] {
             assert!(of_e1000.contains(part), "no `{part}` in {of_e1000}");
         }
-        for links in [
-            [Link::E1000e; 2],
-            [Link::VirtioNet; 2],
-            [Link::E1000, Link::E1000e],
-        ] {
+        for links in [[Link::E1000e; 2], [Link::VirtioNet; 2], [Link::E1000, Link::E1000e]] {
             let said = said(links);
             assert!(said.contains("deferred 20us"), "{links:?}: {said}");
             for part in ["throttle", "interrupts at once", "rx-usecs"] {
@@ -654,18 +569,10 @@ mod tests {
     fn what_an_interface_has() {
         let names = |has: &Abilities| -> Vec<String> {
             let all = of_nic(has).into_iter().flatten();
-            all.map(|setting| setting.name)
-                .filter(|name| !name.is_empty())
-                .collect()
+            all.map(|setting| setting.name).filter(|name| !name.is_empty()).collect()
         };
         let all = names(&everything());
-        for name in [
-            "no TSO",
-            "GRO",
-            "no checksum offload",
-            "rx-usecs 50",
-            "largest rings",
-        ] {
+        for name in ["no TSO", "GRO", "no checksum offload", "rx-usecs 50", "largest rings"] {
             assert!(all.contains(&name.to_string()), "{name}: {all:?}");
         }
         let lines: Vec<String> = (of_nic(&everything()).into_iter().flatten())
@@ -692,12 +599,8 @@ mod tests {
     /// Check which conditions are understood, and by how much they are missed.
     #[test]
     fn conditions() {
-        let figures = Figures {
-            throughput_bps: 900e6,
-            latency_ns: 100_000.0,
-            busy: [0.2, 0.6],
-            cpus: 1.0,
-        };
+        let figures =
+            Figures { throughput_bps: 900e6, latency_ns: 100_000.0, busy: [0.2, 0.6], cpus: 1.0 };
         let measured = Measured::exactly(figures);
         for (text, missed) in [
             ("latency<200us", 0.0),
@@ -709,28 +612,14 @@ mod tests {
             let hold: Hold = text.parse().unwrap();
             assert!((hold.missed(&measured) - missed).abs() < 1e-9, "{text}");
         }
-        for text in [
-            "latency>1us",
-            "latency<0us",
-            "busy<101%",
-            "busy<1",
-            "cpu<3",
-            "",
-            "latency<",
-            "é<1us",
-        ] {
+        for text in
+            ["latency>1us", "latency<0us", "busy<101%", "busy<1", "cpu<3", "", "latency<", "é<1us"]
+        {
             assert!(text.parse::<Hold>().is_err(), "{text}");
         }
         assert!((figures.cpu_ns_per_kib() - 7281.8).abs() < 0.1);
-        let twice = Measured {
-            blocks: vec![
-                figures,
-                Figures {
-                    throughput_bps: 1100e6,
-                    ..figures
-                },
-            ],
-        };
+        let twice =
+            Measured { blocks: vec![figures, Figures { throughput_bps: 1100e6, ..figures }] };
         assert_eq!(twice.mean().throughput_bps, 1000e6);
         assert_eq!(twice.cost(Goal::Throughput), -1000e6);
         let each = twice.values(Goal::Cpu);

@@ -87,11 +87,7 @@ impl AfXdp {
         let program = Load {
             image: xdp::IMAGE,
             program: "xdp_socket",
-            constants: Config {
-                stamp_offset: 0,
-                ..config
-            }
-            .bytes(),
+            constants: Config { stamp_offset: 0, ..config }.bytes(),
             map: Some(("sockets", QUEUES)),
             multi_buffer: way.multi_buffer,
             ..Load::default()
@@ -139,10 +135,7 @@ impl AfXdp {
 
     /// The sockets of one queue.
     fn wire(&mut self, site: &Site, from: u32, to: u32, offset: u16) -> Result<Wire, PathError> {
-        let at = Queue {
-            device: site.ingress.index,
-            queue: from,
-        };
+        let at = Queue { device: site.ingress.index, queue: from };
         let namespace = &self.changes.namespace;
         let name = &site.ingress.name;
         let mut come = namespace.inside(|| Socket::receiving(at, false));
@@ -153,28 +146,19 @@ impl AfXdp {
         let without_copies = come.is_without_copies().unwrap_or(false);
         let out = match &self.egress {
             Some(egress) => {
-                let at = Queue {
-                    device: egress.index,
-                    queue: to,
-                };
+                let at = Queue { device: egress.index, queue: to };
                 let out = namespace.inside(|| Socket::sending(at, &come));
                 Some(out.map_err(|error| refused(error, &egress.name, to))?)
             }
             None => None,
         };
-        let frames: Vec<u64> = (0..u64::from(FRAMES))
-            .map(|frame| frame * FRAME_BYTES as u64)
-            .collect();
+        let frames: Vec<u64> =
+            (0..u64::from(FRAMES)).map(|frame| frame * FRAME_BYTES as u64).collect();
         come.fill.produce(&frames);
         self.without_copies &= without_copies;
         let fd = come.fd().try_clone_to_owned();
         self.sockets.push(fd.doing(|| "hold a socket".into())?);
-        Ok(Wire {
-            come,
-            out,
-            under_way: 0,
-            stamp_offset: offset.into(),
-        })
+        Ok(Wire { come, out, under_way: 0, stamp_offset: offset.into() })
     }
 
     fn enter(&self, wires: &[Wire]) -> Result<(), PathError> {
@@ -204,11 +188,7 @@ impl AfXdp {
             })
             .doing(|| "start a reader".into())?;
         let pinned = pinned.recv().unwrap_or(Ok(()));
-        self.workers.push(Worker {
-            cpu,
-            read,
-            thread: Some(thread),
-        });
+        self.workers.push(Worker { cpu, read, thread: Some(thread) });
         pinned.map_err(|error| cpu_error(cpu, error))
     }
 }
@@ -294,11 +274,7 @@ impl Wire {
         if descriptors.is_empty() {
             return;
         }
-        let now = if self.stamp_offset > 0 {
-            monotonic_ns()
-        } else {
-            0
-        };
+        let now = if self.stamp_offset > 0 { monotonic_ns() } else { 0 };
         let mut bytes = 0;
         addresses.clear();
         for descriptor in descriptors {
@@ -338,10 +314,7 @@ impl Wire {
             None => 0,
         };
         self.under_way += given as u64;
-        bump(
-            &counts.bytes,
-            descriptors[..given].iter().map(|d| u64::from(d.len)).sum(),
-        );
+        bump(&counts.bytes, descriptors[..given].iter().map(|d| u64::from(d.len)).sum());
         let left = &descriptors[given..];
         bump(&counts.lost, left.len() as u64);
         let wanted = out.transmit.as_ref().is_some_and(Ring::wants_wakeup);
@@ -397,10 +370,7 @@ impl Standing for AfXdp {
             }
         }
         for (cause, packets) in [
-            (
-                "no frame was free for it: the reader is too slow",
-                no_memory,
-            ),
+            ("no frame was free for it: the reader is too slow", no_memory),
             ("the socket's ring was full: the reader is too slow", full),
             ("the ring to send by was full", no_room),
             (&refused.0, refused.1),

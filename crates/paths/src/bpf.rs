@@ -85,11 +85,7 @@ impl Load<'_> {
     pub(crate) fn program(&self) -> Result<Program, PathError> {
         let config = Config::read(self.constants);
         let stamped = config.is_some_and(|config| config.stamp_offset != 0);
-        Ok(Program {
-            object: self.load()?,
-            name: self.program.to_string(),
-            stamped,
-        })
+        Ok(Program { object: self.load()?, name: self.program.to_string(), stamped })
     }
 }
 

@@ -175,8 +175,7 @@ impl Changes {
         mac: [u8; 6],
     ) -> Result<(), PathError> {
         let mac: Vec<String> = mac.iter().map(|b| format!("{b:02x}")).collect();
-        self.set(neighbour(device, address), &mac.join(":"))
-            .map(drop)
+        self.set(neighbour(device, address), &mac.join(":")).map(drop)
     }
 
     /// Add a route to an address, unless there is one by the device.
@@ -213,48 +212,28 @@ impl Device {
     pub(crate) fn nic(&self) -> Nic {
         let mac = self.permanent_mac.unwrap_or(self.mac);
         let mac: Vec<String> = mac.iter().map(|b| format!("{b:02x}")).collect();
-        Nic {
-            name: self.name.clone(),
-            index: self.index,
-            mac: mac.join(":"),
-        }
+        Nic { name: self.name.clone(), index: self.index, mac: mac.join(":") }
     }
 }
 
 pub(crate) fn gro(device: &Device) -> Setting {
-    Setting::Feature {
-        nic: device.nic(),
-        which: Offload::Gro,
-    }
+    Setting::Feature { nic: device.nic(), which: Offload::Gro }
 }
 
 pub(crate) fn sysctl(key: &str) -> Setting {
-    Setting::Sysctl {
-        key: key.into(),
-        nic: None,
-    }
+    Setting::Sysctl { key: key.into(), nic: None }
 }
 
 pub(crate) fn sysctl_of(key: &str, device: &Device) -> Setting {
-    Setting::Sysctl {
-        key: key.into(),
-        nic: Some(device.nic()),
-    }
+    Setting::Sysctl { key: key.into(), nic: Some(device.nic()) }
 }
 
 pub(crate) fn route(device: &Device, to: IpAddr, local: bool) -> Setting {
-    Setting::Route {
-        nic: device.nic(),
-        to,
-        local,
-    }
+    Setting::Route { nic: device.nic(), to, local }
 }
 
 pub(crate) fn neighbour(device: &Device, address: IpAddr) -> Setting {
-    Setting::Neighbour {
-        nic: device.nic(),
-        address,
-    }
+    Setting::Neighbour { nic: device.nic(), address }
 }
 
 impl From<KnobError> for PathError {
@@ -268,10 +247,9 @@ impl From<KnobError> for PathError {
                 error.to_string(),
                 "run it as root (CAP_NET_ADMIN, CAP_SYS_ADMIN and CAP_BPF)",
             ),
-            KnobError::System { doing, source } => PathError::System {
-                doing,
-                source: source.into(),
-            },
+            KnobError::System { doing, source } => {
+                PathError::System { doing, source: source.into() }
+            }
             other => PathError::Knob(other),
         }
     }

@@ -177,9 +177,7 @@ fn arguments(
             "net_af_xdp" => "queue_count",
             _ => "qpairs",
         };
-        add(&[&format!(
-            "--vdev={driver}{number},iface={name},{count}={queues}"
-        )]);
+        add(&[&format!("--vdev={driver}{number},iface={name},{count}={queues}")]);
     }
     add(&["--", "-i", "--auto-start"]);
     add(&[&format!("--total-num-mbufs={PACKETS}")]);
@@ -210,10 +208,7 @@ impl Standing for Dpdk {
                 lost.insert(cause.to_string(), packets);
             }
         };
-        cause(
-            "the ring was full: testpmd is too slow (imissed)",
-            come.imissed,
-        );
+        cause("the ring was full: testpmd is too slow (imissed)", come.imissed);
         cause("testpmd had no memory for it (rx_nombuf)", come.rx_nombuf);
         cause("received with an error (ierrors)", come.ierrors);
         if let Some(copies) = &mut self.copies {
@@ -237,13 +232,7 @@ impl Standing for Dpdk {
             [cpu] => (BTreeMap::from([(cpu, packets)]), 0),
             _ => (BTreeMap::new(), packets),
         };
-        Ok(Handled {
-            packets,
-            cpu_unknown,
-            bytes,
-            lost,
-            ..Handled::default()
-        })
+        Ok(Handled { packets, cpu_unknown, bytes, lost, ..Handled::default() })
     }
 
     fn facts(&self) -> BTreeMap<String, String> {

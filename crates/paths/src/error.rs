@@ -36,10 +36,7 @@ pub enum PathError {
 impl PathError {
     /// An error about something that is not supported.
     pub(crate) fn cannot(reason: impl Into<String>, remedy: impl Into<String>) -> PathError {
-        PathError::CannotRun {
-            reason: reason.into(),
-            remedy: remedy.into(),
-        }
+        PathError::CannotRun { reason: reason.into(), remedy: remedy.into() }
     }
 }
 
@@ -64,10 +61,7 @@ impl<T, E: Into<Box<dyn std::error::Error + Send + Sync>>> Doing<T> for Result<T
                     "run it as root (CAP_NET_ADMIN, CAP_SYS_ADMIN and CAP_BPF)",
                 );
             }
-            PathError::System {
-                doing: what(),
-                source,
-            }
+            PathError::System { doing: what(), source }
         })
     }
 }

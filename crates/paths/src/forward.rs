@@ -50,14 +50,7 @@ impl Forward {
             _ => route(&mut changes, site, &egress)?,
         }
         let before = changes.counters()?;
-        Ok(Forward {
-            changes,
-            before,
-            egress,
-            path,
-            table,
-            v6: site.destination.is_ipv6(),
-        })
+        Ok(Forward { changes, before, egress, path, table, v6: site.destination.is_ipv6() })
     }
 
     /// Counters of routing: packets forwarded, and dropped.
@@ -91,11 +84,7 @@ fn route(changes: &mut Changes, site: &Site, egress: &Device) -> Result<(), Path
             let key = FORCE_FORWARDING.replace("{}", &site.ingress.name);
             if changes.namespace.sysctl(&key).is_ok() {
                 changes.sysctl_of(FORCE_FORWARDING, &site.ingress, "1")?;
-            } else if !changes
-                .namespace
-                .sysctl(FORWARDING_V6)
-                .is_ok_and(|v| v == "1")
-            {
+            } else if !changes.namespace.sysctl(FORWARDING_V6).is_ok_and(|v| v == "1") {
                 return Err(PathError::cannot(
                     "IPv6 forwarding is off, and before Linux 6.17 toggling it removes default routes learnt from router advertisements",
                     format!("turn it on yourself: sysctl -w {FORWARDING_V6}=1"),
@@ -157,18 +146,16 @@ pub(crate) fn has_flow_tables() -> Result<(), PathError> {
     let nft = nft::tool()?;
     let namespace = Namespace::new().doing(|| "make a network namespace".into())?;
     let table = "table ip try {\n\tflowtable flows {\n\t\thook ingress priority filter;\n\t}\n}\n";
-    nft.run(&namespace, &["-f", "-"], table)
-        .map(drop)
-        .map_err(|error| {
-            PathError::cannot(
-                format!(
-                    "flow tables are not supported by this kernel ({})",
-                    error.to_string().lines().next().unwrap_or_default()
-                ),
-                "load the modules `nf_flow_table` and `nft_flow_offload`, or use a kernel with \
+    nft.run(&namespace, &["-f", "-"], table).map(drop).map_err(|error| {
+        PathError::cannot(
+            format!(
+                "flow tables are not supported by this kernel ({})",
+                error.to_string().lines().next().unwrap_or_default()
+            ),
+            "load the modules `nf_flow_table` and `nft_flow_offload`, or use a kernel with \
                  CONFIG_NF_FLOW_TABLE, as distributions have it",
-            )
-        })
+        )
+    })
 }
 
 fn bridge(changes: &mut Changes, site: &Site, egress: &Device) -> Result<(), PathError> {
@@ -240,11 +227,7 @@ impl Standing for Forward {
                 packets = packets.saturating_sub(dropped);
             }
         }
-        Ok(Handled {
-            cpu_unknown: packets,
-            lost,
-            ..Handled::default()
-        })
+        Ok(Handled { cpu_unknown: packets, lost, ..Handled::default() })
     }
 
     fn facts(&self) -> BTreeMap<String, String> {

@@ -108,13 +108,7 @@ mod tests {
 
     fn cpu(numbers: [u64; 4], buckets: &[(usize, u64)]) -> CpuTimes {
         let [count, total_ns, min_ns, max_ns] = numbers;
-        let mut times = CpuTimes {
-            count,
-            total_ns,
-            min_ns,
-            max_ns,
-            ..CpuTimes::zeroed()
-        };
+        let mut times = CpuTimes { count, total_ns, min_ns, max_ns, ..CpuTimes::zeroed() };
         for (bucket, count) in buckets {
             times.buckets[*bucket] = *count;
         }
@@ -137,10 +131,7 @@ mod tests {
     /// Check that the bytes of an address keep their order in memory.
     #[test]
     fn addresses() {
-        let config = Config {
-            next_mac: halves([1, 2, 3, 4, 5, 6]),
-            ..Config::zeroed()
-        };
+        let config = Config { next_mac: halves([1, 2, 3, 4, 5, 6]), ..Config::zeroed() };
         let bytes = config.bytes();
         assert!(bytes.windows(6).any(|six| six == [1, 2, 3, 4, 5, 6]));
     }

@@ -82,9 +82,7 @@ impl Site {
     fn namespace(&self) -> Result<Namespace, PathError> {
         use error::Doing;
         let fd = self.namespace.try_clone();
-        Ok(Namespace::from(
-            fd.doing(|| "open a network namespace".into())?,
-        ))
+        Ok(Namespace::from(fd.doing(|| "open a network namespace".into())?))
     }
 
     fn egress(&self) -> Result<&Device, PathError> {
@@ -156,9 +154,7 @@ pub trait Standing: Send {
     /// # Errors
     /// There is no program, or the kernel can't replace it.
     fn replace_program(&mut self) -> Result<(), PathError> {
-        Err(PathError::Asked(
-            "only XDP programs can be replaced while they run".into(),
-        ))
+        Err(PathError::Asked("only XDP programs can be replaced while they run".into()))
     }
 
     /// The packets that each of the replaced programs handled, the first one first.
@@ -187,11 +183,7 @@ pub fn set_up(way: &Way, site: &Site) -> Result<Box<dyn Standing>, PathError> {
             "invalid path `{}` for {}; expected one of {}",
             way.path,
             way.bench,
-            DataPath::of(way.bench)
-                .iter()
-                .map(|p| p.as_str())
-                .collect::<Vec<_>>()
-                .join(", ")
+            DataPath::of(way.bench).iter().map(|p| p.as_str()).collect::<Vec<_>>().join(", ")
         )));
     }
     needs(way.path, way.bench)?;

@@ -35,17 +35,12 @@ impl Lost {
     pub(crate) fn watch(namespace: &Namespace, ingress: &Device) -> Result<Lost, PathError> {
         let doing = || "watch what devices refuse".to_string();
         let inode = namespace.inode().doing(doing)?;
-        let config = Config {
-            ingress_index: ingress.index,
-            namespace_inum: inode,
-        };
+        let config = Config { ingress_index: ingress.index, namespace_inum: inode };
         let mut facts = BTreeMap::new();
         // Kernels have different tracepoints.
         let btf = types::of_kernel();
-        let has = |tracepoint: &str| {
-            btf.as_ref()
-                .is_ok_and(|btf| types::has_tracepoint(btf, tracepoint))
-        };
+        let has =
+            |tracepoint: &str| btf.as_ref().is_ok_and(|btf| types::has_tracepoint(btf, tracepoint));
         let mut open = Opened::new(IMAGE).doing(doing)?;
         for mut program in open.progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
@@ -64,11 +59,7 @@ impl Lost {
                 links.push(program.attach().doing(doing)?);
             }
         }
-        Ok(Lost {
-            _links: links,
-            object,
-            facts,
-        })
+        Ok(Lost { _links: links, object, facts })
     }
 
     pub(crate) fn frames(&self) -> Result<LostFrames, PathError> {

@@ -25,11 +25,7 @@ pub(crate) fn tool() -> Result<Tool, PathError> {
 
 /// The family of tables for a site's packets.
 pub(crate) fn family(site: &Site) -> &'static str {
-    if site.destination.is_ipv6() {
-        "ip6"
-    } else {
-        "ip"
-    }
+    if site.destination.is_ipv6() { "ip6" } else { "ip" }
 }
 
 /// The match of a rule for the generator's packets.
@@ -77,12 +73,7 @@ impl Nft {
             matches(site)
         );
         load(&nft, &mut changes, family, &table, &rules)?;
-        Ok(Nft {
-            changes,
-            nft,
-            family,
-            table,
-        })
+        Ok(Nft { changes, nft, family, table })
     }
 }
 
@@ -97,9 +88,7 @@ pub(crate) fn load(
     let namespace = changes.namespace.try_clone();
     let namespace = Namespace::from(namespace.doing(|| "open a network namespace".into())?);
     let made = changes.make(of(family, table), PRESENT, || {
-        nft.run(&namespace, &["-f", "-"], rules)
-            .map(drop)
-            .doing(|| "load rules of nftables".into())
+        nft.run(&namespace, &["-f", "-"], rules).map(drop).doing(|| "load rules of nftables".into())
     })?;
     if !made {
         return Err(PathError::cannot(
@@ -108,11 +97,7 @@ pub(crate) fn load(
         ));
     }
     let back = nft
-        .run(
-            &changes.namespace,
-            &["-s", "list", "table", family, table],
-            "",
-        )
+        .run(&changes.namespace, &["-s", "list", "table", family, table], "")
         .doing(|| "read the rules of nftables".into())?;
     changes.note("path.ruleset", back.trim());
     let version = nft.version(&changes.namespace)?;
@@ -122,10 +107,7 @@ pub(crate) fn load(
 
 /// The table, as a setting.
 pub(crate) fn of(family: &str, table: &str) -> Setting {
-    Setting::Table {
-        family: family.into(),
-        name: table.into(),
-    }
+    Setting::Table { family: family.into(), name: table.into() }
 }
 
 /// Packets and bytes of the counters of a table's rules.
@@ -136,13 +118,8 @@ pub(crate) fn counted(
     table: &str,
 ) -> Result<(u64, u64), PathError> {
     let doing = || "read the counters of nftables".to_string();
-    let json = nft
-        .run(
-            &changes.namespace,
-            &["-j", "list", "table", family, table],
-            "",
-        )
-        .doing(doing)?;
+    let json =
+        nft.run(&changes.namespace, &["-j", "list", "table", family, table], "").doing(doing)?;
     in_json(&json).doing(doing)
 }
 

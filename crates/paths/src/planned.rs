@@ -71,10 +71,7 @@ pub fn planned(
         P::Xdp | P::XdpTx | P::XdpRedirect => {
             all.push(program(ingress, "an XDP program is attached"));
             if let (P::XdpRedirect, Some(egress)) = (path, site.egress) {
-                all.push(program(
-                    egress,
-                    "an XDP program that passes everything is attached",
-                ));
+                all.push(program(egress, "an XDP program that passes everything is attached"));
             }
         }
         P::XdpSkb => {

@@ -21,13 +21,7 @@ struct Latency {
 impl Default for Latency {
     fn default() -> Latency {
         let [count, total_ns, min_ns, max_ns] = [const { AtomicU64::new(0) }; 4];
-        Latency {
-            count,
-            total_ns,
-            min_ns,
-            max_ns,
-            buckets: [const { AtomicU64::new(0) }; BUCKETS],
-        }
+        Latency { count, total_ns, min_ns, max_ns, buckets: [const { AtomicU64::new(0) }; BUCKETS] }
     }
 }
 
@@ -73,13 +67,7 @@ impl Read {
 
     /// Add a latency.
     pub(crate) fn time(&self, ns: u64) {
-        let Latency {
-            count,
-            total_ns,
-            min_ns,
-            max_ns,
-            buckets,
-        } = &self.times;
+        let Latency { count, total_ns, min_ns, max_ns, buckets } = &self.times;
         let relaxed = Ordering::Relaxed;
         if count.load(relaxed) == 0 || ns < min_ns.load(relaxed) {
             min_ns.store(ns, relaxed);
@@ -129,19 +117,13 @@ pub(crate) fn cpu_error(cpu: u32, error: io::Error) -> PathError {
         Some(libc::EINVAL) => PathError::Asked(format!(
             "no such CPU {cpu}, or this process may not use it; CPUs are numbered from 0, and `nproc` prints how many this process may use"
         )),
-        _ => PathError::System {
-            doing: format!("bind to CPU {cpu}"),
-            source: error.into(),
-        },
+        _ => PathError::System { doing: format!("bind to CPU {cpu}"), source: error.into() },
     }
 }
 
 /// The current time, by the clock of timestamps.
 pub(crate) fn monotonic_ns() -> u64 {
-    let mut now = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer is to a structure of our own; this clock is always there.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64

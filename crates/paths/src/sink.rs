@@ -61,14 +61,7 @@ impl Sink {
             }
             other => other?,
         };
-        Ok(Sink {
-            _link: link,
-            program,
-            changes,
-            mode,
-            fallback,
-            stamped,
-        })
+        Ok(Sink { _link: link, program, changes, mode, fallback, stamped })
     }
 
     /// The packets that arrived since it was set up.

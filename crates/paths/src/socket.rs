@@ -62,18 +62,16 @@ impl Socket {
         changes.address(&site.ingress, site.destination)?;
         changes.any_source(&site.ingress, site)?;
         let to = SocketAddr::new(site.destination, site.port);
-        let bound: Result<Vec<UdpSocket>, _> = changes
-            .namespace
-            .inside(|| way.cpus.iter().map(|_| bind(to)).collect());
+        let bound: Result<Vec<UdpSocket>, _> =
+            changes.namespace.inside(|| way.cpus.iter().map(|_| bind(to)).collect());
         let sockets = bound.map_err(|error| match error.raw_os_error() {
             Some(libc::EADDRINUSE) => PathError::cannot(
                 format!("the port {} is taken", site.port),
                 "another process has a socket there: end it, or use another port",
             ),
-            _ => PathError::System {
-                doing: format!("open a socket at {to}"),
-                source: error.into(),
-            },
+            _ => {
+                PathError::System { doing: format!("open a socket at {to}"), source: error.into() }
+            }
         })?;
         let buffer_bytes = sockets.first().map_or(0, buffer_bytes);
         let before = changes.counters()?;
@@ -109,11 +107,7 @@ impl Socket {
             })
             .doing(|| "start a reader".into())?;
         let pinned = pinned.recv().unwrap_or(Ok(()));
-        self.readers.push(Reader {
-            cpu,
-            read,
-            thread: Some(thread),
-        });
+        self.readers.push(Reader { cpu, read, thread: Some(thread) });
         pinned.map_err(|error| cpu_error(cpu, error))
     }
 }
@@ -137,11 +131,7 @@ fn option(fd: &OwnedFd, level: libc::c_int, name: libc::c_int, value: &[u8]) -> 
 
 /// Bind one of several sockets to a port, among which the kernel distributes flows.
 fn bind(to: SocketAddr) -> io::Result<UdpSocket> {
-    let family = if to.is_ipv6() {
-        libc::AF_INET6
-    } else {
-        libc::AF_INET
-    };
+    let family = if to.is_ipv6() { libc::AF_INET6 } else { libc::AF_INET };
     // SAFETY: takes numbers, and gives a descriptor of our own.
     let fd = unsafe { libc::socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
     if fd < 0 {
@@ -149,20 +139,10 @@ fn bind(to: SocketAddr) -> io::Result<UdpSocket> {
     }
     // SAFETY: as above.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-    option(
-        &fd,
-        libc::SOL_SOCKET,
-        libc::SO_REUSEPORT,
-        &1_i32.to_ne_bytes(),
-    )?;
+    option(&fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, &1_i32.to_ne_bytes())?;
     if to.is_ipv6() {
         // IPv6 requires an address, and there is only a route (inet6_bind, net/ipv6/af_inet6.c).
-        option(
-            &fd,
-            libc::IPPROTO_IPV6,
-            libc::IPV6_FREEBIND,
-            &1_i32.to_ne_bytes(),
-        )?;
+        option(&fd, libc::IPPROTO_IPV6, libc::IPV6_FREEBIND, &1_i32.to_ne_bytes())?;
     }
     let mut timeout = [0_u8; size_of::<libc::timeval>()];
     let micros = i64::from(PATIENCE.subsec_micros());
@@ -186,17 +166,11 @@ fn raw(to: SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
             let address = libc::sockaddr_in {
                 sin_family: libc::AF_INET as _,
                 sin_port: v4.port().to_be(),
-                sin_addr: libc::in_addr {
-                    s_addr: u32::from_ne_bytes(v4.ip().octets()),
-                },
+                sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(v4.ip().octets()) },
                 sin_zero: [0; 8],
             };
             // SAFETY: a sockaddr_storage has room for, and the alignment of, all others.
-            unsafe {
-                (&raw mut storage)
-                    .cast::<libc::sockaddr_in>()
-                    .write(address)
-            };
+            unsafe { (&raw mut storage).cast::<libc::sockaddr_in>().write(address) };
             size_of::<libc::sockaddr_in>()
         }
         SocketAddr::V6(v6) => {
@@ -204,17 +178,11 @@ fn raw(to: SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
                 sin6_family: libc::AF_INET6 as _,
                 sin6_port: v6.port().to_be(),
                 sin6_flowinfo: 0,
-                sin6_addr: libc::in6_addr {
-                    s6_addr: v6.ip().octets(),
-                },
+                sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
                 sin6_scope_id: 0,
             };
             // SAFETY: as above.
-            unsafe {
-                (&raw mut storage)
-                    .cast::<libc::sockaddr_in6>()
-                    .write(address)
-            };
+            unsafe { (&raw mut storage).cast::<libc::sockaddr_in6>().write(address) };
             size_of::<libc::sockaddr_in6>()
         }
     };
@@ -242,10 +210,7 @@ fn reads(socket: &UdpSocket, counts: &Read, stamped: bool, stop: &AtomicBool) ->
     let mut buffers = vec![[0_u8; COPIED_BYTES]; BATCH];
     let mut slices: Vec<libc::iovec> = buffers
         .iter_mut()
-        .map(|buffer| libc::iovec {
-            iov_base: buffer.as_mut_ptr().cast(),
-            iov_len: COPIED_BYTES,
-        })
+        .map(|buffer| libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: COPIED_BYTES })
         .collect();
     let mut messages: Vec<libc::mmsghdr> = slices
         .iter_mut()

@@ -30,13 +30,9 @@ pub(crate) struct Tc {
 impl Tc {
     pub(crate) fn set_up(way: &Way, site: &Site) -> Result<Tc, PathError> {
         let config = Config::new(site, way.stamped);
-        let program = Load {
-            image: IMAGE,
-            program: "tc_drop",
-            constants: config.bytes(),
-            ..Load::default()
-        }
-        .program()?;
+        let program =
+            Load { image: IMAGE, program: "tc_drop", constants: config.bytes(), ..Load::default() }
+                .program()?;
         let mut changes = Changes::at(site)?;
         changes.gro(&site.ingress)?;
         let index = site.ingress.index;
@@ -51,22 +47,13 @@ impl Tc {
                 return Err(error).doing(|| format!("attach a program to {}", site.ingress.name));
             }
         };
-        Ok(Tc {
-            link,
-            program,
-            changes,
-            stamped: way.stamped,
-        })
+        Ok(Tc { link, program, changes, stamped: way.stamped })
     }
 }
 
 fn hook(program: BorrowedFd<'_>, device: u32) -> TcHook {
     let mut builder = TcHookBuilder::new(program);
-    builder
-        .ifindex(device as i32)
-        .replace(true)
-        .handle(1)
-        .priority(1);
+    builder.ifindex(device as i32).replace(true).handle(1).priority(1);
     builder.hook(TC_INGRESS)
 }
 
@@ -84,17 +71,12 @@ fn filter(
     let other = |error: libbpf_rs::Error| io::Error::other(error.to_string());
     if !changes.set(clsact(device), PRESENT)? {
         return Err(PathError::cannot(
-            format!(
-                "{} already has a clsact qdisc with other filters",
-                device.name
-            ),
+            format!("{} already has a clsact qdisc with other filters", device.name),
             "remove it (`tc qdisc del dev DEVICE clsact`), use another device, or Linux 6.6, where tcx leaves other filters alone",
         ));
     }
     let mut ours = hook(program, device.index);
-    let attached = changes
-        .namespace
-        .inside(|| ours.attach().map(drop).map_err(other));
+    let attached = changes.namespace.inside(|| ours.attach().map(drop).map_err(other));
     attached.doing(|| "attach a clsact filter (does the kernel have cls_bpf?)".into())
 }
 

@@ -47,10 +47,7 @@ impl Tool {
             )
             .filter(|path| runs(path));
         match found.next() {
-            Some(path) => Ok(Tool {
-                path,
-                name: name.into(),
-            }),
+            Some(path) => Ok(Tool { path, name: name.into() }),
             None => Err(PathError::cannot(
                 format!("`{name}` is not installed"),
                 format!("apt-get install {package}"),
@@ -87,11 +84,7 @@ impl Tool {
             .filter(|c| !c.is_control() || *c == '\n')
             .take(TOLD_CHARACTERS)
             .collect();
-        Err(io::Error::other(format!(
-            "{} says: {}",
-            self.name,
-            said.trim()
-        )))
+        Err(io::Error::other(format!("{} says: {}", self.name, said.trim())))
     }
 
     /// Its version: the first line that it prints.

@@ -22,24 +22,14 @@ pub struct Offered {
 /// It is not a BPF object, or has no programs.
 pub fn verify(object: &[u8]) -> Result<Vec<Offered>, PathError> {
     let open = Opened::new(object).doing(|| "read it as a BPF object".into())?;
-    let names = open
-        .progs()
-        .map(|p| p.name().to_string_lossy().into_owned());
+    let names = open.progs().map(|p| p.name().to_string_lossy().into_owned());
     let names: Vec<String> = names.collect();
     if names.is_empty() {
         return Err(PathError::Asked("it has no BPF program in it".into()));
     }
     let offer = |program: String| {
-        let load = Load {
-            image: object,
-            program: &program,
-            all_maps: true,
-            ..Load::default()
-        };
-        Offered {
-            refused: load.load().err(),
-            program,
-        }
+        let load = Load { image: object, program: &program, all_maps: true, ..Load::default() };
+        Offered { refused: load.load().err(), program }
     };
     Ok(names.into_iter().map(offer).collect())
 }

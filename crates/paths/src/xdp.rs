@@ -56,9 +56,7 @@ impl Xdp {
         let mut changes = Changes::at(site)?;
         let first = program(way, &config)?;
         let sources = match way.blocklist {
-            Some(_) => Some(Blocklist {
-                map: Arc::new(first.map("sources")?),
-            }),
+            Some(_) => Some(Blocklist { map: Arc::new(first.map("sources")?) }),
             None => None,
         };
         let mut lost = None;
@@ -208,20 +206,13 @@ impl Standing for Xdp {
         let mut facts = self.changes.facts.clone();
         let mut fact = |key: &str, value: String| facts.insert(format!("path.{key}"), value);
         fact("attached", format!("xdp, {}", self.mode.word()));
-        let ids: Vec<String> = self
-            .versions
-            .iter()
-            .filter_map(|v| v.id().map(|id| id.to_string()))
-            .collect();
+        let ids: Vec<String> =
+            self.versions.iter().filter_map(|v| v.id().map(|id| id.to_string())).collect();
         fact("program_ids", ids.join(" "));
         if self.way.lookups > 0 {
             fact("lookups", self.way.lookups.to_string());
         }
-        let buffers = if self.way.multi_buffer {
-            "several"
-        } else {
-            "one"
-        };
+        let buffers = if self.way.multi_buffer { "several" } else { "one" };
         fact("buffers", buffers.into());
         if self.way.stamped {
             let unstamped: u64 = self.versions.iter().map(Program::unstamped).sum();
@@ -240,9 +231,7 @@ impl Standing for Xdp {
             ));
         }
         let next = program(&self.way, &self.config)?;
-        self.link
-            .update(next.fd()?)
-            .doing(|| "replace the program".into())?;
+        self.link.update(next.fd()?).doing(|| "replace the program".into())?;
         self.versions.push(next);
         Ok(())
     }
@@ -336,9 +325,7 @@ impl Blocklist {
     /// An error of the kernel.
     pub fn has(&self, source: IpAddr) -> io::Result<bool> {
         let found = self.map.lookup(&key(source), MapFlags::ANY);
-        found
-            .map(|value| value.is_some())
-            .map_err(|error| io::Error::other(error.to_string()))
+        found.map(|value| value.is_some()).map_err(|error| io::Error::other(error.to_string()))
     }
 }
 

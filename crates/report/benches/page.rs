@@ -62,11 +62,7 @@ fn recording() -> Recording {
             arm: 0,
             instrument: "exact".into(),
             index: 0,
-            ledger: Ledger {
-                offered: PACKETS,
-                delivered: PACKETS,
-                dropped: BTreeMap::new(),
-            },
+            ledger: Ledger { offered: PACKETS, delivered: PACKETS, dropped: BTreeMap::new() },
             totals: Vec::new(),
             entered: 0,
             returned: 0,
@@ -94,8 +90,5 @@ fn main() {
         text.len() as f64 / 1e3
     );
     let empty = html::render(&netplumb_report::page::Page::default());
-    println!(
-        "HTML page without data: {:.0} kB (asked: 1,000)",
-        empty.len() as f64 / 1e3
-    );
+    println!("HTML page without data: {:.0} kB (asked: 1,000)", empty.len() as f64 / 1e3);
 }

@@ -22,10 +22,8 @@ fn idle(recording: &Recording, arm: usize) -> BTreeMap<String, Idle> {
         .iter()
         .flat_map(|notes| &notes.inert)
         .map(|(key, why)| {
-            let idle = Idle {
-                knob: printable(called(key), KNOB_LIMIT),
-                why: printable(why, WHY_LIMIT),
-            };
+            let idle =
+                Idle { knob: printable(called(key), KNOB_LIMIT), why: printable(why, WHY_LIMIT) };
             (key.to_string(), idle)
         })
         .collect()
@@ -63,9 +61,8 @@ pub(crate) fn footer(recording: &Recording) -> Vec<Note> {
     }
     let line = |((label, text), of): ((&'static str, String), Vec<usize>)| {
         let names = of.iter().take(ARMS);
-        let names: Vec<String> = names
-            .map(|arm| printable(&recording.arms[*arm].name, KNOB_LIMIT))
-            .collect();
+        let names: Vec<String> =
+            names.map(|arm| printable(&recording.arms[*arm].name, KNOB_LIMIT)).collect();
         let more = match of.len().saturating_sub(ARMS) {
             0 => String::new(),
             n => format!(" and {n} more"),
@@ -80,11 +77,7 @@ pub(crate) fn footer(recording: &Recording) -> Vec<Note> {
     // And the arms that could not be measured at all.
     for (number, of_arm) in &recording.notes {
         let arm = recording.arms.get(*number as usize);
-        for why in of_arm
-            .failed
-            .values()
-            .filter(|_| shown.contains(&(*number as usize)))
-        {
+        for why in of_arm.failed.values().filter(|_| shown.contains(&(*number as usize))) {
             let name = arm.map_or_else(String::new, |arm| printable(&arm.name, KNOB_LIMIT));
             let why: Vec<&str> = why.lines().map(str::trim).collect();
             let text = format!("arm {name}: {}", printable(&why.join(" "), FAILED_LIMIT));
@@ -118,10 +111,8 @@ pub(crate) fn between(
     let known = sides.map(|(recording, arm)| idle(recording, arm));
     let level = |side: usize, key: &str| arms[side].knobs.get(key);
     let keys = arms.iter().flat_map(|arm| arm.knobs.keys());
-    let differing: BTreeSet<&str> = keys
-        .filter(|key| level(0, key) != level(1, key))
-        .map(|key| setting(key))
-        .collect();
+    let differing: BTreeSet<&str> =
+        keys.filter(|key| level(0, key) != level(1, key)).map(|key| setting(key)).collect();
     let has = |side: usize, of: &str| arms[side].knobs.keys().any(|key| setting(key) == of);
     let mut found = Vec::new();
     for key in &differing {
@@ -148,11 +139,7 @@ pub(crate) fn told(idle: &[Idle], alone: bool, differs: bool) -> String {
         let all: Vec<String> = idle.iter().map(Idle::to_string).collect();
         return format!("; {}", all.join("; "));
     }
-    let all: Vec<String> = (idle.iter())
-        .map(|idle| format!("{}: {}", idle.knob, idle.why))
-        .collect();
-    format!(
-        "; {}; the difference is what having it costs",
-        all.join("; ")
-    )
+    let all: Vec<String> =
+        (idle.iter()).map(|idle| format!("{}: {}", idle.knob, idle.why)).collect();
+    format!("; {}; the difference is what having it costs", all.join("; "))
 }

@@ -98,10 +98,7 @@ impl ClassView<'_> {
 
     /// The layer of a function, or [`NO_LAYER`].
     pub fn layer(&self, function: FunctionId) -> &str {
-        self.recording.functions[function as usize]
-            .layer
-            .as_deref()
-            .unwrap_or(NO_LAYER)
+        self.recording.functions[function as usize].layer.as_deref().unwrap_or(NO_LAYER)
     }
 
     /// The name of a function.
@@ -183,9 +180,8 @@ impl ClassView<'_> {
     /// A cost of each of its blocks, as the mean over these, with its interval.
     pub(crate) fn mean(&self, by_block: &[u64]) -> Option<Mean> {
         let per = self.per_by_block();
-        let each: Vec<f64> = (per.iter().zip(by_block))
-            .map(|(per, sum)| per.each(*sum as f64))
-            .collect();
+        let each: Vec<f64> =
+            (per.iter().zip(by_block)).map(|(per, sum)| per.each(*sum as f64)).collect();
         Mean::of(&each)
     }
 
@@ -196,10 +192,7 @@ impl ClassView<'_> {
 
     /// Instructions of a layer.
     pub fn layer_insns(&self, layer: &str) -> u64 {
-        self.layers
-            .iter()
-            .find(|(name, _)| name == layer)
-            .map_or(0, |(_, insns)| *insns)
+        self.layers.iter().find(|(name, _)| name == layer).map_or(0, |(_, insns)| *insns)
     }
 
     /// The functions of a layer, or all.
@@ -207,9 +200,7 @@ impl ClassView<'_> {
         &'s self,
         layer: Option<&'s str>,
     ) -> impl Iterator<Item = &'s FunctionView> {
-        self.functions
-            .iter()
-            .filter(move |f| layer.is_none_or(|l| self.layer(f.function) == l))
+        self.functions.iter().filter(move |f| layer.is_none_or(|l| self.layer(f.function) == l))
     }
 
     /// Nodes without a parent in this class.
@@ -287,10 +278,7 @@ fn class_of<'a>(
         .collect();
     let mut packets = offered(recording, &blocks);
     let payload_bytes = payload(recording, &blocks);
-    let invalid = blocks
-        .iter()
-        .filter(|b| !recording.blocks[**b as usize].ledger.closes())
-        .count();
+    let invalid = blocks.iter().filter(|b| !recording.blocks[**b as usize].ledger.closes()).count();
     let mut by_block: BTreeMap<u32, u64> = blocks.iter().map(|b| (*b, 0)).collect();
     let mut contexts = BTreeMap::new();
     // By id: a recording of samples may have very many.
@@ -316,9 +304,7 @@ fn class_of<'a>(
         *block += cost.own;
         if !is_exact {
             let function = recording.nodes[cost.node as usize].function;
-            let of = spread
-                .entry(function)
-                .or_insert_with(|| vec![0; blocks.len()]);
+            let of = spread.entry(function).or_insert_with(|| vec![0; blocks.len()]);
             of[places[&cost.block]] += cost.own;
         }
         *contexts.entry(cost.context).or_default() += cost.own;
@@ -357,10 +343,7 @@ fn class_of<'a>(
     ClassView {
         recording,
         arm,
-        class: Class {
-            proto: recording.arms[arm].proto,
-            direction,
-        },
+        class: Class { proto: recording.arms[arm].proto, direction },
         per: match is_exact {
             true if recording.arms[arm].proto == Proto::Command => Per::Run(packets),
             true => Per::Packet(packets),
@@ -416,16 +399,11 @@ fn sums(
         if !has_ancestor(recording, *id, function) {
             view.inclusive_insns += node.inclusive_insns;
         }
-        let layer = recording.functions[function as usize]
-            .layer
-            .as_deref()
-            .unwrap_or(NO_LAYER);
+        let layer = recording.functions[function as usize].layer.as_deref().unwrap_or(NO_LAYER);
         *layers.entry(layer).or_default() += node.self_insns;
     }
-    let mut functions: Vec<FunctionView> = functions
-        .into_values()
-        .filter(|f| f.inclusive_insns > 0)
-        .collect();
+    let mut functions: Vec<FunctionView> =
+        functions.into_values().filter(|f| f.inclusive_insns > 0).collect();
     let name = |f: &FunctionView| recording.functions[f.function as usize].name.clone();
     functions.sort_by_key(|f| (std::cmp::Reverse(f.self_insns), name(f)));
     let mut layers: Vec<(String, u64)> = layers
@@ -485,9 +463,8 @@ pub fn other_work(recording: &Recording, arm: usize) -> BTreeMap<Context, u64> {
 pub(crate) fn functions<'v>(view: &'v ClassView<'_>) -> BTreeMap<&'v str, u64> {
     let mut functions = BTreeMap::new();
     for function in &view.functions {
-        *functions
-            .entry(base_name(view.name(function.function)))
-            .or_default() += function.self_insns;
+        *functions.entry(base_name(view.name(function.function))).or_default() +=
+            function.self_insns;
     }
     functions
 }

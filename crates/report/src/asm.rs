@@ -70,9 +70,10 @@ pub fn render(
     for code in recording.code.iter().filter(of_arm) {
         found = true;
         let all: u64 = code.insns.iter().map(|insn| insn.times).sum();
-        let module = of.module.as_deref().map_or(String::new(), |module| {
-            format!(" [{}]", printable(module, 40))
-        });
+        let module = of
+            .module
+            .as_deref()
+            .map_or(String::new(), |module| format!(" [{}]", printable(module, 40)));
         out.push_str(&format!(
             "{}  {name}{module} at {:#x}, {} of {} bytes executed, {} instructions per {}\n",
             printable(arm, 60),
@@ -86,11 +87,7 @@ pub fn render(
         listing(&mut out, class, (code, all), source, times);
     }
     if !found && !namesake(class, function) {
-        out.push_str(&format!(
-            "{}  {name}\n  {}\n",
-            printable(arm, 60),
-            why_none(class)
-        ));
+        out.push_str(&format!("{}  {name}\n  {}\n", printable(arm, 60), why_none(class)));
     }
     out
 }
@@ -114,14 +111,8 @@ pub(crate) fn json(class: &ClassView<'_>, function: FunctionId) -> Vec<(&'static
             ("code", Value::Text(bytes.collect())),
             ("text", Value::Text(text.join(" "))),
             ("jumps_to", row.target.map_or(Value::Absent, Value::Count)),
-            (
-                "file",
-                place.map_or(Value::Absent, |(file, _)| Value::Text(file.into())),
-            ),
-            (
-                "line",
-                place.map_or(Value::Absent, |(_, line)| Value::Count(line.into())),
-            ),
+            ("file", place.map_or(Value::Absent, |(file, _)| Value::Text(file.into()))),
+            ("line", place.map_or(Value::Absent, |(_, line)| Value::Count(line.into()))),
         ])
     });
     vec![
@@ -147,25 +138,13 @@ fn listing(
     times: Option<&LineTimes>,
 ) {
     let rows = decoded(class.recording, code);
-    let ends: Vec<(u64, Option<u64>)> = rows
-        .iter()
-        .map(|row| (u64::from(row.insn.offset), row.target))
-        .collect();
+    let ends: Vec<(u64, Option<u64>)> =
+        rows.iter().map(|row| (u64::from(row.insn.offset), row.target)).collect();
     let drawn = jumps::draw(&ends);
     let figure = |insn: &Instruction| per_packet(insn.times, class.packets);
-    let width = rows
-        .iter()
-        .map(|row| figure(row.insn).len())
-        .max()
-        .unwrap_or(0)
-        .max(5);
+    let width = rows.iter().map(|row| figure(row.insn).len()).max().unwrap_or(0).max(5);
     let offset = |insn: &Instruction| format!("+{:#x}", insn.offset);
-    let offsets = rows
-        .iter()
-        .map(|row| offset(row.insn).len())
-        .max()
-        .unwrap_or(0)
-        .max(2);
+    let offsets = rows.iter().map(|row| offset(row.insn).len()).max().unwrap_or(0).max(2);
     let art = drawn.first().map_or(0, |art| art.chars().count());
     out.push_str(&format!(
         "  {:>width$}  {:>6}  {:<offsets$}  {:art$}  instruction\n",
@@ -182,10 +161,7 @@ fn listing(
             && gap > 0
         {
             let told = counted(gap as usize, "byte");
-            out.push_str(&format!(
-                "  {:>width$}  {:>6}  {told} not executed\n",
-                "", ""
-            ));
+            out.push_str(&format!("  {:>width$}  {:>6}  {told} not executed\n", "", ""));
         }
         before = Some(insn.end());
         let text = format!(
@@ -211,17 +187,13 @@ fn of_source(
         return "\n  (no line)\n".into();
     };
     let text = text_of(recording, line).filter(|_| source);
-    let text = text.map_or(String::new(), |text| {
-        format!("  {}", printable(&text, LINE_LETTERS))
-    });
+    let text = text.map_or(String::new(), |text| format!("  {}", printable(&text, LINE_LETTERS)));
     let time = times.map_or(String::new(), |times| {
         let share = Value::Share(times.share(recording, line)).told();
         format!("  {share} of the time")
     });
     let place = place(recording, line);
-    let short = place
-        .rsplit_once('/')
-        .map_or(place.as_str(), |(_, name)| name);
+    let short = place.rsplit_once('/').map_or(place.as_str(), |(_, name)| name);
     format!("\n  {short}{time}{text}\n")
 }
 
@@ -243,11 +215,7 @@ fn decoded<'a>(recording: &Recording, code: &'a FunctionCode) -> Vec<Row<'a>> {
         let at = code.address.wrapping_add(u64::from(insn.offset));
         let (text, jump) = disassemble.one(insn.code(), at);
         let offset = jump.map(|to| to.wrapping_sub(code.address));
-        Row {
-            insn,
-            text: printable(&text, 120),
-            target: offset.filter(|to| *to < size),
-        }
+        Row { insn, text: printable(&text, 120), target: offset.filter(|to| *to < size) }
     };
     code.insns.iter().map(row).collect()
 }
@@ -305,11 +273,7 @@ impl Names {
                 })
                 .collect(),
         };
-        Names {
-            begin: code.address,
-            size_bytes: size_bytes(recording, code),
-            functions,
-        }
+        Names { begin: code.address, size_bytes: size_bytes(recording, code), functions }
     }
 
     /// What an address is called that an instruction names; `branches` if it goes there.

@@ -69,9 +69,7 @@ impl LineTimes {
     fn ns(&self, recording: &Recording, source: SourceLine) -> u64 {
         let key = recording.source(source);
         let key = key.map(|(file, line)| (file.to_string(), line));
-        key.and_then(|key| self.lines.get(&key))
-            .copied()
-            .unwrap_or(0)
+        key.and_then(|key| self.lines.get(&key)).copied().unwrap_or(0)
     }
 
     /// The same as a part of the function's time.
@@ -130,11 +128,7 @@ mod tests {
                 arm: 0,
                 instrument: quantity.instrument.into(),
                 index: 0,
-                ledger: Ledger {
-                    offered: 1,
-                    delivered: 1,
-                    ..Ledger::default()
-                },
+                ledger: Ledger { offered: 1, delivered: 1, ..Ledger::default() },
                 totals: Vec::new(),
                 entered: 0,
                 returned: 0,
@@ -148,11 +142,7 @@ mod tests {
                 size_bytes: 16,
                 source: Some(SourceLine { file: 0, line: 1 }),
             }],
-            nodes: vec![Node {
-                parent: None,
-                function: 0,
-                tail: false,
-            }],
+            nodes: vec![Node { parent: None, function: 0, tail: false }],
             source_files: vec!["/src/w.c".into()],
             ..Recording::default()
         };
@@ -196,10 +186,7 @@ mod tests {
         assert!(text.contains("time by 1 sample of ./w"), "{text}");
         assert_eq!(row("2"), ["2", "1,000", "25.0%", "75.0%", "6.00"], "{text}");
         assert_eq!(row("3"), ["3", "3,000", "75.0%", "25.0%", "0.67"], "{text}");
-        let other = LineTimes {
-            arm: "./other".into(),
-            ..times.clone()
-        };
+        let other = LineTimes { arm: "./other".into(), ..times.clone() };
         let text = lines::render(&views[0], 0, 110, true, false, Some(&other));
         assert!(text.contains("time") && !text.contains("ns each"), "{text}");
     }

@@ -123,10 +123,8 @@ fn add(costs: &mut BTreeMap<Label, Costs>, n: usize, part: &Part<'_>, classes: u
 /// A name of its own for each function: several may have one symbol, and readers
 /// know functions by name.
 fn names(recording: &Recording, parts: &[Part<'_>]) -> HashMap<FunctionId, String> {
-    let used: HashSet<FunctionId> = parts
-        .iter()
-        .flat_map(|p| p.rows.iter().map(|r| r.function))
-        .collect();
+    let used: HashSet<FunctionId> =
+        parts.iter().flat_map(|p| p.rows.iter().map(|r| r.function)).collect();
     let mut used: Vec<FunctionId> = used.into_iter().collect();
     used.sort_unstable();
     let mut taken: HashSet<String> = HashSet::new();
@@ -203,14 +201,8 @@ impl Writer<'_> {
         let quantity = quantity(self.recording);
         let (event, meaning) = match quantity.unit.as_str() {
             "instructions" => ("Ir", "Kernel instructions".into()),
-            "ns" => (
-                "Ns",
-                format!("Nanoseconds of {}", printable(&quantity.name, 40)),
-            ),
-            unit => (
-                "Cost",
-                format!("{}, {}", printable(&quantity.name, 40), printable(unit, 40)),
-            ),
+            "ns" => ("Ns", format!("Nanoseconds of {}", printable(&quantity.name, 40))),
+            unit => ("Cost", format!("{}, {}", printable(&quantity.name, 40), printable(unit, 40))),
         };
         let _ = writeln!(self.out, "event: {event} : {meaning}, all blocks");
         let mut events = format!("events: {event}");
@@ -329,9 +321,7 @@ impl Writer<'_> {
                 let data = &self.recording.functions[function as usize];
                 let name = &self.names[&function];
                 [
-                    data.module
-                        .as_deref()
-                        .map_or_else(|| KERNEL_OBJECT.into(), tame),
+                    data.module.as_deref().map_or_else(|| KERNEL_OBJECT.into(), tame),
                     match data.source {
                         Some(source) => self.path(source),
                         // In brackets, so that no reader looks for a file.
@@ -351,9 +341,7 @@ impl Writer<'_> {
 fn events(classes: &[ClassView<'_>]) -> Vec<String> {
     let word = |text: String| -> String {
         let letters = text.chars();
-        letters
-            .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
-            .collect()
+        letters.map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
     };
     let words: Vec<String> = classes.iter().map(|c| word(c.class.to_string())).collect();
     let several = |word: &String| words.iter().filter(|w| *w == word).count() > 1;

@@ -11,17 +11,10 @@ const NARROWEST: usize = 60;
 
 /// Render the whole answer, for a terminal of so many columns.
 pub fn render(doctor: &Doctor, columns: usize) -> String {
-    let mut page = Page {
-        text: String::new(),
-        columns: columns.max(NARROWEST),
-    };
+    let mut page = Page { text: String::new(), columns: columns.max(NARROWEST) };
     page.wrapped("", "", &machine(&doctor.machine));
     for group in Group::ALL {
-        let members: Vec<_> = doctor
-            .capabilities
-            .iter()
-            .filter(|c| c.group == group)
-            .collect();
+        let members: Vec<_> = doctor.capabilities.iter().filter(|c| c.group == group).collect();
         if !members.is_empty() {
             page.line("");
             page.line(group.title());
@@ -75,19 +68,11 @@ fn summary(doctor: &Doctor) -> String {
                 .filter(|i| i.verdict.works())
                 .map(|i| i.instrument.as_str())
                 .collect();
-            let what = if lab.works() {
-                working.join(", ")
-            } else {
-                "nothing".to_owned()
-            };
+            let what = if lab.works() { working.join(", ") } else { "nothing".to_owned() };
             format!("{}: {what}", lab.lab)
         })
         .collect();
-    format!(
-        "labs: {}. Took {:.1} s.",
-        labs.join("; "),
-        doctor.took_ms / 1000.0
-    )
+    format!("labs: {}. Took {:.1} s.", labs.join("; "), doctor.took_ms / 1000.0)
 }
 
 fn mark(verdict: &Availability) -> &'static str {
@@ -154,11 +139,7 @@ impl Page {
         let mut before = None;
         for member in members {
             let head = format!("  {:<7} ", mark(&member.verdict));
-            self.wrapped(
-                &head,
-                "            ",
-                &headline(&member.what, &member.verdict),
-            );
+            self.wrapped(&head, "            ", &headline(&member.what, &member.verdict));
             let advice = advice(&member.verdict);
             self.advice("          ", advice, before);
             // A yes in between does not make it any less the same reason.
@@ -213,11 +194,7 @@ impl Page {
             Availability::No { .. } if advice == *given => self.line(&format!("{head}as above")),
             Availability::No { reason, remedy } => {
                 self.wrapped(&head, &indent, reason);
-                self.wrapped(
-                    &format!("{indent}do:   "),
-                    &format!("{indent}      "),
-                    remedy,
-                );
+                self.wrapped(&format!("{indent}do:   "), &format!("{indent}      "), remedy);
             }
         }
         *given = advice.or(*given);

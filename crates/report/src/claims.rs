@@ -114,9 +114,7 @@ pub fn asked(experiment: &Experiment, directions: &[Direction], arms: &[String])
         let arms_are = arms.is_empty() || named.iter().all(|arm| arms.iter().any(|a| a == arm));
         let classes = claim.classes();
         let directions_are = directions.is_empty()
-            || classes
-                .iter()
-                .all(|class| directions.contains(&class.direction));
+            || classes.iter().all(|class| directions.contains(&class.direction));
         arms_are && directions_are
     };
     only(experiment, is_asked)
@@ -129,11 +127,7 @@ fn only(experiment: &Experiment, keep: impl Fn(&Claim) -> bool) -> Experiment {
     experiment.claims = kept;
     let names = |claim: &Claim| claim.name().map(|name| format!("{{{name}}}"));
     let left: Vec<Claim> = left;
-    let is_cut = |text: &String| {
-        left.iter()
-            .filter_map(names)
-            .any(|name| text.contains(&name))
-    };
+    let is_cut = |text: &String| left.iter().filter_map(names).any(|name| text.contains(&name));
     experiment.conclusion = experiment.conclusion.filter(|text| !is_cut(text));
     experiment
 }
@@ -169,11 +163,7 @@ pub fn by_part(experiment: &Experiment, parts: &[(&str, Cow<'_, Recording>)]) ->
         let own = Experiment { conclusion, ..own };
         match number {
             0 => own,
-            _ => Experiment {
-                title: String::new(),
-                question: String::new(),
-                ..own
-            },
+            _ => Experiment { title: String::new(), question: String::new(), ..own },
         }
     };
     (0..parts.len()).map(of).collect()
@@ -240,17 +230,11 @@ pub fn judge_all(
 pub fn judge_blocks(experiment: &Experiment, recording: &Recording) -> Vec<Judged> {
     let samples = Samples::of(recording);
     let claims = experiment.claims.iter();
-    claims
-        .map(|claim| judged(claim, varying::outcome(experiment, claim, &samples)))
-        .collect()
+    claims.map(|claim| judged(claim, varying::outcome(experiment, claim, &samples))).collect()
 }
 
 fn judged(claim: &Claim, outcome: Outcome) -> Judged {
-    let Outcome {
-        verdict,
-        because,
-        finding,
-    } = outcome;
+    let Outcome { verdict, because, finding } = outcome;
     Judged {
         says: claim.says().to_string(),
         verdict,
@@ -262,10 +246,8 @@ fn judged(claim: &Claim, outcome: Outcome) -> Judged {
 
 fn outcome(claim: &Claim, classes: &[ClassView<'_>]) -> Outcome {
     // Nothing is in a layer that is misspelt; that it costs nothing proves nothing.
-    let unknown = claim
-        .layers()
-        .into_iter()
-        .find(|layer| !classes.iter().any(|view| has_layer(view, layer)));
+    let unknown =
+        claim.layers().into_iter().find(|layer| !classes.iter().any(|view| has_layer(view, layer)));
     if let Some(layer) = unknown {
         return Outcome::not_measured(format!("no function in the recording is in layer {layer}"));
     }
@@ -317,10 +299,7 @@ fn find<'c, 'r>(
 
 fn missing(class: Class, arm: Option<&str>) -> String {
     match arm {
-        Some(arm) => format!(
-            "there is no {class} of {} in the recording",
-            printable(arm, 60)
-        ),
+        Some(arm) => format!("there is no {class} of {} in the recording", printable(arm, 60)),
         None => format!("there is no {class} in the recording"),
     }
 }
@@ -329,48 +308,27 @@ fn missing(class: Class, arm: Option<&str>) -> String {
 fn within(claim: &Claim, views: &[&ClassView<'_>]) -> Outcome {
     let named = list(views.iter().map(|v| v.class.to_string()));
     let (verdict, because, finding) = match claim {
-        Claim::Alike {
-            layer,
-            within_ratio,
-            ..
-        } => {
+        Claim::Alike { layer, within_ratio, .. } => {
             let (ratio, told) = spread(layer, views);
             let alike = ratio <= *within_ratio;
-            let word = if alike {
-                "costs alike"
-            } else {
-                "does not cost alike"
-            };
+            let word = if alike { "costs alike" } else { "does not cost alike" };
             (
                 holds(alike),
                 format!("{told}; alike is up to {within_ratio}"),
                 format!("the {layer} layer {word} in {named} (largest over smallest {ratio:.2})"),
             )
         }
-        Claim::Unlike {
-            layer,
-            beyond_ratio,
-            ..
-        } => {
+        Claim::Unlike { layer, beyond_ratio, .. } => {
             let (ratio, told) = spread(layer, views);
             let unlike = ratio > *beyond_ratio;
-            let word = if unlike {
-                "does not cost alike"
-            } else {
-                "costs alike"
-            };
+            let word = if unlike { "does not cost alike" } else { "costs alike" };
             (
                 holds(unlike),
                 format!("{told}; unlike is beyond {beyond_ratio}"),
                 format!("the {layer} layer {word} in {named} (largest over smallest {ratio:.2})"),
             )
         }
-        Claim::Smaller {
-            of,
-            than,
-            within_ratio,
-            ..
-        } => {
+        Claim::Smaller { of, than, within_ratio, .. } => {
             let (ratio, told) = smaller(of, than, views);
             let small = ratio <= *within_ratio;
             let word = if small { "is" } else { "is not always" };
@@ -385,19 +343,11 @@ fn within(claim: &Claim, views: &[&ClassView<'_>]) -> Outcome {
         }
         Claim::Bottleneck { layer, .. } => {
             let told = tops(layer.as_deref(), views);
-            (
-                Answer::Answered,
-                told.clone(),
-                format!("the largest are {told}"),
-            )
+            (Answer::Answered, told.clone(), format!("the largest are {told}"))
         }
         _ => unreachable_kind(),
     };
-    Outcome {
-        verdict,
-        because,
-        finding,
-    }
+    Outcome { verdict, because, finding }
 }
 
 /// Kinds about several arms are across.rs's, and never come here.
@@ -435,11 +385,7 @@ fn has_layer(view: &ClassView<'_>, layer: &str) -> bool {
 }
 
 fn holds(yes: bool) -> Answer {
-    if yes {
-        Answer::Holds
-    } else {
-        Answer::DoesNotHold
-    }
+    if yes { Answer::Holds } else { Answer::DoesNotHold }
 }
 
 /// Largest over smallest, and the figures.
@@ -449,23 +395,12 @@ fn spread(layer: &str, views: &[&ClassView<'_>]) -> (f64, String) {
     for view in views {
         let insns = view.layer_insns(layer);
         costs.push((view.class, insns as f64 / view.packets.max(1) as f64));
-        told.push(format!(
-            "{} {}",
-            view.class,
-            per_packet(insns, view.packets)
-        ));
+        told.push(format!("{} {}", view.class, per_packet(insns, view.packets)));
     }
     let most = costs.iter().map(|(_, c)| *c).fold(f64::MIN, f64::max);
     let least = costs.iter().map(|(_, c)| *c).fold(f64::MAX, f64::min);
-    let ratio = if least > 0.0 {
-        most / least
-    } else {
-        f64::INFINITY
-    };
-    (
-        ratio,
-        format!("{}: largest over smallest {ratio:.2}", told.join(", ")),
-    )
+    let ratio = if least > 0.0 { most / least } else { f64::INFINITY };
+    (ratio, format!("{}: largest over smallest {ratio:.2}", told.join(", ")))
 }
 
 /// The largest ratio of any class, and the figures.
@@ -531,15 +466,9 @@ pub fn render(judged: &[Judged], columns: usize) -> String {
             Answer::Answered => "answer:   ",
             Answer::NotMeasured => "no data:  ",
         };
-        out.push_str(&wrapped(
-            &format!("{mark}{}", printable(&one.says, 400)),
-            columns,
-        ));
+        out.push_str(&wrapped(&format!("{mark}{}", printable(&one.says, 400)), columns));
         out.push('\n');
-        out.push_str(&wrapped(
-            &format!("          {}", printable(&one.because, 4000)),
-            columns,
-        ));
+        out.push_str(&wrapped(&format!("          {}", printable(&one.because, 4000)), columns));
         out.push_str("\n\n");
     }
     out

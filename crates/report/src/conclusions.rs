@@ -89,10 +89,8 @@ pub fn render(
     columns: usize,
 ) -> String {
     let scanned = scan.map(|scan| printable(&scan::sentence(scan), MAX_CHARACTERS));
-    let sentences: Vec<String> = scanned
-        .into_iter()
-        .chain(conclusion(experiment, judged))
-        .collect();
+    let sentences: Vec<String> =
+        scanned.into_iter().chain(conclusion(experiment, judged)).collect();
     if sentences.is_empty() {
         return String::new();
     }
@@ -136,11 +134,7 @@ pub fn knobs(recording: &Recording, columns: usize) -> String {
             .filter_map(|(key, value)| {
                 // The command line and the version say what the arm's knobs say.
                 let name = key.strip_prefix("vulnerability.")?;
-                Some(format!(
-                    "{}: {}",
-                    printable(name, 40),
-                    printable(value, 120)
-                ))
+                Some(format!("{}: {}", printable(name, 40), printable(value, 120)))
             })
             .collect();
         if !told.is_empty() {
@@ -180,10 +174,7 @@ mod tests {
     /// do no harm.
     #[test]
     fn findings_in_a_sentence() {
-        let judged = [
-            judged("tx", "each rule costs 14"),
-            judged("rx", "no change"),
-        ];
+        let judged = [judged("tx", "each rule costs 14"), judged("rx", "no change")];
         let of = |text| conclusion(&experiment(Some(text)), &judged).unwrap();
         assert_eq!(
             of("sending: {tx}.\nReceiving: {rx}."),

@@ -22,14 +22,9 @@ pub(crate) fn counting(sides: [Counts; 2], share: bool) -> Option<Counting> {
     let sum = |all: &[f64]| -> f64 { all.iter().sum() };
     let whole: f64 = sides.iter().map(|side| sum(&side.of)).sum();
     let rate = sides.iter().map(|side| sum(&side.own)).sum::<f64>() / whole;
-    let samples: f64 = (sides.iter().zip(weights))
-        .map(|(side, weight)| sum(&side.own) / weight)
-        .sum();
-    let blocks = sides
-        .iter()
-        .map(|side| side.own.len())
-        .sum::<usize>()
-        .max(1);
+    let samples: f64 =
+        (sides.iter().zip(weights)).map(|(side, weight)| sum(&side.own) / weight).sum();
+    let blocks = sides.iter().map(|side| side.own.len()).sum::<usize>().max(1);
     let variance = |n: usize| -> Vec<f64> {
         let of = sides[n].of.iter().map(|of| of.max(f64::MIN_POSITIVE));
         of.map(|of| match share {
@@ -40,8 +35,5 @@ pub(crate) fn counting(sides: [Counts; 2], share: bool) -> Option<Counting> {
         })
         .collect()
     };
-    Some(Counting {
-        variance: [variance(0), variance(1)],
-        samples: samples / blocks as f64,
-    })
+    Some(Counting { variance: [variance(0), variance(1)], samples: samples / blocks as f64 })
 }

@@ -92,10 +92,7 @@ impl Sides<'_> {
 
     /// Each recording with its name; one of both sides once.
     fn recordings(&self) -> impl Iterator<Item = (&Recording, &str)> {
-        let sides = [
-            (self.before, self.before_name),
-            (self.after, self.after_name),
-        ];
+        let sides = [(self.before, self.before_name), (self.after, self.after_name)];
         let one = std::ptr::eq(self.before, self.after);
         sides.into_iter().take(if one { 1 } else { 2 })
     }
@@ -337,16 +334,12 @@ impl ClassDiff {
             Judged::Exactly(_, verdict) => !verdict.differs() && verdict != Verdict::Equal,
             Judged::Statistically(_) => false,
         });
-        Some(unsure.fold((0, none), |(count, sum), (f, _)| {
-            (count + 1, sum.plus(&f.own.delta()))
-        }))
+        Some(unsure.fold((0, none), |(count, sum), (f, _)| (count + 1, sum.plus(&f.own.delta()))))
     }
 
     /// Whether only one side has it: what it cost may be in another class there.
     pub fn is_one_sided(&self) -> bool {
-        let whole = self
-            .whole()
-            .map(|whole| [whole.judged.before(), whole.judged.after()]);
+        let whole = self.whole().map(|whole| [whole.judged.before(), whole.judged.after()]);
         whole.is_some_and(|[before, after]| (before == 0.0) != (after == 0.0))
     }
 
@@ -416,10 +409,9 @@ impl ClassDiff {
             return None;
         }
         let least = match judged.smallest.filter(|_| !judged.is_blind()) {
-            Some(share) => format!(
-                "such a run finds one of {:.1}% in four of five tries",
-                share * 100.0
-            ),
+            Some(share) => {
+                format!("such a run finds one of {:.1}% in four of five tries", share * 100.0)
+            }
             None => "noise may hide any".into(),
         };
         Some(format!(
@@ -460,11 +452,7 @@ impl Diff<'_> {
         for (n, class) in self.classes.iter().enumerate() {
             all.push(class);
             let is_last = !self.classes[n + 1..].iter().any(|c| c.arms == class.arms);
-            all.extend(
-                self.sums
-                    .iter()
-                    .filter(|sum| is_last && sum.arms == class.arms),
-            );
+            all.extend(self.sums.iter().filter(|sum| is_last && sum.arms == class.arms));
         }
         all
     }
@@ -580,15 +568,8 @@ fn with_trees<R>(diff: &Diff<'_>, show: impl FnOnce(&Diff<'_>) -> R) -> R {
     };
     let (before, after) = (costs(diff.sides.before), costs(diff.sides.after));
     let same = std::ptr::eq(diff.sides.before, diff.sides.after);
-    let sides = Sides {
-        before: &before,
-        after: if same { &before } else { &after },
-        ..diff.sides
-    };
-    let pairs = Pairs {
-        pairs: diff.pairs(),
-        ..Pairs::default()
-    };
+    let sides = Sides { before: &before, after: if same { &before } else { &after }, ..diff.sides };
+    let pairs = Pairs { pairs: diff.pairs(), ..Pairs::default() };
     show(&compare_by(Judge::Exact, sides, &pairs, &[]))
 }
 
@@ -597,11 +578,7 @@ fn tree_of<'d>(trees: &'d Diff<'_>, class: &ClassDiff) -> Option<&'d ClassDiff> 
     let same =
         |c: &&ClassDiff| (c.arms, c.before, c.after) == (class.arms, class.before, class.after);
     // Sums of windows of unlike length can't be subtracted.
-    trees
-        .classes
-        .iter()
-        .find(same)
-        .filter(|_| class.per != "call")
+    trees.classes.iter().find(same).filter(|_| class.per != "call")
 }
 
 /// The arms that only one side has.

@@ -60,12 +60,10 @@ fn figure(value: Option<f64>) -> Value {
 fn columns<'r>() -> Vec<Column<'r, Row<'r>>> {
     let of = |quantity: &'static Declared| move |row: &Row<'r>| figure(row.mean(quantity));
     vec![
-        Column::text("arm", |row: &Row<'r>| {
-            row.recording.arms[row.arm].name.clone()
-        })
-        .hint("one combination of settings")
-        .people(0)
-        .page("arm"),
+        Column::text("arm", |row: &Row<'r>| row.recording.arms[row.arm].name.clone())
+            .hint("one combination of settings")
+            .people(0)
+            .page("arm"),
         Column::figure("reads", of(&DISK_READS))
             .hint("requests that the disk completed for reads")
             .people(1)
@@ -77,13 +75,11 @@ fn columns<'r>() -> Vec<Column<'r, Row<'r>>> {
         .unit("KiB")
         .people(2)
         .page("read_kib"),
-        Column::figure("KiB/read", |row: &Row<'r>| {
-            row.ratio(&DISK_READ_BYTES, &DISK_READS)
-        })
-        .hint("the mean size of a read")
-        .unit("KiB")
-        .people(3)
-        .page("kib_per_read"),
+        Column::figure("KiB/read", |row: &Row<'r>| row.ratio(&DISK_READ_BYTES, &DISK_READS))
+            .hint("the mean size of a read")
+            .unit("KiB")
+            .people(3)
+            .page("kib_per_read"),
         Column::figure("MiB/s", |row: &Row<'r>| {
             match (row.mean(&DISK_READ_BYTES), row.mean(&GUEST_TIME)) {
                 (Some(bytes), Some(ns)) if ns > 0.0 => {
@@ -106,22 +102,19 @@ fn columns<'r>() -> Vec<Column<'r, Row<'r>>> {
             .hint("page faults that had to wait for the disk")
             .people(5)
             .page("major_faults"),
-        Column::figure("KiB/fault", |row: &Row<'r>| {
-            row.ratio(&DISK_READ_BYTES, &MAJOR_FAULTS)
-        })
-        .hint("bytes read for each of them")
-        .unit("KiB")
-        .people(6)
-        .page("kib_per_fault"),
+        Column::figure("KiB/fault", |row: &Row<'r>| row.ratio(&DISK_READ_BYTES, &MAJOR_FAULTS))
+            .hint("bytes read for each of them")
+            .unit("KiB")
+            .people(6)
+            .page("kib_per_fault"),
         Column::figure("minor faults", of(&MINOR_FAULTS))
             .hint("page faults that found their page in memory")
             .people(7)
             .from(WIDE)
             .page("minor_faults"),
         Column::figure("guest time", |row: &Row<'r>| {
-            row.mean(&GUEST_TIME).map_or(Value::Missing, |time| {
-                Value::Told(with_unit(time), Some(time))
-            })
+            row.mean(&GUEST_TIME)
+                .map_or(Value::Missing, |time| Value::Told(with_unit(time), Some(time)))
         })
         .hint(
             "by the guest's clock, which counts instructions and skips to the next event when idle",

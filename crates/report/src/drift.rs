@@ -122,14 +122,12 @@ pub(crate) fn of(recording: &Recording) -> Vec<Drift> {
             .filter(|class| analysis::is_class(recording, class.class.direction))
             .filter_map(|class| over_times(class, &ends))
             .collect(),
-        Shape::Costs => (analysis::classes(recording).iter())
-            .map(|class| over_costs(class, &ends))
-            .collect(),
+        Shape::Costs => {
+            (analysis::classes(recording).iter()).map(|class| over_costs(class, &ends)).collect()
+        }
     };
     let trends: Vec<Option<Trend>> = all.iter().map(|over| over.all.trend()).collect();
-    let p: Vec<f64> = (trends.iter())
-        .map(|trend| trend.map_or(f64::NAN, |t| t.p))
-        .collect();
+    let p: Vec<f64> = (trends.iter()).map(|trend| trend.map_or(f64::NAN, |t| t.p)).collect();
     let found = discoveries(&p, LEVEL);
     (all.iter().zip(trends).zip(found))
         .map(|((over, trend), found)| drift(over, trend, found))
@@ -174,21 +172,14 @@ fn drift(over: &Over, trend: Option<Trend>, found: bool) -> Drift {
         drifts: trend.map(|t| (found && t.slope != 0.0) || t.step.is_some()),
         trend: out,
         functions,
-        series: points
-            .map(|(hours, value)| Point {
-                hours: *hours,
-                value: *value,
-            })
-            .collect(),
+        series: points.map(|(hours, value)| Point { hours: *hours, value: *value }).collect(),
     }
 }
 
 /// When each block ended, in hours since the run began.
 fn hours(recording: &Recording) -> HashMap<u32, f64> {
     let times = recording.scalars_of(&INTO_RUN);
-    times
-        .filter_map(|s| Some((s.block()?, s.value / NS_PER_HOUR)))
-        .collect()
+    times.filter_map(|s| Some((s.block()?, s.value / NS_PER_HOUR))).collect()
 }
 
 /// Figures of blocks, in the order of their times.
@@ -225,14 +216,7 @@ fn over_costs(class: &ClassView<'_>, ends: &HashMap<u32, f64>) -> Over {
     Over {
         class: crate::summary::label(class),
         unit: format!("{} per {}", class.quantity.unit, class.per.word()),
-        functions: functions(
-            recording,
-            &class.blocks,
-            ends,
-            own,
-            &each,
-            class.total as f64,
-        ),
+        functions: functions(recording, &class.blocks, ends, own, &each, class.total as f64),
         all: series(&class.blocks, ends, each(&all).into_iter()),
     }
 }
@@ -255,9 +239,7 @@ fn over_times(class: &TimedClass<'_>, ends: &HashMap<u32, f64>) -> Option<Over> 
     let per = &class.per_by_block;
     let each = |own: &[f64]| -> Vec<f64> {
         let values = per.iter().zip(own);
-        values
-            .map(|(per, own): (&Per, &f64)| per.each(*own))
-            .collect()
+        values.map(|(per, own): (&Per, &f64)| per.each(*own)).collect()
     };
     let mut all = vec![0.0; per.len()];
     let mut own = BTreeMap::new();
@@ -326,11 +308,7 @@ fn about(recording: &Recording, run: f64) -> String {
             thousands(u64::from(n))
         ),
     };
-    format!(
-        "{}{sessions}; {} blocks measured{merged}",
-        told(run),
-        thousands(measured)
-    )
+    format!("{}{sessions}; {} blocks measured{merged}", told(run), thousands(measured))
 }
 
 /// A time, from hours.
@@ -432,10 +410,7 @@ fn sentence(drift: &Drift, run: f64) -> String {
 /// The highest block, if it is far from the mean.
 fn highest(drift: &Drift, trend: &TrendOut) -> Option<String> {
     const FAR: f64 = 1.0;
-    let most = drift
-        .series
-        .iter()
-        .max_by(|a, b| a.value.total_cmp(&b.value))?;
+    let most = drift.series.iter().max_by(|a, b| a.value.total_cmp(&b.value))?;
     let above = 100.0 * (most.value / trend.mean - 1.0);
     (above >= FAR).then(|| {
         format!(

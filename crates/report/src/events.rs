@@ -76,10 +76,7 @@ fn heading(recording: &Recording) -> Vec<String> {
         let (what, noun) = match arm.proto {
             Proto::Command => (printable(&arm.name, ARM_LETTERS), "run"),
             Proto::Work => (printable(&arm.name, ARM_LETTERS), "window"),
-            _ => (
-                format!("{}: {}", printable(&arm.name, 80), sent(arm)),
-                "block",
-            ),
+            _ => (format!("{}: {}", printable(&arm.name, 80), sent(arm)), "block"),
         };
         let blocks = counted(blocks.count(), noun);
         format!("Events of {what}, {blocks}, {}", with_unit(duration_ns))
@@ -195,12 +192,7 @@ struct Document<'a> {
 pub fn json(recording: &Recording, experiment: Option<&Experiment>) -> String {
     let ratios = ratios(recording, experiment);
     pretty(&Document {
-        common: Common::new(
-            recording,
-            experiment,
-            judged(recording, experiment),
-            trust(recording),
-        ),
+        common: Common::new(recording, experiment, judged(recording, experiment), trust(recording)),
         arms: &recording.arms,
         events: table(recording).json(),
         ratios: ratios.map_or_else(Vec::new, |ratios| ratios.json()),
@@ -259,19 +251,13 @@ fn cost(recording: &Recording) -> String {
 fn trust(recording: &Recording) -> Vec<Note> {
     let fact = |key: &str| recording.environment.get(key).map(|v| printable(v, 120));
     let scope = fact("events.scope").map_or_else(String::new, |scope| format!(", of {scope}"));
-    let has_losses = recording
-        .losses
-        .get(INSTRUMENT)
-        .is_some_and(|all| !all.is_empty());
+    let has_losses = recording.losses.get(INSTRUMENT).is_some_and(|all| !all.is_empty());
     let how = match has_losses {
         true => "no count is scaled",
         false => "none is lost, however many there are, and no count is scaled",
     };
     let mut notes = vec![
-        Note::new(
-            "counted",
-            format!("by the kernel, where events happen{scope}: {how}"),
-        ),
+        Note::new("counted", format!("by the kernel, where events happen{scope}: {how}")),
         kernel(recording),
     ];
     if recording.environment.contains_key(BROKEN_DOWN) {
@@ -304,10 +290,7 @@ fn trust(recording: &Recording) -> Vec<Note> {
             ),
         ));
     }
-    let missing = recording
-        .unwatched
-        .get(INSTRUMENT)
-        .map_or(0, |all| all.len());
+    let missing = recording.unwatched.get(INSTRUMENT).map_or(0, |all| all.len());
     if missing > 0 {
         notes.push(Note::warning(
             "missing",
@@ -321,10 +304,7 @@ fn trust(recording: &Recording) -> Vec<Note> {
         ));
     }
     if rows(recording).iter().any(Row::has_interval) {
-        notes.push(Note::new(
-            "interval",
-            "95%, of the mean over blocks (Student's)",
-        ));
+        notes.push(Note::new("interval", "95%, of the mean over blocks (Student's)"));
     }
     let losses = lost(recording, "none", CUT_SHORT);
     notes.extend(losses.into_iter().filter(|note| note.warning));

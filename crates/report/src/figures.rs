@@ -81,10 +81,8 @@ fn compare(
 ) -> String {
     let published_share = published.top_us * 100.0 / published.total_us;
     let name = printable(&published.top_function, 60);
-    let mut out = format!(
-        "  published top: {name} {:.2} us ({published_share:.0}%)",
-        published.top_us
-    );
+    let mut out =
+        format!("  published top: {name} {:.2} us ({published_share:.0}%)", published.top_us);
     let functions: Vec<_> = class.functions_of(layer).collect();
     for is in [is_function, is_successor] {
         let is = |f: &FunctionView| is(class.name(f.function), &published.top_function);
@@ -137,7 +135,5 @@ pub(crate) fn is_function(symbol: &str, name: &str) -> bool {
 /// Whether a symbol goes on where a name ends (`ip_route_input` became
 /// `ip_route_input_noref` and `ip_route_input_slow`).
 pub(crate) fn is_successor(symbol: &str, name: &str) -> bool {
-    symbol
-        .strip_prefix(name)
-        .is_some_and(|rest| rest.starts_with('_'))
+    symbol.strip_prefix(name).is_some_and(|rest| rest.starts_with('_'))
 }

@@ -24,19 +24,12 @@ pub struct Note {
 
 impl Note {
     pub(crate) fn new(topic: &'static str, text: impl Into<String>) -> Note {
-        Note {
-            topic,
-            text: text.into(),
-            warning: false,
-        }
+        Note { topic, text: text.into(), warning: false }
     }
 
     /// That something is missing or wrong.
     pub(crate) fn warning(topic: &'static str, text: impl Into<String>) -> Note {
-        Note {
-            warning: true,
-            ..Note::new(topic, text)
-        }
+        Note { warning: true, ..Note::new(topic, text) }
     }
 
     /// On one line, as terminals have it.

@@ -82,14 +82,12 @@ fn of_function<'a>() -> Vec<Column<'a, Row<'a>>> {
             .rank(2)
             .page_own("module"),
         Column::machine(|r: &Row<'a>| Value::words(r.data().layer.as_deref())).key("layer"),
-        Column::text("layer", |r: &Row<'a>| {
-            r.data().layer.as_deref().unwrap_or(NO_LAYER).into()
-        })
-        .hint("the part of the network stack that it is in")
-        .people(1)
-        .from(WIDE)
-        .letters(WORD_LETTERS)
-        .page_own("layer"),
+        Column::text("layer", |r: &Row<'a>| r.data().layer.as_deref().unwrap_or(NO_LAYER).into())
+            .hint("the part of the network stack that it is in")
+            .people(1)
+            .from(WIDE)
+            .letters(WORD_LETTERS)
+            .page_own("layer"),
     ]
 }
 
@@ -124,13 +122,11 @@ fn each<'a>(quantity: &Quantity) -> Vec<Column<'a, Row<'a>>> {
             .unit(unit.clone())
             .people(4)
             .page_own("self"),
-        Column::figure("inclusive", |r: &Row<'a>| {
-            r.class.each(r.function.inclusive_insns)
-        })
-        .hint("with all that it calls; recursion counts once")
-        .unit(unit)
-        .people(7)
-        .page_own("inclusive"),
+        Column::figure("inclusive", |r: &Row<'a>| r.class.each(r.function.inclusive_insns))
+            .hint("with all that it calls; recursion counts once")
+            .unit(unit)
+            .people(7)
+            .page_own("inclusive"),
         Column::figure(calls, |r: &Row<'a>| r.class.calls(r.function.calls))
             .hint(hint)
             .people(9)
@@ -169,10 +165,7 @@ fn per_root<'a>() -> Column<'a, Row<'a>> {
 fn varying<'a>(quantity: &Quantity) -> Vec<Column<'a, Row<'a>>> {
     let of = suffix(quantity);
     let end = |r: &Row<'a>, end: fn(&Mean) -> Option<f64>| {
-        r.mean()
-            .as_ref()
-            .and_then(end)
-            .map_or(Value::Missing, Value::Number)
+        r.mean().as_ref().and_then(end).map_or(Value::Missing, Value::Number)
     };
     vec![
         Column::machine(|r: &Row<'a>| {
@@ -285,11 +278,7 @@ pub(crate) fn columns<'a>(
 }
 
 fn columns_of<'a>(class: &ClassView<'_>) -> Vec<Column<'a, Row<'a>>> {
-    columns(
-        &class.quantity,
-        class.root_calls.is_some(),
-        class.payload_bytes.is_some(),
-    )
+    columns(&class.quantity, class.root_calls.is_some(), class.payload_bytes.is_some())
 }
 
 /// Where a function is defined.
@@ -307,11 +296,7 @@ fn lines(row: &Row<'_>) -> Value {
         let (file, line) = row.class.recording.source(*source)?;
         let (file, line) = (Value::Text(file.into()), Value::Count(line.into()));
         let insns = Value::Count(*insns);
-        Some(Value::object([
-            ("file", file),
-            ("line", line),
-            ("self", insns),
-        ]))
+        Some(Value::object([("file", file), ("line", line), ("self", insns)]))
     });
     match lines.collect::<Vec<_>>() {
         none if none.is_empty() => Value::Absent,
@@ -337,18 +322,12 @@ fn rows<'a>(
 /// The functions of some classes, or those of one layer, as CSV (RFC 4180); with what all quantities say
 /// together of those that were sampled.
 pub fn csv(classes: &[ClassView<'_>], layer: Option<&str>, together: &Together<'_>) -> String {
-    let quantity = classes
-        .first()
-        .map_or_else(|| (&INSTRUCTIONS).into(), |c| c.quantity.clone());
+    let quantity = classes.first().map_or_else(|| (&INSTRUCTIONS).into(), |c| c.quantity.clone());
     let below = classes.iter().any(|c| c.root_calls.is_some());
     let payload = classes.iter().any(|c| c.payload_bytes.is_some());
     let rows = classes.iter().flat_map(|class| {
         let guests = name_beside_unit(&class.quantity).is_some();
-        let found = if guests {
-            together.of_class(class)
-        } else {
-            BTreeMap::new()
-        };
+        let found = if guests { together.of_class(class) } else { BTreeMap::new() };
         rows(class, layer, class.total).map(move |mut row| {
             let function = row.data();
             let key = (&*function.name, function.module.as_deref());
@@ -393,10 +372,7 @@ fn first<'a>(class: &'a ClassView<'a>, view: &'a View) -> First<'a> {
 pub(crate) fn terminal(class: &ClassView<'_>, view: &View) -> String {
     let first = first(class, view);
     // Beside the name: figures, the layer, and the blanks between.
-    let beside = match (
-        view.columns >= WIDE,
-        view.columns >= WIDER && !class.is_exact(),
-    ) {
+    let beside = match (view.columns >= WIDE, view.columns >= WIDER && !class.is_exact()) {
         (_, true) => 56 + WORD_LETTERS,
         (true, _) => 40 + WORD_LETTERS,
         _ => 40,
@@ -426,9 +402,6 @@ pub(crate) fn page(class: &ClassView<'_>) -> (Vec<PageColumn>, Vec<PageRow>) {
     let table = Table::new(columns_of(class), rows(class, None, class.total));
     let rows = table.page_rows().into_iter().zip(&class.functions);
     let rows = rows.filter(|(cells, _)| !cells.is_empty());
-    let rows = rows.map(|(cells, function)| PageRow {
-        function: function.function,
-        cells,
-    });
+    let rows = rows.map(|(cells, function)| PageRow { function: function.function, cells });
     (table.page_columns(), rows.collect())
 }

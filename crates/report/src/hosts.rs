@@ -36,10 +36,7 @@ const NAME_LETTERS: usize = 60;
 
 /// The interface of this machine that was tuned, where it is no pair of hosts.
 fn nic_of(recording: &Recording) -> Option<&str> {
-    recording
-        .environment
-        .get(env::TUNED_NIC)
-        .map(String::as_str)
+    recording.environment.get(env::TUNED_NIC).map(String::as_str)
 }
 
 /// Whether blocks are a sample: by this machine's clock.
@@ -66,11 +63,7 @@ fn heading(recording: &Recording) -> Vec<String> {
     }
     let same = |of: &dyn Fn(&Arm) -> String| {
         let one = of(first);
-        recording
-            .arms
-            .iter()
-            .all(|arm| of(arm) == one)
-            .then_some(one)
+        recording.arms.iter().all(|arm| of(arm) == one).then_some(one)
     };
     let blocks = recording.blocks.len();
     let mut words = vec!["Two hosts".to_string()];
@@ -81,9 +74,7 @@ fn heading(recording: &Recording) -> Vec<String> {
     let of_wire = (!varies(recording)).then(|| same(&|arm| format!("a wire of {}", wire_of(arm))));
     words.extend(of_wire.flatten());
     let mut sent = recording.blocks.iter().map(|block| block.ledger.offered);
-    let first = sent
-        .next()
-        .filter(|first| sent.all(|other| other == *first));
+    let first = sent.next().filter(|first| sent.all(|other| other == *first));
     words.extend(first.map(|bytes| format!("{} of payload per block", bytes_of(bytes))));
     words.push(counted(blocks, "block"));
     vec![words.join(", ")]
@@ -212,11 +203,7 @@ fn swept(recording: &Recording) -> Vec<Figure> {
         .filter(|key| levels(key).len() > 1)
         .collect();
     varied.sort_by_key(|key| Knob::of(key).map(|knob| knob.turn));
-    let is_number = |key: &&String| {
-        levels(key)
-            .iter()
-            .all(|level| number_of(key, level).is_some())
-    };
+    let is_number = |key: &&String| levels(key).iter().all(|level| number_of(key, level).is_some());
     let Some(x) = varied.iter().find(is_number).or_else(|| varied.first()) else {
         return Vec::new();
     };
@@ -228,12 +215,7 @@ fn swept(recording: &Recording) -> Vec<Figure> {
     let busy = |side: &Side| format!("{} of {}", BUSY.name, side.called());
     let quantities = std::iter::once(first).chain(Side::ALL.iter().map(busy));
     quantities
-        .map(|y| Figure {
-            x: x.clone(),
-            y,
-            lines: lines.cloned(),
-            ..Figure::default()
-        })
+        .map(|y| Figure { x: x.clone(), y, lines: lines.cloned(), ..Figure::default() })
         .collect()
 }
 

@@ -59,11 +59,9 @@ fn file(page: &Page, data: String) -> String {
     let mut out = String::with_capacity(TEMPLATE.len() + data.len() + 4096);
     let mut rest = TEMPLATE;
     let title = escaped(&printable(&page.title, TITLE_LETTERS));
-    for (marker, text) in [
-        (TITLE, title.as_str()),
-        (NOSCRIPT, noscript(page).as_str()),
-        (DATA, data.as_str()),
-    ] {
+    for (marker, text) in
+        [(TITLE, title.as_str()), (NOSCRIPT, noscript(page).as_str()), (DATA, data.as_str())]
+    {
         // There is one of each in the template: a test sees to it.
         let (before, after) = rest.split_once(marker).unwrap_or((rest, ""));
         out.push_str(before);
@@ -97,18 +95,12 @@ fn noscript(page: &Page) -> String {
         let cells = arm.cells.iter().skip(1).map(|cell| cell.text.as_str());
         let cells: Vec<&str> = cells.filter(|text| !text.is_empty()).collect();
         let line = format!("{}: {}", arm.name, cells.join(", "));
-        out.push_str(&format!(
-            "<p>{}</p>",
-            escaped(&printable(line.trim(), LINE_LETTERS))
-        ));
+        out.push_str(&format!("<p>{}</p>", escaped(&printable(line.trim(), LINE_LETTERS))));
     }
     let lines = page.headline.iter().chain(&page.warnings).cloned();
     let lines = lines.chain(page.trust.iter().map(Note::line));
     for line in lines.take(MOST_LINES) {
-        out.push_str(&format!(
-            "<p>{}</p>",
-            escaped(&printable(&line, LINE_LETTERS))
-        ));
+        out.push_str(&format!("<p>{}</p>", escaped(&printable(&line, LINE_LETTERS))));
     }
     out.push_str("</main>");
     out

@@ -30,16 +30,13 @@ pub(crate) fn noise<'r>(
     apart: bool,
 ) -> Option<String> {
     const NAMES: usize = 3;
-    let blind: Vec<&str> = rows
-        .filter(|(_, judged)| judged.is_blind())
-        .map(|(name, _)| name)
-        .collect();
+    let blind: Vec<&str> =
+        rows.filter(|(_, judged)| judged.is_blind()).map(|(name, _)| name).collect();
     if blind.is_empty() {
         return None;
     }
-    let names: Vec<String> = (blind.iter().take(NAMES))
-        .map(|name| crate::number::printable(name, 60))
-        .collect();
+    let names: Vec<String> =
+        (blind.iter().take(NAMES)).map(|name| crate::number::printable(name, 60)).collect();
     let more = match blind.len().saturating_sub(NAMES) {
         0 => String::new(),
         n => format!(" and {n} more"),

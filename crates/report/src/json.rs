@@ -121,10 +121,7 @@ pub(crate) struct QuantityOut {
 
 impl From<&Quantity> for QuantityOut {
     fn from(quantity: &Quantity) -> QuantityOut {
-        QuantityOut {
-            name: quantity.name.clone(),
-            unit: quantity.unit.clone(),
-        }
+        QuantityOut { name: quantity.name.clone(), unit: quantity.unit.clone() }
     }
 }
 
@@ -221,9 +218,7 @@ fn classes(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<Value> {
         Repeats::Statistically => {
             let end = |c: &ClassView<'_>, end: fn(&Mean) -> Option<f64>| {
                 let mean = c.mean(&c.by_block);
-                mean.as_ref()
-                    .and_then(end)
-                    .map_or(Value::Missing, Value::Number)
+                mean.as_ref().and_then(end).map_or(Value::Missing, Value::Number)
             };
             columns.extend([
                 Column::machine(|c: &&ClassView<'_>| Value::Text(c.per.word().into())).json("per"),
@@ -262,9 +257,7 @@ fn edges(class: &ClassView<'_>) -> Vec<Value> {
     let mut edges: BTreeMap<(Option<u32>, u32), (u64, u64)> = BTreeMap::new();
     for (id, view) in &class.nodes {
         let node = class.recording.nodes[*id as usize];
-        let caller = node
-            .parent
-            .map(|p| class.recording.nodes[p as usize].function);
+        let caller = node.parent.map(|p| class.recording.nodes[p as usize].function);
         let edge = edges.entry((caller, node.function)).or_default();
         edge.0 += view.calls;
         // As for a function: recursion counts once, where it began.

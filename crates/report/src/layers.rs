@@ -62,10 +62,7 @@ fn table(rows: Vec<Row>, unit: &str) -> Table<'static, Row> {
 pub(crate) fn terminal(rows: Vec<Row>, columns: usize) -> String {
     // A layer, a count and a share stand before it.
     let bar = columns.saturating_sub(40).clamp(20, 30);
-    let room = Room {
-        bar,
-        ..Room::of(columns, 0)
-    };
+    let room = Room { bar, ..Room::of(columns, 0) };
     table(rows, "").headless().terminal(room)
 }
 

@@ -129,11 +129,7 @@ impl Found {
                 };
             }
         }
-        Found {
-            lines,
-            whole: own,
-            of_arm: false,
-        }
+        Found { lines, whole: own, of_arm: false }
     }
 }
 
@@ -190,10 +186,7 @@ pub fn render(
     let whole = found.whole;
     let mut lines: Vec<(SourceLine, u64)> = found.lines.into_iter().collect();
     if lines.is_empty() {
-        out.push_str(&format!(
-            "  {}\n",
-            why_none(recording, function, own.self_insns)
-        ));
+        out.push_str(&format!("  {}\n", why_none(recording, function, own.self_insns)));
         return out;
     }
     out.push_str(&times.map_or(String::new(), LineTimes::told));
@@ -228,9 +221,7 @@ pub fn render(
         if times.is_of(class) {
             let each = move |(source, insns): &(SourceLine, u64)| {
                 let ns = times.per_insn(class, *source, *insns);
-                ns.map_or(Value::Missing, |ns| {
-                    Value::Told(format!("{ns:.2}"), Some(ns))
-                })
+                ns.map_or(Value::Missing, |ns| Value::Told(format!("{ns:.2}"), Some(ns)))
             };
             all.push(Column::figure("ns each", each).people(4));
         }
@@ -243,10 +234,7 @@ pub fn render(
     }
     out.push_str(&Table::new(all, lines).terminal(Room::of(columns, 0)));
     if left_out > 0 {
-        out.push_str(&format!(
-            "  and {left_out} more lines with {}\n",
-            class.told(rest)
-        ));
+        out.push_str(&format!("  and {left_out} more lines with {}\n", class.told(rest)));
     }
     if known < whole {
         out.push_str(&format!("  {} are of no line\n", class.told(whole - known)));

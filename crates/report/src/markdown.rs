@@ -96,10 +96,7 @@ fn heading(
         ),
         (unit, class) => {
             let (name, unit) = (prose(&quantity.name, 40), prose(unit, 40));
-            format!(
-                "{name} in {unit} per {}",
-                class.map_or("packet", |c| c.per.word())
-            )
+            format!("{name} in {unit} per {}", class.map_or("packet", |c| c.per.word()))
         }
     };
     out.push_str(&format!("{of}{below}, Linux {}.\n\n", code(&release, 160)));
@@ -121,16 +118,12 @@ fn layers(classes: &[ClassView<'_>], out: &mut String) {
         }
         sums.sort_by_key(|(name, sum)| (std::cmp::Reverse(*sum), *name));
         let mut columns = vec![
-            Column::text("layer", |layer: &&str| layer.to_string())
-                .letters(30)
-                .markdown_rank(0),
+            Column::text("layer", |layer: &&str| layer.to_string()).letters(30).markdown_rank(0),
         ];
         columns.extend(abreast.iter().map(|class| {
-            Column::figure(label(class), |layer: &&str| {
-                match class.layer_insns(layer) {
-                    0 => Value::Missing,
-                    insns => Value::Told(cost(insns, class), None),
-                }
+            Column::figure(label(class), |layer: &&str| match class.layer_insns(layer) {
+                0 => Value::Missing,
+                insns => Value::Told(cost(insns, class), None),
             })
             .letters(80)
             .markdown_rank(1)

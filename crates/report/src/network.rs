@@ -73,15 +73,9 @@ impl Network {
         if class.class.proto != Proto::Work || !class.is_sampled() {
             return None;
         }
-        let number = recording
-            .quantities
-            .iter()
-            .position(|q| *q == class.quantity)? as u32;
+        let number = recording.quantities.iter().position(|q| *q == class.quantity)? as u32;
         let is_of = |block: u32| class.blocks.contains(&block);
-        let mut of = Network {
-            calls: 0,
-            softirqs: 0,
-        };
+        let mut of = Network { calls: 0, softirqs: 0 };
         let below = below_calls(recording);
         let costs = recording.costs.iter().filter(|cost| {
             cost.quantity == number && cost.direction == class.class.direction && is_of(cost.block)
@@ -117,11 +111,7 @@ impl Network {
 
 /// Whether nodes are below a call on a socket, or one themselves.
 fn below_calls(recording: &Recording) -> HashMap<u32, bool> {
-    let functions: Vec<bool> = recording
-        .functions
-        .iter()
-        .map(|f| is_call(&f.name))
-        .collect();
+    let functions: Vec<bool> = recording.functions.iter().map(|f| is_call(&f.name)).collect();
     let mut below = HashMap::with_capacity(recording.nodes.len());
     // A parent comes before its children.
     for (id, node) in (0..).zip(&recording.nodes) {
@@ -133,9 +123,7 @@ fn below_calls(recording: &Recording) -> HashMap<u32, bool> {
 }
 
 fn is_call(name: &str) -> bool {
-    let of_arch = ARCHITECTURES
-        .iter()
-        .find_map(|arch| name.strip_prefix(arch));
+    let of_arch = ARCHITECTURES.iter().find_map(|arch| name.strip_prefix(arch));
     match of_arch {
         Some(call) => SYSTEM_CALLS.contains(&call),
         None => SOCKET_CALLS.contains(&name),

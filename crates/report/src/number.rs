@@ -21,11 +21,7 @@ pub(crate) fn per_packet(total: u64, packets: u64) -> String {
 
 /// A part of a whole, in percent.
 pub(crate) fn percent(part: u64, whole: u64) -> f64 {
-    if whole == 0 {
-        0.0
-    } else {
-        part as f64 * 100.0 / whole as f64
-    }
+    if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
 }
 
 /// Whether a character does something other than to stand where it stands: a control
@@ -72,11 +68,7 @@ pub fn printable(text: &str, limit: usize) -> String {
     if text.chars().count() <= limit {
         return text.chars().map(clean).collect();
     }
-    let mut out: String = text
-        .chars()
-        .take(limit.saturating_sub(1))
-        .map(clean)
-        .collect();
+    let mut out: String = text.chars().take(limit.saturating_sub(1)).map(clean).collect();
     out.push('…');
     out
 }
@@ -123,10 +115,7 @@ mod tests {
     fn json_is_tamed_and_whole() {
         let names = ["a\u{9b}2J", "\x1b]0;t\x07", "\u{202e}gnp\u{e0001}", "é\n"];
         let tame = json_text(serde_json::to_string_pretty(&names).unwrap());
-        assert!(
-            !tame.contains(|c: char| c != '\n' && is_active(c)),
-            "{tame}"
-        );
+        assert!(!tame.contains(|c: char| c != '\n' && is_active(c)), "{tame}");
         assert_eq!(serde_json::from_str::<Vec<String>>(&tame).unwrap(), names);
     }
 }

@@ -38,12 +38,8 @@ pub fn render(
     }
     let mut sums = Sums::new(Keep::all(FUNCTIONS));
     let only = classes.iter();
-    let only: BTreeSet<_> = only
-        .map(|class| (class.arm as u32, class.class.direction))
-        .collect();
-    sums.add(recording, 0, &|arm, direction| {
-        only.contains(&(arm, direction))
-    });
+    let only: BTreeSet<_> = only.map(|class| (class.arm as u32, class.class.direction)).collect();
+    sums.add(recording, 0, &|arm, direction| only.contains(&(arm, direction)));
     let mut text = Text::default();
     sums.render(&mut text);
     text.end()

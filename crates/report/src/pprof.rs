@@ -160,26 +160,17 @@ pub fn render(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<u8> {
 }
 
 fn profile(recording: &Recording, classes: &[ClassView<'_>]) -> proto::Profile {
-    let mut strings = Strings {
-        all: vec![String::new()],
-        numbers: HashMap::from([(String::new(), 0)]),
-    };
+    let mut strings =
+        Strings { all: vec![String::new()], numbers: HashMap::from([(String::new(), 0)]) };
     let count = strings.number("count");
     let quantity = quantity(recording);
     let cost = match quantity.unit.as_str() {
-        "ns" => proto::ValueType {
-            r#type: strings.number("time"),
-            unit: strings.number("nanoseconds"),
-        },
-        unit => proto::ValueType {
-            r#type: strings.number(tame(unit)),
-            unit: count,
-        },
+        "ns" => {
+            proto::ValueType { r#type: strings.number("time"), unit: strings.number("nanoseconds") }
+        }
+        unit => proto::ValueType { r#type: strings.number(tame(unit)), unit: count },
     };
-    let calls = proto::ValueType {
-        r#type: strings.number(quantity.calls.title()),
-        unit: count,
-    };
+    let calls = proto::ValueType { r#type: strings.number(quantity.calls.title()), unit: count };
     let mut out = proto::Profile {
         sample_type: vec![calls, cost],
         default_sample_type: cost.r#type,
@@ -303,10 +294,7 @@ impl<'a> Places<'a> {
             id,
             mapping_id: data.map_or(0, |f| self.mapping_ids[&f.module.as_deref()]),
             address: data.map_or(0, |f| f.address),
-            line: vec![proto::Line {
-                function_id: id,
-                line,
-            }],
+            line: vec![proto::Line { function_id: id, line }],
         });
         self.ids.insert(function, id);
         id

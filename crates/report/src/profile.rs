@@ -76,11 +76,8 @@ pub(crate) fn parts<'a>(classes: &'a [ClassView<'a>]) -> Vec<Part<'a>> {
     let Some(recording) = classes.first().map(|c| c.recording) else {
         return Vec::new();
     };
-    let places: HashMap<(usize, Direction), usize> = classes
-        .iter()
-        .enumerate()
-        .map(|(n, c)| ((c.arm, c.class.direction), n))
-        .collect();
+    let places: HashMap<(usize, Direction), usize> =
+        classes.iter().enumerate().map(|(n, c)| ((c.arm, c.class.direction), n)).collect();
     let mut sums: BTreeMap<(usize, Context), BTreeMap<NodeId, (u64, u64)>> = BTreeMap::new();
     for cost in &recording.costs {
         let arm = recording.blocks[cost.block as usize].arm as usize;
@@ -181,12 +178,7 @@ impl Frames {
         let mut node_of_row: Vec<usize> = Vec::with_capacity(part.rows.len());
         let mut add = |nodes: &mut Vec<FrameNode>, parent, frame| {
             *known.entry((parent, frame)).or_insert_with(|| {
-                nodes.push(FrameNode {
-                    parent,
-                    frame,
-                    self_insns: 0,
-                    inclusive_insns: 0,
-                });
+                nodes.push(FrameNode { parent, frame, self_insns: 0, inclusive_insns: 0 });
                 nodes.len() - 1
             })
         };

@@ -201,10 +201,7 @@ impl ArmRates<'_> {
         for measured in &self.valid {
             for (at, hop) in measured.hops.iter().enumerate() {
                 if hops.len() <= at {
-                    hops.push(Hop {
-                        name: hop.name.clone(),
-                        ..Hop::default()
-                    });
+                    hops.push(Hop { name: hop.name.clone(), ..Hop::default() });
                 }
                 hops[at].entered += hop.entered;
                 hops[at].left += hop.left;

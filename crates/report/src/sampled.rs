@@ -78,10 +78,7 @@ pub fn interval(hits: u64, all: u64) -> (f64, f64) {
     let z2 = Z * Z / n;
     let middle = share + z2 / 2.0;
     let half = Z * (share * (1.0 - share) / n + z2 / (4.0 * n)).sqrt();
-    (
-        ((middle - half) / (1.0 + z2)).max(0.0),
-        ((middle + half) / (1.0 + z2)).min(1.0),
-    )
+    (((middle - half) / (1.0 + z2)).max(0.0), ((middle + half) / (1.0 + z2)).min(1.0))
 }
 
 /// Of a quantity in an arm, samples and cost of each function.
@@ -155,12 +152,7 @@ pub fn beside<'a>(
             functions,
         })
     };
-    recording
-        .arms
-        .iter()
-        .enumerate()
-        .filter_map(of_arm)
-        .collect()
+    recording.arms.iter().enumerate().filter_map(of_arm).collect()
 }
 
 /// Of what was sampled, that which is to be shown with a part of the recording: all with samples,
@@ -178,13 +170,11 @@ type Row<'a> = (&'a Function, Shares);
 /// The columns, each declared once.
 fn columns<'a>(exact: bool) -> Vec<Column<'a, Row<'a>>> {
     let mut columns = vec![
-        Column::code("function", |(f, _): &Row<'a>| {
-            Value::Name(f.name.clone(), f.module.clone())
-        })
-        .hint("its symbol, and the module that it is in")
-        .json("name")
-        .people(0)
-        .page("function"),
+        Column::code("function", |(f, _): &Row<'a>| Value::Name(f.name.clone(), f.module.clone()))
+            .hint("its symbol, and the module that it is in")
+            .json("name")
+            .people(0)
+            .page("function"),
         Column::machine(|(f, _): &Row<'a>| Value::words(f.module.as_deref())).json("module"),
     ];
     if exact {
@@ -388,33 +378,22 @@ mod tests {
                 size_bytes: 0,
                 source: None,
             });
-            recording.nodes.push(Node {
-                parent: None,
-                function: id,
-                tail: false,
-            });
+            recording.nodes.push(Node { parent: None, function: id, tail: false });
         }
-        for (block, quantity, counts) in [
-            (0, of[0], [9_900, 100, 0]),
-            (1, of[1], [990, 10, 0]),
-            (1, of[2], [600, 300, 100]),
-        ] {
-            recording
-                .costs
-                .extend((0..).zip(counts).map(|(node, own)| Cost {
-                    block,
-                    quantity,
-                    direction: Direction::Tx,
-                    context: Context::Task,
-                    node,
-                    calls: own,
-                    own,
-                }));
+        for (block, quantity, counts) in
+            [(0, of[0], [9_900, 100, 0]), (1, of[1], [990, 10, 0]), (1, of[2], [600, 300, 100])]
+        {
+            recording.costs.extend((0..).zip(counts).map(|(node, own)| Cost {
+                block,
+                quantity,
+                direction: Direction::Tx,
+                context: Context::Task,
+                node,
+                calls: own,
+                own,
+            }));
         }
-        let total = |quantity: &QuantityId| Total {
-            quantity: *quantity,
-            ..Total::default()
-        };
+        let total = |quantity: &QuantityId| Total { quantity: *quantity, ..Total::default() };
         recording.blocks = [("exact", &of[..1]), ("samples", &of[1..])]
             .map(|(instrument, of)| Block {
                 arm: 0,

@@ -67,10 +67,7 @@ pub(crate) struct NotesOut<'a> {
 
 /// That of all arms of which there is something to say.
 pub(crate) fn notes(recording: &Recording) -> Vec<NotesOut<'_>> {
-    let notes = recording
-        .notes
-        .iter()
-        .filter(|(_, notes)| !notes.is_empty());
+    let notes = recording.notes.iter().filter(|(_, notes)| !notes.is_empty());
     let out = notes.filter_map(|(arm, notes)| {
         let arm = &recording.arms.get(*arm as usize)?.name;
         Some(NotesOut { arm, notes })

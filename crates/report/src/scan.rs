@@ -64,17 +64,14 @@ pub fn scan(recording: &Recording, classes: &[ClassView<'_>]) -> Option<Scan> {
         let of = scan.skipped.entry(why.clone()).or_default();
         of.push(setting.clone());
     }
-    let arms: Vec<usize> = (0..recording.arms.len())
-        .filter(|arm| recording.arms[*arm].scanned().is_some())
-        .collect();
+    let arms: Vec<usize> =
+        (0..recording.arms.len()).filter(|arm| recording.arms[*arm].scanned().is_some()).collect();
     if arms.is_empty() && scan.skipped.is_empty() {
         return None;
     }
     let base = |view: &ClassView<'_>| {
         let (name, ..) = view.arm().scanned()?;
-        classes
-            .iter()
-            .find(|v| v.class == view.class && v.arm().name == name)
+        classes.iter().find(|v| v.class == view.class && v.arm().name == name)
     };
     let mut by_class: BTreeMap<(usize, Class), Vec<(usize, Effect)>> = BTreeMap::new();
     let mut noise: BTreeMap<(usize, Class), f64> = BTreeMap::new();
@@ -94,12 +91,8 @@ pub fn scan(recording: &Recording, classes: &[ClassView<'_>]) -> Option<Scan> {
         } else if change != 0.0 {
             let mut functions = changes(view, before);
             functions.truncate(TOP);
-            let effect = Effect {
-                setting: setting.to_string(),
-                change,
-                before: mean(before),
-                functions,
-            };
+            let effect =
+                Effect { setting: setting.to_string(), change, before: mean(before), functions };
             by_class.entry(of).or_default().push((view.arm, effect));
         }
     }
@@ -171,9 +164,9 @@ fn trouble(recording: &Recording, arm: usize) -> Option<Trouble> {
     }
     match any {
         false => Some(Trouble::NotRun),
-        true if delivered < offered => Some(Trouble::Broken(format!(
-            "{delivered} of {offered} packets got through"
-        ))),
+        true if delivered < offered => {
+            Some(Trouble::Broken(format!("{delivered} of {offered} packets got through")))
+        }
         true => None,
     }
 }
@@ -183,11 +176,7 @@ fn got_through(recording: &Recording, arm: usize) -> bool {
 }
 
 fn of_arm(arm: &str, class: Class) -> String {
-    if arm == class.proto.as_str() {
-        class.to_string()
-    } else {
-        format!("{arm}, {class}")
-    }
+    if arm == class.proto.as_str() { class.to_string() } else { format!("{arm}, {class}") }
 }
 
 /// A verb after its number.
@@ -198,9 +187,7 @@ fn verb(n: usize, one: &str, many: &str) -> String {
 
 /// A scan's conclusion.
 pub fn sentence(scan: &Scan) -> String {
-    let nothing = scan
-        .tried
-        .saturating_sub(scan.changing + scan.breaking.len());
+    let nothing = scan.tried.saturating_sub(scan.changing + scan.breaking.len());
     let idle: usize = scan.idle.values().map(Vec::len).sum();
     let skipped: usize = scan.skipped.values().map(Vec::len).sum();
     let mut text = format!(
@@ -245,10 +232,7 @@ pub fn render(scan: &Scan, columns: usize) -> String {
         if effects.is_empty() {
             continue;
         }
-        out.push_str(&format!(
-            "Settings that change {}\n",
-            printable(class, NAME_CHARACTERS)
-        ));
+        out.push_str(&format!("Settings that change {}\n", printable(class, NAME_CHARACTERS)));
         let all = vec![
             Column::text("setting", |e: &&Effect| e.setting.clone())
                 .letters(NAME_CHARACTERS)
@@ -274,10 +258,7 @@ pub fn render(scan: &Scan, columns: usize) -> String {
         let rows = effects.iter().take(MAX_ROWS);
         out.push_str(&Table::new(all, rows).terminal(Room::of(columns, 0)));
         if effects.len() > MAX_ROWS {
-            out.push_str(&format!(
-                "  and {} more by less\n",
-                effects.len() - MAX_ROWS
-            ));
+            out.push_str(&format!("  and {} more by less\n", effects.len() - MAX_ROWS));
         }
         let floor = scan.noise.get(class).copied().unwrap_or(0.0);
         if floor > 0.0 {
@@ -306,11 +287,8 @@ pub fn render(scan: &Scan, columns: usize) -> String {
         }
         out.push_str(&format!("{heading}\n"));
         for (why, settings) in by_reason {
-            let shown: Vec<String> = settings
-                .iter()
-                .take(MAX_NAMES)
-                .map(|name| printable(name, 80))
-                .collect();
+            let shown: Vec<String> =
+                settings.iter().take(MAX_NAMES).map(|name| printable(name, 80)).collect();
             let more = match settings.len().saturating_sub(MAX_NAMES) {
                 0 => String::new(),
                 n => format!(" and {n} more"),

@@ -21,12 +21,7 @@ pub(crate) fn name(arm: &Arm) -> &str {
 
 /// Whether an arm has a name of its experiment: the only one of a recording may be called by its command.
 pub(crate) fn is_called(recording: &Recording, arm: &Arm, name: &str) -> bool {
-    let is_only = || {
-        recording
-            .arms
-            .iter()
-            .all(|other| self::name(other) == self::name(arm))
-    };
+    let is_only = || recording.arms.iter().all(|other| self::name(other) == self::name(arm));
     self::name(arm) == name || (name == ONLY_ARM && is_only())
 }
 
@@ -104,11 +99,7 @@ pub fn spreads(classes: &[ClassView<'_>]) -> Vec<Spread> {
             })
             .collect();
         differing.sort_by(|a, b| (b.2 - b.1).total_cmp(&(a.2 - a.1)).then(a.0.cmp(&b.0)));
-        spreads.push(Spread {
-            of: crate::summary::label(first),
-            costs,
-            functions: differing,
-        });
+        spreads.push(Spread { of: crate::summary::label(first), costs, functions: differing });
     }
     spreads
 }

@@ -261,10 +261,7 @@ pub(crate) fn all(
         rows: rows(recording, shares, arms),
     };
     let shares = experiment.shares.iter().filter(|s| asked(s.class));
-    shares
-        .map(one)
-        .filter(|shares| !shares.rows.is_empty())
-        .collect()
+    shares.map(one).filter(|shares| !shares.rows.is_empty()).collect()
 }
 
 impl SharesOf {
@@ -349,9 +346,7 @@ pub(crate) fn json(all: &[SharesOf]) -> Vec<Value> {
 /// The same for the page.
 pub(crate) fn page(all: &[SharesOf]) -> Vec<PageShares> {
     let one = |shares: &SharesOf| PageShares {
-        table: shares
-            .table()
-            .page(&printable(&shares.heading(), HEADING_LETTERS)),
+        table: shares.table().page(&printable(&shares.heading(), HEADING_LETTERS)),
         blamed: shares.sentences(),
     };
     all.iter().map(one).collect()
@@ -412,28 +407,22 @@ mod tests {
                 size_bytes: 0,
                 source: None,
             });
-            recording.nodes.push(Node {
-                parent,
-                function: id,
-                tail: false,
-            });
+            recording.nodes.push(Node { parent, function: id, tail: false });
         }
         for (block, quantity, counts) in [
             (0, of[0], [700, 200, 100, 500, 500]),
             (1, of[1], [70, 20, 10, 50, 50]),
             (1, of[2], [40, 10, 50, 40, 60]),
         ] {
-            recording
-                .costs
-                .extend((0..).zip(counts).map(|(node, own)| Cost {
-                    block,
-                    quantity,
-                    direction: Direction::Drop,
-                    context: Context::OtherTask,
-                    node,
-                    calls: own,
-                    own,
-                }));
+            recording.costs.extend((0..).zip(counts).map(|(node, own)| Cost {
+                block,
+                quantity,
+                direction: Direction::Drop,
+                context: Context::OtherTask,
+                node,
+                calls: own,
+                own,
+            }));
         }
         recording.blocks = ["exact", "samples"]
             .map(|instrument| Block {
@@ -469,10 +458,7 @@ mod tests {
         }
         let whole = told("");
         assert!(whole.contains("shares of udp drop"), "{whole}");
-        assert!(
-            whole.contains("_raw_spin_unlock_irqrestore  30.0%"),
-            "{whole}"
-        );
+        assert!(whole.contains("_raw_spin_unlock_irqrestore  30.0%"), "{whole}");
         // The same figures in every other output, and only of what is asked for.
         let experiment = Experiment::parse(&text("within = \"usbnet_bh\"")).unwrap();
         let all = |directions: &[Direction], arms: &[&str]| {
@@ -484,22 +470,13 @@ mod tests {
         assert_eq!(document[0]["within"], "usbnet_bh");
         let function = &document[0]["functions"][1];
         assert_eq!(function["function"], "_raw_spin_unlock_irqrestore");
-        assert_eq!(
-            (&function["exact"], &function["timer"]),
-            (&0.1.into(), &0.5.into())
-        );
+        assert_eq!((&function["exact"], &function["timer"]), (&0.1.into(), &0.5.into()));
         assert_eq!(document[0]["functions"][0]["published"], 0.555);
         let blamed = &document[0]["blamed"];
-        assert!(
-            blamed.as_array().is_some_and(|all| all.len() == 2),
-            "{blamed}"
-        );
+        assert!(blamed.as_array().is_some_and(|all| all.len() == 2), "{blamed}");
         let mut out = String::new();
         markdown(&asked, &mut out);
-        assert!(
-            out.contains("## shares of what is below usbnet\\_bh"),
-            "{out}"
-        );
+        assert!(out.contains("## shares of what is below usbnet\\_bh"), "{out}");
         assert!(out.contains("published: 55.5%"), "{out}");
         let page = page(&asked);
         assert_eq!((page[0].table.rows.len(), page[0].blamed.len()), (2, 3));

@@ -37,12 +37,7 @@ impl Sheet {
 }
 
 fn cell(text: &str) -> String {
-    let number = |text: &str| {
-        text.strip_suffix('%')
-            .unwrap_or(text)
-            .parse::<f64>()
-            .is_ok()
-    };
+    let number = |text: &str| text.strip_suffix('%').unwrap_or(text).parse::<f64>().is_ok();
     let mut out = printable(text, LETTERS);
     if out.starts_with(FORMULA) && !number(&out) {
         out.insert(0, '\'');

@@ -84,11 +84,7 @@ impl Table {
 /// The document. `title` is what was measured, `version` Netplumb's.
 pub fn render(classes: &[ClassView<'_>], title: &str, version: &str) -> String {
     let mut table = Table::default();
-    let elided = table.number(Frame {
-        name: ELIDED.into(),
-        file: None,
-        line: None,
-    });
+    let elided = table.number(Frame { name: ELIDED.into(), file: None, line: None });
     let frame_of: Vec<usize> = classes.first().map_or_else(Vec::new, |c| {
         let functions = c.recording.functions.iter();
         functions
@@ -124,11 +120,8 @@ pub fn render(classes: &[ClassView<'_>], title: &str, version: &str) -> String {
         })
         .collect();
     for part in parts(classes) {
-        let context = table.number(Frame {
-            name: part.context.to_string(),
-            file: None,
-            line: None,
-        });
+        let context =
+            table.number(Frame { name: part.context.to_string(), file: None, line: None });
         let profile = &mut profiles[part.class_index];
         add(profile, &part, context, |f| frame_of[f as usize], elided);
     }
@@ -137,9 +130,7 @@ pub fn render(classes: &[ClassView<'_>], title: &str, version: &str) -> String {
         exporter: format!("plumb {}", tame(version)),
         name: tame(title),
         active_profile_index: 0,
-        shared: Shared {
-            frames: table.frames,
-        },
+        shared: Shared { frames: table.frames },
         profiles,
     };
     // Strings, numbers and lists: nothing in it that JSON could not hold.

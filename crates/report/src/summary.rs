@@ -27,21 +27,13 @@ pub(crate) fn split(class: &ClassView<'_>) -> String {
 
 /// Per packet, and the share of the path.
 pub(crate) fn cost(insns: u64, class: &ClassView<'_>) -> String {
-    format!(
-        "{} ({:.1}%)",
-        class.told(insns),
-        percent(insns, class.total)
-    )
+    format!("{} ({:.1}%)", class.told(insns), percent(insns, class.total))
 }
 
 /// Whether arms share a class: with several of one protocol, a class alone does
 /// not tell which.
 pub(crate) fn several_arms(classes: &[ClassView<'_>]) -> bool {
-    classes.iter().any(|c| {
-        classes
-            .iter()
-            .any(|other| other.class == c.class && other.arm != c.arm)
-    })
+    classes.iter().any(|c| classes.iter().any(|other| other.class == c.class && other.arm != c.arm))
 }
 
 /// The class, after the arm where that says more than the protocol; and the function below which it
@@ -107,9 +99,7 @@ pub(crate) fn class_columns<'r, R: 'r>(
 
 /// The page draws what a class is made of.
 pub(crate) fn drawn<'r, R>() -> Column<'r, R> {
-    Column::machine(|_: &R| Value::Absent)
-        .rank(3)
-        .page_own("drawn")
+    Column::machine(|_: &R| Value::Absent).rank(3).page_own("drawn")
 }
 
 /// A line for each class of a recording, for its page.
@@ -118,9 +108,8 @@ pub(crate) fn page(classes: &[ClassView<'_>]) -> Option<PageTable> {
     let first = classes.first()?;
     let unit = printable(&first.quantity.unit, WORD_LIMIT);
     let arms = || classes.iter().map(|c| c.arm());
-    let mut columns = class_columns(arms(), |c: &Row<'_>| {
-        (c.arm(), format!("{}{}", c.class, invalid(c)))
-    });
+    let mut columns =
+        class_columns(arms(), |c: &Row<'_>| (c.arm(), format!("{}{}", c.class, invalid(c))));
     columns.push(
         Column::figure(unit.clone(), |c: &Row<'_>| c.each(c.total))
             .hint("per packet, run or second")
@@ -200,17 +189,11 @@ pub(crate) fn summary_table<'r>(
         .letters(NAME_LIMIT * 2)
         .people(0)
         .not_in_markdown(),
-        Column::text("class", |class: &Row<'r>| label(class))
-            .letters(80)
-            .markdown_rank(0),
-        Column::text("by context", |class: &Row<'r>| split(class))
-            .letters(200)
-            .markdown_rank(1),
-        Column::figure(printable(unit, WORD_LIMIT), |class: &Row<'r>| {
-            class.each(class.total)
-        })
-        .people(1)
-        .markdown_rank(5),
+        Column::text("class", |class: &Row<'r>| label(class)).letters(80).markdown_rank(0),
+        Column::text("by context", |class: &Row<'r>| split(class)).letters(200).markdown_rank(1),
+        Column::figure(printable(unit, WORD_LIMIT), |class: &Row<'r>| class.each(class.total))
+            .people(1)
+            .markdown_rank(5),
         Column::figure("network", |class: &Row<'r>| {
             let network = class.layer_insns("network");
             let share = percent(network, class.total);
@@ -219,26 +202,19 @@ pub(crate) fn summary_table<'r>(
         .people(2)
         .not_in_markdown(),
         Column::text("largest layer", |class: &Row<'r>| {
-            class
-                .layers
-                .first()
-                .map_or("-".into(), |(name, _)| name.clone())
+            class.layers.first().map_or("-".into(), |(name, _)| name.clone())
         })
         .letters(WORD_LIMIT)
         .people(3)
         .not_in_markdown(),
         Column::text("largest layer", |class: &Row<'r>| largest_layer(class)).markdown_rank(2),
-        Column::text("largest function", |class: &Row<'r>| {
-            largest_function(class)
-        })
-        .letters(NAME_LIMIT)
-        .people(4)
-        .not_in_markdown(),
+        Column::text("largest function", |class: &Row<'r>| largest_function(class))
+            .letters(NAME_LIMIT)
+            .people(4)
+            .not_in_markdown(),
         Column::code("largest function", move |class: &Row<'r>| {
             let top = class.functions_of(layer).next();
-            top.map_or(Value::Missing, |f| {
-                Value::Name(class.name(f.function).into(), None)
-            })
+            top.map_or(Value::Missing, |f| Value::Name(class.name(f.function).into(), None))
         })
         .markdown_rank(3),
         Column::figure("self", move |class: &Row<'r>| {
@@ -272,18 +248,12 @@ pub(crate) fn arm_heading(arm: &Arm) -> String {
 pub(crate) fn sent(arm: &Arm) -> String {
     let mut text = match (arm.proto, arm.link) {
         (Proto::Command, _) if !has_network(arm) => printable(&arm.name, 200),
-        (Proto::Command, _) => format!(
-            "{} over {}, {}",
-            printable(&arm.name, 200),
-            arm.family,
-            arm.link
-        ),
+        (Proto::Command, _) => {
+            format!("{} over {}, {}", printable(&arm.name, 200), arm.family, arm.link)
+        }
         (Proto::Work, _) => printable(&arm.name, 200),
         // What other programs send, nobody made of one size.
-        (_, Link::Any) => format!(
-            "{} over {}, as other programs sent it",
-            arm.proto, arm.family
-        ),
+        (_, Link::Any) => format!("{} over {}, as other programs sent it", arm.proto, arm.family),
         // Between two hosts, without a size of packets.
         (Proto::Tcp, _) if arm.size_bytes == 0 => {
             format!("{} over {}, {}, a stream", arm.proto, arm.family, arm.link)

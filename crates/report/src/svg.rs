@@ -109,10 +109,7 @@ pub fn render(
 fn source(recording: &Recording, classes: &[ClassView<'_>]) -> String {
     let kernel = || {
         let shown = arms_of(recording, classes);
-        printable(
-            &values_of_arms(recording, &shown, env::KERNEL).join(" and "),
-            80,
-        )
+        printable(&values_of_arms(recording, &shown, env::KERNEL).join(" and "), 80)
     };
     let fact = |key: &str| printable(recording.environment.get(key).map_or("?", |v| v), 40);
     let quantity = quantity(recording);
@@ -144,11 +141,7 @@ fn layers(class: &ClassView<'_>) -> Panel {
     let shares: Vec<(String, u64)> = shares.map(|(l, n)| (printable(l, 60), *n)).collect();
     Panel {
         heading: label(class),
-        below: format!(
-            "{} per {}, by layer",
-            class.with_unit(class.total),
-            class.per.word()
-        ),
+        below: format!("{} per {}, by layer", class.with_unit(class.total), class.per.word()),
         bars: bars(&shares, class.total, None),
     }
 }
@@ -186,11 +179,7 @@ fn bars(shares: &[(String, u64)], whole: u64, with: Option<usize>) -> Vec<Bar> {
     for (n, (name, insns)) in shares.iter().enumerate() {
         let share = percent(*insns, whole);
         if (n < MAX_BARS && share >= MIN_SHARE_PERCENT) || with == Some(n) {
-            bars.push(Bar {
-                name: name.clone(),
-                share,
-                kind: Kind::Measured,
-            });
+            bars.push(Bar { name: name.clone(), share, kind: Kind::Measured });
         } else {
             left += 1;
             rest += insns;
@@ -217,10 +206,7 @@ fn bars_beside(shares: &[(String, u64)], whole: u64, published: &Published) -> V
     let ours = same.or_else(|| of(is_successor));
     let mut bars = bars(shares, whole, ours);
     let at = match ours {
-        Some(n) => bars
-            .iter()
-            .position(|b| b.name == shares[n].0)
-            .map(|at| at + 1),
+        Some(n) => bars.iter().position(|b| b.name == shares[n].0).map(|at| at + 1),
         None => None,
     };
     let bar = Bar {
@@ -237,19 +223,14 @@ fn bars_beside(shares: &[(String, u64)], whole: u64, published: &Published) -> V
 
 fn draw(panels: &[Panel], notes: &[String], unit: &str) -> String {
     let columns = panels.len().clamp(1, 2);
-    let has_published = panels
-        .iter()
-        .any(|p| p.bars.iter().any(|b| b.kind == Kind::Published));
+    let has_published = panels.iter().any(|p| p.bars.iter().any(|b| b.kind == Kind::Published));
     let most = panels
         .iter()
         .flat_map(|p| p.bars.iter().map(|b| b.share))
         .filter(|s| s.is_finite())
         .fold(1.0, f64::max);
     let width = PANEL_PT * columns as f64 + GAP_PT * (columns as f64 - 1.0);
-    let mut body = Group::new()
-        .set("font-family", FONT)
-        .set("font-size", TEXT_PT)
-        .set("fill", INK);
+    let mut body = Group::new().set("font-family", FONT).set("font-size", TEXT_PT).set("fill", INK);
     let mut y = 4.0;
     if has_published {
         body = body.add(legend(y, unit));
@@ -275,18 +256,8 @@ fn draw(panels: &[Panel], notes: &[String], unit: &str) -> String {
         .set("width", 2.5)
         .set("height", 2.5)
         .set("patternTransform", "rotate(45)")
-        .add(
-            Rectangle::new()
-                .set("width", 2.5)
-                .set("height", 2.5)
-                .set("fill", "#FFFFFF"),
-        )
-        .add(
-            Rectangle::new()
-                .set("width", 1.2)
-                .set("height", 2.5)
-                .set("fill", PUBLISHED),
-        );
+        .add(Rectangle::new().set("width", 2.5).set("height", 2.5).set("fill", "#FFFFFF"))
+        .add(Rectangle::new().set("width", 1.2).set("height", 2.5).set("fill", PUBLISHED));
     let document = svg::Document::new()
         .set("width", format!("{width}pt"))
         .set("height", format!("{y}pt"))
@@ -294,12 +265,7 @@ fn draw(panels: &[Panel], notes: &[String], unit: &str) -> String {
         .set("role", "img")
         .add(Title::new(format!("Where a packet's {unit} go")))
         .add(Definitions::new().add(hatch))
-        .add(
-            Rectangle::new()
-                .set("width", width)
-                .set("height", y)
-                .set("fill", "#FFFFFF"),
-        )
+        .add(Rectangle::new().set("width", width).set("height", y).set("fill", "#FFFFFF"))
         .add(body);
     format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{document}\n")
 }
@@ -313,9 +279,7 @@ fn legend(y: f64, unit: &str) -> Group {
     ] {
         let wide = width_pt(&words, TEXT_PT);
         group =
-            group
-                .add(bar(kind, x, y, 14.0))
-                .add(text(words, x + 18.0, y + BAR_HEIGHT_PT - 0.8));
+            group.add(bar(kind, x, y, 14.0)).add(text(words, x + 18.0, y + BAR_HEIGHT_PT - 0.8));
         x += 18.0 + wide + 16.0;
     }
     group
@@ -334,17 +298,9 @@ fn draw_panel(panel: &Panel, x: f64, y: f64, most: f64) -> Group {
     for (n, row) in panel.bars.iter().enumerate() {
         let top = HEADING_PT + ROW_PT * n as f64;
         let base = top + BAR_HEIGHT_PT - 0.8;
-        let share = if row.share.is_finite() {
-            row.share
-        } else {
-            0.0
-        };
+        let share = if row.share.is_finite() { row.share } else { 0.0 };
         let length = (share / most * BAR_PT).max(0.3);
-        let faint = if row.kind == Kind::Measured {
-            INK
-        } else {
-            "#555555"
-        };
+        let faint = if row.kind == Kind::Measured { INK } else { "#555555" };
         group = group
             .add(
                 text(fit(&row.name, TEXT_PT, NAME_PT - 6.0), NAME_PT - 4.0, base)
@@ -386,9 +342,7 @@ fn bar(kind: Kind, x: f64, y: f64, length: f64) -> Rectangle {
 fn text(words: String, x: f64, y: f64) -> TextElement {
     // XML has no place for these, escaped or not.
     let words = words.replace(['\u{fffe}', '\u{ffff}'], "?");
-    TextElement::new(words)
-        .set("x", rounded(x))
-        .set("y", rounded(y))
+    TextElement::new(words).set("x", rounded(x)).set("y", rounded(y))
 }
 
 /// To a hundredth of a point.

@@ -76,11 +76,7 @@ impl Value {
     pub(crate) fn object<K: Into<Cow<'static, str>>>(
         all: impl IntoIterator<Item = (K, Value)>,
     ) -> Value {
-        Value::Object(
-            all.into_iter()
-                .map(|(key, value)| (key.into(), value))
-                .collect(),
-        )
+        Value::Object(all.into_iter().map(|(key, value)| (key.into(), value)).collect())
     }
 
     /// As people read it, where it is no words of a recording's.
@@ -342,12 +338,7 @@ pub(crate) struct Table<'t, R> {
 
 impl<'t, R> Table<'t, R> {
     pub(crate) fn new(columns: Vec<Column<'t, R>>, rows: impl IntoIterator<Item = R>) -> Self {
-        Table {
-            columns,
-            rows: rows.into_iter().collect(),
-            headless: false,
-            indent: "  ",
-        }
+        Table { columns, rows: rows.into_iter().collect(), headless: false, indent: "  " }
     }
 
     /// Whether it has no rows.

@@ -42,10 +42,7 @@ pub fn render(recording: &Recording, classes: &[ClassView<'_>], view: &View) -> 
         }
     }
     out.push('\n');
-    out.push_str(&footer::terminal(
-        &trust::footer(recording, classes),
-        view.columns,
-    ));
+    out.push_str(&footer::terminal(&trust::footer(recording, classes), view.columns));
     out
 }
 
@@ -76,10 +73,7 @@ fn threads(class: &ClassView<'_>, view: &View) -> String {
             Value::Name(class.name(f.function).into(), None)
         })
         .people(0),
-        Column::figure("inclusive", |f: &&FunctionView| {
-            class.each(f.inclusive_insns)
-        })
-        .people(1),
+        Column::figure("inclusive", |f: &&FunctionView| class.each(f.inclusive_insns)).people(1),
         Column::figure("share", |f: &&FunctionView| {
             Value::Share(f.inclusive_insns as f64 / class.total.max(1) as f64)
         })
@@ -111,10 +105,7 @@ fn callers(class: &ClassView<'_>, view: &View) -> String {
             Value::Name(function.name.clone(), function.module.clone())
         })
         .people(0),
-        Column::figure("inclusive", |f: &&FunctionView| {
-            class.each(f.inclusive_insns)
-        })
-        .people(1),
+        Column::figure("inclusive", |f: &&FunctionView| class.each(f.inclusive_insns)).people(1),
         Column::figure("share", |f: &&FunctionView| {
             Value::Share(f.inclusive_insns as f64 / class.total.max(1) as f64)
         })
@@ -143,11 +134,7 @@ fn class_section(class: &ClassView<'_>, view: &View) -> String {
     if view.layer.is_none() {
         out.push_str(&layers::terminal(layers::rows(class), view.columns));
         if let Some(network) = Network::of(class) {
-            out.push_str(&continued(
-                &format!("   {}", network.told(class)),
-                5,
-                view.columns,
-            ));
+            out.push_str(&continued(&format!("   {}", network.told(class)), 5, view.columns));
             out.push('\n');
         }
         out.push('\n');
@@ -207,11 +194,9 @@ fn whole_of(class: &ClassView<'_>) -> &'static str {
 pub fn bottleneck(class: &ClassView<'_>, layer: Option<&str>) -> String {
     let Some(top) = class.functions_of(layer).next() else {
         return match layer {
-            Some(layer) => format!(
-                "Nothing of {} is in layer {}.",
-                class.class,
-                printable(layer, WORD_LIMIT)
-            ),
+            Some(layer) => {
+                format!("Nothing of {} is in layer {}.", class.class, printable(layer, WORD_LIMIT))
+            }
             None => format!("{} executed nothing.", class.class),
         };
     };

@@ -28,9 +28,7 @@ fn check(name: &str, text: &str) {
         .replace(&"x".repeat(LONG_LETTERS), "(10,000 times x)")
         .replace('\x1b', "(ESC)")
         .replace('\x07', "(BEL)");
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("testdata")
-        .join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(name);
     golden(&path, &text);
 }
 
@@ -39,10 +37,7 @@ fn experiment() -> Experiment {
 }
 
 fn view(columns: usize) -> View {
-    View {
-        columns,
-        ..View::default()
-    }
+    View { columns, ..View::default() }
 }
 
 /// Nothing that moves a terminal's cursor, and no line without end.
@@ -76,11 +71,7 @@ fn terminal_60() {
 #[test]
 fn terminal_of_a_layer() {
     let recording = small();
-    let view = View {
-        layer: Some("network".into()),
-        tree: true,
-        ..view(100)
-    };
+    let view = View { layer: Some("network".into()), tree: true, ..view(100) };
     let text = terminal::render(&recording, &classes(&recording), &view);
     check("terminal-network.txt", &text);
     assert_tame(&text, 100);
@@ -91,30 +82,17 @@ fn terminal_of_a_layer() {
 fn terminal_of_an_empty_layer() {
     let recording = small();
     let udp_tx = class(&recording, 0, Direction::Tx);
-    let view = View {
-        layer: Some("bus".into()),
-        ..view(100)
-    };
+    let view = View { layer: Some("bus".into()), ..view(100) };
     let text = terminal::render(&recording, &[udp_tx], &view);
-    assert!(
-        text.contains("bus: 0 per packet, 0.0% of the path"),
-        "{text}"
-    );
-    assert!(
-        text.contains("Nothing of udp tx is in layer bus."),
-        "{text}"
-    );
+    assert!(text.contains("bus: 0 per packet, 0.0% of the path"), "{text}");
+    assert!(text.contains("Nothing of udp tx is in layer bus."), "{text}");
 }
 
 /// Check that `top` cuts a table and sums up the rest, with the tree below it.
 #[test]
 fn terminal_top_and_tree() {
     let recording = small();
-    let view = View {
-        top: 2,
-        tree: true,
-        ..view(100)
-    };
+    let view = View { top: 2, tree: true, ..view(100) };
     let text = terminal::render(&recording, &classes(&recording), &view);
     check("terminal-top-tree.txt", &text);
     assert_tame(&text, 100);
@@ -124,10 +102,7 @@ fn terminal_top_and_tree() {
 #[test]
 fn terminal_all() {
     let recording = small();
-    let view = View {
-        top: 0,
-        ..view(100)
-    };
+    let view = View { top: 0, ..view(100) };
     let udp_rx = class(&recording, 0, Direction::Rx);
     let text = terminal::render(&recording, &[udp_rx], &view);
     assert!(!text.contains("more functions"), "{text}");
@@ -159,20 +134,9 @@ fn trees() {
 fn focus() {
     let recording = small();
     let udp_rx = class(&recording, 0, Direction::Rx);
-    let id = |name: &str| {
-        recording
-            .functions
-            .iter()
-            .position(|f| f.name == name)
-            .unwrap() as u32
-    };
+    let id = |name: &str| recording.functions.iter().position(|f| f.name == name).unwrap() as u32;
     let mut text = String::new();
-    for name in [
-        "kmem_cache_free",
-        "fib_lookup_walk",
-        "handle_softirqs",
-        "udp_sendmsg",
-    ] {
+    for name in ["kmem_cache_free", "fib_lookup_walk", "handle_softirqs", "udp_sendmsg"] {
         text.push_str(&tree::render_focus(&udp_rx, id(name), 100));
         text.push('\n');
     }
@@ -208,10 +172,7 @@ fn figures() {
 #[test]
 fn figures_of_the_path() {
     let recording = small();
-    let experiment = Experiment {
-        layer: None,
-        ..experiment()
-    };
+    let experiment = Experiment { layer: None, ..experiment() };
     let text = figures::render(&experiment, &classes(&recording));
     check("figures-path.txt", &text);
 }
@@ -223,10 +184,7 @@ fn claims_are_judged() {
     let judged = claims::judge(&experiment(), &classes(&recording));
     for (n, one) in judged.iter().enumerate() {
         // Each statement begins with the verdict that it is to get.
-        assert!(
-            one.says.starts_with(one.verdict.as_str()),
-            "claim {n}: {one:?}"
-        );
+        assert!(one.says.starts_with(one.verdict.as_str()), "claim {n}: {one:?}");
     }
     let text = claims::render(&judged, 100);
     check("claims.txt", &text);
@@ -241,30 +199,20 @@ fn csv_rows() {
     let text = functions::csv(&views, None, &Together::default());
     check("functions.csv", &text);
     let mut reader = ::csv::Reader::from_reader(text.as_bytes());
-    let functions: Vec<String> = reader
-        .records()
-        .map(|row| row.unwrap()[3].to_string())
-        .collect();
+    let functions: Vec<String> = reader.records().map(|row| row.unwrap()[3].to_string()).collect();
     let shown: usize = views.iter().map(|c| c.functions.len()).sum();
     assert_eq!(functions.len(), shown);
     assert!(functions.contains(&crate::printable(recording::CONTROL, 80)));
     assert!(functions.contains(&recording::HTML.to_string()));
-    check(
-        "functions-network.csv",
-        &functions::csv(&views, Some("network"), &Together::default()),
-    );
+    check("functions-network.csv", &functions::csv(&views, Some("network"), &Together::default()));
 }
 
 /// Check that the JSON document parses, and keeps names as they are.
 #[test]
 fn json_document() {
     let recording = small();
-    let text = json::render(
-        &recording,
-        &classes(&recording),
-        Some(&experiment()),
-        &Together::default(),
-    );
+    let text =
+        json::render(&recording, &classes(&recording), Some(&experiment()), &Together::default());
     check("document.json", &text);
     let document: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(document["schema"], json::SCHEMA);
@@ -302,9 +250,7 @@ fn footer_of_a_clean_run() {
     recording.complete = true;
     recording.losses.clear();
     recording.environment.clear();
-    recording
-        .costs
-        .retain(|c| c.block == 0 && c.direction != Direction::Other);
+    recording.costs.retain(|c| c.block == 0 && c.direction != Direction::Other);
     recording.blocks.truncate(1);
     recording.arms.truncate(1);
     let text = footer(&recording, &classes(&recording));
@@ -342,21 +288,9 @@ fn the_ledger_is_of_what_is_shown() {
     for (arm, offered) in [(0, one), (1, other)] {
         let notes = trust::footer(&recording, &of(arm));
         let note = notes.iter().find(|note| note.topic == "packets").unwrap();
-        assert!(
-            note.text.starts_with(&format!("{offered} offered")),
-            "{}",
-            note.text
-        );
-        assert!(
-            note.text.contains(&format!("(cause {arm})")),
-            "{}",
-            note.text
-        );
-        assert!(
-            !note.text.contains(&format!("(cause {})", 1 - arm)),
-            "{}",
-            note.text
-        );
+        assert!(note.text.starts_with(&format!("{offered} offered")), "{}", note.text);
+        assert!(note.text.contains(&format!("(cause {arm})")), "{}", note.text);
+        assert!(!note.text.contains(&format!("(cause {})", 1 - arm)), "{}", note.text);
     }
 }
 
@@ -364,9 +298,7 @@ fn the_ledger_is_of_what_is_shown() {
 #[test]
 fn footer_of_arms_that_differ() {
     let mut recording = small();
-    recording
-        .environment
-        .insert("clock.quick".into(), "yes".into());
+    recording.environment.insert("clock.quick".into(), "yes".into());
     for (arm, kernel, mitigations) in [(0, "debian", "on"), (1, "mine", "off")] {
         let knobs = &mut recording.arms[arm].knobs;
         knobs.insert("kernel".into(), kernel.into());
@@ -391,12 +323,7 @@ fn nothing_measured() {
         crate::summary::summary(&views, 0);
         figures::render(&experiment(), &views);
         claims::render(&claims::judge(&experiment(), &views), 0);
-        assert_eq!(
-            functions::csv(&views, None, &Together::default())
-                .lines()
-                .count(),
-            1
-        );
+        assert_eq!(functions::csv(&views, None, &Together::default()).lines().count(), 1);
         assert!(
             json::render(&recording, &views, None, &Together::default())
                 .contains("\"classes\": []")
@@ -425,8 +352,7 @@ fn hostile_words_are_tamed_everywhere() {
     }
     for arm in &mut recording.arms {
         arm.name = hostile.into();
-        arm.knobs
-            .insert("kernel".into(), format!("{hostile}{}", arm.proto));
+        arm.knobs.insert("kernel".into(), format!("{hostile}{}", arm.proto));
     }
     for value in recording.environment.values_mut() {
         *value = hostile.into();
@@ -475,11 +401,7 @@ fn hostile_words_are_tamed_everywhere() {
     text += &terminal::render(
         &recording,
         &views,
-        &View {
-            layer: Some(layer),
-            tree: true,
-            ..View::default()
-        },
+        &View { layer: Some(layer), tree: true, ..View::default() },
     );
     assert_tame(&text, 400);
 }
@@ -491,10 +413,7 @@ fn a_small_share_is_no_bottleneck() {
     let mut recording = small();
     let said = |recording: &Recording| {
         let views = classes(recording);
-        let view = views
-            .iter()
-            .find(|v| v.class.to_string() == "udp tx")
-            .unwrap();
+        let view = views.iter().find(|v| v.class.to_string() == "udp tx").unwrap();
         terminal::bottleneck(view, None)
     };
     assert!(said(&recording).starts_with("Bottleneck: udp_sendmsg with 210 of 537"));
@@ -545,10 +464,7 @@ fn inclusive_is_the_subtree() {
             assert_eq!(node.inclusive_insns, self_of_subtree(class, *id));
         }
         let roots = class.roots();
-        let whole: u64 = roots
-            .iter()
-            .map(|root| class.nodes[root].inclusive_insns)
-            .sum();
+        let whole: u64 = roots.iter().map(|root| class.nodes[root].inclusive_insns).sum();
         assert_eq!(whole, class.total);
     }
 }
@@ -566,12 +482,7 @@ fn recursion_counts_once() {
     }
     let udp_rx = class(&recording, 0, Direction::Rx);
     let inclusive = |name: &str| {
-        udp_rx
-            .functions
-            .iter()
-            .find(|f| udp_rx.name(f.function) == name)
-            .unwrap()
-            .inclusive_insns
+        udp_rx.functions.iter().find(|f| udp_rx.name(f.function) == name).unwrap().inclusive_insns
     };
     assert_eq!(inclusive("handle_softirqs"), {
         let context = Context::Softirq(Softirq::NetRx);
@@ -594,11 +505,7 @@ fn calls_in_are_calls_out() {
             let insns: u64 = around.callers.iter().map(|(_, _, insns)| insns).sum();
             assert_eq!(calls, f.calls, "{}", class.name(f.function));
             assert_eq!(insns, f.inclusive_insns, "{}", class.name(f.function));
-            called += around
-                .callees
-                .iter()
-                .map(|(_, calls, _)| calls)
-                .sum::<u64>();
+            called += around.callees.iter().map(|(_, calls, _)| calls).sum::<u64>();
         }
         let roots: u64 = class.roots().iter().map(|r| class.nodes[r].calls).sum();
         let all: u64 = class.functions.iter().map(|f| f.calls).sum();
@@ -629,23 +536,13 @@ fn calls_in_are_calls_out() {
 fn classes_and_other_are_the_blocks() {
     let recording = small();
     for arm in 0..recording.arms.len() {
-        let whole: u64 = recording
-            .blocks
-            .iter()
-            .filter(|b| b.arm as usize == arm)
-            .map(|b| b.kernel())
-            .sum();
-        let parts: u64 = Direction::ALL
-            .iter()
-            .map(|direction| class(&recording, arm, *direction).total)
-            .sum();
+        let whole: u64 =
+            recording.blocks.iter().filter(|b| b.arm as usize == arm).map(|b| b.kernel()).sum();
+        let parts: u64 =
+            Direction::ALL.iter().map(|direction| class(&recording, arm, *direction).total).sum();
         assert_eq!(parts, whole);
         let other = class(&recording, arm, Direction::Other).total;
-        let shown: u64 = classes(&recording)
-            .iter()
-            .filter(|c| c.arm == arm)
-            .map(|c| c.total)
-            .sum();
+        let shown: u64 = classes(&recording).iter().filter(|c| c.arm == arm).map(|c| c.total).sum();
         assert_eq!(shown + other, whole);
     }
 }

@@ -9,10 +9,7 @@ pub(crate) fn wrapped(line: &str, columns: usize) -> String {
 
 /// A line, continued below its `indent`-th character.
 pub(crate) fn continued(line: &str, indent: usize, columns: usize) -> String {
-    let key_bytes = line
-        .char_indices()
-        .nth(indent)
-        .map_or(line.len(), |(at, _)| at);
+    let key_bytes = line.char_indices().nth(indent).map_or(line.len(), |(at, _)| at);
     let (key, text) = line.split_at(key_bytes);
     let width = columns.max(40) - indent;
     let mut out = String::from(key);

@@ -95,10 +95,7 @@ impl<'a> Threads<'a> {
                 cost: sum.cost,
                 share: part(sum.cost, whole[&id.0]),
                 cpus: sum.cpus.len(),
-                most: (
-                    &recording.functions[*most.0 as usize].name,
-                    part(*most.1, sum.cost),
-                ),
+                most: (&recording.functions[*most.0 as usize].name, part(*most.1, sum.cost)),
             })
         };
         let mut rows: Vec<Row<'a>> = sums.into_iter().filter_map(row).collect();
@@ -136,10 +133,7 @@ impl<'a> Threads<'a> {
         let mut out = format!("{}\n", self.heading());
         let table = self.table(top);
         out.push_str(&table.terminal(Room::of(width, NAME_LETTERS)));
-        let left = self
-            .rows
-            .len()
-            .saturating_sub(if top == 0 { usize::MAX } else { top });
+        let left = self.rows.len().saturating_sub(if top == 0 { usize::MAX } else { top });
         if left > 0 {
             let cost: f64 = self.rows.iter().skip(top).map(|row| row.share).sum();
             let more = counted(left, "more thread");
@@ -173,10 +167,8 @@ impl<'a> Threads<'a> {
         let pieces = end_ns.div_ceil(piece_ns) as usize;
         let mut largest: Vec<&Row<'_>> = self.rows.iter().collect();
         largest.sort_by_key(|row| std::cmp::Reverse(row.cost));
-        let lines: HashMap<(u32, ThreadId), usize> = (largest.iter().take(LINES))
-            .enumerate()
-            .map(|(line, row)| (row.id, line))
-            .collect();
+        let lines: HashMap<(u32, ThreadId), usize> =
+            (largest.iter().take(LINES)).enumerate().map(|(line, row)| (row.id, line)).collect();
         let mut costs = vec![vec![0_u64; pieces]; lines.len() + 1];
         for (arm, sample) in shown(self.recording, &self.arms) {
             let line = lines.get(&(arm, sample.thread)).copied();
@@ -185,9 +177,7 @@ impl<'a> Threads<'a> {
                 *cost = cost.saturating_add(sample.weight);
             }
         }
-        let others = costs
-            .pop()
-            .filter(|costs| costs.iter().any(|cost| *cost > 0));
+        let others = costs.pop().filter(|costs| costs.iter().any(|cost| *cost > 0));
         let named = largest.iter().zip(costs);
         let mut all: Vec<PageThreadLine> = named
             .map(|(row, costs)| PageThreadLine {
@@ -238,9 +228,7 @@ impl<'a> Threads<'a> {
         for (pid, (_, mut rows)) in processes.into_iter().take(PROCESSES) {
             rows.sort_by_key(|row| (std::cmp::Reverse(row.cost), row.id.1));
             let size = |row: &&Row<'_>| {
-                threads
-                    .get(&row.id.1)
-                    .map_or(0, |parts| parts.values().map(BTreeMap::len).sum())
+                threads.get(&row.id.1).map_or(0, |parts| parts.values().map(BTreeMap::len).sum())
             };
             let wanted: usize = rows.iter().map(size).sum();
             let Some(left) = room.checked_sub(wanted) else {
@@ -252,12 +240,7 @@ impl<'a> Threads<'a> {
             let work = |row: &Row<'_>| PageThreadWork {
                 name: printable(&row.thread.name, 40),
                 tid: row.thread.tid,
-                parts: threads
-                    .remove(&row.id.1)
-                    .into_iter()
-                    .flatten()
-                    .map(part)
-                    .collect(),
+                parts: threads.remove(&row.id.1).into_iter().flatten().map(part).collect(),
             };
             out.push(PageProcess {
                 name: printable(name, 40),
@@ -290,11 +273,7 @@ fn shown<'r>(
 
 /// A thread's part of a tree, as columns.
 fn part(((class, context), rows): ((usize, usize), BTreeMap<usize, (u64, u64)>)) -> PageThreadPart {
-    let mut part = PageThreadPart {
-        class,
-        context,
-        ..PageThreadPart::default()
-    };
+    let mut part = PageThreadPart { class, context, ..PageThreadPart::default() };
     for (row, (calls, cost)) in rows {
         part.row.push(row);
         part.calls.push(calls);
@@ -337,11 +316,7 @@ fn columns<'a>(unit: &str, arms: bool) -> Vec<Column<'a, Row<'a>>> {
         .page("tid"),
         Column::machine(|row: &Row<'a>| Value::Count(row.thread.tid.into())).key("tid"),
         Column::figure(
-            if is_ns {
-                "time".to_string()
-            } else {
-                unit.to_string()
-            },
+            if is_ns { "time".to_string() } else { unit.to_string() },
             move |row: &Row<'a>| match is_ns {
                 true => Value::Told(ns(row.cost as f64), Some(row.cost as f64)),
                 false => Value::Told(rounded(row.cost as f64), Some(row.cost as f64)),
@@ -368,14 +343,12 @@ fn columns<'a>(unit: &str, arms: bool) -> Vec<Column<'a, Row<'a>>> {
             .key("cpus")
             .people(7)
             .page("cpus"),
-        Column::code("most in", |row: &Row<'a>| {
-            Value::Name(row.most.0.into(), None)
-        })
-        .hint("the function that it was found in most often")
-        .key("function")
-        .people(8)
-        .from(WIDE)
-        .page("function"),
+        Column::code("most in", |row: &Row<'a>| Value::Name(row.most.0.into(), None))
+            .hint("the function that it was found in most often")
+            .key("function")
+            .people(8)
+            .from(WIDE)
+            .page("function"),
         Column::figure("", |row: &Row<'a>| Value::Share(row.most.1))
             .hint("that function's share of the thread")
             .key("function_share")
@@ -426,18 +399,10 @@ mod tests {
                 size_bytes: 0,
                 source: None,
             });
-            recording.nodes.push(Node {
-                parent: None,
-                function: id,
-                tail: false,
-            });
+            recording.nodes.push(Node { parent: None, function: id, tail: false });
         }
         recording.threads = (0..threads)
-            .map(|tid| Thread {
-                pid: tid / 2,
-                tid,
-                name: format!("t\u{1b}{tid}"),
-            })
+            .map(|tid| Thread { pid: tid / 2, tid, name: format!("t\u{1b}{tid}") })
             .collect();
         recording.blocks.push(Block {
             arm: 0,
@@ -459,11 +424,7 @@ mod tests {
                 node: if idle { 2 } else { u32::from(n % 4 == 0) },
                 thread: if idle { 0 } else { thread },
                 cpu: (n % 2) as u32,
-                direction: if idle {
-                    Direction::Other
-                } else {
-                    Direction::Run
-                },
+                direction: if idle { Direction::Other } else { Direction::Run },
                 context: Context::Task,
             }
         });
@@ -486,10 +447,7 @@ mod tests {
             assert!((shares - 1.0).abs() < 1e-9);
             assert_eq!(threads.rows[0].most.0, "memcpy");
             let text = threads.terminal(2, 110);
-            assert!(
-                text.contains("of 900 samples") && text.contains("memcpy"),
-                "{text}"
-            );
+            assert!(text.contains("of 900 samples") && text.contains("memcpy"), "{text}");
             assert!(!text.contains('\u{1b}'), "{text}");
             assert_eq!(threads.csv().lines().count(), threads.rows.len() + 1);
             let json = serde_json::to_value(threads.json()).unwrap();
@@ -531,16 +489,8 @@ mod tests {
             if count == 3 {
                 assert_eq!(sums, tree.self_insns);
             }
-            assert!(
-                sums.iter()
-                    .zip(&tree.self_insns)
-                    .all(|(sum, all)| sum <= all)
-            );
-            assert!(
-                processes
-                    .iter()
-                    .all(|process| !process.name.contains('\u{1b}'))
-            );
+            assert!(sums.iter().zip(&tree.self_insns).all(|(sum, all)| sum <= all));
+            assert!(processes.iter().all(|process| !process.name.contains('\u{1b}')));
         }
     }
 }

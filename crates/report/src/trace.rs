@@ -73,8 +73,7 @@ impl<'r> OfBlock<'r> {
 
     fn count(&self, quantity: &netplumb_model::quantity::Declared) -> u64 {
         let mut all = self.recording.scalars_of(quantity);
-        all.find(|s| s.of == Of::Block(self.number))
-            .map_or(0, |s| s.value as u64)
+        all.find(|s| s.of == Of::Block(self.number)).map_or(0, |s| s.value as u64)
     }
 
     /// A figure of how calls are distributed.
@@ -130,15 +129,11 @@ impl<'r> OfBlock<'r> {
                 printable(only, NAME_LETTERS)
             ));
         }
-        let (recursive, unfinished) = (
-            self.count(&self.of.recursive),
-            self.count(&self.of.unfinished),
-        );
+        let (recursive, unfinished) =
+            (self.count(&self.of.recursive), self.count(&self.of.unfinished));
         if recursive > 0 {
             let within = counted(recursive as usize, "call");
-            lines.push(format!(
-                "{within} of itself within these, which are part of them"
-            ));
+            lines.push(format!("{within} of itself within these, which are part of them"));
         }
         if unfinished > 0 {
             let open = counted(unfinished as usize, "call");
@@ -153,9 +148,7 @@ pub(crate) fn function<'e>(
     experiment: Option<&'e Experiment>,
     recording: &'e Recording,
 ) -> &'e str {
-    let asked = experiment
-        .and_then(|e| e.trace.as_ref())
-        .map(|t| t.place().1);
+    let asked = experiment.and_then(|e| e.trace.as_ref()).map(|t| t.place().1);
     let first = || {
         let step = recording.call_traces().find_map(|t| t.steps.first())?;
         Some(recording.text_of_trace(step.name))
@@ -210,9 +203,7 @@ pub fn render(
     columns: usize,
 ) -> String {
     let function = printable(function(experiment, recording), NAME_LETTERS);
-    let only = experiment
-        .and_then(|e| e.trace.as_ref())
-        .and_then(|t| t.only.as_ref());
+    let only = experiment.and_then(|e| e.trace.as_ref()).and_then(|t| t.only.as_ref());
     let only = only.map(ToString::to_string);
     let mut out = String::new();
     let mut remarked = Flags::default();
@@ -272,9 +263,8 @@ pub fn render(
             "more below: deeper than --depth, or more than a call has room for; it is in the totals",
         ),
     ];
-    let notes: Vec<&str> = (notes.iter().filter(|(flag, _)| remarked.has(*flag)))
-        .map(|(_, text)| *text)
-        .collect();
+    let notes: Vec<&str> =
+        (notes.iter().filter(|(flag, _)| remarked.has(*flag))).map(|(_, text)| *text).collect();
     if !notes.is_empty() {
         out.push('\n');
         for note in notes {
@@ -330,15 +320,9 @@ pub(crate) fn calls(recording: &Recording) -> Vec<Column<'_, &Trace>> {
         Column::figure("call", |call: &&Trace| Value::Count(call.number + 1))
             .hint("number of the call in its block")
             .people(0),
-        Column::figure(title, count(|step| step.total))
-            .hint(total)
-            .people(1),
-        Column::figure("self", count(|step| step.own))
-            .hint(own)
-            .people(2),
-        Column::figure("elapsed", count(|step| step.elapsed))
-            .hint(elapsed)
-            .people(3),
+        Column::figure(title, count(|step| step.total)).hint(total).people(1),
+        Column::figure("self", count(|step| step.own)).hint(own).people(2),
+        Column::figure("elapsed", count(|step| step.elapsed)).hint(elapsed).people(3),
         Column::figure("switched", count(|step| u64::from(step.switches)))
             .hint("how often its task was switched out")
             .people(4),

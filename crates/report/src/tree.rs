@@ -23,13 +23,7 @@ const LINE_LETTERS: usize = 52;
 pub fn render(class: &ClassView<'_>, layer: Option<&str>, min_percent: f64) -> String {
     let calls = class.quantity.calls.title();
     let mut out = format!("    share  inclusive       self {calls:>8}  function\n");
-    let mut tree = TreeWriter {
-        class,
-        below: below(class),
-        layer,
-        min_percent,
-        hidden: 0,
-    };
+    let mut tree = TreeWriter { class, below: below(class), layer, min_percent, hidden: 0 };
     let roots = tree.shown(&tree.below.get(&None).cloned().unwrap_or_default());
     for root in &roots {
         tree.write(root, 0, &mut out);
@@ -47,10 +41,7 @@ pub fn render(class: &ClassView<'_>, layer: Option<&str>, min_percent: f64) -> S
 fn below(class: &ClassView<'_>) -> BTreeMap<Option<NodeId>, Vec<NodeId>> {
     let mut children: BTreeMap<Option<NodeId>, Vec<NodeId>> = BTreeMap::new();
     for id in class.nodes.keys() {
-        children
-            .entry(class.recording.nodes[*id as usize].parent)
-            .or_default()
-            .push(*id);
+        children.entry(class.recording.nodes[*id as usize].parent).or_default().push(*id);
     }
     children
 }
@@ -81,10 +72,7 @@ impl TreeWriter<'_> {
         let mut left: Vec<NodeId> = nodes.to_vec();
         while let Some(id) = left.pop() {
             let node = self.class.recording.nodes[id as usize];
-            if self
-                .layer
-                .is_some_and(|l| self.class.layer(node.function) != l)
-            {
+            if self.layer.is_some_and(|l| self.class.layer(node.function) != l) {
                 left.extend(self.below.get(&Some(id)).into_iter().flatten());
                 continue;
             }
@@ -182,11 +170,7 @@ pub fn focus(class: &ClassView<'_>, function: FunctionId) -> Focus {
     let mut callees: Vec<_> = callees.into_iter().map(|(f, (c, i))| (f, c, i)).collect();
     callers.sort_by_key(|(f, _, insns)| (std::cmp::Reverse(*insns), *f));
     callees.sort_by_key(|(f, _, insns)| (std::cmp::Reverse(*insns), *f));
-    Focus {
-        function,
-        callers,
-        callees,
-    }
+    Focus { function, callers, callees }
 }
 
 /// A line of it.
@@ -201,11 +185,7 @@ struct Edge {
 /// The same, as text.
 pub fn render_focus(class: &ClassView<'_>, function: FunctionId, columns: usize) -> String {
     let Some(own) = class.functions.iter().find(|f| f.function == function) else {
-        return format!(
-            "{}  does not get to {}\n",
-            label(class),
-            class.name(function)
-        );
+        return format!("{}  does not get to {}\n", label(class), class.name(function));
     };
     let around = focus(class, function);
     let edge = |side, name: &str, calls, inclusive| Edge {
@@ -230,13 +210,9 @@ pub fn render_focus(class: &ClassView<'_>, function: FunctionId, columns: usize)
     let all = vec![
         Column::text("", |e: &Edge| e.side.into()).people(0),
         Column::code("function", |e: &Edge| Value::Name(e.name.clone(), None)).people(1),
-        Column::figure(class.quantity.calls.title(), |e: &Edge| {
-            class.calls(e.calls)
-        })
-        .people(2),
+        Column::figure(class.quantity.calls.title(), |e: &Edge| class.calls(e.calls)).people(2),
         Column::figure("self", |e: &Edge| {
-            e.own
-                .map_or(Value::Text(String::new()), |own| class.each(own))
+            e.own.map_or(Value::Text(String::new()), |own| class.each(own))
         })
         .people(3),
         Column::figure("inclusive", |e: &Edge| class.each(e.inclusive)).people(4),

@@ -127,13 +127,7 @@ fn layers(classes: &[ClassView<'_>], what: &str) -> Note {
     let whole: u64 = classes.iter().map(|c| c.total).sum();
     let unnamed: u64 = classes.iter().map(|c| c.layer_insns(NO_LAYER)).sum();
     let verb = if what.ends_with('s') { "are" } else { "is" };
-    Note::new(
-        "layers",
-        format!(
-            "{:.2}% of the {what} {verb} in no layer",
-            percent(unnamed, whole)
-        ),
-    )
+    Note::new("layers", format!("{:.2}% of the {what} {verb} in no layer", percent(unnamed, whole)))
 }
 
 /// Whether it is about commands, not packets.
@@ -164,11 +158,7 @@ fn blocks(classes: &[ClassView<'_>]) -> Note {
     // A run that was cut short has more of one arm than of another.
     let counts = || classes.iter().map(|c| c.by_block.len());
     let (least, most) = (counts().min().unwrap_or(0), counts().max().unwrap_or(0));
-    let count = if least == most {
-        most.to_string()
-    } else {
-        format!("{least} to {most}")
-    };
+    let count = if least == most { most.to_string() } else { format!("{least} to {most}") };
     let text = if differing.is_empty() {
         format!("{count} of each class, every one with the same count")
     } else {
@@ -184,10 +174,7 @@ fn blocks(classes: &[ClassView<'_>]) -> Note {
 
 /// Of two hosts: what classes are of, and what else there is beside their functions.
 fn hosts(recording: &Recording, classes: &[ClassView<'_>]) -> Option<Note> {
-    let bytes: u64 = recording
-        .scalars_of(&PAYLOAD)
-        .map(|scalar| scalar.value as u64)
-        .sum();
+    let bytes: u64 = recording.scalars_of(&PAYLOAD).map(|scalar| scalar.value as u64).sum();
     classes.iter().find(|class| class.payload_bytes.is_some())?;
     let sum = |quantity: &Declared, side: Side| {
         let of_side = |scalar: &&Scalar| scalar.item.label.as_deref() == Some(side.called());
@@ -234,10 +221,8 @@ fn others(recording: &Recording, classes: &[ClassView<'_>]) -> Note {
     if sums.is_empty() {
         return Note::new("apart", "nothing else ran in the windows");
     }
-    let parts: Vec<String> = sums
-        .iter()
-        .map(|(c, n)| format!("{c} {}", per_packet(*n, packets)))
-        .collect();
+    let parts: Vec<String> =
+        sums.iter().map(|(c, n)| format!("{c} {}", per_packet(*n, packets))).collect();
     Note::new(
         "apart",
         format!(

@@ -109,12 +109,10 @@ fn columns<'r>(at: &Tried) -> Vec<Column<'r, Row<'r>>> {
         );
     }
     all.push(
-        Column::text("holds", |row: &Row<'r>| {
-            if row.holds { "yes" } else { "no" }.to_string()
-        })
-        .people(7)
-        .json("holds")
-        .hint("whether all that --hold says is so: `yes` or `no`"),
+        Column::text("holds", |row: &Row<'r>| if row.holds { "yes" } else { "no" }.to_string())
+            .people(7)
+            .json("holds")
+            .hint("whether all that --hold says is so: `yes` or `no`"),
     );
     // It is printed, or JSON.
     all.into_iter().map(Column::not_in_markdown).collect()
@@ -130,10 +128,7 @@ fn rows(tuned: &Tuned) -> impl Iterator<Item = Row<'_>> {
     tuned.front.iter().map(|choice| Row {
         choice,
         is_best: choice.settings == tuned.best.settings,
-        holds: tuned
-            .hold
-            .iter()
-            .all(|hold| hold.missed(&choice.measured) == 0.0),
+        holds: tuned.hold.iter().all(|hold| hold.missed(&choice.measured) == 0.0),
         goal: tuned.goal,
     })
 }
@@ -149,11 +144,7 @@ fn change(name: &str, before: f64, after: f64) -> String {
 fn verdict(tuned: &Tuned) -> String {
     let (was, is) = (&tuned.default, &tuned.best.measured);
     let name = name_of(&tuned.best.settings);
-    let is_default = tuned
-        .best
-        .settings
-        .iter()
-        .all(|setting| setting.name.is_empty());
+    let is_default = tuned.best.settings.iter().all(|setting| setting.name.is_empty());
     if tuned.missed() {
         let gains = match is_default {
             true => String::new(),
@@ -164,10 +155,7 @@ fn verdict(tuned: &Tuned) -> String {
         );
     }
     if is_default {
-        return format!(
-            "The default is the best for {} of what was tried.",
-            tuned.goal
-        );
+        return format!("The default is the best for {} of what was tried.", tuned.goal);
     }
     let Some(confirmed) = tuned.confirmed else {
         return format!("Best for {}: {name}: {}.", tuned.goal, changes(was, is));
@@ -231,11 +219,7 @@ fn trust(tuned: &Tuned, recording: Option<&Recording>) -> Vec<Note> {
         "{} of {} tried, by successive halving and then the neighbours of the best{}",
         tuned.tried,
         counted(tuned.possible, "combination"),
-        if tuned.ended_early {
-            "; the time ran out before all of these"
-        } else {
-            ""
-        }
+        if tuned.ended_early { "; the time ran out before all of these" } else { "" }
     );
     const IN_TURNS: &str = "this machine's; runs with all settings take turns, figures are means over them, and ± is half of \
                             the 95% interval of what the goal is about. What is shown was measured again after the search, \
@@ -255,20 +239,15 @@ fn trust(tuned: &Tuned, recording: Option<&Recording>) -> Vec<Note> {
                 tuned.nic,
                 printable(command, 80),
                 match peer {
-                    Some(peer) => format!(
-                        "the median of echoes (ICMP) of {} meanwhile",
-                        printable(peer, 60)
-                    ),
+                    Some(peer) =>
+                        format!("the median of echoes (ICMP) of {} meanwhile", printable(peer, 60)),
                     None => "how long it ran".to_string(),
                 }
             ),
         ),
     };
-    let mut notes = vec![
-        Note::new("clock", clock),
-        Note::new("figures", figures),
-        Note::new("search", tried),
-    ];
+    let mut notes =
+        vec![Note::new("clock", clock), Note::new("figures", figures), Note::new("search", tried)];
     for why in &tuned.left_out {
         notes.push(Note::new("left out", printable(why, 200)));
     }
@@ -464,9 +443,7 @@ mod tests {
     fn in_turns(ratio: [f64; 3], is_better: bool) -> Tuned {
         let block = |mbit| figures(mbit, 50.0, 0.5);
         let measured = |scale: f64| Measured {
-            blocks: [900.0, 1000.0, 1100.0]
-                .map(|mbit| block(mbit * scale))
-                .to_vec(),
+            blocks: [900.0, 1000.0, 1100.0].map(|mbit| block(mbit * scale)).to_vec(),
         };
         let of = |point: &[usize], scale| Choice {
             settings: chosen(&of_namespaces(), point),
@@ -480,11 +457,7 @@ mod tests {
             default: measured(1.0),
             front: vec![best.clone(), of(&[0; 5], 1.0)],
             best,
-            confirmed: Some(Confirmed {
-                ratio,
-                is_better,
-                blocks: 3,
-            }),
+            confirmed: Some(Confirmed { ratio, is_better, blocks: 3 }),
             ..tuned("latency<100us")
         }
     }
@@ -541,16 +514,10 @@ mod tests {
     #[test]
     fn conditions_that_are_missed() {
         let text = terminal(&tuned("latency<50us"), None, 120);
-        assert!(
-            text.contains("Nothing that was tried holds all conditions"),
-            "{text}"
-        );
+        assert!(text.contains("Nothing that was tried holds all conditions"), "{text}");
         assert!(!text.contains("ethtool"), "{text}");
         let best = choice(&[0; 5], 900.0, 150.0, 0.6);
-        let default = Tuned {
-            best,
-            ..tuned("latency<50us")
-        };
+        let default = Tuned { best, ..tuned("latency<50us") };
         let text = terminal(&default, None, 120);
         assert!(text.contains("default comes closest."), "{text}");
     }
@@ -568,14 +535,7 @@ mod tests {
         tuned.front[0].measured = of(9.04, 3_773.0);
         tuned.front[1].measured = of(1_234.0, 11_000.0);
         let text = terminal(&tuned, None, 120);
-        for part in [
-            "latency us",
-            "CPU ns/KiB",
-            " 9.0 ",
-            " 1,234.0 ",
-            " 3,773 ",
-            " 11,000 ",
-        ] {
+        for part in ["latency us", "CPU ns/KiB", " 9.0 ", " 1,234.0 ", " 3,773 ", " 11,000 "] {
             assert!(text.contains(part), "no `{part}` in:\n{text}");
         }
         let document: serde_json::Value = serde_json::from_str(&json(&tuned, None)).unwrap();
@@ -627,10 +587,7 @@ mod tests {
     #[test]
     fn what_was_kept() {
         let kept = Tuned {
-            at: Tried::Nic {
-                command: "iperf3 -c peer".into(),
-                peer: None,
-            },
+            at: Tried::Nic { command: "iperf3 -c peer".into(), peer: None },
             nic: "enp1s0".into(),
             kept: Some(vec!["ip link set enp1s0 mtu 1500".into()]),
             left_out: vec!["GRO: the driver refuses it".into()],

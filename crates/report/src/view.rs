@@ -15,11 +15,6 @@ pub struct View {
 
 impl Default for View {
     fn default() -> Self {
-        View {
-            layer: None,
-            top: 12,
-            tree: false,
-            columns: 100,
-        }
+        View { layer: None, top: 12, tree: false, columns: 100 }
     }
 }

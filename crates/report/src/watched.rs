@@ -108,9 +108,7 @@ pub fn functions(class: &ClassView<'_>, top: usize) -> Vec<Watched> {
             total: function.self_insns as f64,
             figure: part(function.self_insns, class.total),
             interval: ends(mean).map(|(low, high)| (low / whole, (high / whole).min(1.0))),
-            history: (each.iter().zip(&class.by_block))
-                .map(|(own, of)| part(*own, *of))
-                .collect(),
+            history: (each.iter().zip(&class.by_block)).map(|(own, of)| part(*own, *of)).collect(),
         }
     };
     functions.take(top).map(one).collect()
@@ -167,10 +165,7 @@ mod tests {
         let [clock, faults] = &events(&recording)[..] else {
             panic!("two events");
         };
-        assert_eq!(
-            (clock.name.as_str(), clock.unit),
-            ("task-clock", Unit::Cpus)
-        );
+        assert_eq!((clock.name.as_str(), clock.unit), ("task-clock", Unit::Cpus));
         assert_eq!(clock.history, [0.5, 1.5]);
         assert_eq!(faults.history, [100.0, 200.0]);
         assert!((faults.figure - 500.0 / 3.0).abs() < 1e-9);
@@ -193,11 +188,7 @@ mod tests {
                 size_bytes: 0,
                 source: None,
             });
-            recording.nodes.push(Node {
-                parent: None,
-                function,
-                tail: false,
-            });
+            recording.nodes.push(Node { parent: None, function, tail: false });
         }
         for (block, node, own) in [(0, 0, 60), (0, 1, 40), (1, 0, 90), (1, 1, 10)] {
             recording.costs.push(Cost {

@@ -102,11 +102,7 @@ pub(crate) fn variances(all: &[Option<Counted<'_>>]) -> Vec<Option<Variance>> {
     let of_blocks = |c: &Option<Counted<'_>>| {
         let counted = c.as_ref()?;
         let samples = counted.counting.samples;
-        Some(Row {
-            samples,
-            by: samples,
-            own: spread(counted)?,
-        })
+        Some(Row { samples, by: samples, own: spread(counted)? })
     };
     let blocks: Vec<Option<Row>> = all.iter().map(of_blocks).collect();
     let spread = pooled(&blocks, 0.0);
@@ -124,24 +120,17 @@ pub(crate) fn variances(all: &[Option<Counted<'_>>]) -> Vec<Option<Variance>> {
         let counted = all[n].as_ref()?;
         let counting = [0, 1].map(|side| counted.of_mean(side));
         let walk = counted.walk();
-        let of_spread = |e: Estimate| Factor {
-            value: e.ratio.max(1.0),
-            freedom: e.freedom,
-        };
+        let of_spread = |e: Estimate| Factor { value: e.ratio.max(1.0), freedom: e.freedom };
         let by_spread = of_spread(spread[n]?);
-        let by_halves = halves[n].map(|e| Factor {
-            value: walk.of_mean(by_spread.value, e.ratio),
-            freedom: e.freedom,
-        });
+        let by_halves = halves[n]
+            .map(|e| Factor { value: walk.of_mean(by_spread.value, e.ratio), freedom: e.freedom });
         let drifts = by_halves.filter(|halves| halves.value > by_spread.value);
         let alone = blocks[n].as_ref().map(|row| (of_spread(row.own), OWN));
         let halves = of_halves[n].as_ref().map(|row| {
             // Blocks that vary by more than halves do are no drift.
             let spread = by_spread.value.min(row.own.ratio.max(1.0));
-            let factor = Factor {
-                value: walk.of_mean(spread, row.own.ratio),
-                freedom: row.own.freedom,
-            };
+            let factor =
+                Factor { value: walk.of_mean(spread, row.own.ratio), freedom: row.own.freedom };
             (factor, OWN_HALVES)
         });
         Some(Variance {
@@ -219,10 +208,7 @@ fn spread(counted: &Counted<'_>) -> Option<Estimate> {
         }
         freedom += (values.len() - 1) as f64;
     }
-    Some(Estimate {
-        ratio: squares / freedom,
-        freedom,
-    })
+    Some(Estimate { ratio: squares / freedom, freedom })
 }
 
 /// Halves of a run.
@@ -234,10 +220,7 @@ struct Half {
 
 impl Half {
     fn of(blocks: usize) -> Half {
-        Half {
-            width: (blocks / 2).max(1),
-            gap: if blocks > 1 { blocks % 2 } else { 0 },
-        }
+        Half { width: (blocks / 2).max(1), gap: if blocks > 1 { blocks % 2 } else { 0 } }
     }
 
     /// The variance of the difference of halves, of a random walk whose steps have that of a block, over
@@ -269,10 +252,7 @@ fn halves(counted: &Counted<'_>) -> Option<Estimate> {
         squares += between.powi(2) / counting;
         freedom += 1.0;
     }
-    Some(Estimate {
-        ratio: squares / freedom,
-        freedom,
-    })
+    Some(Estimate { ratio: squares / freedom, freedom })
 }
 
 /// An estimate, and what it may depend on.
@@ -295,9 +275,8 @@ fn pooled(rows: &[Option<Row>], sure: f64) -> Vec<Option<Estimate>> {
         return rows.iter().map(|row| row.map(|row| row.own)).collect();
     }
     let model = Model::of(&known);
-    let relative: Vec<(f64, f64)> = (known.iter())
-        .map(|(by, e)| (e.ratio / model.at(*by), e.freedom))
-        .collect();
+    let relative: Vec<(f64, f64)> =
+        (known.iter()).map(|(by, e)| (e.ratio / model.at(*by), e.freedom)).collect();
     let (level, freedom) = prior(&relative, 1.0);
     // Of the mean of that many estimates.
     let of_all: f64 = relative.iter().map(|(_, freedom)| freedom).sum();
@@ -343,10 +322,7 @@ impl Model {
     /// By least squares, weighted as estimates of variances are: by the inverse square of what they
     /// estimate. The constant is at least 1, and the slope is not negative.
     fn of(known: &[(f64, Estimate)]) -> Model {
-        let mut model = Model {
-            constant: 1.0,
-            slope: 0.0,
-        };
+        let mut model = Model { constant: 1.0, slope: 0.0 };
         for _ in 0..ROUNDS {
             let (mut w, mut wx, mut wy, mut wxx, mut wxy) = (0.0, 0.0, 0.0, 0.0, 0.0);
             for (by, e) in known {
@@ -367,14 +343,8 @@ impl Model {
             let constant = (wy - slope * wx) / w;
             model = match (constant >= 1.0, slope >= 0.0) {
                 (true, true) => Model { constant, slope },
-                (true, false) | (false, false) => Model {
-                    constant: (wy / w).max(1.0),
-                    slope: 0.0,
-                },
-                (false, true) => Model {
-                    constant: 1.0,
-                    slope: ((wxy - wx) / wxx).max(0.0),
-                },
+                (true, false) | (false, false) => Model { constant: (wy / w).max(1.0), slope: 0.0 },
+                (false, true) => Model { constant: 1.0, slope: ((wxy - wx) / wxx).max(0.0) },
             };
         }
         model

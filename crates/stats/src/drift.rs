@@ -51,10 +51,7 @@ impl Drift {
         } else {
             a.1 + b.1
         };
-        Some(Drift {
-            sides: [a.0, b.0],
-            freedom,
-        })
+        Some(Drift { sides: [a.0, b.0], freedom })
     }
 
     /// The square of the standard error of the difference.
@@ -138,10 +135,7 @@ pub fn moderated(rows: &[Option<(Drift, f64)>]) -> Vec<Option<Drift>> {
             };
             let sum = freedom + drift.freedom;
             let factor = (freedom * variance + drift.freedom * own) / sum / own;
-            Some(Drift {
-                sides: drift.sides.map(|side| side * factor),
-                freedom: sum,
-            })
+            Some(Drift { sides: drift.sides.map(|side| side * factor), freedom: sum })
         })
         .collect()
 }
@@ -240,16 +234,10 @@ mod tests {
             assert!(drift(&one, &calm) < 2.0 * none, "{one:?}");
         }
         assert!(drift(&calm, &with(&[5])) < 2.0 * none);
-        for (before, after) in [
-            (with(&[5]), calm),
-            (calm, with(&[0])),
-            (with(&[4, 5]), calm),
-            (calm, with(&[4, 5])),
-        ] {
-            assert!(
-                drift(&before, &after) > 100.0 * none,
-                "{before:?} {after:?}"
-            );
+        for (before, after) in
+            [(with(&[5]), calm), (calm, with(&[0])), (with(&[4, 5]), calm), (calm, with(&[4, 5]))]
+        {
+            assert!(drift(&before, &after) > 100.0 * none, "{before:?} {after:?}");
         }
     }
 
@@ -257,31 +245,19 @@ mod tests {
     /// moderated, and that missing ones stay missing.
     #[test]
     fn what_they_have_in_common() {
-        let drift = |squared: f64| Drift {
-            sides: [squared / 2.0; 2],
-            freedom: 5.8,
-        };
-        let alike: Vec<_> = (1..=20)
-            .map(|n| Some((drift(1.0 + f64::from(n) / 40.0), 10.0)))
-            .collect();
+        let drift = |squared: f64| Drift { sides: [squared / 2.0; 2], freedom: 5.8 };
+        let alike: Vec<_> =
+            (1..=20).map(|n| Some((drift(1.0 + f64::from(n) / 40.0), 10.0))).collect();
         for found in moderated(&alike).into_iter().flatten() {
             assert!(found.freedom > 100.0, "{found:?}");
             assert!((found.squared() / 1.3 - 1.0).abs() < 0.2, "{found:?}");
         }
-        let unlike: Vec<_> = (0..20)
-            .map(|n| Some((drift(10_f64.powi(n)), 10.0)))
-            .collect();
+        let unlike: Vec<_> = (0..20).map(|n| Some((drift(10_f64.powi(n)), 10.0))).collect();
         let found = moderated(&unlike);
         assert!(found.iter().flatten().all(|f| f.freedom < 8.0), "{found:?}");
         let (last, was) = (found[19].unwrap(), unlike[19].unwrap().0);
-        assert!(
-            (last.squared() / was.squared() - 1.0).abs() < 0.1,
-            "{last:?}"
-        );
+        assert!((last.squared() / was.squared() - 1.0).abs() < 0.1, "{last:?}");
         let few = [Some((drift(1.0), 1.0)), None, Some((drift(0.0), 0.0))];
-        assert_eq!(
-            moderated(&few),
-            [few[0].map(|r| r.0), None, few[2].map(|r| r.0)]
-        );
+        assert_eq!(moderated(&few), [few[0].map(|r| r.0), None, few[2].map(|r| r.0)]);
     }
 }

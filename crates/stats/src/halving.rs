@@ -78,10 +78,7 @@ impl Halving<'_> {
         let mut all = vec![default.clone()];
         all.extend(neighbours(&default, self.levels));
         all.truncate(self.candidates.max(1));
-        let possible = self
-            .levels
-            .iter()
-            .try_fold(1_usize, |n, l| n.checked_mul((*l).max(1)));
+        let possible = self.levels.iter().try_fold(1_usize, |n, l| n.checked_mul((*l).max(1)));
         let wanted = self.candidates.min(possible.unwrap_or(usize::MAX));
         let mut known: BTreeSet<Point> = all.iter().cloned().collect();
         let mut random = Pcg64Mcg::seed_from_u64(self.seed);
@@ -190,11 +187,7 @@ impl Halving<'_> {
                     found.left_out.insert(point.clone());
                     continue;
                 };
-                let tried = Tried {
-                    point: point.clone(),
-                    scale,
-                    measured,
-                };
+                let tried = Tried { point: point.clone(), scale, measured };
                 match found.number(point) {
                     Some(number) => {
                         found.tried[number] = tried;
@@ -243,23 +236,13 @@ mod tests {
         let best = [2, 0, 3, 1];
         let away = |(level, best): (&usize, usize)| (*level as f64 - best as f64).powi(2);
         let far: f64 = point.iter().zip(best).map(away).sum();
-        let noise = (point
-            .iter()
-            .enumerate()
-            .map(|(n, l)| (n + 3) * l)
-            .sum::<usize>()
-            % 7) as f64;
+        let noise = (point.iter().enumerate().map(|(n, l)| (n + 3) * l).sum::<usize>() % 7) as f64;
         far + 0.2 * noise / f64::from(1 << (2 * scale))
     }
 
     fn search(candidates: usize, time: usize) -> (Found<f64>, Vec<(usize, u32)>) {
-        let halving = Halving {
-            levels: &[4, 2, 5, 3],
-            candidates,
-            at_once: 4,
-            varies: false,
-            seed: 1,
-        };
+        let halving =
+            Halving { levels: &[4, 2, 5, 3], candidates, at_once: 4, varies: false, seed: 1 };
         let mut asked = 0;
         let mut batches = Vec::new();
         let found = halving.search(
@@ -286,13 +269,8 @@ mod tests {
         assert!(found.tried.len() < 60, "{}", found.tried.len());
         assert_eq!(found.tried[0].point, [0; 4]);
         assert_eq!(found.tried[0].scale, found.scale);
-        let at = |scale: u32| {
-            batches
-                .iter()
-                .filter(|(_, s)| *s == scale)
-                .map(|(n, _)| n)
-                .sum::<usize>()
-        };
+        let at =
+            |scale: u32| batches.iter().filter(|(_, s)| *s == scale).map(|(n, _)| n).sum::<usize>();
         assert_eq!(at(0), 16);
         assert!((8..10).contains(&at(1)), "{batches:?}");
         assert_eq!(search(16, usize::MAX), search(16, usize::MAX));
@@ -312,13 +290,8 @@ mod tests {
     /// that the best of the others is found.
     #[test]
     fn what_cannot_be_measured() {
-        let halving = Halving {
-            levels: &[4, 2, 5, 3],
-            candidates: 16,
-            at_once: 4,
-            varies: false,
-            seed: 1,
-        };
+        let halving =
+            Halving { levels: &[4, 2, 5, 3], candidates: 16, at_once: 4, varies: false, seed: 1 };
         let mut refused = Vec::new();
         let found = halving.search(
             &|a: &f64, b: &f64| a.total_cmp(b),

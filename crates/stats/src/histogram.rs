@@ -119,10 +119,7 @@ mod tests {
             assert_eq!(bucket_of(lower(bucket)), bucket);
             assert_eq!(bucket_of(upper(bucket)), bucket);
             let width = upper(bucket) - lower(bucket) + 1;
-            assert!(
-                width == 1 || width * SUB <= lower(bucket),
-                "bucket {bucket}"
-            );
+            assert!(width == 1 || width * SUB <= lower(bucket), "bucket {bucket}");
             next = upper(bucket) + 1;
         }
         assert_eq!(next, 1 << 35);
@@ -159,10 +156,7 @@ mod tests {
         assert_eq!(quantile(&[], 0.5, 0, 0), None);
         assert_eq!(quantile(&[(3, 0)], 0.5, 0, 0), None);
         // One value is every quantile.
-        assert_eq!(
-            quantile(&[(bucket_of(1000), 7)], 0.5, 1000, 1000),
-            Some(1000.0)
-        );
+        assert_eq!(quantile(&[(bucket_of(1000), 7)], 0.5, 1000, 1000), Some(1000.0));
         // Longer than any bucket.
         let long = 1 << 40;
         assert_eq!(quantile(&[(511, 1)], 1.0, long, long), Some(long as f64));

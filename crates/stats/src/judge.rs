@@ -43,11 +43,7 @@ impl Pair {
         });
         // With an error that is not known nothing is.
         let shared = |error: f64| {
-            if error.is_finite() {
-                error
-            } else {
-                f64::INFINITY
-            }
+            if error.is_finite() { error } else { f64::INFINITY }
         };
         Pair {
             before: finite(&self.before).into_owned(),
@@ -61,11 +57,7 @@ impl Pair {
     /// What is counted, if that is known of all blocks.
     fn counted(&self) -> Option<Counted<'_>> {
         let counting = self.counting.as_ref().filter(|_| self.enough())?;
-        Some(Counted {
-            sides: [&self.before, &self.after],
-            counting,
-            apart: self.apart,
-        })
+        Some(Counted { sides: [&self.before, &self.after], counting, apart: self.apart })
     }
 
     /// Whether there are enough blocks for a verdict.
@@ -203,9 +195,8 @@ fn tested(pairs: &[Pair]) -> Vec<Option<Tested>> {
         .iter()
         .zip(drifts.iter().zip(moderated(&drifts)).zip(variances))
         .map(|(pair, ((own, pooled), variance))| {
-            let blocks = pair
-                .enough()
-                .then(|| Difference::of(&pair.before, &pair.after, pair.shared))??;
+            let blocks =
+                pair.enough().then(|| Difference::of(&pair.before, &pair.after, pair.shared))??;
             if let Some(variance) = variance {
                 let shared = pair.shared[0].powi(2) + pair.shared[1].powi(2);
                 let by = |factor: Factor| Difference {
@@ -223,17 +214,9 @@ fn tested(pairs: &[Pair]) -> Vec<Option<Tested>> {
             }
             let own = own.and_then(|(own, _)| Some((pair.widened(own).1?, FALSE_RATE)));
             let pooled = pooled.and_then(|pooled| {
-                Some(Difference {
-                    freedom: pooled.freedom,
-                    ..pair.widened(pooled).1?
-                })
+                Some(Difference { freedom: pooled.freedom, ..pair.widened(pooled).1? })
             });
-            Some(Tested {
-                blocks,
-                variance: None,
-                pooled,
-                own: own.into_iter().collect(),
-            })
+            Some(Tested { blocks, variance: None, pooled, own: own.into_iter().collect() })
         })
         .collect()
 }
@@ -257,9 +240,8 @@ fn intervals(
         return (ratio, [side(0), side(1)]);
     }
     let drift = Drift::of(&pair.before, &pair.after).filter(|_| pair.apart);
-    let (shared, freedom) = drift.map_or((pair.shared, f64::INFINITY), |drift| {
-        (pair.widened(drift).0, drift.freedom)
-    });
+    let (shared, freedom) =
+        drift.map_or((pair.shared, f64::INFINITY), |drift| (pair.widened(drift).0, drift.freedom));
     let ratio = ratio::ratio_of(&pair.before, &pair.after, shared, freedom);
     let side = |blocks: &Vec<f64>| {
         let mean = Mean::of(blocks)?;
@@ -322,11 +304,7 @@ mod tests {
     /// Check that too few blocks have figures, but no verdict.
     #[test]
     fn too_few() {
-        let pair = Pair {
-            before: vec![1.0, 1.0],
-            after: vec![9.0, 9.0],
-            ..Pair::default()
-        };
+        let pair = Pair { before: vec![1.0, 1.0], after: vec![9.0, 9.0], ..Pair::default() };
         let judged = judge(&[pair])[0];
         assert_eq!(judged.verdict, Verdict::TooFew);
         assert_eq!((judged.before, judged.after), (1.0, 9.0));
@@ -354,11 +332,7 @@ mod tests {
     #[test]
     fn noise_that_hides_everything() {
         let of = |before: &[f64], after: &[f64]| {
-            judge(&[Pair {
-                before: before.to_vec(),
-                after: after.to_vec(),
-                ..Pair::default()
-            }])[0]
+            judge(&[Pair { before: before.to_vec(), after: after.to_vec(), ..Pair::default() }])[0]
         };
         let wild = of(&[10.0, 300.0, 40.0], &[250.0, 20.0, 90.0]);
         assert_eq!(wild.verdict, Verdict::NoDifference);

@@ -57,10 +57,7 @@ fn compare(before: &Profile, after: &Profile) -> Vec<(&'static str, Judged)> {
                 before,
                 after,
                 apart: true,
-                counting: Some(Counting {
-                    variance,
-                    samples: sum / blocks,
-                }),
+                counting: Some(Counting { variance, samples: sum / blocks }),
                 ..Pair::default()
             }
         })

@@ -147,10 +147,7 @@ mod tests {
         let reach = 4.302_652_729_911_275 / 3.0_f64.sqrt();
         let found = ratio(&[10.0; 3], &spread, [0.0; 2]).unwrap();
         assert!((found.value - 0.2).abs() < 1e-12, "{found:?}");
-        assert!(
-            (found.high - (2.0 + reach) / 10.0).abs() < 1e-9,
-            "{found:?}"
-        );
+        assert!((found.high - (2.0 + reach) / 10.0).abs() < 1e-9, "{found:?}");
         // 2 - 2.48 is negative, and the end is 0.
         assert_eq!(found.low, 0.0);
         // In reverse, the mean before may be 0.
@@ -170,10 +167,7 @@ mod tests {
         assert!(found.low > 1.05 && found.low < found.value, "{found:?}");
         assert!(found.high < 1.15 && found.high > found.value, "{found:?}");
         let wider = ratio(&before, &after, [3.0; 2]).unwrap();
-        assert!(
-            wider.low < found.low && wider.high > found.high,
-            "{wider:?}"
-        );
+        assert!(wider.low < found.low && wider.high > found.high, "{wider:?}");
         // In reverse, it is the reciprocal.
         let back = ratio(&after, &before, [0.0; 2]).unwrap();
         assert!((back.low * found.high - 1.0).abs() < 1e-9, "{back:?}");

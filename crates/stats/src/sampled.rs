@@ -110,9 +110,8 @@ impl Machine {
         let of_block = |side: usize, block: usize| -> f64 {
             hits.iter().map(|sides| sides[side][block]).sum()
         };
-        let totals: Vec<Vec<f64>> = (0..2)
-            .map(|side| (0..how.blocks).map(|b| of_block(side, b)).collect())
-            .collect();
+        let totals: Vec<Vec<f64>> =
+            (0..2).map(|side| (0..how.blocks).map(|b| of_block(side, b)).collect()).collect();
         let all: f64 = totals.iter().flatten().sum();
         let pairs: Vec<Pair> = hits
             .iter()
@@ -146,34 +145,13 @@ impl Machine {
 /// Machines as they are found.
 fn machines() -> Vec<(&'static str, How)> {
     let mut all = Vec::new();
-    for (blocks, apart) in [
-        (3, false),
-        (5, false),
-        (10, false),
-        (3, true),
-        (5, true),
-        (20, true),
-    ] {
-        let how = How {
-            blocks,
-            apart,
-            ..CALM
-        };
-        let few = How {
-            samples: 20_000.0,
-            ..how
-        };
+    for (blocks, apart) in [(3, false), (5, false), (10, false), (3, true), (5, true), (20, true)] {
+        let how = How { blocks, apart, ..CALM };
+        let few = How { samples: 20_000.0, ..how };
         let noise = How { noise: 0.03, ..how };
-        let correlated = How {
-            correlation: 0.7,
-            ..noise
-        };
+        let correlated = How { correlation: 0.7, ..noise };
         let drift = How { walk: 0.01, ..how };
-        let some_drift = How {
-            walk: 0.03,
-            walkers: 7,
-            ..how
-        };
+        let some_drift = How { walk: 0.03, walkers: 7, ..how };
         all.extend([
             ("calm", how),
             ("few samples", few),
@@ -240,11 +218,8 @@ fn a_tenth_of_three_percent_is_found() {
             smallest.extend(planted.smallest);
             // The others have a little more of the whole.
             let truth = 0.9 / (1.0 - 0.1 * 0.03);
-            covered += usize::from(
-                planted
-                    .ratio
-                    .is_some_and(|r| (r.low..=r.high).contains(&truth)),
-            );
+            covered +=
+                usize::from(planted.ratio.is_some_and(|r| (r.low..=r.high).contains(&truth)));
             let other = |(f, j): &(usize, &Judged)| *f != 10 && j.verdict.differs();
             others += judged.iter().enumerate().filter(other).count();
         }

@@ -125,10 +125,7 @@ impl TrialResult {
         };
         // Losses below one packet are ignored: a load is rarely a whole number of packets.
         let lost = loss_ratio * intended;
-        TrialResult {
-            loss_ratio: if lost < 1.0 { 0.0 } else { loss_ratio },
-            effective_s,
-        }
+        TrialResult { loss_ratio: if lost < 1.0 { 0.0 } else { loss_ratio }, effective_s }
     }
 }
 
@@ -238,10 +235,7 @@ impl Search {
             };
             if let Some(load_pps) = load {
                 self.focus = load;
-                return Some(Trial {
-                    load_pps,
-                    duration_s: goal.final_trial_s,
-                });
+                return Some(Trial { load_pps, duration_s: goal.final_trial_s });
             }
             self.turn(&goal);
         }
@@ -261,10 +255,7 @@ impl Search {
 
     /// The current result for each goal, in their order; final when there is no next trial.
     pub fn result(&self) -> Vec<GoalResult> {
-        self.goals
-            .iter()
-            .map(|goal| self.result_for(goal))
-            .collect()
+        self.goals.iter().map(|goal| self.result_for(goal)).collect()
     }
 
     fn result_for(&self, goal: &Goal) -> GoalResult {

@@ -26,9 +26,7 @@ impl Machine {
     /// slower or faster as a whole, and each function for itself, never by so little
     /// as by so much: times have a long upper end.
     fn run(&mut self, planted: &[(usize, f64)]) -> Vec<Vec<f64>> {
-        let mut costs: Vec<f64> = (0..FUNCTIONS)
-            .map(|n| 20.0 * 1.06_f64.powi(n as i32))
-            .collect();
+        let mut costs: Vec<f64> = (0..FUNCTIONS).map(|n| 20.0 * 1.06_f64.powi(n as i32)).collect();
         for (function, factor) in planted {
             costs[*function] *= factor;
         }
@@ -48,11 +46,7 @@ impl Machine {
         let pairs: Vec<Pair> = before
             .into_iter()
             .zip(after)
-            .map(|(before, after)| Pair {
-                before,
-                after,
-                ..Pair::default()
-            })
+            .map(|(before, after)| Pair { before, after, ..Pair::default() })
             .collect();
         judge(&pairs)
     }
@@ -104,10 +98,8 @@ fn what_is_planted_is_found() {
 fn the_smallest_change_is_seen() {
     const TRIES: usize = 40;
     let mut machine = Machine::new(4);
-    let smallest: f64 = (0..TRIES)
-        .map(|_| machine.compare(&[])[50].smallest.unwrap())
-        .sum::<f64>()
-        / TRIES as f64;
+    let smallest: f64 =
+        (0..TRIES).map(|_| machine.compare(&[])[50].smallest.unwrap()).sum::<f64>() / TRIES as f64;
     let seen = (0..TRIES)
         .filter(|_| {
             let judged = machine.compare(&[(50, 1.0 + smallest)]);
@@ -159,14 +151,8 @@ impl Machine {
 #[test]
 fn drift_is_no_change() {
     const TRIES: usize = 20;
-    for (n, (whole, own, blocks)) in [
-        (0.02, 0.0, 5),
-        (0.0, 0.02, 5),
-        (0.02, 0.0, 20),
-        (0.01, 0.01, 20),
-    ]
-    .into_iter()
-    .enumerate()
+    for (n, (whole, own, blocks)) in
+        [(0.02, 0.0, 5), (0.0, 0.02, 5), (0.02, 0.0, 20), (0.01, 0.01, 20)].into_iter().enumerate()
     {
         let how = Drifting { blocks, whole, own };
         let mut machine = Machine::new(5 + n as u64);
@@ -193,11 +179,7 @@ fn drift_is_no_change() {
 fn a_change_beyond_drift_is_found() {
     const TRIES: usize = 20;
     for (blocks, factor) in [(5, 1.7), (10, 1.5), (20, 1.4)] {
-        let how = Drifting {
-            blocks,
-            whole: 0.005,
-            own: 0.005,
-        };
+        let how = Drifting { blocks, whole: 0.005, own: 0.005 };
         let mut machine = Machine::new(9);
         let (mut found, mut others) = (0, 0);
         for _ in 0..TRIES {
@@ -206,10 +188,7 @@ fn a_change_beyond_drift_is_found() {
             let differ = judged.iter().filter(|j| j.verdict.differs()).count();
             others += differ - usize::from(judged[40].verdict.differs());
         }
-        assert!(
-            found >= TRIES * 19 / 20,
-            "{blocks} blocks: {found} of {TRIES}"
-        );
+        assert!(found >= TRIES * 19 / 20, "{blocks} blocks: {found} of {TRIES}");
         assert!(others <= TRIES / 10, "{blocks} blocks: {others} false ones");
     }
 }

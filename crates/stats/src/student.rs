@@ -9,11 +9,7 @@ const MOST_FREEDOM: f64 = 1e8;
 const LEAST_FREEDOM: f64 = 1e-3;
 
 fn student(freedom: f64) -> Option<StudentsT> {
-    let freedom = if freedom > MOST_FREEDOM {
-        f64::INFINITY
-    } else {
-        freedom
-    };
+    let freedom = if freedom > MOST_FREEDOM { f64::INFINITY } else { freedom };
     // Not NaN either.
     (freedom >= LEAST_FREEDOM).then(|| StudentsT::new(0.0, 1.0, freedom).ok())?
 }
@@ -72,11 +68,7 @@ mod tests {
             (1.0, 1.0, -2.0),
             (0.0, 0.0, 3.0),
         ] {
-            assert_eq!(
-                tails(value, error, freedom),
-                1.0,
-                "{value} {error} {freedom}"
-            );
+            assert_eq!(tails(value, error, freedom), 1.0, "{value} {error} {freedom}");
         }
         assert_eq!(tails(1.0, 0.0, 3.0), 0.0);
         for freedom in [nan, 0.0, -1.0, 1e-300] {

@@ -77,25 +77,13 @@ impl Dice {
             0 => [self.one(3), self.one(3)],
             _ => [0.0; 2],
         };
-        Pair {
-            before,
-            after,
-            shared,
-            apart: self.below(2) == 0,
-            counting,
-        }
+        Pair { before, after, shared, apart: self.below(2) == 0, counting }
     }
 }
 
 fn sound(interval: &Interval) {
-    assert!(
-        interval.value.is_finite() && interval.value >= 0.0,
-        "{interval:?}"
-    );
-    assert!(
-        interval.low.is_finite() && !interval.high.is_nan(),
-        "{interval:?}"
-    );
+    assert!(interval.value.is_finite() && interval.value >= 0.0, "{interval:?}");
+    assert!(interval.low.is_finite() && !interval.high.is_nan(), "{interval:?}");
     let wide = 1.0 + 1e-6;
     assert!(interval.low <= interval.value * wide, "{interval:?}");
     assert!(interval.value <= interval.high * wide, "{interval:?}");
@@ -103,21 +91,12 @@ fn sound(interval: &Interval) {
 
 fn sound_judged(judged: &Judged, pair: &Pair) {
     let numbers = [judged.before, judged.after, judged.p];
-    assert!(
-        numbers.iter().all(|n| n.is_finite()),
-        "{judged:?}\n{pair:?}"
-    );
+    assert!(numbers.iter().all(|n| n.is_finite()), "{judged:?}\n{pair:?}");
     assert!((0.0..=1.0).contains(&judged.p), "{judged:?}");
     for (low, high) in judged.sides.iter().flatten() {
-        assert!(
-            low.is_finite() && high.is_finite() && low <= high,
-            "{judged:?}\n{pair:?}"
-        );
+        assert!(low.is_finite() && high.is_finite() && low <= high, "{judged:?}\n{pair:?}");
     }
-    assert!(
-        judged.smallest.is_none_or(|s| s.is_finite() && s >= 0.0),
-        "{judged:?}"
-    );
+    assert!(judged.smallest.is_none_or(|s| s.is_finite() && s >= 0.0), "{judged:?}");
     judged.ratio.iter().for_each(sound);
     let figures = |side: &[f64]| side.iter().filter(|v| v.is_finite()).count();
     if figures(&pair.before).min(figures(&pair.after)) < 3 {
@@ -137,13 +116,7 @@ fn verdicts() {
             sound_judged(judged, pair);
             judged.is_blind();
         }
-        for Pair {
-            before,
-            after,
-            shared,
-            ..
-        } in &pairs
-        {
+        for Pair { before, after, shared, .. } in &pairs {
             ratio(before, after, *shared).iter().for_each(sound);
             mean(before);
             if let Some(mean) = Mean::of(before) {
@@ -192,10 +165,7 @@ fn series() {
         let (times, values) = (dice.blocks(), dice.blocks());
         if let Some(trend) = Trend::of(&times, &values) {
             let all = [trend.slope, trend.low, trend.high, trend.p, trend.mean];
-            assert!(
-                all.iter().all(|n| n.is_finite()),
-                "{trend:?}\n{times:?}\n{values:?}"
-            );
+            assert!(all.iter().all(|n| n.is_finite()), "{trend:?}\n{times:?}\n{values:?}");
             trend.is_there();
             trend.most();
         }
@@ -274,10 +244,7 @@ fn searches() {
         assert_eq!(search.result().len(), 1);
         classify(&trials, &goal);
         conditional_pps(dice.one(4), &trials, &goal);
-        let trial = Trial {
-            load_pps: dice.one(6),
-            duration_s: dice.one(6),
-        };
+        let trial = Trial { load_pps: dice.one(6), duration_s: dice.one(6) };
         let loss = TrialResult::of(trial, 3, 1.0).loss_ratio;
         assert!((0.0..=1.0).contains(&loss), "{trial:?} {loss}");
     }

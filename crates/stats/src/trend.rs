@@ -63,10 +63,8 @@ impl Trend {
         let mut s = 0_i64;
         for later in 1..n {
             for earlier in 0..later {
-                let (took, change) = (
-                    times[later] - times[earlier],
-                    values[later] - values[earlier],
-                );
+                let (took, change) =
+                    (times[later] - times[earlier], values[later] - values[earlier]);
                 if took > 0.0 {
                     slopes.push(change / took);
                     s += i64::from(change > 0.0) - i64::from(change < 0.0);
@@ -141,19 +139,15 @@ fn variance_of_s(values: &[f64]) -> f64 {
     let part = |n: f64| n * (n - 1.0) * (2.0 * n + 5.0);
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
-    let ties: f64 = sorted
-        .chunk_by(|a, b| a == b)
-        .map(|equal| part(equal.len() as f64))
-        .sum();
+    let ties: f64 = sorted.chunk_by(|a, b| a == b).map(|equal| part(equal.len() as f64)).sum();
     (part(values.len() as f64) - ties) / 18.0
 }
 
 /// How much more S varies since neighbours are alike: from the autocorrelation of the ranks of what
 /// the trend leaves. Never less than 1, since what a few blocks estimate may be below by chance.
 fn inflation(times: &[f64], values: &[f64], slope: f64) -> f64 {
-    let left: Vec<f64> = (values.iter().zip(times))
-        .map(|(value, time)| value - slope * time)
-        .collect();
+    let left: Vec<f64> =
+        (values.iter().zip(times)).map(|(value, time)| value - slope * time).collect();
     let ranks = ranks(&left);
     let n = ranks.len();
     let centre = mean(&ranks);
@@ -231,9 +225,8 @@ fn inflation_of_p(inflation: f64) -> f64 {
 
 /// Whether a step leaves less than a line does, by absolute values: an outlier makes no step.
 fn explains(step: &Step, times: &[f64], values: &[f64], slope: f64) -> bool {
-    let on_line: Vec<f64> = (values.iter().zip(times))
-        .map(|(value, time)| value - slope * time)
-        .collect();
+    let on_line: Vec<f64> =
+        (values.iter().zip(times)).map(|(value, time)| value - slope * time).collect();
     let (before, after) = values.split_at(step.at);
     remains(before) + remains(after) < remains(&on_line)
 }
@@ -262,9 +255,7 @@ mod tests {
         fn run(&mut self, alike: f64, of: impl Fn(f64) -> f64) -> (Vec<f64>, Vec<f64>) {
             let mut noise = self.normal();
             let mut values = Vec::new();
-            let times: Vec<f64> = (1..=BLOCKS)
-                .map(|n| HOURS * n as f64 / BLOCKS as f64)
-                .collect();
+            let times: Vec<f64> = (1..=BLOCKS).map(|n| HOURS * n as f64 / BLOCKS as f64).collect();
             for time in &times {
                 noise = alike * noise + (1.0 - alike * alike).sqrt() * self.normal();
                 values.push(1_000.0 * of(*time) * (1.0 + 0.02 * noise));

@@ -142,11 +142,7 @@ mod tests {
         let found =
             Difference::of(&[3.0, 4.0, 1.0, 2.1], &[490.2, 340.0, 433.9], [0.0; 2]).unwrap();
         assert!((found.freedom - 2.000_85).abs() < 1e-4, "{found:?}");
-        assert!(
-            (found.p(0.0) - 0.010_751_561).abs() < 1e-8,
-            "{}",
-            found.p(0.0)
-        );
+        assert!((found.p(0.0) - 0.010_751_561).abs() < 1e-8, "{}", found.p(0.0));
     }
 
     /// Check an interval against R's: t.test(c(3, 4, 1, 2.1)).

@@ -41,11 +41,7 @@ fn blocks(random: &mut Pcg64Mcg, shape: Shape, many: usize, mean: f64, spread: f
 }
 
 fn judged(before: Vec<f64>, after: Vec<f64>) -> Judged {
-    judge(&[Pair {
-        before,
-        after,
-        ..Pair::default()
-    }])[0]
+    judge(&[Pair { before, after, ..Pair::default() }])[0]
 }
 
 /// All that is simulated: shapes, and the spread of each side.

@@ -143,11 +143,7 @@ fn ids(recording: &Recording) -> Result<(), String> {
         for (what, id, len) in [
             ("arm", code.arm, recording.arms.len()),
             ("function", code.function, recording.functions.len()),
-            (
-                "source file",
-                wrong.map_or(0, |source| source.file),
-                files.max(1),
-            ),
+            ("source file", wrong.map_or(0, |source| source.file), files.max(1)),
         ] {
             if !fits(id, len) {
                 return Err(missing("code", row, what, id));
@@ -162,25 +158,16 @@ fn texts(recording: &Recording) -> Result<(), String> {
     let notes = recording.notes.values();
     let of_arms = notes.flat_map(|notes| notes.facts.iter().chain(&notes.inert));
     let facts = recording.environment.iter().chain(of_arms);
-    let facts = facts
-        .chain(recording.unwatched.values().flatten())
-        .chain(&recording.untried);
+    let facts = facts.chain(recording.unwatched.values().flatten()).chain(&recording.untried);
     let bytes: usize = facts.map(|(key, value)| key.len() + value.len()).sum();
-    let bytes = bytes
-        + recording
-            .all_shed()
-            .into_iter()
-            .map(str::len)
-            .sum::<usize>();
+    let bytes = bytes + recording.all_shed().into_iter().map(str::len).sum::<usize>();
     let made = recording.arms.iter().map(|arm| {
         let from = arm.made.as_ref().map_or(0, |made| made.from.len());
         from + arm.scanned().map_or(0, |(_, setting, _)| setting.len())
     });
     let bytes = bytes + made.sum::<usize>();
     if bytes > ENVIRONMENT_BYTES {
-        return Err(format!(
-            "table environment has {bytes} bytes, with those of arms"
-        ));
+        return Err(format!("table environment has {bytes} bytes, with those of arms"));
     }
     let of_function: Vec<u64> = recording
         .functions
@@ -204,28 +191,17 @@ fn texts(recording: &Recording) -> Result<(), String> {
         (
             "cost",
             recording.costs.len(),
-            recording
-                .costs
-                .iter()
-                .map(|c| of_node[c.node as usize])
-                .sum::<u64>(),
+            recording.costs.iter().map(|c| of_node[c.node as usize]).sum::<u64>(),
         ),
         (
             "span",
             recording.spans.len(),
-            recording
-                .calls()
-                .map(|(_, call)| of_node[call.node as usize])
-                .sum(),
+            recording.calls().map(|(_, call)| of_node[call.node as usize]).sum(),
         ),
         (
             "line_cost",
             recording.line_costs.len(),
-            recording
-                .line_costs
-                .iter()
-                .map(|c| of_file(c.source.file))
-                .sum(),
+            recording.line_costs.iter().map(|c| of_file(c.source.file)).sum(),
         ),
     ] {
         if bytes > NAME_BYTES + rows as u64 * NAME_BYTES_PER_ROW {
@@ -240,11 +216,7 @@ fn texts(recording: &Recording) -> Result<(), String> {
 /// Sums of columns, which reports compute in 64 bits: they have to fit in 63.
 fn totals(recording: &Recording) -> Result<(), String> {
     let blocks = &recording.blocks;
-    let dropped = || {
-        blocks
-            .iter()
-            .flat_map(|b| b.ledger.dropped.values().copied())
-    };
+    let dropped = || blocks.iter().flat_map(|b| b.ledger.dropped.values().copied());
     fits("block", "offered", blocks.iter().map(|b| b.ledger.offered))?;
     let delivered = blocks.iter().map(|b| b.ledger.delivered);
     fits("block", "delivered and dropped", delivered.chain(dropped()))?;
@@ -253,18 +225,10 @@ fn totals(recording: &Recording) -> Result<(), String> {
     fits("total", "kernel and user", both)?;
     fits("block", "entered", blocks.iter().map(|b| b.entered))?;
     fits("block", "duration_ns", blocks.iter().map(|b| b.duration_ns))?;
-    fits(
-        "function",
-        "size_bytes",
-        recording.functions.iter().map(|f| f.size_bytes),
-    )?;
+    fits("function", "size_bytes", recording.functions.iter().map(|f| f.size_bytes))?;
     fits("cost", "calls", recording.costs.iter().map(|c| c.calls))?;
     fits("cost", "own", recording.costs.iter().map(|c| c.own))?;
-    fits(
-        "line_cost",
-        "insns",
-        recording.line_costs.iter().map(|c| c.own),
-    )?;
+    fits("line_cost", "insns", recording.line_costs.iter().map(|c| c.own))?;
     let insns = recording.code.iter().flat_map(|code| &code.insns);
     fits("code", "times", insns.map(|insn| insn.times))?;
     let groups = || recording.groups.iter().map(|group| &group.times);
@@ -277,11 +241,7 @@ fn totals(recording: &Recording) -> Result<(), String> {
     let counts = times().map(|t| t.count).chain(passed_over);
     fits("span", "count and passed_over", counts)?;
     fits("span", "total_ns", times().map(|t| t.total_ns))?;
-    fits(
-        "span_bucket",
-        "count",
-        times().flat_map(|t| t.buckets.iter().map(|b| b.1)),
-    )?;
+    fits("span_bucket", "count", times().flat_map(|t| t.buckets.iter().map(|b| b.1)))?;
     let steps = recording.traces.iter().flat_map(|t| &t.steps);
     let ends = steps.map(|s| s.begin.saturating_add(s.elapsed));
     fits("trace_step", "begin and elapsed", ends.max().into_iter())?;
@@ -290,14 +250,10 @@ fn totals(recording: &Recording) -> Result<(), String> {
 
 fn fits(table: &str, columns: &str, mut counts: impl Iterator<Item = u64>) -> Result<(), String> {
     const MOST: u64 = i64::MAX as u64;
-    let sum = counts.try_fold(0_u64, |sum, n| {
-        sum.checked_add(n).filter(|sum| *sum <= MOST)
-    });
+    let sum = counts.try_fold(0_u64, |sum, n| sum.checked_add(n).filter(|sum| *sum <= MOST));
     match sum {
         Some(_) => Ok(()),
-        None => Err(format!(
-            "table {table}: {columns} add up to more than {MOST}"
-        )),
+        None => Err(format!("table {table}: {columns} add up to more than {MOST}")),
     }
 }
 
@@ -380,11 +336,7 @@ fn scalars(recording: &Recording) -> Result<(), String> {
     let hops = recording.hops.iter().map(|of| &of.hop);
     fits("hop", "entered", hops.clone().map(|h| h.entered))?;
     fits("hop", "left", hops.clone().map(|h| h.left))?;
-    fits(
-        "hop_dropped",
-        "packets",
-        hops.flat_map(|h| h.dropped.values().copied()),
-    )
+    fits("hop_dropped", "packets", hops.flat_map(|h| h.dropped.values().copied()))
 }
 
 /// For a bench, the ledger of a block equals that of its hops.

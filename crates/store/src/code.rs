@@ -118,21 +118,13 @@ fn unpack(packed: &[u8], arm: u32, functions: u64, insns: u64) -> Option<Vec<Fun
             if before.is_some() && gap == 0 || times == 0 || times > i64::MAX as u64 {
                 return None;
             }
-            let offset: u32 = u64::from(before.unwrap_or(0))
-                .checked_add(gap)?
-                .try_into()
-                .ok()?;
+            let offset: u32 = u64::from(before.unwrap_or(0)).checked_add(gap)?.try_into().ok()?;
             before = Some(offset);
             let (code, after) = rest.split_at_checked(usize::try_from(size).ok()?)?;
             *rest = after;
             of.push(Instruction::new(offset, code, times)?.at(source));
         }
-        all.push(FunctionCode {
-            arm,
-            function,
-            address,
-            insns: of,
-        });
+        all.push(FunctionCode { arm, function, address, insns: of });
     }
     rest.is_empty().then_some(all)
 }

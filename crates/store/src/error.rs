@@ -109,14 +109,8 @@ impl StoreError {
     /// An error of writing a file.
     pub(crate) fn of_io(path: &Path) -> impl Fn(std::io::Error) -> StoreError + '_ {
         move |error| match error.kind() {
-            std::io::ErrorKind::StorageFull => StoreError::Full {
-                path: path.into(),
-                saved: false,
-            },
-            _ => StoreError::Write {
-                path: path.into(),
-                why: error.to_string(),
-            },
+            std::io::ErrorKind::StorageFull => StoreError::Full { path: path.into(), saved: false },
+            _ => StoreError::Write { path: path.into(), why: error.to_string() },
         }
     }
 
@@ -131,10 +125,7 @@ impl StoreError {
 
 /// An inconsistency in a file.
 pub(crate) fn damaged(path: &std::path::Path, why: impl Into<String>) -> StoreError {
-    StoreError::Damaged {
-        path: path.into(),
-        why: why.into(),
-    }
+    StoreError::Damaged { path: path.into(), why: why.into() }
 }
 
 /// Convert the SQLite errors of a file.
@@ -156,13 +147,7 @@ pub(crate) fn writing(
     saved: bool,
 ) -> impl Fn(rusqlite::Error) -> StoreError + '_ {
     move |error| match error.sqlite_error_code() {
-        Some(rusqlite::ErrorCode::DiskFull) => StoreError::Full {
-            path: path.into(),
-            saved,
-        },
-        _ => StoreError::Write {
-            path: path.into(),
-            why: error.to_string(),
-        },
+        Some(rusqlite::ErrorCode::DiskFull) => StoreError::Full { path: path.into(), saved },
+        _ => StoreError::Write { path: path.into(), why: error.to_string() },
     }
 }

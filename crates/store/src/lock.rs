@@ -50,13 +50,7 @@ impl NameLock {
         // A directory is opened for reading, so only a read lock can be set.
         let set = lock(&folder, libc::F_OFD_SETLK, libc::F_RDLCK, own, 1);
         let other = match set {
-            Ok(_) => lock(
-                &folder,
-                libc::F_OFD_GETLK,
-                libc::F_WRLCK,
-                begin,
-                1 << PID_BITS,
-            ),
+            Ok(_) => lock(&folder, libc::F_OFD_GETLK, libc::F_WRLCK, begin, 1 << PID_BITS),
             // A file system without locks: other runs are not detected.
             Err(_) => Ok(None),
         };
@@ -87,12 +81,9 @@ fn take_turn(folder: &File) -> bool {
 /// versions.
 fn range_of(path: &Path) -> i64 {
     let name = path.file_name().unwrap_or_default();
-    let hash = name
-        .as_bytes()
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-        });
+    let hash = name.as_bytes().iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    });
     let name = (hash >> (u64::BITS - NAME_BITS)).min((1 << NAME_BITS) - 2);
     (name << PID_BITS) as i64
 }

@@ -102,9 +102,7 @@ pub(crate) fn load(c: &Connection) -> Result<Vec<Node>, Wrong> {
                 return Err(Wrong::Found(why));
             };
             if packed.last().is_some_and(|(last, _)| id <= *last) {
-                return Err(Wrong::Found(format!(
-                    "node {id} does not follow the last one"
-                )));
+                return Err(Wrong::Found(format!("node {id} does not follow the last one")));
             }
             if id as usize >= MAX_PACKED {
                 return Err(Wrong::Found(format!("more than {MAX_PACKED} nodes")));
@@ -121,13 +119,8 @@ pub(crate) fn load(c: &Connection) -> Result<Vec<Node>, Wrong> {
         while let Some((id, node)) = packed.next_if(|(packed, _)| *packed < id) {
             push(&mut all, id, node)?;
         }
-        if packed
-            .next_if(|(packed, _)| *packed == id)
-            .is_some_and(|(_, packed)| packed != node)
-        {
-            return Err(Wrong::Found(format!(
-                "node {id} differs from the packed one"
-            )));
+        if packed.next_if(|(packed, _)| *packed == id).is_some_and(|(_, packed)| packed != node) {
+            return Err(Wrong::Found(format!("node {id} differs from the packed one")));
         }
         push(&mut all, id, node)
     })?;
@@ -143,20 +136,13 @@ pub(crate) fn old(c: &Connection) -> Result<Vec<Node>, Wrong> {
 }
 
 fn row(r: &rusqlite::Row<'_>) -> Result<Node, Wrong> {
-    Ok(Node {
-        parent: get(r, 1)?,
-        function: get(r, 2)?,
-        tail: get(r, 3)?,
-    })
+    Ok(Node { parent: get(r, 1)?, function: get(r, 2)?, tail: get(r, 3)? })
 }
 
 /// Ids are dense.
 fn push(all: &mut Vec<Node>, id: NodeId, node: Node) -> Result<(), Wrong> {
     if id as usize != all.len() {
-        return Err(Wrong::Found(format!(
-            "node with id {id}, expected {}",
-            all.len()
-        )));
+        return Err(Wrong::Found(format!("node with id {id}, expected {}", all.len())));
     }
     all.push(node);
     Ok(())

@@ -74,11 +74,7 @@ pub(crate) fn blocks(c: &Connection, recording: &mut Recording) -> Result<(), Wr
                 delivered: count(r, 4)?,
                 dropped: Default::default(),
             },
-            totals: vec![Total {
-                quantity: 0,
-                kernel: count(r, 5)?,
-                user: count(r, 6)?,
-            }],
+            totals: vec![Total { quantity: 0, kernel: count(r, 5)?, user: count(r, 6)? }],
             entered: count(r, 7)?,
             returned: count(r, 8)?,
             duration_ns: count(r, 9)?,
@@ -185,13 +181,9 @@ fn quantity_of(recording: &mut Recording, sampled: &[bool], arm: usize) -> u32 {
 
 /// Read costs, after their blocks.
 pub(crate) fn costs(c: &Connection, recording: &mut Recording) -> Result<(), Wrong> {
-    let (columns, order) = (
-        "block, direction, context, node, calls, self_insns",
-        "block, direction, context, node",
-    );
-    let quantities: Vec<u32> = (recording.blocks.iter())
-        .map(|b| b.total().quantity)
-        .collect();
+    let (columns, order) =
+        ("block, direction, context, node, calls, self_insns", "block, direction, context, node");
+    let quantities: Vec<u32> = (recording.blocks.iter()).map(|b| b.total().quantity).collect();
     recording.costs = rows(c, "cost", columns, order, |r| {
         let block: u32 = get(r, 0)?;
         Ok(Cost {
@@ -284,17 +276,10 @@ pub(crate) fn made(arm: &mut Arm) {
     let base = arm.knobs.remove("scan.base");
     let control = arm.knobs.remove("scan.control").is_some();
     arm.made = match (repeats, base) {
-        (Some(from), _) => Some(Made {
-            from,
-            by: MadeBy::Seed,
-        }),
-        (None, Some(from)) => Some(Made {
-            from,
-            by: MadeBy::Scan {
-                setting: setting.unwrap_or_default(),
-                control,
-            },
-        }),
+        (Some(from), _) => Some(Made { from, by: MadeBy::Seed }),
+        (None, Some(from)) => {
+            Some(Made { from, by: MadeBy::Scan { setting: setting.unwrap_or_default(), control } })
+        }
         (None, None) => None,
     };
 }
@@ -318,9 +303,8 @@ const FIGURES: &[(&str, Declared, f64)] = &[
 
 /// Move facts about arms, searches and figures out of the environment.
 pub(crate) fn environment(recording: &mut Recording) {
-    let mut arms: Vec<(usize, String)> = (recording.arms.iter().enumerate())
-        .map(|(at, arm)| (at, arm.name.clone()))
-        .collect();
+    let mut arms: Vec<(usize, String)> =
+        (recording.arms.iter().enumerate()).map(|(at, arm)| (at, arm.name.clone())).collect();
     // A name may be a prefix of another one, with a dot.
     arms.sort_by_key(|(_, name)| std::cmp::Reverse(name.len()));
     let arm_of = |rest: &str| -> Option<(usize, String)> {
@@ -453,9 +437,7 @@ pub(crate) fn counters(c: &Connection, recording: &mut Recording) -> Result<(), 
         }
         Ok(())
     })?;
-    recording.hops = (hops.into_iter())
-        .map(|((block, _), hop)| BlockHop { block, hop })
-        .collect();
+    recording.hops = (hops.into_iter()).map(|((block, _), hop)| BlockHop { block, hop }).collect();
     Ok(())
 }
 

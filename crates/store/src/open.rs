@@ -53,10 +53,7 @@ pub(crate) struct Opened {
 pub(crate) fn open(path: &Path) -> Result<Opened, StoreError> {
     let unreadable = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => StoreError::Missing(path.into()),
-        _ => StoreError::Unreadable {
-            path: path.into(),
-            why: error.to_string(),
-        },
+        _ => StoreError::Unreadable { path: path.into(), why: error.to_string() },
     };
     // Checked first: opening a pipe would block.
     let metadata = fs::metadata(path).map_err(unreadable)?;
@@ -119,20 +116,12 @@ pub(crate) fn open(path: &Path) -> Result<Opened, StoreError> {
     } else {
         file
     };
-    Ok(Opened {
-        connection,
-        version: wanted,
-        _copy: copy,
-    })
+    Ok(Opened { connection, version: wanted, _copy: copy })
 }
 
 /// Tables that were added to the current version after it was first written: all are there, or none.
-pub(crate) const ADDED: [&str; 4] = [
-    "span_group",
-    "span_group_bucket",
-    "span_slice",
-    "span_slice_bucket",
-];
+pub(crate) const ADDED: [&str; 4] =
+    ["span_group", "span_group_bucket", "span_slice", "span_slice_bucket"];
 
 /// Whether a file has a table.
 pub(crate) fn has_table(file: &Connection, name: &str) -> rusqlite::Result<bool> {
@@ -153,10 +142,7 @@ fn header(path: &Path) -> Result<(), StoreError> {
     let mut header = Vec::new();
     File::open(path)
         .and_then(|file| file.take(HEADER_BYTES as u64).read_to_end(&mut header))
-        .map_err(|error| StoreError::Unreadable {
-            path: path.into(),
-            why: error.to_string(),
-        })?;
+        .map_err(|error| StoreError::Unreadable { path: path.into(), why: error.to_string() })?;
     if !header.starts_with(MAGIC) {
         return Err(StoreError::NotOurs(path.into()));
     }
@@ -198,20 +184,15 @@ fn begin(file: &Path, path: &Path, steps: u64) -> Result<(Connection, i32), Begi
         Ok((connection, application, version))
     };
     let (connection, application, version) =
-        begun().map_err(
-            |error| match error.sqlite_error().map(|e| e.extended_code) {
-                Some(ffi::SQLITE_READONLY_ROLLBACK) => Begin::Interrupted,
-                _ => Begin::Sqlite(error),
-            },
-        )?;
+        begun().map_err(|error| match error.sqlite_error().map(|e| e.extended_code) {
+            Some(ffi::SQLITE_READONLY_ROLLBACK) => Begin::Interrupted,
+            _ => Begin::Sqlite(error),
+        })?;
     if application != APPLICATION_ID {
         return Err(Begin::Other(StoreError::NotOurs(path.into())));
     }
     if version > VERSION {
-        return Err(Begin::Other(StoreError::Newer {
-            path: path.into(),
-            found: version,
-        }));
+        return Err(Begin::Other(StoreError::Newer { path: path.into(), found: version }));
     }
     Ok((connection, version))
 }
@@ -361,12 +342,7 @@ impl Table {
                 Ok(())
             })?;
         }
-        Ok(Some(Table {
-            name: name.into(),
-            kind,
-            strict,
-            columns,
-        }))
+        Ok(Some(Table { name: name.into(), kind, strict, columns }))
     }
 
     /// Check that a table of a file matches the `wanted` schema.
@@ -405,9 +381,8 @@ fn expected(path: &Path, version: i32) -> Result<Vec<Table>, StoreError> {
         }
         let mut statement =
             new.prepare("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")?;
-        let names: Vec<String> = statement
-            .query_map([], |row| row.get(0))?
-            .collect::<rusqlite::Result<_>>()?;
+        let names: Vec<String> =
+            statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
         let mut tables = Vec::new();
         for name in names {
             tables.extend(Table::of(&new, &name)?);

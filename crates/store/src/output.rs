@@ -32,10 +32,7 @@ impl Output {
     pub fn claim(out: &Path) -> Result<Output, StoreError> {
         let path = place(out)?;
         let lock = NameLock::take(&path).map_err(|error| match error {
-            LockError::Held(pid) => StoreError::Busy {
-                path: out.into(),
-                pid,
-            },
+            LockError::Held(pid) => StoreError::Busy { path: out.into(), pid },
             LockError::Io(error) => StoreError::of_io(out)(error),
         })?;
         // Another run may have created one meanwhile.
@@ -47,19 +44,12 @@ impl Output {
             false => drop(stale_journal(&path)?),
         }
         Unnamed::beside(&path).map_err(StoreError::of_io(out))?;
-        Ok(Output {
-            path,
-            continues: false,
-            _lock: lock,
-        })
+        Ok(Output { path, continues: false, _lock: lock })
     }
 
     /// The same, for a recording that continues the existing one, which it replaces.
     pub fn continued(self) -> Output {
-        Output {
-            continues: true,
-            ..self
-        }
+        Output { continues: true, ..self }
     }
 
     /// Its path, with links resolved.
@@ -121,10 +111,7 @@ fn place(out: &Path) -> Result<PathBuf, StoreError> {
         Target::Stream(_) => "a pipe or a device",
         Target::Stdout => "the standard output",
     };
-    Err(StoreError::NoFile {
-        path: out.into(),
-        what,
-    })
+    Err(StoreError::NoFile { path: out.into(), what })
 }
 
 fn journal_of(path: &Path) -> PathBuf {
@@ -168,8 +155,7 @@ fn roll_back(path: &Path) -> Result<(), StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let wrong = writing(path, false);
     let file = Connection::open_with_flags(path, flags).map_err(&wrong)?;
-    file.pragma_query_value(None, "user_version", |_| Ok(()))
-        .map_err(&wrong)?;
+    file.pragma_query_value(None, "user_version", |_| Ok(())).map_err(&wrong)?;
     drop(file);
     let mut first = [0];
     let is_hot = File::open(&journal).is_ok_and(|mut j| j.read_exact(&mut first).is_ok());

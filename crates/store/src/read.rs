@@ -76,17 +76,11 @@ fn load(c: &Connection, now: bool) -> Result<Recording, Wrong> {
             old::blocks(c, &mut recording)?;
         }
     }
-    each(
-        c,
-        "dropped",
-        "block, cause, packets",
-        "block, cause",
-        |_, r| {
-            let block = of(&mut recording.blocks, get(r, 0)?, "a block")?;
-            block.ledger.dropped.insert(name(r, 1)?, count(r, 2)?);
-            Ok(())
-        },
-    )?;
+    each(c, "dropped", "block, cause, packets", "block, cause", |_, r| {
+        let block = of(&mut recording.blocks, get(r, 0)?, "a block")?;
+        block.ledger.dropped.insert(name(r, 1)?, count(r, 2)?);
+        Ok(())
+    })?;
     recording.source_files = numbered(c, "source_file", "path", |r| name(r, 1))?;
     let columns = "name, module, layer, address, size_bytes, file, line";
     recording.functions = numbered(c, "function", columns, |r| {
@@ -122,9 +116,8 @@ fn load(c: &Connection, now: bool) -> Result<Recording, Wrong> {
             }
             code::load(c, &mut recording)?;
             trace::load(c, &mut recording)?;
-            let texts = rows(c, "source_text", "file, text", "file", |r| {
-                Ok((get(r, 0)?, text(r, 1)?))
-            })?;
+            let texts =
+                rows(c, "source_text", "file, text", "file", |r| Ok((get(r, 0)?, text(r, 1)?)))?;
             recording.source_texts = texts.into_iter().collect();
         }
         false => {
@@ -135,18 +128,12 @@ fn load(c: &Connection, now: bool) -> Result<Recording, Wrong> {
             old::instruments(&mut recording);
         }
     }
-    let (columns, order) = (
-        "block, function, file, line, insns",
-        "block, function, file, line",
-    );
+    let (columns, order) = ("block, function, file, line, insns", "block, function, file, line");
     recording.line_costs = rows(c, "line_cost", columns, order, |r| {
         Ok(LineCost {
             block: get(r, 0)?,
             function: get(r, 1)?,
-            source: SourceLine {
-                file: get(r, 2)?,
-                line: get(r, 3)?,
-            },
+            source: SourceLine { file: get(r, 2)?, line: get(r, 3)? },
             own: count(r, 4)?,
         })
     })?;
@@ -192,10 +179,9 @@ fn made(r: &rusqlite::Row<'_>) -> Result<Option<Made>, Wrong> {
     };
     let by = match text_if_any(r, 8)? {
         None => MadeBy::Seed,
-        Some(setting) => MadeBy::Scan {
-            setting,
-            control: get::<Option<bool>>(r, 9)?.unwrap_or_default(),
-        },
+        Some(setting) => {
+            MadeBy::Scan { setting, control: get::<Option<bool>>(r, 9)?.unwrap_or_default() }
+        }
     };
     Ok(Some(Made { from, by }))
 }
@@ -210,17 +196,11 @@ fn unwatched(c: &Connection, recording: &mut Recording) -> Result<(), Wrong> {
 }
 
 fn shed(c: &Connection, recording: &mut Recording) -> Result<(), Wrong> {
-    each(
-        c,
-        "shed",
-        "instrument, name",
-        "instrument, place",
-        |_, r| {
-            let shed = recording.shed.entry(name(r, 0)?).or_default();
-            shed.push(name(r, 1)?);
-            Ok(())
-        },
-    )
+    each(c, "shed", "instrument, name", "instrument, place", |_, r| {
+        let shed = recording.shed.entry(name(r, 0)?).or_default();
+        shed.push(name(r, 1)?);
+        Ok(())
+    })
 }
 
 fn losses(c: &Connection, recording: &mut Recording, now: bool) -> Result<(), Wrong> {
@@ -233,11 +213,7 @@ fn losses(c: &Connection, recording: &mut Recording, now: bool) -> Result<(), Wr
             true => name(r, 3)?,
             false => old::ANY_INSTRUMENT.into(),
         };
-        let loss = Loss {
-            cause: name(r, 0)?,
-            count: count(r, 1)?,
-            meaning: name(r, 2)?,
-        };
+        let loss = Loss { cause: name(r, 0)?, count: count(r, 1)?, meaning: name(r, 2)? };
         recording.losses.entry(instrument).or_default().push(loss);
         Ok(())
     })
@@ -292,11 +268,7 @@ fn blocks(c: &Connection, recording: &mut Recording) -> Result<(), Wrong> {
     let (columns, order) = ("block, quantity, kernel, user", "block, quantity");
     each(c, "total", columns, order, |_, r| {
         let block = of(&mut recording.blocks, get(r, 0)?, "a block")?;
-        block.totals.push(Total {
-            quantity: get(r, 1)?,
-            kernel: count(r, 2)?,
-            user: count(r, 3)?,
-        });
+        block.totals.push(Total { quantity: get(r, 1)?, kernel: count(r, 2)?, user: count(r, 3)? });
         Ok(())
     })
 }
@@ -333,10 +305,7 @@ fn scalars(c: &Connection, recording: &mut Recording) -> Result<(), Wrong> {
                 }
             },
             quantity: get(r, 2)?,
-            item: Item {
-                number: get(r, 3)?,
-                label: name_if_any(r, 4)?,
-            },
+            item: Item { number: get(r, 3)?, label: name_if_any(r, 4)? },
             value: known(r, 5)?,
         })
     })?;

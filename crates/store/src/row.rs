@@ -42,9 +42,7 @@ pub(crate) fn each(
     let mut number = 0;
     while let Some(row) = rows.next()? {
         if number == MAX_ROWS {
-            return Err(Wrong::Found(format!(
-                "table {table} has more than {MAX_ROWS} rows"
-            )));
+            return Err(Wrong::Found(format!("table {table} has more than {MAX_ROWS} rows")));
         }
         take(number, row).map_err(|wrong| match wrong {
             Wrong::Found(why) => Wrong::Found(format!("table {table}, row {number}: {why}")),
@@ -79,20 +77,14 @@ pub(crate) fn numbered<T>(
     row: impl Fn(&Row<'_>) -> Result<T, Wrong>,
 ) -> Result<Vec<T>, Wrong> {
     let mut all = Vec::new();
-    each(
-        connection,
-        table,
-        &format!("id, {columns}"),
-        "id",
-        |n, r| {
-            let id: i64 = r.get(0)?;
-            if usize::try_from(id) != Ok(n) {
-                return Err(Wrong::Found(format!("id {id}, expected {n}")));
-            }
-            all.push(row(r)?);
-            Ok(())
-        },
-    )?;
+    each(connection, table, &format!("id, {columns}"), "id", |n, r| {
+        let id: i64 = r.get(0)?;
+        if usize::try_from(id) != Ok(n) {
+            return Err(Wrong::Found(format!("id {id}, expected {n}")));
+        }
+        all.push(row(r)?);
+        Ok(())
+    })?;
     Ok(all)
 }
 

@@ -40,10 +40,7 @@ pub(crate) struct Written {
 impl Written {
     /// The current lengths.
     pub(crate) fn of(recording: &Recording) -> Written {
-        Written {
-            samples: recording.samples.len(),
-            threads: recording.threads.len(),
-        }
+        Written { samples: recording.samples.len(), threads: recording.threads.len() }
     }
 }
 
@@ -91,16 +88,10 @@ pub(crate) fn add(
 /// Read samples, and add the costs that they add up to.
 pub(crate) fn load(c: &Connection, recording: &mut Recording) -> Result<(), Wrong> {
     recording.threads = numbered(c, "thread", "pid, tid, name", |r| {
-        Ok(Thread {
-            pid: get(r, 1)?,
-            tid: get(r, 2)?,
-            name: name(r, 3)?,
-        })
+        Ok(Thread { pid: get(r, 1)?, tid: get(r, 2)?, name: name(r, 3)? })
     })?;
-    let (columns, order) = (
-        "block, quantity, chunk, count, begin_ns, columns",
-        "block, quantity, chunk",
-    );
+    let (columns, order) =
+        ("block, quantity, chunk, count, begin_ns, columns", "block, quantity, chunk");
     let mut of = (u32::MAX, u32::MAX);
     let mut all = Vec::new();
     let (mut number, mut weight) = (0, 0_u64);
@@ -125,9 +116,7 @@ pub(crate) fn load(c: &Connection, recording: &mut Recording) -> Result<(), Wron
             return wrong(format!("no {} {SAMPLES} in it", rows.len()));
         };
         if begin_ns < before {
-            return wrong(format!(
-                "begins at {begin_ns} ns, before the last chunk ended"
-            ));
+            return wrong(format!("begins at {begin_ns} ns, before the last chunk ended"));
         }
         let mut weights = chunk.iter().map(|sample| sample.weight);
         match weights.try_fold(weight, u64::checked_add) {
@@ -140,10 +129,7 @@ pub(crate) fn load(c: &Connection, recording: &mut Recording) -> Result<(), Wron
     keep(recording, of, &mut all);
     let summed = summed(recording);
     let costs = recording.costs.iter();
-    if let Some(cost) = costs
-        .clone()
-        .find(|c| summed.contains(&(c.block, c.quantity)))
-    {
+    if let Some(cost) = costs.clone().find(|c| summed.contains(&(c.block, c.quantity))) {
         return Err(Wrong::Found(format!(
             "table cost: block {} has both costs and samples of quantity {}",
             cost.block, cost.quantity
@@ -209,9 +195,7 @@ fn position<T: PartialEq>(all: &[T], one: T) -> u64 {
 fn sample(of: [u64; COLUMNS], previous_ns: u64) -> Option<Sample> {
     let [time, node, direction, of, cpu, thread, weight] = of;
     Some(Sample {
-        time_ns: previous_ns
-            .checked_add(time)
-            .filter(|ns| *ns <= i64::MAX as u64)?,
+        time_ns: previous_ns.checked_add(time).filter(|ns| *ns <= i64::MAX as u64)?,
         weight,
         node: node.try_into().ok()?,
         thread: thread.try_into().ok()?,

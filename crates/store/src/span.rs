@@ -128,12 +128,7 @@ pub(crate) fn add(
     let mut put = to.prepare("INSERT INTO span_slice VALUES (?, ?, ?, ?)")?;
     let mut put_bucket = to.prepare("INSERT INTO span_slice_bucket VALUES (?, ?, ?)")?;
     for (id, slice) in recording.slices.iter().enumerate().skip(before.slices) {
-        put.execute(params![
-            id,
-            slice.block,
-            slice.begin_ns as i64,
-            slice.duration_ns as i64
-        ])?;
+        put.execute(params![id, slice.block, slice.begin_ns as i64, slice.duration_ns as i64])?;
         for (bucket, n) in &slice.buckets {
             put_bucket.execute(params![id, bucket, *n as i64])?;
         }
@@ -160,11 +155,7 @@ pub(crate) fn add(
 pub(crate) fn load(c: &Connection, recording: &mut Recording) -> Result<(), Wrong> {
     let columns = "function, mechanism, arguments";
     recording.attachments = rows(c, "attachment", columns, "rowid", |r| {
-        Ok(Attachment {
-            function: get(r, 0)?,
-            mechanism: word(r, 1)?,
-            arguments: get(r, 2)?,
-        })
+        Ok(Attachment { function: get(r, 0)?, mechanism: word(r, 1)?, arguments: get(r, 2)? })
     })?;
     let columns = "cpu, mechanism, arguments, bias_ns, pair_ns, uncertainty_ns";
     recording.calibration = rows(c, "calibration", columns, "rowid", |r| {
@@ -217,12 +208,7 @@ pub(crate) fn spans(c: &Connection, recording: &mut Recording) -> Result<(), Wro
 pub(crate) fn between(c: &Connection, recording: &mut Recording) -> Result<(), Wrong> {
     let columns = "block, by, name, count, total_ns, min_ns, max_ns";
     recording.groups = numbered(c, "span_group", columns, |r| {
-        Ok(Group {
-            block: get(r, 1)?,
-            by: word(r, 2)?,
-            name: name(r, 3)?,
-            times: times(r, 4)?,
-        })
+        Ok(Group { block: get(r, 1)?, by: word(r, 2)?, name: name(r, 3)?, times: times(r, 4)? })
     })?;
     let (columns, order) = ("span_group, bucket, count", "span_group, bucket");
     each(c, "span_group_bucket", columns, order, |_, r| {

@@ -82,16 +82,8 @@ impl Target {
     /// # Errors
     /// See [`TargetError`]; a missing file is no error.
     pub fn of(out: &Path) -> Result<Target, TargetError> {
-        let failed = |source| TargetError::Io {
-            path: out.into(),
-            source,
-        };
-        let unfit = |what| {
-            Err(TargetError::Unfit {
-                path: out.into(),
-                what,
-            })
-        };
+        let failed = |source| TargetError::Io { path: out.into(), source };
+        let unfit = |what| Err(TargetError::Unfit { path: out.into(), what });
         if out == "-" {
             return Ok(Target::Stdout);
         }
@@ -164,10 +156,7 @@ const NAP: Duration = Duration::from_millis(20);
 fn stream(path: &Path) -> io::Result<File> {
     let begun = Instant::now();
     loop {
-        let open = File::options()
-            .write(true)
-            .custom_flags(libc::O_NONBLOCK)
-            .open(path);
+        let open = File::options().write(true).custom_flags(libc::O_NONBLOCK).open(path);
         match open {
             Ok(file) => {
                 // Writes block from here on.
@@ -236,9 +225,7 @@ fn folder_of(path: &Path) -> &Path {
 pub(crate) fn contents(path: &Path) -> io::Result<Contents> {
     const LENGTH: usize = APPLICATION_ID_AT + 4;
     let mut begin = Vec::with_capacity(LENGTH);
-    File::open(path)?
-        .take(LENGTH as u64)
-        .read_to_end(&mut begin)?;
+    File::open(path)?.take(LENGTH as u64).read_to_end(&mut begin)?;
     Ok(match begin.as_slice() {
         [] => Contents::Empty,
         begin if !begin.starts_with(SQLITE) => Contents::Other,
@@ -273,11 +260,7 @@ impl Unnamed {
         let mode = Mode::from_raw_mode(0o666);
         let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
         match rustix::fs::open(&folder, flags, mode) {
-            Ok(file) => Ok(Unnamed {
-                file: file.into(),
-                folder,
-                name: None,
-            }),
+            Ok(file) => Ok(Unnamed { file: file.into(), folder, name: None }),
             // Not supported by the kernel or the file system: open(2).
             Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::ISDIR) => {
                 let (file, name) = named_builder()
@@ -285,11 +268,7 @@ impl Unnamed {
                     .tempfile_in(&folder)
                     .map_err(plain)?
                     .into_parts();
-                Ok(Unnamed {
-                    file,
-                    folder,
-                    name: Some(name),
-                })
+                Ok(Unnamed { file, folder, name: Some(name) })
             }
             Err(e) => Err(e.into()),
         }
@@ -343,8 +322,6 @@ fn link(file: &File, path: &Path) -> io::Result<()> {
 /// An error without the name of a temporary file.
 fn plain(error: io::Error) -> io::Error {
     let cause = error.get_ref().and_then(std::error::Error::source);
-    let code = cause
-        .and_then(|c| c.downcast_ref::<io::Error>())
-        .and_then(io::Error::raw_os_error);
+    let code = cause.and_then(|c| c.downcast_ref::<io::Error>()).and_then(io::Error::raw_os_error);
     code.map_or(error, io::Error::from_raw_os_error)
 }

@@ -39,11 +39,7 @@ fn small() -> Recording {
                 delivered: 9,
                 dropped: BTreeMap::from([("UdpRcvbufErrors".into(), 1)]),
             },
-            totals: vec![netplumb_model::recording::Total {
-                quantity: 0,
-                kernel: 42,
-                user: 7,
-            }],
+            totals: vec![netplumb_model::recording::Total { quantity: 0, kernel: 42, user: 7 }],
             entered: 2,
             returned: 2,
             duration_ns: 0,
@@ -81,16 +77,8 @@ fn small() -> Recording {
             own: 5,
         }],
         nodes: vec![
-            Node {
-                parent: None,
-                function: 0,
-                tail: false,
-            },
-            Node {
-                parent: Some(0),
-                function: 0,
-                tail: true,
-            },
+            Node { parent: None, function: 0, tail: false },
+            Node { parent: Some(0), function: 0, tail: true },
         ],
         costs: vec![
             Cost {
@@ -154,13 +142,10 @@ fn views() {
         })
         .unwrap();
     assert_eq!(total, ("udp rx".into(), 2, 42));
-    let inclusive: i64 = connection
-        .query_row("SELECT total FROM function_total", [], |r| r.get(0))
-        .unwrap();
+    let inclusive: i64 =
+        connection.query_row("SELECT total FROM function_total", [], |r| r.get(0)).unwrap();
     assert_eq!(inclusive, 42, "a function that calls itself counts once");
-    let edges: i64 = connection
-        .query_row("SELECT count(*) FROM edge", [], |r| r.get(0))
-        .unwrap();
+    let edges: i64 = connection.query_row("SELECT count(*) FROM edge", [], |r| r.get(0)).unwrap();
     assert_eq!(edges, 2);
 }
 
@@ -170,13 +155,9 @@ fn version_1() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.plumb");
     let connection = rusqlite::Connection::open(&path).unwrap();
-    connection
-        .pragma_update(None, "application_id", APPLICATION_ID)
-        .unwrap();
+    connection.pragma_update(None, "application_id", APPLICATION_ID).unwrap();
     connection.pragma_update(None, "user_version", 1).unwrap();
-    connection
-        .execute_batch(include_str!("../testdata/schema-1.sql"))
-        .unwrap();
+    connection.execute_batch(include_str!("../testdata/schema-1.sql")).unwrap();
     connection
         .execute_batch(
             "INSERT INTO recording VALUES ('complete', 'yes');
@@ -211,9 +192,7 @@ fn migrated_and_new_are_alike() {
         rows.map(Result::unwrap).collect()
     };
     let first = rusqlite::Connection::open_in_memory().unwrap();
-    first
-        .execute_batch(include_str!("../testdata/schema-1.sql"))
-        .unwrap();
+    first.execute_batch(include_str!("../testdata/schema-1.sql")).unwrap();
     old::up(&first, 1).unwrap();
     let new = rusqlite::Connection::open_in_memory().unwrap();
     new.execute_batch(old::SCHEMA_3).unwrap();
@@ -228,11 +207,7 @@ fn bad_files() {
     let path = folder.path().join("a.plumb");
     assert!(matches!(read(&path), Err(StoreError::Missing(_))));
 
-    fs::write(
-        &path,
-        "hello, this is no database at all, but long enough to be read",
-    )
-    .unwrap();
+    fs::write(&path, "hello, this is no database at all, but long enough to be read").unwrap();
     assert!(matches!(read(&path), Err(StoreError::NotOurs(_))));
 
     fs::write(&path, "").unwrap();
@@ -254,16 +229,11 @@ fn bad_files() {
 
     fs::write(&path, &whole).unwrap();
     let connection = rusqlite::Connection::open(&path).unwrap();
-    connection
-        .pragma_update(None, "foreign_keys", false)
-        .unwrap();
+    connection.pragma_update(None, "foreign_keys", false).unwrap();
     connection.execute("DELETE FROM function", []).unwrap();
     assert!(matches!(read(&path), Err(StoreError::Damaged { .. })));
     connection.pragma_update(None, "user_version", 99).unwrap();
-    assert!(matches!(
-        read(&path),
-        Err(StoreError::Newer { found: 99, .. })
-    ));
+    assert!(matches!(read(&path), Err(StoreError::Newer { found: 99, .. })));
     connection.pragma_update(None, "application_id", 1).unwrap();
     assert!(matches!(read(&path), Err(StoreError::NotOurs(_))));
 }
@@ -284,19 +254,13 @@ fn a_killed_writer() {
     connection.execute_batch("BEGIN").unwrap();
     for n in 1..2000 {
         connection
-            .execute(
-                "INSERT INTO loss VALUES ('exact', ?, 1, 'm')",
-                [format!("loss {n}")],
-            )
+            .execute("INSERT INTO loss VALUES ('exact', ?, 1, 'm')", [format!("loss {n}")])
             .unwrap();
     }
     let torn = folder.path().join("torn.plumb");
     fs::copy(&path, &torn).unwrap();
-    fs::copy(
-        folder.path().join("a.plumb-journal"),
-        folder.path().join("torn.plumb-journal"),
-    )
-    .unwrap();
+    fs::copy(folder.path().join("a.plumb-journal"), folder.path().join("torn.plumb-journal"))
+        .unwrap();
     assert_eq!(read(&torn).unwrap(), before);
 }
 
@@ -343,11 +307,8 @@ fn timed() -> Recording {
         }),
         times: times(8),
     });
-    recording.attachments = vec![Attachment {
-        function: 0,
-        mechanism: Mechanism::KprobeSession,
-        arguments: 2,
-    }];
+    recording.attachments =
+        vec![Attachment { function: 0, mechanism: Mechanism::KprobeSession, arguments: 2 }];
     recording.calibration = [None, Some(1)]
         .map(|cpu| Calibration {
             cpu,
@@ -449,10 +410,7 @@ fn views_of_times() {
     assert_eq!(one("SELECT ns_per_packet FROM stage_time"), 800.0);
     let calls = "SELECT sum(calls) * 1.0 FROM function_histogram WHERE from_ns = 3 AND to_ns = 3";
     assert_eq!(one(calls), 2.0);
-    assert_eq!(
-        one("SELECT count(*) * 1.0 FROM bucket_bounds"),
-        BUCKETS as f64
-    );
+    assert_eq!(one("SELECT count(*) * 1.0 FROM bucket_bounds"), BUCKETS as f64);
     let gaps = "SELECT count(*) * 1.0 FROM bucket_bounds a JOIN bucket_bounds b \
                 ON b.bucket = a.bucket + 1 WHERE b.from_ns <> a.to_ns + 1";
     assert_eq!(one(gaps), 0.0);
@@ -489,15 +447,8 @@ fn times_of_nothing() {
         let path = folder.path().join(table);
         Writer::create(&path).unwrap().save(&timed()).unwrap();
         let connection = rusqlite::Connection::open(&path).unwrap();
-        connection
-            .pragma_update(None, "foreign_keys", false)
-            .unwrap();
-        connection
-            .execute(&format!("UPDATE {table} SET block = 7"), [])
-            .unwrap();
-        assert!(
-            matches!(read(&path), Err(StoreError::Damaged { .. })),
-            "{table}"
-        );
+        connection.pragma_update(None, "foreign_keys", false).unwrap();
+        connection.execute(&format!("UPDATE {table} SET block = 7"), []).unwrap();
+        assert!(matches!(read(&path), Err(StoreError::Damaged { .. })), "{table}");
     }
 }

@@ -26,10 +26,7 @@ pub(crate) struct Written {
 impl Written {
     /// The current lengths.
     pub(crate) fn of(recording: &Recording) -> Written {
-        Written {
-            traces: recording.traces.len(),
-            texts: recording.trace_texts.len(),
-        }
+        Written { traces: recording.traces.len(), texts: recording.trace_texts.len() }
     }
 
     /// Delete traces from the file, all of which are written again: blocks were merged.
@@ -210,11 +207,7 @@ fn step(row: [u64; COLUMNS], before: &[Step]) -> Option<Step> {
         cpu: number(cpu)?,
         thread: number(thread)?,
         command: number(command)?,
-        flags: Flags(
-            u8::try_from(flags)
-                .ok()
-                .filter(|f| f & !Flags::ALL.0 == 0)?,
-        ),
+        flags: Flags(u8::try_from(flags).ok().filter(|f| f & !Flags::ALL.0 == 0)?),
         arguments: text(arguments)?,
         returned: text(returned)?,
     })
@@ -249,11 +242,7 @@ mod tests {
     /// than their total.
     #[test]
     fn steps_round_trip() {
-        let odd = Step {
-            own: 600,
-            elapsed: 0,
-            ..one(Some(1), 5)
-        };
+        let odd = Step { own: 600, elapsed: 0, ..one(Some(1), 5) };
         let all = [one(None, i64::MAX as u64), one(Some(0), 3), odd];
         let packed = packed::pack(rows(&all)).unwrap();
         let rows: Vec<[u64; COLUMNS]> = packed::unpack(&packed, 3).unwrap();
@@ -271,14 +260,9 @@ mod tests {
     fn made_up() {
         let good = numbers(&one(None, 1), 0, 0);
         assert!(step(good, &[]).is_some());
-        for (column, value) in [
-            (0, 1),
-            (1, 1 << 32),
-            (7, 99),
-            (11, 16),
-            (12, 1 << 33),
-            (5, u64::MAX),
-        ] {
+        for (column, value) in
+            [(0, 1), (1, 1 << 32), (7, 99), (11, 16), (12, 1 << 33), (5, u64::MAX)]
+        {
             let mut wrong = good;
             wrong[column] = value;
             assert_eq!(step(wrong, &[]), None, "column {column}");

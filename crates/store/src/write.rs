@@ -65,12 +65,9 @@ impl Writer {
         recording: &Recording,
     ) -> Result<Writer, (StoreError, Box<Output>)> {
         match begun(&output, recording) {
-            Ok((kept, connection)) => Ok(Writer {
-                output,
-                kept,
-                connection,
-                written: Written::of(recording),
-            }),
+            Ok((kept, connection)) => {
+                Ok(Writer { output, kept, connection, written: Written::of(recording) })
+            }
             Err(error) => Err((error, Box::new(output))),
         }
     }
@@ -118,9 +115,7 @@ fn begun(
     drop(image);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(&wrong)?;
-    connection
-        .pragma_update(None, "foreign_keys", true)
-        .map_err(&wrong)?;
+    connection.pragma_update(None, "foreign_keys", true).map_err(&wrong)?;
     Ok((kept, connection))
 }
 
@@ -133,9 +128,7 @@ impl Written {
             blocks: recording.blocks.clone(),
             source_files: recording.source_files.len(),
             source_texts: recording.source_texts.len(),
-            functions: (recording.functions.iter())
-                .map(|f| (hash_of_name(f), f.source))
-                .collect(),
+            functions: (recording.functions.iter()).map(|f| (hash_of_name(f), f.source)).collect(),
             nodes: recording.nodes.len(),
             costs: recording.costs.len(),
             line_costs: recording.line_costs.len(),
@@ -155,9 +148,7 @@ impl Written {
         recording: &Recording,
     ) -> rusqlite::Result<Written> {
         let names = recording.functions.iter().map(hash_of_name);
-        let same = names
-            .zip(&self.functions)
-            .take_while(|(is, (was, _))| is == was);
+        let same = names.zip(&self.functions).take_while(|(is, (was, _))| is == was);
         if same.count() < self.functions.len() {
             // Functions that have become one: what refers to them is everywhere.
             from.pragma_update(None, "defer_foreign_keys", true)?;
@@ -178,21 +169,13 @@ impl Written {
         self.costs = kept(&mut recording.costs.iter().map(|cost| cost.block));
         self.line_costs = kept(&mut recording.line_costs.iter().map(|cost| cost.block));
         self.hops = kept(&mut recording.hops.iter().map(|hop| hop.block));
-        self.samples
-            .forget(kept(&mut recording.samples.iter().map(|s| s.block)));
+        self.samples.forget(kept(&mut recording.samples.iter().map(|s| s.block)));
         self.spans.forget(from, recording, first)?;
         self.traces.forget(from)?;
         // What refers to others comes first.
-        for table in [
-            "sample",
-            "line_cost",
-            "cost",
-            "hop_dropped",
-            "hop",
-            "scalar",
-            "total",
-            "dropped",
-        ] {
+        for table in
+            ["sample", "line_cost", "cost", "hop_dropped", "hop", "scalar", "total", "dropped"]
+        {
             from.execute(&format!("DELETE FROM {table} WHERE block >= ?"), [first])?;
         }
         from.execute("DELETE FROM block WHERE id >= ?", [first])?;
@@ -265,10 +248,7 @@ fn add(to: &Transaction<'_>, recording: &Recording, before: &Written) -> rusqlit
     to.execute("DELETE FROM arm_note", [])?;
     let mut put = to.prepare("INSERT INTO arm_note VALUES (?, ?, ?, ?)")?;
     for (arm, notes) in &recording.notes {
-        let failed = notes
-            .failed
-            .iter()
-            .map(|(by, why)| (FAILED, by.clone(), why));
+        let failed = notes.failed.iter().map(|(by, why)| (FAILED, by.clone(), why));
         let diagnosis = notes.diagnosis.iter();
         let diagnosis = diagnosis.map(|what| (DIAGNOSIS, String::new(), what));
         let irregular = notes.irregular.iter();
@@ -283,12 +263,7 @@ fn add(to: &Transaction<'_>, recording: &Recording, before: &Written) -> rusqlit
     let mut put = to.prepare("INSERT INTO block VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)")?;
     let mut put_total = to.prepare("INSERT INTO total VALUES (?, ?, ?, ?)")?;
     let mut put_drop = to.prepare("INSERT INTO dropped VALUES (?, ?, ?)")?;
-    for (id, block) in recording
-        .blocks
-        .iter()
-        .enumerate()
-        .skip(before.blocks.len())
-    {
+    for (id, block) in recording.blocks.iter().enumerate().skip(before.blocks.len()) {
         put.execute(params![
             id,
             block.arm,
@@ -324,12 +299,7 @@ fn add(to: &Transaction<'_>, recording: &Recording, before: &Written) -> rusqlit
         }
     }
     let mut put = to.prepare("INSERT INTO function VALUES (?, ?, ?, ?, ?, ?, ?, ?)")?;
-    for (id, function) in recording
-        .functions
-        .iter()
-        .enumerate()
-        .skip(before.functions.len())
-    {
+    for (id, function) in recording.functions.iter().enumerate().skip(before.functions.len()) {
         put.execute(params![
             id,
             function.name,
@@ -342,18 +312,9 @@ fn add(to: &Transaction<'_>, recording: &Recording, before: &Written) -> rusqlit
         ])?;
     }
     let mut put = to.prepare("UPDATE function SET file = ?, line = ? WHERE id = ?")?;
-    for (id, ((_, was), is)) in before
-        .functions
-        .iter()
-        .zip(&recording.functions)
-        .enumerate()
-    {
+    for (id, ((_, was), is)) in before.functions.iter().zip(&recording.functions).enumerate() {
         if *was != is.source {
-            put.execute(params![
-                is.source.map(|s| s.file),
-                is.source.map(|s| s.line),
-                id
-            ])?;
+            put.execute(params![is.source.map(|s| s.file), is.source.map(|s| s.line), id])?;
         }
     }
     let summed = samples::summed(recording);
@@ -460,13 +421,7 @@ fn hops(to: &Transaction<'_>, recording: &Recording, before: usize) -> rusqlite:
             continue;
         }
         let hop = &of.hop;
-        put.execute(params![
-            of.block,
-            place,
-            hop.name,
-            hop.entered as i64,
-            hop.left as i64
-        ])?;
+        put.execute(params![of.block, place, hop.name, hop.entered as i64, hop.left as i64])?;
         for (cause, packets) in &hop.dropped {
             put_drop.execute(params![of.block, place, cause, *packets as i64])?;
         }

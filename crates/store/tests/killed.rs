@@ -18,17 +18,11 @@ const WHERE: &str = "PLUMB_TEST_WRITES_TO";
 /// Makes one recording after the other, each saved in pieces.
 fn write_until_killed(path: &Path) {
     for n in 0_u64.. {
-        let mut recording = Recording {
-            experiment_toml: n.to_string(),
-            ..Recording::default()
-        };
+        let mut recording = Recording { experiment_toml: n.to_string(), ..Recording::default() };
         let mut writer = Writer::begin(Output::claim(path).unwrap(), &recording).unwrap();
         for piece in 0..3 {
-            let loss = |m| Loss {
-                cause: format!("{piece} {m}"),
-                count: n,
-                meaning: "m".repeat(100),
-            };
+            let loss =
+                |m| Loss { cause: format!("{piece} {m}"), count: n, meaning: "m".repeat(100) };
             let losses = recording.losses.entry("exact".into()).or_default();
             losses.extend((0..200).map(loss));
             recording.complete = piece == 2;

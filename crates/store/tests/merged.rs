@@ -30,11 +30,7 @@ fn empty() -> Recording {
         knobs: Default::default(),
         made: None,
     });
-    recording.threads.push(Thread {
-        pid: 1,
-        tid: 1,
-        name: "init".into(),
-    });
+    recording.threads.push(Thread { pid: 1, tid: 1, name: "init".into() });
     for node in 0..NODES {
         recording.functions.push(Function {
             name: format!("f{node}"),
@@ -44,11 +40,7 @@ fn empty() -> Recording {
             size_bytes: 1,
             source: None,
         });
-        recording.nodes.push(Node {
-            parent: None,
-            function: node,
-            tail: false,
-        });
+        recording.nodes.push(Node { parent: None, function: node, tail: false });
     }
     recording
 }
@@ -58,11 +50,7 @@ fn measure(recording: &mut Recording, index: u32) {
     let block = recording.blocks.len() as u32;
     let quantity = recording.quantity(&INSTRUCTIONS);
     let sampled = recording.quantity(&SAMPLED);
-    let total = |quantity, kernel| Total {
-        quantity,
-        kernel,
-        user: 0,
-    };
+    let total = |quantity, kernel| Total { quantity, kernel, user: 0 };
     recording.blocks.push(Block {
         arm: 0,
         instrument: "exact".into(),
@@ -77,13 +65,7 @@ fn measure(recording: &mut Recording, index: u32) {
         returned: 1,
         duration_ns: 1_000_000_000,
     });
-    let times = Times {
-        count: 1,
-        total_ns: 16,
-        min_ns: 16,
-        max_ns: 16,
-        buckets: vec![(16, 1)],
-    };
+    let times = Times { count: 1, total_ns: 16, min_ns: 16, max_ns: 16, buckets: vec![(16, 1)] };
     for node in 0..NODES {
         recording.costs.push(Cost {
             block,

@@ -13,10 +13,7 @@ use tempfile::TempDir;
 
 /// A recording that is known by its text.
 fn recording(text: &str) -> Recording {
-    Recording {
-        experiment_toml: text.into(),
-        ..Recording::default()
-    }
+    Recording { experiment_toml: text.into(), ..Recording::default() }
 }
 
 fn record(path: &Path, text: &str) -> Option<PathBuf> {
@@ -107,12 +104,7 @@ fn only_recordings_are_replaced() {
         assert!(matches!(refused, StoreError::Foreign(_)), "{refused}");
         assert!(refused.is_usage());
     }
-    for name in [
-        path("folder"),
-        "/dev/null".into(),
-        "-".into(),
-        "/dev/stdout".into(),
-    ] {
+    for name in [path("folder"), "/dev/null".into(), "-".into(), "/dev/stdout".into()] {
         let refused = Output::claim(&name).unwrap_err();
         assert!(matches!(refused, StoreError::NoFile { .. }), "{refused}");
     }
@@ -138,10 +130,7 @@ fn links_are_followed() {
     // One that leads to itself leads nowhere.
     symlink("loop", path("loop")).unwrap();
     let error = Output::claim(&path("loop")).unwrap_err().to_string();
-    assert!(
-        error.contains("Too many levels of symbolic links"),
-        "{error}"
-    );
+    assert!(error.contains("Too many levels of symbolic links"), "{error}");
 }
 
 /// Check that an empty file, as `mktemp` makes it, becomes the recording.
@@ -186,17 +175,11 @@ fn killed_within(path: &Path) {
     connection.pragma_update(None, "cache_size", 1).unwrap();
     connection.execute_batch("BEGIN").unwrap();
     connection
-        .execute(
-            "UPDATE recording SET value = 'after' WHERE key = 'experiment'",
-            [],
-        )
+        .execute("UPDATE recording SET value = 'after' WHERE key = 'experiment'", [])
         .unwrap();
     for n in 1..2000 {
         connection
-            .execute(
-                "INSERT INTO loss VALUES ('exact', ?, 1, 'm')",
-                [format!("loss {n}")],
-            )
+            .execute("INSERT INTO loss VALUES ('exact', ?, 1, 'm')", [format!("loss {n}")])
             .unwrap();
     }
     fs::copy(&first, path).unwrap();
@@ -239,10 +222,7 @@ fn whole_when_it_appears() {
     assert!(!path.exists());
     let mut writer = Writer::begin(output, &recording("1")).unwrap();
     assert_eq!(text(&path), "1");
-    let more = Recording {
-        complete: true,
-        ..recording("1")
-    };
+    let more = Recording { complete: true, ..recording("1") };
     writer.save(&more).unwrap();
     assert!(read(&path).unwrap().complete);
 }

@@ -21,9 +21,8 @@ fn the_reference_is_of_this_schema() {
     writer.save(&Recording::default()).unwrap();
     drop(writer);
     let connection = Connection::open(&file).unwrap();
-    let version: u32 = connection
-        .pragma_query_value(None, "user_version", |row| row.get(0))
-        .unwrap();
+    let version: u32 =
+        connection.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
     assert!(text.contains(&format!("the schema's version: {version} |")));
 
     let names = |kind: &str| -> BTreeSet<String> {

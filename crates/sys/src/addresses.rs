@@ -35,8 +35,7 @@ impl Netlink {
     /// Remove an address from a device.
     pub fn take_address(&mut self, index: u32, address: IpAddr, prefix_len: u8) -> io::Result<()> {
         let message = address_of(index, address, prefix_len);
-        self.ask(RouteNetlinkMessage::DelAddress(message), 0)
-            .map(drop)
+        self.ask(RouteNetlinkMessage::DelAddress(message), 0).map(drop)
     }
 
     /// Add a permanent neighbour: no ARP or ND in the measured path.
@@ -60,8 +59,7 @@ impl Netlink {
     /// Remove a neighbour.
     pub fn remove_neighbour(&mut self, index: u32, address: IpAddr) -> io::Result<()> {
         let message = neighbour_of(index, address, None);
-        self.ask(RouteNetlinkMessage::DelNeighbour(message), 0)
-            .map(drop)
+        self.ask(RouteNetlinkMessage::DelNeighbour(message), 0).map(drop)
     }
 }
 

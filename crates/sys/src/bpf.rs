@@ -94,10 +94,7 @@ pub struct Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (program, reason) = (&self.program, &self.reason);
-        write!(
-            f,
-            "the kernel's verifier rejected the program `{program}`: {reason}"
-        )?;
+        write!(f, "the kernel's verifier rejected the program `{program}`: {reason}")?;
         match &self.line {
             Some(line) => write!(f, "\n  at: {line}"),
             None => Ok(()),
@@ -211,10 +208,9 @@ impl Opened {
 /// The system's reason, with libbpf's first message, which is the most specific one.
 fn failed(source: libbpf_rs::Error, said: Vec<String>) -> BpfError {
     match BpfError::from(source) {
-        BpfError::Failed { source, .. } => BpfError::Failed {
-            source,
-            said: said.into_iter().next(),
-        },
+        BpfError::Failed { source, .. } => {
+            BpfError::Failed { source, said: said.into_iter().next() }
+        }
         other => other,
     }
 }
@@ -255,12 +251,7 @@ fn refusal(program: &str, log: &str) -> Option<Refusal> {
         .find_map(|line| line.strip_prefix(';'))
         .map(|line| line.trim().to_string());
     let from = lines.len().saturating_sub(LOG_LINES);
-    Some(Refusal {
-        program: program.to_string(),
-        reason,
-        line,
-        log: lines[from..].join("\n"),
-    })
+    Some(Refusal { program: program.to_string(), reason, line, log: lines[from..].join("\n") })
 }
 
 fn missing(name: &str) -> BpfError {
@@ -286,10 +277,7 @@ pub fn variables<T: Plain>(object: &Object, section: &str) -> Result<Vec<T>, Bpf
     const { assert!(size_of::<T>().is_multiple_of(8) && size_of::<T>() > 0) };
     let words = words(object, section)?;
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-    Ok(bytes
-        .chunks_exact(size_of::<T>())
-        .filter_map(T::read)
-        .collect())
+    Ok(bytes.chunks_exact(size_of::<T>()).filter_map(T::read).collect())
 }
 
 fn words(object: &Object, section: &str) -> Result<Vec<u64>, BpfError> {
@@ -339,10 +327,7 @@ mod tests {
         assert_eq!(line, Some("__u8 protocol = data[23]; @ unsafe.bpf.c:13"));
         assert!(seen.log.contains("(71)"));
         assert!(seen.to_string().contains("`xdp_unsafe`: invalid access"));
-        assert!(
-            seen.to_string()
-                .ends_with("\n  at: __u8 protocol = data[23]; @ unsafe.bpf.c:13")
-        );
+        assert!(seen.to_string().ends_with("\n  at: __u8 protocol = data[23]; @ unsafe.bpf.c:13"));
 
         // Before 6.9 there is no file.
         let old = "; __u8 protocol = data[23];\n1: (71) r1 = *(u8 *)(r1 +23)\n\
@@ -362,13 +347,7 @@ mod tests {
         let BpfError::Failed { said, .. } = &error else {
             panic!("{error:?}");
         };
-        assert!(
-            said.as_ref()
-                .is_some_and(|said| !said.starts_with("libbpf"))
-        );
-        assert!(
-            error.to_string().contains(said.as_deref().unwrap()),
-            "{error}"
-        );
+        assert!(said.as_ref().is_some_and(|said| !said.starts_with("libbpf")));
+        assert!(error.to_string().contains(said.as_deref().unwrap()), "{error}");
     }
 }

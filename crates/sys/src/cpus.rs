@@ -117,10 +117,7 @@ mod tests {
             pin(0, first).unwrap();
             // SAFETY: takes nothing.
             assert_eq!(unsafe { libc::sched_getcpu() }, first as i32);
-            assert_eq!(
-                pin(0, 1 << 20).unwrap_err().kind(),
-                io::ErrorKind::InvalidInput
-            );
+            assert_eq!(pin(0, 1 << 20).unwrap_err().kind(), io::ErrorKind::InvalidInput);
             assert!(pin(0, 1023).is_err());
         });
         ran.join().unwrap();

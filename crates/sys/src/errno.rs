@@ -40,10 +40,7 @@ const OF_FRAMES: &[(i32, &str)] = &[
     (libc::EMSGSIZE, "longer than the MTU"),
     // A veth has the flag NETDEV_XDP_ACT_NDO_XMIT while its other end has NAPI
     // (veth_xdp_set, veth_set_features; __xdp_enqueue in devmap.c asks for it).
-    (
-        libc::EOPNOTSUPP,
-        "no XDP transmit on this device, or its veth peer has no NAPI",
-    ),
+    (libc::EOPNOTSUPP, "no XDP transmit on this device, or its veth peer has no NAPI"),
     (libc::ENOBUFS, "device busy"),
     (libc::EINVAL, "no such device"),
 ];
@@ -86,10 +83,7 @@ pub fn of_frames(errno: i32) -> String {
 pub fn of(error: &(dyn Error + 'static)) -> Option<i32> {
     let mut source = Some(error);
     while let Some(error) = source {
-        if let Some(errno) = error
-            .downcast_ref::<io::Error>()
-            .and_then(io::Error::raw_os_error)
-        {
+        if let Some(errno) = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error) {
             return Some(errno);
         }
         source = error.source();
@@ -117,10 +111,7 @@ mod tests {
     #[test]
     fn frames() {
         assert_eq!(of_frames(0), "ring full");
-        assert_eq!(
-            of_frames(libc::ENXIO),
-            "the other end does not accept XDP frames (ENXIO)"
-        );
+        assert_eq!(of_frames(libc::ENXIO), "the other end does not accept XDP frames (ENXIO)");
         assert_eq!(of_frames(libc::EIO), "input/output error (EIO)");
     }
 

@@ -135,11 +135,7 @@ impl EthtoolNetlink {
         // So that an error has a text, and not the request.
         socket.set_ext_ack(true)?;
         socket.set_cap_ack(true)?;
-        let mut netlink = EthtoolNetlink {
-            socket,
-            family: GENL_ID_CTRL,
-            sequence: 0,
-        };
+        let mut netlink = EthtoolNetlink { socket, family: GENL_ID_CTRL, sequence: 0 };
         let name = DefaultNla::new(CTRL_ATTR_FAMILY_NAME, b"ethtool\0".to_vec());
         let found = netlink.ask(CTRL_CMD_GETFAMILY, &[name]);
         let found = found.map_err(|error| match error.kind() {
@@ -238,13 +234,10 @@ impl EthtoolNetlink {
 
     fn set<A: Attribute>(&mut self, device: &str, to: &BTreeMap<A, u32>) -> io::Result<()> {
         let mut attributes = vec![of_device(device)];
-        attributes.extend(
-            to.iter()
-                .map(|(attribute, value)| match attribute.is_byte() {
-                    true => DefaultNla::new(attribute.id(), vec![u8::from(*value != 0)]),
-                    false => number(attribute.id(), *value),
-                }),
-        );
+        attributes.extend(to.iter().map(|(attribute, value)| match attribute.is_byte() {
+            true => DefaultNla::new(attribute.id(), vec![u8::from(*value != 0)]),
+            false => number(attribute.id(), *value),
+        }));
         self.ask(A::GET + 1, &attributes).map(drop)
     }
 
@@ -302,11 +295,7 @@ fn outcome(message: &[u8]) -> io::Result<()> {
     }
     let error = io::Error::from_raw_os_error(-code);
     let said = attributes_of(message.get(ERROR_BYTES..)).remove(&NLMSGERR_ATTR_MSG);
-    let said = said.map(|text| {
-        String::from_utf8_lossy(&text)
-            .trim_matches('\0')
-            .to_string()
-    });
+    let said = said.map(|text| String::from_utf8_lossy(&text).trim_matches('\0').to_string());
     Err(match said.filter(|said| !said.is_empty()) {
         Some(said) => io::Error::new(error.kind(), format!("{said} ({error})")),
         None => error,
@@ -354,10 +343,7 @@ mod tests {
         said.emit(&mut attribute);
         message.extend(attribute);
         let told = outcome(&message).unwrap_err();
-        assert_eq!(
-            told.to_string(),
-            "too much (Invalid argument (os error 22))"
-        );
+        assert_eq!(told.to_string(), "too much (Invalid argument (os error 22))");
         assert!(outcome(&[0; ERROR_BYTES]).is_ok());
         assert!(outcome(&[]).is_err());
     }
@@ -369,9 +355,7 @@ mod tests {
         as_root(|| {
             let namespace = Namespace::new().unwrap();
             let [left, right] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
-            namespace
-                .add_veth(("a0", left), ("a1", right), &namespace, None)
-                .unwrap();
+            namespace.add_veth(("a0", left), ("a1", right), &namespace, None).unwrap();
             namespace
                 .inside(|| {
                     let mut netlink = EthtoolNetlink::open()?;

@@ -85,9 +85,7 @@ impl Ethtool {
     /// # Errors
     /// No file descriptors are left.
     pub fn open() -> io::Result<Ethtool> {
-        Ok(Ethtool {
-            socket: Socket::new(NETLINK_ROUTE)?,
-        })
+        Ok(Ethtool { socket: Socket::new(NETLINK_ROUTE)? })
     }
 
     /// Send a command to a device; `data` begins with the command, and has room for the reply.
@@ -105,13 +103,8 @@ impl Ethtool {
         // and outlives the call. Of names and counters the kernel writes one for each
         // (ethtool_get_strings and ethtool_get_stats in net/ethtool/ioctl.c), and there is
         // room for MORE than it said there were.
-        let done = unsafe {
-            libc::ioctl(
-                self.socket.as_raw_fd(),
-                libc::SIOCETHTOOL as _,
-                &mut request,
-            )
-        };
+        let done =
+            unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::SIOCETHTOOL as _, &mut request) };
         match done {
             // Of features a positive number says what was not done; they are read back.
             0.. => Ok(()),
@@ -186,11 +179,7 @@ impl Ethtool {
         self.ask(device, &mut data)?;
         let words = (word(&data, 1) as usize).min(WORDS);
         let column = |n| (0..words).map(|w| word(&data, 2 + 4 * w + n)).collect();
-        Ok(Features {
-            changeable: column(0),
-            wanted: column(1),
-            active: column(2),
-        })
+        Ok(Features { changeable: column(0), wanted: column(1), active: column(2) })
     }
 
     /// Set the wanted features, of those that can be changed.
@@ -243,12 +232,7 @@ impl Ethtool {
     pub fn set_channels(&self, device: &str, to: Channels) -> io::Result<()> {
         let mut data = self.ask_channels(device)?;
         put(&mut data, 0, ETHTOOL_SCHANNELS);
-        for (at, value) in [
-            (5, to.receive),
-            (6, to.send),
-            (7, to.other),
-            (8, to.combined),
-        ] {
+        for (at, value) in [(5, to.receive), (6, to.send), (7, to.other), (8, to.combined)] {
             put(&mut data, at, value);
         }
         self.ask(device, &mut data)
@@ -305,10 +289,7 @@ impl Ethtool {
         };
         // struct ethtool_gstrings: command, set, length, then the names.
         let mut names = room(12 + (count + MORE) * NAME_BYTES);
-        for (at, number) in [ETHTOOL_GSTRINGS, set, count as u32]
-            .into_iter()
-            .enumerate()
-        {
+        for (at, number) in [ETHTOOL_GSTRINGS, set, count as u32].into_iter().enumerate() {
             put(&mut names, at, number);
         }
         self.ask(device, &mut names)?;
@@ -434,10 +415,9 @@ impl Namespace {
                 receive: channels.receive + channels.combined,
                 send: channels.send + channels.combined,
             }),
-            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(Queues {
-                receive: 1,
-                send: 1,
-            }),
+            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
+                Ok(Queues { receive: 1, send: 1 })
+            }
             Err(error) => Err(error),
         }
     }
@@ -512,9 +492,7 @@ mod tests {
         let ran = as_root(|| {
             let namespace = Namespace::new().unwrap();
             let [left, right] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
-            namespace
-                .add_veth(("a0", left), ("a1", right), &namespace, Some(2))
-                .unwrap();
+            namespace.add_veth(("a0", left), ("a1", right), &namespace, Some(2)).unwrap();
             namespace.inside(|| {
                 let ethtool = Ethtool::open()?;
                 assert_eq!(ethtool.driver("a0").as_deref(), Some("veth"));

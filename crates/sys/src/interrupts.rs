@@ -53,10 +53,8 @@ fn of_nic_in(nics: &Path, table: &str, name: &str) -> io::Result<BTreeSet<u32>> 
             parts.contains(&name)
         })
     };
-    let named: BTreeSet<u32> = (lines(table))
-        .filter(|(_, actions)| is_own(actions))
-        .map(|(irq, _)| irq)
-        .collect();
+    let named: BTreeSet<u32> =
+        (lines(table)).filter(|(_, actions)| is_own(actions)).map(|(irq, _)| irq).collect();
     if !named.is_empty() {
         return Ok(named);
     }
@@ -72,10 +70,7 @@ fn lines(table: &str) -> impl Iterator<Item = (u32, &str)> {
     table.lines().filter_map(|line| {
         let (number, rest) = line.split_once(':')?;
         let is_count = |c: char| c.is_ascii_digit() || c == ' ';
-        Some((
-            number.trim().parse().ok()?,
-            rest.trim_start_matches(is_count),
-        ))
+        Some((number.trim().parse().ok()?, rest.trim_start_matches(is_count)))
     })
 }
 

@@ -6,10 +6,7 @@ const ROOTS: u64 = 1 << 16;
 /// Allow as many open descriptors as this process may have: the usual 1,024 are few where each event, or each
 /// probe of a function, takes some.
 pub fn raise_open_files() {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: all calls take a limit that is alive, and only raise what this process may have.
     unsafe {
         if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) != 0 {

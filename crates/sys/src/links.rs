@@ -218,11 +218,7 @@ impl Netlink {
             ]),
         ];
         link.attributes.extend(queues());
-        self.ask(
-            RouteNetlinkMessage::NewLink(link),
-            NLM_F_CREATE | NLM_F_EXCL,
-        )
-        .map(drop)
+        self.ask(RouteNetlinkMessage::NewLink(link), NLM_F_CREATE | NLM_F_EXCL).map(drop)
     }
 
     /// Create a bridge, without spanning tree.
@@ -232,11 +228,7 @@ impl Netlink {
             LinkAttribute::IfName(name.into()),
             LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Bridge)]),
         ];
-        self.ask(
-            RouteNetlinkMessage::NewLink(link),
-            NLM_F_CREATE | NLM_F_EXCL,
-        )
-        .map(drop)
+        self.ask(RouteNetlinkMessage::NewLink(link), NLM_F_CREATE | NLM_F_EXCL).map(drop)
     }
 
     /// Make a device a port of a bridge.
@@ -256,11 +248,7 @@ impl Netlink {
         message.header.flags = NeighbourFlags::Controller;
         message.header.state = NeighbourState::Noarp;
         message.attributes = vec![NeighbourAttribute::LinkLayerAddress(mac.to_vec())];
-        self.ask(
-            RouteNetlinkMessage::NewNeighbour(message),
-            NLM_F_CREATE | NLM_F_REPLACE,
-        )
-        .map(drop)
+        self.ask(RouteNetlinkMessage::NewNeighbour(message), NLM_F_CREATE | NLM_F_REPLACE).map(drop)
     }
 
     /// Move a device to another namespace, with a new name.
@@ -272,10 +260,8 @@ impl Netlink {
     ) -> io::Result<()> {
         let mut link = LinkMessage::default();
         link.header.index = index;
-        link.attributes = vec![
-            LinkAttribute::IfName(name.into()),
-            LinkAttribute::NetNsFd(namespace.as_raw_fd()),
-        ];
+        link.attributes =
+            vec![LinkAttribute::IfName(name.into()), LinkAttribute::NetNsFd(namespace.as_raw_fd())];
         self.ask(RouteNetlinkMessage::SetLink(link), 0).map(drop)
     }
 
@@ -368,9 +354,7 @@ impl Namespace {
             netlink.add_bridge(name)?;
             let devices = netlink.devices()?;
             let bridge = devices.into_iter().find(|d| d.name == name);
-            bridge
-                .map(|d| d.index)
-                .ok_or_else(|| io::ErrorKind::NotFound.into())
+            bridge.map(|d| d.index).ok_or_else(|| io::ErrorKind::NotFound.into())
         })
     }
 
@@ -422,8 +406,7 @@ impl Namespace {
         let mut link = LinkMessage::default();
         link.header.index = index;
         link.header.change_mask = LinkFlags::Up;
-        self.ask(|n| n.ask(RouteNetlinkMessage::SetLink(link), 0))
-            .map(drop)
+        self.ask(|n| n.ask(RouteNetlinkMessage::SetLink(link), 0)).map(drop)
     }
 
     /// Set the MTU of a device.
@@ -434,8 +417,7 @@ impl Namespace {
         let mut link = LinkMessage::default();
         link.header.index = index;
         link.attributes = vec![LinkAttribute::Mtu(mtu_bytes)];
-        self.ask(|n| n.ask(RouteNetlinkMessage::SetLink(link), 0))
-            .map(drop)
+        self.ask(|n| n.ask(RouteNetlinkMessage::SetLink(link), 0)).map(drop)
     }
 
     /// The indices of its devices, by name.

@@ -28,10 +28,7 @@ impl Netlink {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
-        Ok(Netlink {
-            socket,
-            sequence: 0,
-        })
+        Ok(Netlink { socket, sequence: 0 })
     }
 
     /// Send a request, and receive the reply: messages up to the acknowledgement.

@@ -124,9 +124,7 @@ impl Namespace {
     /// # Errors
     /// /proc is not mounted.
     pub fn current() -> io::Result<Namespace> {
-        Ok(Namespace {
-            fd: std::fs::File::open("/proc/thread-self/ns/net")?.into(),
-        })
+        Ok(Namespace { fd: std::fs::File::open("/proc/thread-self/ns/net")?.into() })
     }
 
     /// Find a namespace by its name in `ip netns`, by a process in it, or by a path.
@@ -141,9 +139,7 @@ impl Namespace {
         } else {
             format!("/run/netns/{name}")
         };
-        let found = Namespace {
-            fd: std::fs::File::open(path)?.into(),
-        };
+        let found = Namespace { fd: std::fs::File::open(path)?.into() };
         // Check that it is a namespace: it can be entered.
         found.inside(|| Ok(()))?;
         Ok(found)
@@ -279,10 +275,7 @@ mod tests {
         let here = || Namespace::current()?.inode();
         assert_eq!(here().unwrap(), home);
         assert_eq!(new.inside(here).unwrap(), new.inode().unwrap());
-        assert_eq!(
-            apart(new.as_fd(), "test", here).unwrap(),
-            new.inode().unwrap()
-        );
+        assert_eq!(apart(new.as_fd(), "test", here).unwrap(), new.inode().unwrap());
         assert_eq!(here().unwrap(), home);
         assert_ne!(new.inode().unwrap(), home);
         let devices = new.with_sysfs(|| Ok(std::fs::read_dir("/sys/class/net")?.count()));

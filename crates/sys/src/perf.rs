@@ -44,10 +44,9 @@ pub fn open(attr: &mut sys::perf_event_attr, cpu: Option<i32>) -> io::Result<Own
 /// # Errors
 /// The event does not support the program.
 pub fn attach(event: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
-    for (request, value) in [
-        (PERF_EVENT_IOC_SET_BPF, program.as_raw_fd()),
-        (PERF_EVENT_IOC_ENABLE, 0),
-    ] {
+    for (request, value) in
+        [(PERF_EVENT_IOC_SET_BPF, program.as_raw_fd()), (PERF_EVENT_IOC_ENABLE, 0)]
+    {
         // SAFETY: both requests take an integer.
         if unsafe { libc::ioctl(event.as_raw_fd(), request as _, value) } < 0 {
             return Err(io::Error::last_os_error());

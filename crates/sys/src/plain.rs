@@ -44,10 +44,7 @@ mod tests {
     /// Check that a value round-trips, and that too few bytes give none.
     #[test]
     fn there_and_back() {
-        let two = Two {
-            one: 7,
-            other: [8, 9],
-        };
+        let two = Two { one: 7, other: [8, 9] };
         assert_eq!(two.bytes().len(), 8);
         assert_eq!(Two::read(two.bytes()), Some(two));
         assert_eq!(Two::read(&two.bytes()[..7]), None);

@@ -72,10 +72,7 @@ mod tests {
         let pi = "CPU implementer\t: 0x41\nCPU variant\t: 0x0\nCPU part\t: 0xd08\n";
         assert_eq!(cpu_model(pi).as_deref(), Some("Cortex-A72"));
         let other = pi.replace("0x41", "0x61");
-        assert_eq!(
-            cpu_model(&other).as_deref(),
-            Some("implementer 0x61 part 0xd08")
-        );
+        assert_eq!(cpu_model(&other).as_deref(), Some("implementer 0x61 part 0xd08"));
         assert_eq!(cpu_model("processor: 0\n"), None);
     }
 

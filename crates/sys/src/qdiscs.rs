@@ -11,10 +11,7 @@ use crate::netlink::Netlink;
 use crate::netns::Namespace;
 
 /// `TC_H_MAJ(TC_H_CLSACT)`.
-const CLSACT: TcHandle = TcHandle {
-    major: 0xffff,
-    minor: 0,
-};
+const CLSACT: TcHandle = TcHandle { major: 0xffff, minor: 0 };
 
 /// A device's root qdisc, whose counters include those of its children.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,10 +67,7 @@ impl Namespace {
         message.header.parent = TcHandle::CLSACT;
         message.attributes = vec![TcAttribute::Kind("clsact".into())];
         let (message, flags) = match on {
-            true => (
-                RouteNetlinkMessage::NewQueueDiscipline(message),
-                NLM_F_CREATE | NLM_F_EXCL,
-            ),
+            true => (RouteNetlinkMessage::NewQueueDiscipline(message), NLM_F_CREATE | NLM_F_EXCL),
             false => (RouteNetlinkMessage::DelQueueDiscipline(message), 0),
         };
         self.ask(|n| n.ask(message, flags)).map(drop)

@@ -73,11 +73,7 @@ impl Netlink {
         prefix_len: u8,
     ) -> io::Result<()> {
         let message = device_route(index, destination, prefix_len);
-        self.ask(
-            RouteNetlinkMessage::NewRoute(message),
-            NLM_F_CREATE | NLM_F_EXCL,
-        )
-        .map(drop)
+        self.ask(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_EXCL).map(drop)
     }
 
     /// Delete such a route.
@@ -88,8 +84,7 @@ impl Netlink {
         prefix_len: u8,
     ) -> io::Result<()> {
         let message = device_route(index, destination, prefix_len);
-        self.ask(RouteNetlinkMessage::DelRoute(message), 0)
-            .map(drop)
+        self.ask(RouteNetlinkMessage::DelRoute(message), 0).map(drop)
     }
 
     /// Add a route to `destination` via `gateway`.
@@ -101,14 +96,8 @@ impl Netlink {
     ) -> io::Result<()> {
         let mut message = to(destination, prefix_len);
         message.header.scope = RouteScope::Universe;
-        message
-            .attributes
-            .push(RouteAttribute::Gateway(RouteAddress::from(gateway)));
-        self.ask(
-            RouteNetlinkMessage::NewRoute(message),
-            NLM_F_CREATE | NLM_F_EXCL,
-        )
-        .map(drop)
+        message.attributes.push(RouteAttribute::Gateway(RouteAddress::from(gateway)));
+        self.ask(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_EXCL).map(drop)
     }
 
     /// Look up the route to an address.
@@ -200,8 +189,7 @@ impl Namespace {
     /// There is one to the same destination, or the device is down.
     pub fn add_our_route(&self, route: &OurRoute) -> io::Result<()> {
         let message = RouteNetlinkMessage::NewRoute(route.message());
-        self.ask(|n| n.ask(message, NLM_F_CREATE | NLM_F_EXCL))
-            .map(drop)
+        self.ask(|n| n.ask(message, NLM_F_CREATE | NLM_F_EXCL)).map(drop)
     }
 
     /// Delete a route that plumb added; others are kept.

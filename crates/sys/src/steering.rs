@@ -25,9 +25,8 @@ pub fn queues(namespace: &Namespace, device: &str, which: Steering) -> io::Resul
         let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
         Ok(names.collect::<Vec<String>>())
     })?;
-    let mut queues: Vec<String> = (names.into_iter())
-        .filter(|name| name.starts_with(which.queues()))
-        .collect();
+    let mut queues: Vec<String> =
+        (names.into_iter()).filter(|name| name.starts_with(which.queues())).collect();
     queues.sort_by_key(|name| (name.len(), name.clone()));
     Ok(queues)
 }
@@ -77,10 +76,9 @@ fn why(which: Steering, error: io::Error) -> io::Error {
             ErrorKind::Unsupported,
             "a device with a single queue to send by has none; more come with `ethtool -L`",
         ),
-        (_, ErrorKind::NotFound) => io::Error::new(
-            ErrorKind::Unsupported,
-            "this kernel has none (CONFIG_RPS, CONFIG_XPS)",
-        ),
+        (_, ErrorKind::NotFound) => {
+            io::Error::new(ErrorKind::Unsupported, "this kernel has none (CONFIG_RPS, CONFIG_XPS)")
+        }
         _ => error,
     }
 }
@@ -123,11 +121,7 @@ fn of_mask(mask: &str) -> Option<BTreeSet<u32>> {
     for (n, word) in mask.trim().split(',').rev().enumerate() {
         let word = u32::from_str_radix(word, 16).ok()?;
         let first = u32::try_from(n).ok()?.checked_mul(BITS)?;
-        cpus.extend(
-            (0..BITS)
-                .filter(|bit| word & 1 << bit != 0)
-                .map(|bit| first + bit),
-        );
+        cpus.extend((0..BITS).filter(|bit| word & 1 << bit != 0).map(|bit| first + bit));
     }
     Some(cpus)
 }
@@ -164,13 +158,8 @@ mod tests {
         as_root(|| {
             let namespace = Namespace::new().unwrap();
             let [left, right] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
-            namespace
-                .add_veth(("a0", left), ("a1", right), &namespace, Some(2))
-                .unwrap();
-            assert_eq!(
-                queues(&namespace, "a0", Steering::Rps).unwrap(),
-                ["rx-0", "rx-1"]
-            );
+            namespace.add_veth(("a0", left), ("a1", right), &namespace, Some(2)).unwrap();
+            assert_eq!(queues(&namespace, "a0", Steering::Rps).unwrap(), ["rx-0", "rx-1"]);
             for which in Steering::ALL.iter().copied() {
                 let queue = format!("{}1", which.queues());
                 for list in ["0", NO_CPUS] {

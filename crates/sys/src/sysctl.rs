@@ -27,9 +27,7 @@ pub fn set(key: &str, value: &str) -> io::Result<()> {
         && key.split('.').all(|part| {
             !part.is_empty()
                 && !part.starts_with('/')
-                && part
-                    .chars()
-                    .all(|c| c.is_ascii_alphanumeric() || "_-/".contains(c))
+                && part.chars().all(|c| c.is_ascii_alphanumeric() || "_-/".contains(c))
         });
     if !sane {
         return Err(io::Error::new(
@@ -39,22 +37,16 @@ pub fn set(key: &str, value: &str) -> io::Result<()> {
     }
     let file = OpenOptions::new().write(true).open(path(key));
     let mut file = file.map_err(|e| told(&e))?;
-    file.write_all(value.as_bytes())
-        .map_err(|e| match e.kind() {
-            // The sysctl is there: what it names is not.
-            ErrorKind::NotFound => {
-                io::Error::new(ErrorKind::Unsupported, no_such_value(key, value))
-            }
-            _ => told(&e),
-        })?;
+    file.write_all(value.as_bytes()).map_err(|e| match e.kind() {
+        // The sysctl is there: what it names is not.
+        ErrorKind::NotFound => io::Error::new(ErrorKind::Unsupported, no_such_value(key, value)),
+        _ => told(&e),
+    })?;
     let back = fs::read_to_string(path(key)).map_err(|e| told(&e))?;
     if back.split_whitespace().eq(value.split_whitespace()) {
         Ok(())
     } else {
-        Err(io::Error::other(format!(
-            "it reads back as `{}`",
-            back.trim()
-        )))
+        Err(io::Error::other(format!("it reads back as `{}`", back.trim())))
     }
 }
 
@@ -79,10 +71,7 @@ fn no_such_value(key: &str, value: &str) -> String {
         let known: Vec<&str> = known.split_whitespace().collect();
         format!(", only {}", known.join(", "))
     });
-    format!(
-        "this kernel has no `{}`{only}: a module may be missing",
-        shown.escape_debug()
-    )
+    format!("this kernel has no `{}`{only}: a module may be missing", shown.escape_debug())
 }
 
 /// The system's reason, in terms of sysctls.
@@ -143,10 +132,7 @@ mod tests {
     fn names_of_settings() {
         for key in ["", "net..x", "net/../x", "net.//.x", "net.core.x y", "a\nb"] {
             let error = set(key, "1").unwrap_err();
-            assert!(
-                error.to_string().contains("invalid sysctl name"),
-                "{key}: {error}"
-            );
+            assert!(error.to_string().contains("invalid sysctl name"), "{key}: {error}");
         }
         let error = set("net.core.no_such_setting", "1").unwrap_err();
         assert!(error.to_string().contains("no such sysctl"), "{error}");
@@ -156,10 +142,7 @@ mod tests {
     #[test]
     fn values_that_are_not_there() {
         let why = no_such_value("net.ipv4.tcp_congestion_control", "warp");
-        assert!(
-            why.contains("no `warp`, only ") && why.contains("reno"),
-            "{why}"
-        );
+        assert!(why.contains("no `warp`, only ") && why.contains("reno"), "{why}");
         let why = no_such_value("net.core.default_qdisc", "warp");
         assert_eq!(why, "this kernel has no `warp`: a module may be missing");
     }

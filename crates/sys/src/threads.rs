@@ -20,19 +20,15 @@ pub fn each<T: Send>(tasks: Vec<Task<'_, T>>) -> Vec<T> {
         let mut done = Vec::new();
         loop {
             // Nothing panics while the lock is held.
-            let next = left
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .pop_front();
+            let next = left.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
             let Some((at, task)) = next else { break };
             done.push((at, task()));
         }
         done
     };
     let mut done = thread::scope(|scope| {
-        let others: Vec<_> = (1..count)
-            .map_while(|_| Builder::new().spawn_scoped(scope, work).ok())
-            .collect();
+        let others: Vec<_> =
+            (1..count).map_while(|_| Builder::new().spawn_scoped(scope, work).ok()).collect();
         let mut done = work();
         for other in others {
             match other.join() {
@@ -85,10 +81,7 @@ mod tests {
             assert!(status.success());
             return;
         }
-        let limit = libc::rlimit {
-            rlim_cur: 1 << 20,
-            rlim_max: libc::RLIM_INFINITY,
-        };
+        let limit = libc::rlimit { rlim_cur: 1 << 20, rlim_max: libc::RLIM_INFINITY };
         // SAFETY: the structure outlives the call. Less than is mapped already: what is there
         // stays, and nothing is added.
         assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
@@ -105,10 +98,7 @@ mod tests {
     #[test]
     fn a_panic() {
         let ran = panic::catch_unwind(|| {
-            each(vec![
-                Box::new(|| 1) as Task<'_, i32>,
-                Box::new(|| panic!("planted")),
-            ])
+            each(vec![Box::new(|| 1) as Task<'_, i32>, Box::new(|| panic!("planted"))])
         });
         assert!(ran.is_err());
     }

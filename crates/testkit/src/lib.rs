@@ -54,15 +54,10 @@ pub fn parse_openmetrics(text: &str) -> bool {
     // What does not read all of it says why.
     let _ = input.as_mut().map(|input| input.write_all(text.as_bytes()));
     drop(input);
-    let done = child
-        .wait_with_output()
-        .unwrap_or_else(|error| panic!("{python}: {error}"));
+    let done = child.wait_with_output().unwrap_or_else(|error| panic!("{python}: {error}"));
     let said = String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success(), "{said}\n{text}");
-    let samples: usize = String::from_utf8_lossy(&done.stdout)
-        .trim()
-        .parse()
-        .unwrap_or(0);
+    let samples: usize = String::from_utf8_lossy(&done.stdout).trim().parse().unwrap_or(0);
     let lines = text.lines().filter(|line| !line.starts_with('#')).count();
     assert_eq!(samples, lines, "samples of {text}");
     true
@@ -100,18 +95,12 @@ pub fn newest_qemu(program: &str) -> Option<PathBuf> {
 }
 
 fn of_other_qemus(program: &Path) -> Option<PathBuf> {
-    let folder = env::var_os("PLUMB_QEMU_OTHER")
-        .map(PathBuf::from)
-        .or_else(|| {
-            let home = || env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
-            let caches = env::var_os("XDG_CACHE_HOME")
-                .map(PathBuf::from)
-                .or_else(home)?;
-            Some(caches.join("netplumb-other-qemu"))
-        });
-    let qemu = folder
-        .map(|folder| folder.join(program))
-        .filter(|qemu| qemu.is_file());
+    let folder = env::var_os("PLUMB_QEMU_OTHER").map(PathBuf::from).or_else(|| {
+        let home = || env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
+        let caches = env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(home)?;
+        Some(caches.join("netplumb-other-qemu"))
+    });
+    let qemu = folder.map(|folder| folder.join(program)).filter(|qemu| qemu.is_file());
     if qemu.is_none() {
         let program = program.display();
         skip(&format!("no second {program}: scripts/setup.sh other-qemu"));
@@ -142,9 +131,7 @@ pub fn kills(few: usize) -> usize {
 
 fn number(name: &str, otherwise: usize) -> usize {
     match env::var(name) {
-        Ok(said) => said
-            .parse()
-            .unwrap_or_else(|_| panic!("{name}={said} is no number")),
+        Ok(said) => said.parse().unwrap_or_else(|_| panic!("{name}={said} is no number")),
         Err(_) => otherwise,
     }
 }
@@ -159,10 +146,7 @@ fn number(name: &str, otherwise: usize) -> usize {
 /// It went wrong too often.
 #[track_caller]
 pub fn mostly(well: usize, tries: usize, mut one: impl FnMut() -> Result<String, String>) {
-    assert!(
-        2 * well > tries && well <= tries,
-        "{well} of {tries} is not most"
-    );
+    assert!(2 * well > tries && well <= tries, "{well} of {tries} is not most");
     let (mut good, mut bad, mut told) = (0, 0, String::new());
     while good < well && tries - bad >= well {
         let (mark, found) = match one() {
@@ -177,16 +161,8 @@ pub fn mostly(well: usize, tries: usize, mut one: impl FnMut() -> Result<String,
         };
         told += &format!("  {mark}: {found}\n");
     }
-    assert!(
-        good >= well,
-        "{good} of {}, not {well} of {tries}:\n{told}",
-        good + bad
-    );
-    tell(&format!(
-        "{good} of {} tries:\n{}",
-        good + bad,
-        told.trim_end()
-    ));
+    assert!(good >= well, "{good} of {}, not {well} of {tries}:\n{told}", good + bad);
+    tell(&format!("{good} of {} tries:\n{}", good + bad, told.trim_end()));
 }
 
 /// Compare a text with the file that holds what it is to be.

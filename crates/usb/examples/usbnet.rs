@@ -41,10 +41,8 @@ fn frame(to: [u8; 6]) -> Vec<u8> {
     frame.extend_from_slice(&[8, 0]);
     frame.extend_from_slice(&[0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0]);
     frame.extend_from_slice(&[10, 77, 0, 2, 10, 77, 0, 1]);
-    let sum: u32 = frame[14..]
-        .chunks(2)
-        .map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1]))
-        .sum();
+    let sum: u32 =
+        frame[14..].chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1])).sum();
     let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
     frame[24..26].copy_from_slice(&sum.to_be_bytes());
     frame.extend_from_slice(&[0x0f, 0xa0, 0, 9, 0, 26, 0, 0]);

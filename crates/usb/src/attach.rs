@@ -57,9 +57,7 @@ impl Default for Controller {
 impl Controller {
     /// The controller of a folder below /sys.
     pub fn at(folder: impl Into<PathBuf>) -> Controller {
-        Controller {
-            folder: folder.into(),
-        }
+        Controller { folder: folder.into() }
     }
 
     /// The first port of high speed that nothing is attached to.
@@ -153,9 +151,7 @@ fn first_free(status: &str) -> Result<u32, AttachError> {
         }
         ports += 1;
         if state == FREE {
-            return port
-                .parse()
-                .map_err(|_| AttachError::Status(line.to_owned()));
+            return port.parse().map_err(|_| AttachError::Status(line.to_owned()));
         }
     }
     Err(AttachError::NoPort(ports))

@@ -107,16 +107,8 @@ impl Bus {
         let (wake, woken) = UnixStream::pair()?;
         woken.set_nonblocking(true)?;
         let (sender, commands) = channel();
-        let handle = Handle {
-            commands: sender,
-            wake: Arc::new(wake),
-        };
-        Ok(Bus {
-            slots: Vec::new(),
-            commands,
-            woken,
-            handle,
-        })
+        let handle = Handle { commands: sender, wake: Arc::new(wake) };
+        Ok(Bus { slots: Vec::new(), commands, woken, handle })
     }
 
     /// Add a device and the socket to its driver. Nothing is behind it yet.
@@ -180,10 +172,8 @@ impl Bus {
             true => slot.socket.as_raw_fd(),
             false => -1,
         });
-        let mut polled: Vec<libc::pollfd> = std::iter::once(self.woken.as_raw_fd())
-            .chain(sockets)
-            .map(readable)
-            .collect();
+        let mut polled: Vec<libc::pollfd> =
+            std::iter::once(self.woken.as_raw_fd()).chain(sockets).map(readable).collect();
         loop {
             // SAFETY: the array is ours and has as many entries as we say.
             let n = unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, -1) };
@@ -240,9 +230,8 @@ impl Bus {
             Err(source) => return Err(BusError::Socket { port, source }),
         }
         let mut requests = std::mem::take(&mut self.slots[port].requests);
-        while let Some(request) = requests
-            .next_request()
-            .map_err(|source| BusError::Request { port, source })?
+        while let Some(request) =
+            requests.next_request().map_err(|source| BusError::Request { port, source })?
         {
             match request {
                 Request::Submit(submit) => self.submit(port, &submit),
@@ -379,19 +368,12 @@ struct Ready {
 }
 
 fn readable(fd: RawFd) -> libc::pollfd {
-    libc::pollfd {
-        fd,
-        events: libc::POLLIN,
-        revents: 0,
-    }
+    libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
 }
 
 /// Whether the kernel has detached the device.
 fn is_closed(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::ConnectionReset | ErrorKind::BrokenPipe
-    )
+    matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
 }
 
 #[cfg(test)]

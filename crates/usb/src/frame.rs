@@ -40,12 +40,7 @@ impl Fields<'_> {
     }
 
     pub(crate) fn wrong(&self, what: &'static str, value: usize, at: usize) -> Malformed {
-        Malformed {
-            what,
-            value,
-            at,
-            length: self.0.len(),
-        }
+        Malformed { what, value, at, length: self.0.len() }
     }
 }
 

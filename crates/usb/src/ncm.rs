@@ -90,8 +90,7 @@ impl Ncm {
         speed.extend_from_slice(&BITS_PER_SECOND.to_le_bytes());
         self.notifications.push_back(speed);
         let up = u16::from(self.carrier);
-        self.notifications
-            .push_back(notification(NETWORK_CONNECTION, up, 0));
+        self.notifications.push_back(notification(NETWORK_CONNECTION, up, 0));
     }
 }
 

@@ -119,9 +119,7 @@ impl Device for Smsc95xx {
     }
 
     fn interrupt(&mut self) -> Option<Vec<u8>> {
-        self.registers
-            .take_interrupt()
-            .map(|status| status.to_le_bytes().to_vec())
+        self.registers.take_interrupt().map(|status| status.to_le_bytes().to_vec())
     }
 
     fn set_carrier(&mut self, up: bool) {

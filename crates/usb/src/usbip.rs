@@ -165,26 +165,15 @@ impl<'a> Request<'a> {
         if packets != 0 && packets != -1 {
             return Err(UsbipError::Isochronous(packets));
         }
-        let sent = if direction == Direction::Out {
-            length
-        } else {
-            0
-        };
+        let sent = if direction == Direction::Out { length } else { 0 };
         let end = HEADER_BYTES + sent;
         let Some(data) = bytes.get(HEADER_BYTES..end) else {
             return Ok(None);
         };
         let mut setup = [0; 8];
         setup.copy_from_slice(&header[40..48]);
-        let submit = Submit {
-            seqnum,
-            devid: word(header, 2),
-            direction,
-            endpoint,
-            length,
-            setup,
-            data,
-        };
+        let submit =
+            Submit { seqnum, devid: word(header, 2), direction, endpoint, length, setup, data };
         Ok(Some((Request::Submit(submit), end)))
     }
 
@@ -197,10 +186,7 @@ impl<'a> Request<'a> {
                     Direction::In => 1,
                 };
                 let endpoint = u32::from(submit.endpoint);
-                put(
-                    to,
-                    [CMD_SUBMIT, submit.seqnum, submit.devid, direction, endpoint],
-                );
+                put(to, [CMD_SUBMIT, submit.seqnum, submit.devid, direction, endpoint]);
                 put(to, [0, submit.length as u32, 0, 0, 0]);
                 to.extend_from_slice(&submit.setup);
                 to.extend_from_slice(submit.data);
@@ -239,24 +225,14 @@ impl<'a> Reply<'a> {
         let Some(data) = bytes.get(HEADER_BYTES..end) else {
             return Ok(None);
         };
-        let reply = Reply::Submit {
-            seqnum,
-            status,
-            actual,
-            data,
-        };
+        let reply = Reply::Submit { seqnum, status, actual, data };
         Ok(Some((reply, end)))
     }
 
     /// Append the message to `to`.
     pub fn write(&self, to: &mut Vec<u8>) {
         match *self {
-            Reply::Submit {
-                seqnum,
-                status,
-                actual,
-                data,
-            } => {
+            Reply::Submit { seqnum, status, actual, data } => {
                 put(to, [RET_SUBMIT, seqnum, 0, 0, 0]);
                 put(to, [status as u32, actual as u32, 0, 0, 0, 0, 0]);
                 to.extend_from_slice(data);

@@ -20,10 +20,7 @@ impl Frame {
     /// A frame that is as it should be.
     #[must_use]
     pub fn good(bytes: Vec<u8>) -> Frame {
-        Frame {
-            bytes,
-            fault: Fault::None,
-        }
+        Frame { bytes, fault: Fault::None }
     }
 }
 
@@ -269,11 +266,7 @@ impl Load {
             return Err(LoadError::Frame(bytes.len()));
         }
         let bytes = crate::frame::padded(bytes);
-        Ok(Load {
-            frame: Frame { bytes, fault },
-            left: frames,
-            per_transfer: 1,
-        })
+        Ok(Load { frame: Frame { bytes, fault }, left: frames, per_transfer: 1 })
     }
 
     /// Several frames in each transfer, if device and driver take that. Frames of bad size

@@ -80,15 +80,12 @@ impl<'a> FromDevices<'a> {
     /// no error: it is in the ledger.
     pub fn block(&mut self) -> io::Result<Ledger> {
         let packets = self.traffic.plan.packets;
-        let asked = Asked {
-            queues: self.traffic.plan.qdisc.is_some(),
-        };
+        let asked = Asked { queues: self.traffic.plan.qdisc.is_some() };
         let before = self.traffic.drops(asked)?;
         mark::<{ mark::WINDOW_BEGIN }>();
         let delivered = self.all(packets);
         mark::<{ mark::WINDOW_END }>();
-        self.traffic
-            .ledger((asked, &before), u64::from(packets), delivered?)
+        self.traffic.ledger((asked, &before), u64::from(packets), delivered?)
     }
 
     /// Hand over so many frames; returns how many datagrams the socket received.
@@ -112,10 +109,7 @@ impl<'a> FromDevices<'a> {
         let FromDevice { fault, .. } = self.frames;
         let goal = self.device.taken(fault) + u64::from(frames);
         let per_transfer = frames;
-        let now = FromDevice {
-            per_transfer,
-            ..self.frames
-        };
+        let now = FromDevice { per_transfer, ..self.frames };
         self.device.hand(&self.bytes, now)?;
         let (mut delivered, fd) = (0, self.traffic.sockets.rx.as_raw_fd());
         for _ in 0..NAPS {
@@ -149,8 +143,6 @@ fn datagram(ends: &Ends, mac: [u8; 6], payload_bytes: u32) -> io::Result<Vec<u8>
     };
     let payload: Vec<u8> = (0..payload_bytes).map(|i| i as u8).collect();
     let mut bytes = Vec::new();
-    ip.udp(TX_PORT, RX_PORT)
-        .write(&mut bytes, &payload)
-        .map_err(io::Error::other)?;
+    ip.udp(TX_PORT, RX_PORT).write(&mut bytes, &payload).map_err(io::Error::other)?;
     Ok(bytes)
 }

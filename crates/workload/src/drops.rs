@@ -47,9 +47,7 @@ pub fn of_devices(namespace: BorrowedFd<'_>) -> io::Result<Drops> {
 
 /// Those that count losses.
 fn of_loss(counters: &Drops) -> Drops {
-    let lost = counters
-        .iter()
-        .filter(|(name, _)| causes::of(name).is_some());
+    let lost = counters.iter().filter(|(name, _)| causes::of(name).is_some());
     lost.map(|(name, n)| (name.clone(), *n)).collect()
 }
 
@@ -163,10 +161,7 @@ pub fn explain(ledger: &mut Ledger, proto: Proto, reasons: &Drops) {
         let n = left.min(missing);
         if n > 0 {
             missing -= n;
-            *ledger
-                .dropped
-                .entry(format!("kfree_skb: {reason}"))
-                .or_default() += n;
+            *ledger.dropped.entry(format!("kfree_skb: {reason}")).or_default() += n;
         }
     }
 }
@@ -175,12 +170,7 @@ pub fn explain(ledger: &mut Ledger, proto: Proto, reasons: &Drops) {
 pub fn since(before: &Drops, after: &Drops) -> Drops {
     after
         .iter()
-        .map(|(cause, n)| {
-            (
-                cause.clone(),
-                n.saturating_sub(*before.get(cause).unwrap_or(&0)),
-            )
-        })
+        .map(|(cause, n)| (cause.clone(), n.saturating_sub(*before.get(cause).unwrap_or(&0))))
         .filter(|(_, n)| *n > 0)
         .collect()
 }
@@ -214,9 +204,7 @@ mod tests {
     }
 
     fn drops(of: &[(&str, u64)]) -> Drops {
-        of.iter()
-            .map(|(cause, n)| (cause.to_string(), *n))
-            .collect()
+        of.iter().map(|(cause, n)| (cause.to_string(), *n)).collect()
     }
 
     /// Check that a packet counted by several counters is counted once, by the most specific one.
@@ -297,11 +285,7 @@ mod tests {
         assert_eq!(one.dropped, drops(&[("kfree_skb: NETFILTER_DROP", 10)]));
         let told = ("sender: tx0 qdisc drops", 6);
         let mut both = ledger(&[told]);
-        explain(
-            &mut both,
-            Proto::Tcp,
-            &drops(&[("tcp QDISC_DROP", 6), ("tcp TCP_OLD_DATA", 30)]),
-        );
+        explain(&mut both, Proto::Tcp, &drops(&[("tcp QDISC_DROP", 6), ("tcp TCP_OLD_DATA", 30)]));
         assert!(both.closes());
         let expected = [told, ("kfree_skb: TCP_OLD_DATA", 4)];
         assert_eq!(both.dropped, drops(&expected));
@@ -310,11 +294,7 @@ mod tests {
         assert!(!none.closes());
         // A gap of one protocol is not explained by losses of another.
         let mut other = ledger(&[]);
-        explain(
-            &mut other,
-            Proto::Udp,
-            &drops(&[("tcp NETFILTER_DROP", 10)]),
-        );
+        explain(&mut other, Proto::Udp, &drops(&[("tcp NETFILTER_DROP", 10)]));
         assert_eq!(other, ledger(&[]));
     }
 
@@ -323,9 +303,6 @@ mod tests {
     fn differences() {
         let before = Drops::from([("a".into(), 1), ("b".into(), 2)]);
         let after = Drops::from([("a".into(), 1), ("b".into(), 5), ("c".into(), 1)]);
-        assert_eq!(
-            since(&before, &after),
-            Drops::from([("b".into(), 3), ("c".into(), 1)])
-        );
+        assert_eq!(since(&before, &after), Drops::from([("b".into(), 3), ("c".into(), 1)]));
     }
 }

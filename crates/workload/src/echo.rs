@@ -34,11 +34,7 @@ impl Echoes {
         let socket = raw_to(peer)?;
         socket.connect(&SocketAddr::new(peer, 0).into())?;
         socket.set_read_timeout(Some(PATIENCE))?;
-        Ok(Echoes {
-            socket,
-            v6: peer.is_ipv6(),
-            sequence: 0,
-        })
+        Ok(Echoes { socket, v6: peer.is_ipv6(), sequence: 0 })
     }
 
     /// The time of one echo; none if no answer came.

@@ -98,10 +98,8 @@ impl Sockets {
 
 /// Take datagrams from any source.
 pub(crate) fn disconnect(socket: &impl AsRawFd) -> io::Result<()> {
-    let nowhere = libc::sockaddr {
-        sa_family: libc::AF_UNSPEC as libc::sa_family_t,
-        sa_data: [0; 14],
-    };
+    let nowhere =
+        libc::sockaddr { sa_family: libc::AF_UNSPEC as libc::sa_family_t, sa_data: [0; 14] };
     let length = size_of_val(&nowhere) as libc::socklen_t;
     // SAFETY: the address and the length are those of `nowhere`.
     match unsafe { libc::connect(socket.as_raw_fd(), &nowhere, length) } {
@@ -131,10 +129,7 @@ impl Ends {
 
     /// All namespaces, by name.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&'static str, &OwnedFd)> {
-        let ends = [
-            ("sender", &self.tx_namespace),
-            ("receiver", &self.rx_namespace),
-        ];
+        let ends = [("sender", &self.tx_namespace), ("receiver", &self.rx_namespace)];
         let between = self.between.iter().map(|(name, fd)| (*name, fd));
         ends.into_iter().chain(between)
     }
@@ -159,10 +154,7 @@ impl Ends {
                 let tx = inside(tx_ns, || udp(from))?;
                 tx.connect(&to.into())?;
                 rx.connect(&from.into())?;
-                Ok(Sockets {
-                    tx: tx.into(),
-                    rx: rx.into(),
-                })
+                Ok(Sockets { tx: tx.into(), rx: rx.into() })
             }
             Proto::Tcp => self.tcp(),
             Proto::Command | Proto::Work => {
@@ -205,10 +197,7 @@ impl Ends {
         }
         tx.set_nodelay(true)?;
         rx.set_nodelay(true)?;
-        Ok(Sockets {
-            tx: tx.into(),
-            rx: rx.into(),
-        })
+        Ok(Sockets { tx: tx.into(), rx: rx.into() })
     }
 }
 
@@ -253,21 +242,16 @@ pub(crate) fn set_option(
             value.len() as libc::socklen_t,
         )
     };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 fn roomy(socket: &Socket) -> io::Result<()> {
     // SO_RCVBUFFORCE needs root, which the guest's agent has; SO_RCVBUF is limited by
     // net.core.rmem_max, and sufficient for small packets.
     let bytes = (BUFFER_BYTES as i32).to_ne_bytes();
-    for (forced, plain) in [
-        (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF),
-        (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF),
-    ] {
+    for (forced, plain) in
+        [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
+    {
         set_option(socket, libc::SOL_SOCKET, forced, &bytes)
             .or_else(|_| set_option(socket, libc::SOL_SOCKET, plain, &bytes))?;
     }
@@ -275,11 +259,7 @@ fn roomy(socket: &Socket) -> io::Result<()> {
 }
 
 fn udp(address: SocketAddr) -> io::Result<Socket> {
-    let socket = Socket::new(
-        Domain::for_address(address),
-        Type::DGRAM,
-        Some(Protocol::UDP),
-    )?;
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
     roomy(&socket)?;
     socket.bind(&address.into())?;
     Ok(socket)
@@ -287,11 +267,7 @@ fn udp(address: SocketAddr) -> io::Result<Socket> {
 
 /// A TCP socket that is bound.
 pub(crate) fn stream(address: SocketAddr) -> io::Result<Socket> {
-    let socket = Socket::new(
-        Domain::for_address(address),
-        Type::STREAM,
-        Some(Protocol::TCP),
-    )?;
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     // The next run may use the same ports immediately.
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;

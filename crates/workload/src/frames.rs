@@ -114,11 +114,7 @@ impl Generator {
         if !asked {
             live.try_out(plan)?;
         }
-        let mut facts = facts_of(
-            plan,
-            Method::Xdp,
-            if asked { "asked for" } else { "it can" },
-        );
+        let mut facts = facts_of(plan, Method::Xdp, if asked { "asked for" } else { "it can" });
         let mut sent = "seen at xdp_devmap_xmit and xdp_redirect_err".to_string();
         if !live.unattached.is_empty() {
             let why: Vec<String> = live
@@ -208,11 +204,7 @@ impl Generator {
                     result
                 })
                 .map_err(doing("start a thread"))?;
-            self.threads.push(Thread {
-                cpu,
-                handle,
-                failed,
-            });
+            self.threads.push(Thread { cpu, handle, failed });
             // No reply: it has ended with an error.
             if is_ready.recv().is_err() {
                 return self.end().and(Err(GeneratorError::System {
@@ -258,9 +250,7 @@ impl Generator {
     /// A thread has failed, or the counts can't be read.
     pub fn stop(mut self) -> Result<Vec<Generated>, GeneratorError> {
         self.end()?;
-        self.made
-            .counts()
-            .map_err(doing("read the generator's counts"))
+        self.made.counts().map_err(doing("read the generator's counts"))
     }
 
     fn end(&mut self) -> Result<(), GeneratorError> {
@@ -325,10 +315,7 @@ fn facts_of(plan: &GeneratorPlan, method: Method, why: &str) -> BTreeMap<String,
     let sizes = headers::sizes(plan);
     let shortest = sizes.first().copied().unwrap_or_default();
     if plan.frames.size == FrameSize::Imix && shortest > FRAME_BYTES_LEAST {
-        tell(
-            "imix",
-            format!("the shortest frames are {shortest} bytes, as the headers need"),
-        );
+        tell("imix", format!("the shortest frames are {shortest} bytes, as the headers need"));
     }
     facts
 }

@@ -96,9 +96,7 @@ impl Receiver {
             socket.set_read_timeout(Some(PATIENCE))?;
             socket.listen(HostLoad::MAX_CONNECTIONS as i32)?;
             // SAFETY: the descriptor was just given up by its owner.
-            Ok(Receiver(unsafe {
-                TcpListener::from_raw_fd(socket.into_raw_fd())
-            }))
+            Ok(Receiver(unsafe { TcpListener::from_raw_fd(socket.into_raw_fd()) }))
         })
     }
 
@@ -176,9 +174,7 @@ impl Connections {
         thread::sleep(QUIET);
         let mut done = Done::default();
         match load {
-            HostLoad::Stream {
-                bytes, write_bytes, ..
-            } => {
+            HostLoad::Stream { bytes, write_bytes, .. } => {
                 let buffer = vec![0x5a; write_bytes as usize];
                 edges.begin();
                 match &mut self.all[..] {
@@ -318,10 +314,7 @@ impl Connections {
     /// # Errors
     /// The query failed.
     pub fn segments(&self, sends: bool) -> io::Result<u64> {
-        self.all
-            .iter()
-            .map(|stream| segments_of(stream, sends))
-            .sum()
+        self.all.iter().map(|stream| segments_of(stream, sends)).sum()
     }
 
     /// The size of the first one's buffer now: to send, or to receive.
@@ -373,9 +366,7 @@ fn info(stream: &TcpStream, at: usize) -> io::Result<u64> {
 fn ended(stream: &mut TcpStream) -> io::Result<()> {
     match stream.read(&mut [0]).map_err(told)? {
         0 => Ok(()),
-        _ => Err(io::Error::other(
-            "the other host sent more than was asked for",
-        )),
+        _ => Err(io::Error::other("the other host sent more than was asked for")),
     }
 }
 
@@ -458,15 +449,9 @@ mod tests {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let to = listener.local_addr().unwrap();
         let receiver = Receiver(listener);
-        let stream = |connections| HostLoad::Stream {
-            bytes: 1_000_001,
-            write_bytes: 1_000,
-            connections,
-        };
-        let request = HostLoad::Request {
-            turns: 5,
-            size_bytes: 3_000,
-        };
+        let stream =
+            |connections| HostLoad::Stream { bytes: 1_000_001, write_bytes: 1_000, connections };
+        let request = HostLoad::Request { turns: 5, size_bytes: 3_000 };
         for load in [stream(1), stream(3), request] {
             let sender = thread::spawn(move || {
                 let connect = |_| TcpStream::connect(to).unwrap();

@@ -61,11 +61,7 @@ impl<'a> Traffic<'a> {
     /// A socket call failed.
     pub fn open(plan: &'a RunPlan, ends: &'a Ends) -> io::Result<Self> {
         let size = plan.size_bytes as usize;
-        let header = if plan.proto == Proto::Raw {
-            ICMP_HEADER_BYTES
-        } else {
-            0
-        };
+        let header = if plan.proto == Proto::Raw { ICMP_HEADER_BYTES } else { 0 };
         let mut message = vec![0; header + size];
         for (i, byte) in message[header..].iter_mut().enumerate() {
             *byte = i as u8;
@@ -133,10 +129,7 @@ impl<'a> Traffic<'a> {
         if arrived == 0 && self.plan.warmup_packets > 0 {
             return Err(self.explained(io::Error::new(
                 io::ErrorKind::TimedOut,
-                format!(
-                    "none of {} warm-up packets arrived",
-                    self.plan.warmup_packets
-                ),
+                format!("none of {} warm-up packets arrived", self.plan.warmup_packets),
             )));
         }
         Ok(())
@@ -150,9 +143,7 @@ impl<'a> Traffic<'a> {
     pub fn block(&mut self) -> io::Result<Ledger> {
         // Default qdiscs drop none of these packets: they are not queried, since that would change
         // the state of the kernel.
-        let asked = Asked {
-            queues: self.plan.qdisc.is_some(),
-        };
+        let asked = Asked { queues: self.plan.qdisc.is_some() };
         let before = self.drops(asked)?;
         let aligned = self.plan.aligned;
         let mut run_began_ns = if aligned { align() } else { 0 };
@@ -203,11 +194,7 @@ impl<'a> Traffic<'a> {
                 }
             }
         }
-        Ok(Ledger {
-            offered,
-            delivered,
-            dropped,
-        })
+        Ok(Ledger { offered, delivered, dropped })
     }
 
     pub(crate) fn drops(&self, asked: Asked) -> io::Result<drops::Drops> {
@@ -223,9 +210,7 @@ impl<'a> Traffic<'a> {
         }
         if self.plan.from_device.is_some() {
             let found = drops::of_devices(self.ends.rx_namespace.as_fd())?;
-            let named = found
-                .into_iter()
-                .map(|(c, n)| (format!("receiver: {c}"), n));
+            let named = found.into_iter().map(|(c, n)| (format!("receiver: {c}"), n));
             all.extend(named);
         }
         if asked.queues {
@@ -272,14 +257,8 @@ impl<'a> Traffic<'a> {
             Proto::Raw | Proto::Udp | Proto::Command | Proto::Work => NAPS,
         };
         match self.woken {
-            true => Patience {
-                looks: 1,
-                timeout_ms: (NAP * naps).as_millis() as i32,
-            },
-            false => Patience {
-                looks: naps,
-                timeout_ms: 0,
-            },
+            true => Patience { looks: 1, timeout_ms: (NAP * naps).as_millis() as i32 },
+            false => Patience { looks: naps, timeout_ms: 0 },
         }
     }
 
@@ -311,20 +290,13 @@ impl<'a> Traffic<'a> {
     }
 
     pub(crate) fn receive(&mut self) -> io::Result<usize> {
-        let (fd, at, len) = (
-            self.sockets.rx.as_raw_fd(),
-            self.buffer.as_mut_ptr().cast(),
-            self.buffer.len(),
-        );
+        let (fd, at, len) =
+            (self.sockets.rx.as_raw_fd(), self.buffer.as_mut_ptr().cast(), self.buffer.len());
         mark::<{ mark::RX_BEGIN }>();
         // SAFETY: the pointer and the length are those of the buffer.
         let n = unsafe { libc::recv(fd, at, len, 0) };
         mark::<{ mark::RX_END }>();
-        if n < 0 {
-            Err(io::Error::last_os_error())
-        } else {
-            Ok(n as usize)
-        }
+        if n < 0 { Err(io::Error::last_os_error()) } else { Ok(n as usize) }
     }
 }
 
@@ -353,11 +325,7 @@ fn wait_readable(fd: RawFd, patience: Patience) -> io::Result<bool> {
 /// Whether something can be read within a timeout.
 pub(crate) fn readable(fd: RawFd, timeout_ms: i32) -> io::Result<bool> {
     loop {
-        let mut poll = libc::pollfd {
-            fd,
-            events: libc::POLLIN,
-            revents: 0,
-        };
+        let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         // SAFETY: one pollfd, as the count says.
         match unsafe { libc::poll(&mut poll, 1, timeout_ms) } {
             0 => return Ok(false),
@@ -374,10 +342,7 @@ pub(crate) fn readable(fd: RawFd, timeout_ms: i32) -> io::Result<bool> {
 }
 
 pub(crate) fn now_ns() -> i64 {
-    let mut now = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: clock_gettime fills in the timespec that it is given.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
     now.tv_sec * 1_000_000_000 + now.tv_nsec
@@ -386,10 +351,8 @@ pub(crate) fn now_ns() -> i64 {
 /// Sleep until the next run may begin; returns that time.
 pub(crate) fn align() -> i64 {
     let until_ns = (now_ns() / ALIGN_NS + 2) * ALIGN_NS + PHASE_NS;
-    let until = libc::timespec {
-        tv_sec: until_ns / 1_000_000_000,
-        tv_nsec: until_ns % 1_000_000_000,
-    };
+    let until =
+        libc::timespec { tv_sec: until_ns / 1_000_000_000, tv_nsec: until_ns % 1_000_000_000 };
     // SAFETY: the timespec outlives the call; no remainder is asked for.
     unsafe {
         libc::clock_nanosleep(

@@ -106,10 +106,7 @@ impl Peer {
         let out = File::from(memfd("netplumb-peer", b"").map_err(self.io())?);
         let [one, other] = [out.try_clone(), out.try_clone()];
         let mut command = Command::new(self.0);
-        command
-            .args(arguments)
-            .stdout(one.map_err(self.io())?)
-            .stderr(other.map_err(self.io())?);
+        command.args(arguments).stdout(one.map_err(self.io())?).stderr(other.map_err(self.io())?);
         let child = spawn_in(namespace.as_fd(), Some(cpu), &mut command);
         Ok(Running(child.map_err(self.io())?, out))
     }
@@ -145,11 +142,7 @@ impl Peer {
 fn last_line(text: &str) -> String {
     let says = |line: &&str| line.chars().any(char::is_alphanumeric);
     let last = text.lines().rfind(says).unwrap_or("it wrote nothing");
-    last.trim()
-        .chars()
-        .filter(|c| !c.is_control())
-        .take(300)
-        .collect()
+    last.trim().chars().filter(|c| !c.is_control()).take(300).collect()
 }
 
 #[derive(Deserialize)]
@@ -344,14 +337,7 @@ mod tests {
         let ran = of_wrk(&line(5, 0), &[10, 200]).unwrap();
         assert_eq!((ran.received_bytes, ran.turns), (430, Some(5)));
         assert_eq!(ran.turn_ns[0], ("mean", 1500.0));
-        assert!(
-            of_wrk(&line(5, 1), &[10])
-                .unwrap_err()
-                .contains("1 answers with another status")
-        );
-        assert_eq!(
-            of_wrk("unable to connect\n", &[1]),
-            Err("unable to connect".into())
-        );
+        assert!(of_wrk(&line(5, 1), &[10]).unwrap_err().contains("1 answers with another status"));
+        assert_eq!(of_wrk("unable to connect\n", &[1]), Err("unable to connect".into()));
     }
 }

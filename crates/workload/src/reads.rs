@@ -56,10 +56,7 @@ impl Reader {
             Access::Direct => libc::O_DIRECT,
             Access::Read | Access::Mmap => 0,
         };
-        let mut file = File::options()
-            .read(true)
-            .custom_flags(flags)
-            .open(&plan.path)?;
+        let mut file = File::options().read(true).custom_flags(flags).open(&plan.path)?;
         // A device's size is where it ends.
         let bytes = file.seek(SeekFrom::End(0))?;
         file.seek(SeekFrom::Start(0))?;
@@ -201,12 +198,7 @@ struct Order {
 
 impl Order {
     fn of(count: u64, random: bool) -> Order {
-        Order {
-            count,
-            left: count,
-            at: 0,
-            mask: random.then(|| count.next_power_of_two() - 1),
-        }
+        Order { count, left: count, at: 0, mask: random.then(|| count.next_power_of_two() - 1) }
     }
 }
 
@@ -319,31 +311,16 @@ mod tests {
             reader.touch().unwrap();
             reader.run().unwrap()
         };
-        let whole = |accesses| Total {
-            bytes: 10_001,
-            accesses,
-        };
+        let whole = |accesses| Total { bytes: 10_001, accesses };
         assert_eq!(read(plan(&name)), whole(3));
-        let mapped = FileReads {
-            access: Access::Mmap,
-            random: true,
-            reopen: true,
-            ..plan(&name)
-        };
+        let mapped = FileReads { access: Access::Mmap, random: true, reopen: true, ..plan(&name) };
         assert_eq!(read(mapped), whole(3));
-        let one = FileReads {
-            chunk_bytes: 1 << 20,
-            ..plan(&name)
-        };
+        let one = FileReads { chunk_bytes: 1 << 20, ..plan(&name) };
         assert_eq!(read(one), whole(1));
         // Past the page cache where the file system has that, and several at a time, of which the last is shorter.
         for in_flight in [2, 7] {
-            let several = FileReads {
-                access: Access::Direct,
-                random: true,
-                in_flight,
-                ..plan(&name)
-            };
+            let several =
+                FileReads { access: Access::Direct, random: true, in_flight, ..plan(&name) };
             match Reader::open(&several) {
                 Ok(_) => assert_eq!(read(several), whole(3)),
                 Err(error) => {
@@ -352,14 +329,8 @@ mod tests {
                 }
             }
         }
-        let some = FileReads {
-            count: Some(2),
-            ..plan(&name)
-        };
-        let two = Total {
-            bytes: 8192,
-            accesses: 2,
-        };
+        let some = FileReads { count: Some(2), ..plan(&name) };
+        let two = Total { bytes: 8192, accesses: 2 };
         assert_eq!(read(some), two);
         std::fs::write(&path, []).unwrap();
         assert!(Reader::open(&plan(&name)).is_err());

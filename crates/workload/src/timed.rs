@@ -134,12 +134,7 @@ impl Traffic<'_> {
             let receiver = scope.spawn(|| {
                 let all_of = |received: u64| {
                     let wanted = sent.load(Ordering::Relaxed);
-                    received
-                        >= if proto == Proto::Tcp {
-                            wanted * message_bytes
-                        } else {
-                            wanted
-                        }
+                    received >= if proto == Proto::Tcp { wanted * message_bytes } else { wanted }
                 };
                 let mut received = 0;
                 let mut quiet = Duration::ZERO;
@@ -183,9 +178,7 @@ impl Traffic<'_> {
                 sent.store(offered, Ordering::Relaxed);
             }
             sent_all.store(true, Ordering::Release);
-            let received = receiver
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let received = receiver.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             failed?;
             Ok((offered, received?))
         });
@@ -227,11 +220,7 @@ struct End<'a> {
 impl<'a> End<'a> {
     fn of(packets: u32, block_ns: Option<u64>, stop: &'a AtomicBool) -> End<'a> {
         let at_ns = block_ns.map(|ns| now_ns().saturating_add(ns as i64));
-        End {
-            packets: at_ns.is_none().then_some(u64::from(packets)),
-            at_ns,
-            stop,
-        }
+        End { packets: at_ns.is_none().then_some(u64::from(packets)), at_ns, stop }
     }
 
     fn is_there(&mut self, sent: u64) -> bool {
@@ -282,10 +271,8 @@ impl Pace {
         if due_ns <= now_ns() {
             return;
         }
-        let until = libc::timespec {
-            tv_sec: due_ns / 1_000_000_000,
-            tv_nsec: due_ns % 1_000_000_000,
-        };
+        let until =
+            libc::timespec { tv_sec: due_ns / 1_000_000_000, tv_nsec: due_ns % 1_000_000_000 };
         // SAFETY: the timespec outlives the call; no remainder is asked for. A signal
         // only ends the sleep early.
         unsafe {
@@ -314,11 +301,7 @@ mod tests {
     /// Check that gaps vary with the given mean, and that a delayed sender does not send a burst.
     #[test]
     fn gaps() {
-        let mut pace = Pace {
-            gap_ns: 1_000.0,
-            next_ns: 0.0,
-            random: 7,
-        };
+        let mut pace = Pace { gap_ns: 1_000.0, next_ns: 0.0, random: 7 };
         let mut due = Vec::new();
         for _ in 0..10_000 {
             due.push(pace.next(0.0));
@@ -366,9 +349,7 @@ mod tests {
             netplumb_testkit::skip("no network namespace: not root");
             return None;
         };
-        let up = std::process::Command::new("/sbin/ip")
-            .args(["link", "set", "lo", "up"])
-            .status();
+        let up = std::process::Command::new("/sbin/ip").args(["link", "set", "lo", "up"]).status();
         assert!(up.unwrap().success());
         Some(Ends {
             rx_namespace: tx.try_clone().unwrap(),
@@ -389,15 +370,8 @@ mod tests {
             let stop = AtomicBool::new(false);
             for proto in [Proto::Udp, Proto::Tcp, Proto::Raw] {
                 let packets = plan(proto);
-                let one = Traffic::open(&packets, &ends)
-                    .unwrap()
-                    .timed_block(&stop)
-                    .unwrap();
-                assert_eq!(
-                    (one.ledger.offered, one.ledger.delivered),
-                    (50, 50),
-                    "{proto}"
-                );
+                let one = Traffic::open(&packets, &ends).unwrap().timed_block(&stop).unwrap();
+                assert_eq!((one.ledger.offered, one.ledger.delivered), (50, 50), "{proto}");
                 assert_eq!(one.latencies_ns.len(), 50);
                 assert!(one.latency_ns(0.5) <= one.latency_ns(0.99));
                 let stream = RunPlan {

@@ -324,14 +324,8 @@ impl Stand {
             (namespace.set_offload(device, Offload::Gro, false))
                 .map_err(BlockError::host("turn GRO off"))?;
         }
-        let mut stand = Stand {
-            before: Counters::default(),
-            ground,
-            cpus,
-            path,
-            sink,
-            _threads: own_threads,
-        };
+        let mut stand =
+            Stand { before: Counters::default(), ground, cpus, path, sink, _threads: own_threads };
         stand.before = stand.counters()?;
         Ok(stand)
     }
@@ -400,10 +394,7 @@ impl Stand {
         Ok(match &mut self.sink {
             Some(sink) => {
                 let polls = self.path.handled()?.polls;
-                Handled {
-                    polls,
-                    ..sink.handled()?
-                }
+                Handled { polls, ..sink.handled()? }
             }
             None => self.path.handled()?,
         })
@@ -414,19 +405,11 @@ impl Stand {
         generator: &mut Generator,
         clock: &CpuClock,
     ) -> Result<Counted, BlockError> {
-        let cpus = clock
-            .read()
-            .map_err(BlockError::host("read how busy CPUs are"))?;
-        let generated = generator
-            .counts()
-            .map_err(BlockError::host("read the generator's counts"))?;
+        let cpus = clock.read().map_err(BlockError::host("read how busy CPUs are"))?;
+        let generated =
+            generator.counts().map_err(BlockError::host("read the generator's counts"))?;
         let at = Instant::now();
-        Ok(Counted {
-            at,
-            generated,
-            handled: self.handled()?,
-            cpus,
-        })
+        Ok(Counted { at, generated, handled: self.handled()?, cpus })
     }
 
     /// Wait until no counter changes any more.

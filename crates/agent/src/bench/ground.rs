@@ -53,10 +53,7 @@ impl Cpus {
             // A reader on the sending CPU would only get the time that the generator leaves.
             _ => &others[..others.len().min(cores)],
         };
-        Some(Cpus {
-            send: send.to_vec(),
-            handle: handle.to_vec(),
-        })
+        Some(Cpus { send: send.to_vec(), handle: handle.to_vec() })
     }
 }
 
@@ -152,12 +149,7 @@ impl Ground {
         let device = |namespace: &Namespace, name: &str| {
             let found = namespace.device(name);
             let (index, mac) = found.map_err(BlockError::host("find a device"))?;
-            Ok::<_, BlockError>(Device {
-                name: name.into(),
-                index,
-                mac,
-                permanent_mac: None,
-            })
+            Ok::<_, BlockError>(Device { name: name.into(), index, mac, permanent_mac: None })
         };
         let (tested, ingress, egress) = match &topology.router {
             Some(router) => (router, device(router, "r0")?, Some(device(router, "r1")?)),
@@ -249,11 +241,7 @@ mod tests {
     use super::*;
 
     fn arm(cores: u32, apart: bool) -> BenchArm {
-        BenchArm {
-            cores,
-            apart,
-            ..BenchArm::plain(Bench::Drop, DataPath::Xdp)
-        }
+        BenchArm { cores, apart, ..BenchArm::plain(Bench::Drop, DataPath::Xdp) }
     }
 
     /// Check the roles of CPUs, and that more than there are is an error.

@@ -166,11 +166,7 @@ mod tests {
             return;
         };
         let grew = grew.all();
-        let generated = [Generated {
-            frames: 5,
-            sent: 5,
-            ..Generated::default()
-        }];
+        let generated = [Generated { frames: 5, sent: 5, ..Generated::default() }];
         let way = Way {
             bench: Bench::Drop,
             devices: ["tx0", "rx0"],
@@ -212,11 +208,7 @@ mod tests {
             lost: BTreeMap::from([(full.clone(), 4)]),
             ..Handled::default()
         };
-        let generated = [Generated {
-            frames: 100,
-            sent: 100,
-            ..Generated::default()
-        }];
+        let generated = [Generated { frames: 100, sent: 100, ..Generated::default() }];
         let grew = [("UdpInErrors", 4), ("UdpRcvbufErrors", 4)];
         let grew = grew.map(|(name, n)| (name.to_string(), n)).into();
         let mut way = Way {
@@ -273,10 +265,7 @@ mod tests {
         assert_eq!(hops.iter().map(Hop::missing).collect::<Vec<_>>(), [0, 0]);
         assert_eq!(hops[1].dropped.len(), 3);
         // With packets from elsewhere, counters exceed what is missing.
-        let shared = Way {
-            shared: true,
-            ..way
-        };
+        let shared = Way { shared: true, ..way };
         let mut more = path.clone();
         more.lost.insert("receive buffer full".into(), 1_000);
         let others = shared.hops(&generated, &more, None, &grew);
@@ -284,10 +273,7 @@ mod tests {
         assert_eq!(others[1].dropped.len(), 1);
         // What the device at the other end of the cable has not counted was lost on the cable, and
         // no more than that.
-        let cable = Way {
-            settled: true,
-            ..shared
-        };
+        let cable = Way { settled: true, ..shared };
         let grew = BTreeMap::from([("rx0 rx_packets".to_string(), 84)]);
         let lost = cable.hops(&generated, &path, None, &grew);
         assert_eq!(lost[1].missing(), 0);
@@ -295,10 +281,7 @@ mod tests {
         assert_eq!(lost[1].dropped.get(never), Some(&5));
         let grew = BTreeMap::from([("rx0 rx_packets".to_string(), 88)]);
         assert_eq!(cable.hops(&generated, &path, None, &grew)[1].missing(), 3);
-        let measured = Measured {
-            hops,
-            ..Measured::default()
-        };
+        let measured = Measured { hops, ..Measured::default() };
         let whole = measured.ledger();
         assert!(whole.closes(), "{whole:?}");
         assert_eq!((whole.offered, whole.delivered), (100, 70));

@@ -33,10 +33,7 @@ pub struct Nics {
 }
 
 fn cannot(reason: impl Into<String>, remedy: impl Into<String>) -> NicError {
-    NicError::CannotRun {
-        reason: reason.into(),
-        remedy: remedy.into(),
-    }
+    NicError::CannotRun { reason: reason.into(), remedy: remedy.into() }
 }
 
 /// The interfaces, as long as they are in use.
@@ -128,10 +125,7 @@ fn device(state: &DeviceState) -> Result<Device, NicError> {
     let mac: Option<[u8; 6]> = state.mac.clone().try_into().ok();
     let mac = mac.filter(|mac| state.ethernet && *mac != [0; 6]);
     let mac = mac.ok_or_else(|| {
-        cannot(
-            format!("{} is not an Ethernet interface", state.name),
-            "use an Ethernet interface",
-        )
+        cannot(format!("{} is not an Ethernet interface", state.name), "use an Ethernet interface")
     })?;
     let permanent = state.permanent_mac.clone();
     Ok(Device {
@@ -179,10 +173,7 @@ pub(super) fn addresses(family: Family) -> (IpAddr, IpAddr) {
     use std::net::{Ipv4Addr, Ipv6Addr};
     match family {
         // Benchmarking addresses: RFC 2544, RFC 5180.
-        Family::V4 => (
-            Ipv4Addr::new(198, 18, 1, 1).into(),
-            Ipv4Addr::new(198, 18, 2, 1).into(),
-        ),
+        Family::V4 => (Ipv4Addr::new(198, 18, 1, 1).into(), Ipv4Addr::new(198, 18, 2, 1).into()),
         Family::V6 => (
             Ipv6Addr::new(0x2001, 2, 0, 1, 0, 0, 0, 1).into(),
             Ipv6Addr::new(0x2001, 2, 0, 2, 0, 0, 0, 1).into(),
@@ -239,15 +230,8 @@ impl Own {
         agreed?;
 
         let own: Vec<Nic> = found.iter().map(Nic::of).collect();
-        let journal = Journal::begin(
-            &namespace,
-            Used {
-                nics: &own,
-                ..Used::default()
-            },
-            all,
-        )
-        .map_err(BlockError::from)?;
+        let journal = Journal::begin(&namespace, Used { nics: &own, ..Used::default() }, all)
+            .map_err(BlockError::from)?;
         let journal = Arc::new(journal);
         let hold = || namespace.try_clone().map(Namespace::from);
         let held = hold().map_err(host("open a network namespace"))?;
@@ -255,18 +239,9 @@ impl Own {
         // XDP programs, bridges and forwarding turn some offloads off, and leave them off
         // (dev_disable_lro, net/core/dev.c).
         for nic in &own {
-            keep.keep(Setting::Features { nic: nic.clone() })
-                .map_err(BlockError::from)?;
+            keep.keep(Setting::Features { nic: nic.clone() }).map_err(BlockError::from)?;
         }
-        Ok(Own {
-            keep: Some(keep),
-            journal,
-            namespace,
-            from,
-            nic,
-            to,
-            sink,
-        })
+        Ok(Own { keep: Some(keep), journal, namespace, from, nic, to, sink })
     }
 
     pub(super) fn journal(&self) -> Arc<Journal> {
@@ -309,13 +284,7 @@ impl Own {
 fn threaded(nic: &Device) -> Setting {
     let mac = nic.permanent_mac.unwrap_or(nic.mac);
     let mac: Vec<String> = mac.iter().map(|b| format!("{b:02x}")).collect();
-    Setting::Threaded {
-        nic: Nic {
-            name: nic.name.clone(),
-            index: nic.index,
-            mac: mac.join(":"),
-        },
-    }
+    Setting::Threaded { nic: Nic { name: nic.name.clone(), index: nic.index, mac: mac.join(":") } }
 }
 
 fn check_queues(namespace: &Namespace, nic: &Device, arms: &[BenchArm]) -> Result<(), BlockError> {
@@ -359,11 +328,7 @@ mod tests {
     /// Check that nothing is changed unless every interface was named.
     #[test]
     fn all_have_to_be_named() {
-        let mut nics = Nics {
-            nic: "in".into(),
-            from: "out".into(),
-            ..Nics::default()
-        };
+        let mut nics = Nics { nic: "in".into(), from: "out".into(), ..Nics::default() };
         let all = BTreeSet::from([Planned {
             on: Some("in".into()),
             what: "a program is attached".into(),

@@ -42,9 +42,6 @@ impl Watch {
 
     /// Read the results. The path must still be set up: its programs are looked up by name.
     pub(super) fn read(mut self) -> Result<Seen, BlockError> {
-        Ok(Seen {
-            attached: self.live.attached().clone(),
-            window: self.live.close()?,
-        })
+        Ok(Seen { attached: self.live.attached().clone(), window: self.live.close()? })
     }
 }

@@ -43,13 +43,8 @@ impl Agent {
             Ok(own) => own,
             Err(error) => return cannot(error, reply),
         };
-        let ran = block::measure(
-            arm,
-            own.as_ref(),
-            times,
-            limit,
-            &Arc::new(AtomicBool::new(false)),
-        );
+        let ran =
+            block::measure(arm, own.as_ref(), times, limit, &Arc::new(AtomicBool::new(false)));
         own.map_or(Ok(()), Own::end).map_err(|e| e.to_string())?;
         let answer = match ran.map_err(|e| e.to_string())? {
             Ran::Measured(measured, mut facts) => {
@@ -94,9 +89,7 @@ impl Agent {
         let symbols = program_symbols().map_err(|e| format!("read the kernel's symbols: {e}"))?;
         let told = |e: BlockError| e.to_string();
         let _counting = Counting::begin();
-        frames
-            .send(plan.warmup_frames)
-            .map_err(|e| format!("warm-up: {e}"))?;
+        frames.send(plan.warmup_frames).map_err(|e| format!("warm-up: {e}"))?;
         thread::sleep(REST);
         let mut before = stand.handled().map_err(told)?;
         let mut ledgers = Vec::new();
@@ -134,11 +127,7 @@ fn ledger(frames: u32, came: &Handled) -> Ledger {
     if known < offered {
         dropped.insert("unaccounted".into(), offered - known);
     }
-    Ledger {
-        offered,
-        delivered,
-        dropped,
-    }
+    Ledger { offered, delivered, dropped }
 }
 
 fn cannot(error: BlockError, reply: Tell<'_>) -> Result<(), Refused> {

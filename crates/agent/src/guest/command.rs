@@ -62,9 +62,8 @@ fn own_vdso() -> io::Result<Vec<u8>> {
     use std::os::unix::fs::FileExt;
     let maps = fs::read_to_string("/proc/self/maps")?;
     let line = maps.lines().find(|l| l.ends_with("[vdso]"));
-    let range = line
-        .and_then(|l| l.split_whitespace().next()?.split_once('-'))
-        .and_then(|(from, to)| {
+    let range =
+        line.and_then(|l| l.split_whitespace().next()?.split_once('-')).and_then(|(from, to)| {
             let number = |text| u64::from_str_radix(text, 16).ok();
             Some((number(from)?, number(to)?))
         });
@@ -101,13 +100,7 @@ pub(super) fn run(
     let mut told = Vec::new();
     let mut failed = None;
     for index in 0..plan.blocks {
-        match one(
-            index,
-            (plan, ends, disk.as_ref()),
-            instrument.as_deref_mut(),
-            port,
-            &mut told,
-        ) {
+        match one(index, (plan, ends, disk.as_ref()), instrument.as_deref_mut(), port, &mut told) {
             Ok(true) => {}
             Ok(false) => break,
             Err(why) => {
@@ -177,15 +170,8 @@ fn one(
     let began = Instant::now();
     let mut command = match reader {
         Some(reader) => Started::reader(reader.start(ends)?),
-        None => Started::new(
-            plan,
-            ends,
-            &plan.program,
-            &plan.words,
-            true,
-            plan.output_bytes,
-        )
-        .map_err(|e| format!("start `{}`: {e}", plan.words.join(" ")))?,
+        None => Started::new(plan, ends, &plan.program, &plan.words, true, plan.output_bytes)
+            .map_err(|e| format!("start `{}`: {e}", plan.words.join(" ")))?,
     };
     let stopped = loop {
         let every = instrument.as_ref().and_then(|i| i.polled_every());
@@ -214,10 +200,7 @@ fn one(
                 0 => took.as_nanos() as u64,
                 own => own,
             },
-            figures: busy
-                .map(|busy| Figure::new(&BUSY, busy))
-                .into_iter()
-                .collect(),
+            figures: busy.map(|busy| Figure::new(&BUSY, busy)).into_iter().collect(),
             window: Some(window),
         })));
     }
@@ -250,10 +233,7 @@ fn one(
     unsafe { libc::kill(-1, libc::SIGKILL) };
     reap_all();
     let mut unkept_bytes = 0;
-    let parts = [
-        (Output::Stdout, command.stdout),
-        (Output::Stderr, command.stderr),
-    ];
+    let parts = [(Output::Stdout, command.stdout), (Output::Stderr, command.stderr)];
     let of_peer = peer.map(|p| [(Output::Peer, p.stdout), (Output::Peer, p.stderr)]);
     for (output, reader) in parts.into_iter().chain(of_peer.into_iter().flatten()) {
         let Some(Ok(kept)) = reader.map(JoinHandle::join) else {
@@ -299,12 +279,7 @@ struct Kept {
 impl Started {
     /// A reader, which writes nothing.
     fn reader((pid, shared): (libc::pid_t, Shared)) -> Started {
-        Started {
-            pid,
-            stdout: None,
-            stderr: None,
-            shared: Some(shared),
-        }
+        Started { pid, stdout: None, stderr: None, shared: Some(shared) }
     }
 
     fn new(
@@ -382,10 +357,7 @@ fn pipe() -> io::Result<(File, OwnedFd)> {
 /// Read a pipe until its other end is closed.
 fn keep(mut pipe: File, limit_bytes: u64) -> JoinHandle<Kept> {
     thread::spawn(move || {
-        let mut kept = Kept {
-            bytes: Vec::new(),
-            unkept_bytes: 0,
-        };
+        let mut kept = Kept { bytes: Vec::new(), unkept_bytes: 0 };
         let mut chunk = vec![0; 64 << 10];
         loop {
             match pipe.read(&mut chunk) {
@@ -441,11 +413,8 @@ fn await_end(
         let fd = libc::syscall(libc::SYS_pidfd_open, pid, 0) as i32;
         (fd >= 0).then(|| OwnedFd::from_raw_fd(fd))
     };
-    let of = |fd: Option<i32>| libc::pollfd {
-        fd: fd.unwrap_or(-1),
-        events: libc::POLLIN,
-        revents: 0,
-    };
+    let of =
+        |fd: Option<i32>| libc::pollfd { fd: fd.unwrap_or(-1), events: libc::POLLIN, revents: 0 };
     let most_ms = most.map(|most| most.as_millis() as libc::c_int);
     // Before 5.3 there is no pidfd: poll.
     let wait_ms = match process.is_some() {
@@ -453,10 +422,8 @@ fn await_end(
         false => POLL_MS,
     };
     loop {
-        let mut fds = [
-            of(process.as_ref().map(AsRawFd::as_raw_fd)),
-            of(port.map(AsRawFd::as_raw_fd)),
-        ];
+        let mut fds =
+            [of(process.as_ref().map(AsRawFd::as_raw_fd)), of(port.map(AsRawFd::as_raw_fd))];
         // SAFETY: the array is ours, and so long.
         let n = unsafe { libc::poll(fds.as_mut_ptr(), 2, wait_ms) };
         if n < 0 {
@@ -499,10 +466,7 @@ fn reap(pid: libc::pid_t) -> Option<(Exit, Faults)> {
         usage
     };
     let status = ExitStatus::from_raw(status);
-    let exit = status
-        .code()
-        .map(Exit::Code)
-        .or_else(|| status.signal().map(Exit::Signal));
+    let exit = status.code().map(Exit::Code).or_else(|| status.signal().map(Exit::Signal));
     Some((exit?, Faults::of(&usage)))
 }
 

@@ -100,9 +100,7 @@ fn run(plan: &CommandPlan, ends: &Ends, program: &str, words: &[String]) -> Resu
     unsafe {
         command.pre_exec(move || netns::enter(BorrowedFd::borrow_raw(namespace)));
     }
-    let output = command
-        .output()
-        .map_err(|e| format!("[setup]: run `{shown}`: {e}"))?;
+    let output = command.output().map_err(|e| format!("[setup]: run `{shown}`: {e}"))?;
     match output.status.success() {
         true => Ok(()),
         false => {
@@ -110,11 +108,7 @@ fn run(plan: &CommandPlan, ends: &Ends, program: &str, words: &[String]) -> Resu
                 true => output.stdout,
                 false => output.stderr,
             };
-            Err(format!(
-                "[setup]: `{shown}` failed ({}): {}",
-                output.status,
-                last_lines(&said)
-            ))
+            Err(format!("[setup]: `{shown}` failed ({}): {}", output.status, last_lines(&said)))
         }
     }
 }
@@ -143,10 +137,7 @@ pub(super) struct Faults {
 
 impl Faults {
     pub(super) fn of(usage: &libc::rusage) -> Faults {
-        Faults {
-            major: usage.ru_majflt as u64,
-            minor: usage.ru_minflt as u64,
-        }
+        Faults { major: usage.ru_majflt as u64, minor: usage.ru_minflt as u64 }
     }
 }
 

@@ -25,14 +25,8 @@ const FILES: &[(&str, &str)] = &[
         "/etc/nsswitch.conf",
         "passwd: files\ngroup: files\nhosts: files\nprotocols: files\nservices: files\n",
     ),
-    (
-        "/etc/protocols",
-        "ip 0 IP\nicmp 1 ICMP\ntcp 6 TCP\nudp 17 UDP\nipv6-icmp 58 IPv6-ICMP\n",
-    ),
-    (
-        "/etc/services",
-        "http 80/tcp\nhttps 443/tcp\ndomain 53/udp\ndomain 53/tcp\n",
-    ),
+    ("/etc/protocols", "ip 0 IP\nicmp 1 ICMP\ntcp 6 TCP\nudp 17 UDP\nipv6-icmp 58 IPv6-ICMP\n"),
+    ("/etc/services", "http 80/tcp\nhttps 443/tcp\ndomain 53/udp\ndomain 53/tcp\n"),
 ];
 
 /// Make the directories, links and files that programs expect.

@@ -64,11 +64,7 @@ fn loads(plan: &HostPlan) -> impl Iterator<Item = (u32, HostLoad)> {
 
 fn send(plan: &HostPlan, ends: &Ends) -> Result<(Vec<HostBlock>, Latch), String> {
     // What the server needs is there before both hosts keep in step, which takes time.
-    let served = plan
-        .web
-        .as_ref()
-        .map(|web| serve(web, plan, ends))
-        .transpose()?;
+    let served = plan.web.as_ref().map(|web| serve(web, plan, ends)).transpose()?;
     let disk = served.as_ref().and_then(|(_, disk)| disk.as_ref());
     open()?.begin();
     let mut blocks = Vec::new();
@@ -76,11 +72,7 @@ fn send(plan: &HostPlan, ends: &Ends) -> Result<(Vec<HostBlock>, Latch), String>
         thread::sleep(REST);
         let mut connections = Connections::open(ends, number, load, plan.buffer_bytes)
             .map_err(|e| format!("connect to the receiver: {e}"))?;
-        if plan
-            .web
-            .as_ref()
-            .is_some_and(|web| web.page_cache != PageCache::Warm)
-        {
+        if plan.web.as_ref().is_some_and(|web| web.page_cache != PageCache::Warm) {
             drop_caches().map_err(|e| format!("drop the caches of files: {e}"))?;
         }
         let mut measuring = Measuring::of(Side::Tx, ends);
@@ -149,25 +141,13 @@ fn serve(
     };
     let of = (web, load.directories);
     let folder = Path::new("/run/nginx");
-    let server = Server::start(
-        Path::new(NGINX),
-        folder,
-        &root,
-        of,
-        plan.buffer_bytes,
-        ends,
-        None,
-    );
+    let server = Server::start(Path::new(NGINX), folder, &root, of, plan.buffer_bytes, ends, None);
     Ok((server.map_err(|e| e.to_string())?, standing))
 }
 
 fn receive(plan: &HostPlan, ends: &Ends) -> Result<(Vec<HostBlock>, Latch), String> {
-    let receiver = Receiver::open(
-        ends.rx_namespace.as_fd(),
-        ends.rx_address,
-        plan.buffer_bytes,
-    )
-    .map_err(|e| format!("listen: {e}"))?;
+    let receiver = Receiver::open(ends.rx_namespace.as_fd(), ends.rx_address, plan.buffer_bytes)
+        .map_err(|e| format!("listen: {e}"))?;
     open()?.begin();
     let mut blocks = Vec::new();
     for (number, load) in loads(plan) {
@@ -195,10 +175,7 @@ fn fetch(
 ) -> io::Result<HostBlock> {
     let mut clients = Clients::open(ends, load, plan.buffer_bytes)?;
     let done = clients.fetch(control, load, &mut measuring)?;
-    Ok(HostBlock {
-        segments: Some(clients.segments()?),
-        ..measuring.block(done, control)?
-    })
+    Ok(HostBlock { segments: Some(clients.segments()?), ..measuring.block(done, control)? })
 }
 
 fn open() -> Result<WirePorts, String> {
@@ -234,10 +211,7 @@ impl Measuring {
 
     /// What the kernel has counted, and the NIC.
     fn count(&self) -> io::Result<Counted> {
-        Ok(Counted {
-            missed: self.missed(),
-            ..Counted::now()?
-        })
+        Ok(Counted { missed: self.missed(), ..Counted::now()? })
     }
 
     /// Frames that the NIC dropped for want of room, if its driver counts them. It is the driver that asks the NIC,
@@ -354,9 +328,7 @@ impl Counted {
         Ok(Counted {
             interrupts: interrupts_in(&fs::read_to_string("/proc/interrupts")?),
             polls: polls_in(&fs::read_to_string("/proc/softirqs")?),
-            idle_ns: fs::read_to_string("/proc/timer_list")
-                .ok()
-                .and_then(|text| idle_in(&text)),
+            idle_ns: fs::read_to_string("/proc/timer_list").ok().and_then(|text| idle_in(&text)),
             missed: None,
         })
     }

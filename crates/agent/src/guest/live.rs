@@ -35,10 +35,8 @@ impl Agent {
         bare: bool,
         reply: &mut dyn FnMut(Reply) -> io::Result<()>,
     ) -> Result<(), Refused> {
-        let ends = self
-            .ends(plan)?
-            .try_clone()
-            .map_err(|e| format!("open a network namespace: {e}"))?;
+        let ends =
+            self.ends(plan)?.try_clone().map_err(|e| format!("open a network namespace: {e}"))?;
         let mut spec = self.within(spec, plan)?;
         if spec.filter.protos.is_empty() {
             spec.filter.protos = vec![plan.proto];

@@ -32,10 +32,7 @@ impl Left {
     /// What a program would have written at its end.
     pub(super) fn said(&self) -> String {
         match self.errno {
-            0 => said(&Total {
-                bytes: self.bytes,
-                accesses: self.accesses,
-            }),
+            0 => said(&Total { bytes: self.bytes, accesses: self.accesses }),
             errno => format!("{}\n", io::Error::from_raw_os_error(errno as i32)),
         }
     }
@@ -49,10 +46,7 @@ impl Left {
     }
 
     pub(super) fn faults(&self) -> Faults {
-        Faults {
-            major: self.major,
-            minor: self.minor,
-        }
+        Faults { major: self.major, minor: self.minor }
     }
 }
 
@@ -151,10 +145,7 @@ fn task(reader: &mut Reader, shared: *mut Left, ends: &Ends) -> libc::c_int {
     let after = usage();
     let (total, errno) = match outcome {
         Ok(total) => (total, 0),
-        Err(error) => (
-            Default::default(),
-            error.raw_os_error().unwrap_or(libc::EIO),
-        ),
+        Err(error) => (Default::default(), error.raw_os_error().unwrap_or(libc::EIO)),
     };
     let left = Left {
         bytes: total.bytes,
@@ -179,10 +170,7 @@ fn usage() -> Faults {
 }
 
 fn now_ns() -> u64 {
-    let mut now = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the time is ours, to be filled in.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64

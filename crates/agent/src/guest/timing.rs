@@ -21,10 +21,9 @@ pub const CLOCK_NS: &str = "clock.ns";
 /// tried.
 pub(super) fn time(function: &str, plan: &RunPlan, ends: &Ends) -> TimedFunction {
     let (times, error) = match try_time(function, plan, ends) {
-        Ok(times) if times.untimed > 0 => (
-            times,
-            Some(format!("{} calls could not be timed", times.untimed)),
-        ),
+        Ok(times) if times.untimed > 0 => {
+            (times, Some(format!("{} calls could not be timed", times.untimed)))
+        }
         Ok(times) => (times, None),
         Err(why) => (Times::default(), Some(why)),
     };
@@ -110,16 +109,10 @@ pub(super) fn since((insns, ns): (u64, Duration)) -> BTreeMap<String, String> {
 /// A reading of both clocks: instructions (the TSC or the generic timer under icount), and the kernel's monotonic clock,
 /// which is derived from it.
 pub(super) fn clocks() -> (u64, Duration) {
-    let mut now = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: clock_gettime fills in the timespec that it is given.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
-    (
-        ticks(),
-        Duration::new(now.tv_sec as u64, now.tv_nsec as u32),
-    )
+    (ticks(), Duration::new(now.tv_sec as u64, now.tv_nsec as u32))
 }
 
 /// What counts instructions in a guest whose clock does.

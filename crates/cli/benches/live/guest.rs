@@ -115,15 +115,8 @@ pub(crate) fn run(qemu: &Path, kernel: &KernelEntry) -> Result<()> {
         };
         line(name, &format!("{figure:.0}"), &note);
     }
-    let within = if ours <= BOUND * best {
-        "within"
-    } else {
-        "over"
-    };
-    println!(
-        "  plumb is at {:.2} of the best of the others: {within} {BOUND}",
-        ours / best
-    );
+    let within = if ours <= BOUND * best { "within" } else { "over" };
+    println!("  plumb is at {:.2} of the best of the others: {within} {BOUND}", ours / best);
     for (name, figure) in told.iter().filter(|t| t.0.starts_with('(')) {
         line(name.trim_matches(['(', ')']), &format!("{figure:.2}"), "");
     }
@@ -135,10 +128,7 @@ fn listen(guest: &mut Child) -> Result<Vec<(String, f64)>> {
     let out = guest.stdout.take().ok_or("no console")?;
     let (sender, lines) = channel();
     thread::spawn(move || {
-        for line in BufReader::new(out)
-            .split(b'\n')
-            .map_while(std::io::Result::ok)
-        {
+        for line in BufReader::new(out).split(b'\n').map_while(std::io::Result::ok) {
             let line = String::from_utf8_lossy(&line).trim().to_string();
             if sender.send((Instant::now(), line)).is_err() {
                 return;
@@ -250,15 +240,9 @@ fn measure() -> Result<()> {
     let base = traffic.per_packet()?;
 
     let mut live = attach(&spec(Some(&FUNCTIONS)), &|_, _| Some("network".into()))?;
-    let timed: Vec<String> = (live.attached().functions.iter())
-        .map(|f| f.name.clone())
-        .collect();
+    let timed: Vec<String> = (live.attached().functions.iter()).map(|f| f.name.clone()).collect();
     if timed.len() != FUNCTIONS.len() {
-        say(&format!(
-            "timed are only {}: {:?}",
-            timed.join(" "),
-            live.attached().refused
-        ));
+        say(&format!("timed are only {}: {:?}", timed.join(" "), live.attached().refused));
     }
     traffic.send(WARM_UP)?;
     live.open()?;
@@ -270,9 +254,7 @@ fn measure() -> Result<()> {
     let tell = |name: &str, per_packet: f64| {
         say(&format!("{name} = {}", (per_packet - base) / calls));
     };
-    say(&format!(
-        "{base:.0} instructions a datagram without, {calls:.1} traced calls in it"
-    ));
+    say(&format!("{base:.0} instructions a datagram without, {calls:.1} traced calls in it"));
     tell("plumb, functions", ours);
 
     // Each in turn; and after it, what is left of it.
@@ -293,9 +275,7 @@ fn measure() -> Result<()> {
         Err(error) => say(&format!("trace-cmd: not measured, {error}")),
     }
     let after = traffic.per_packet()?;
-    say(&format!(
-        "{after:.0} instructions a datagram afterwards, with nothing left attached"
-    ));
+    say(&format!("{after:.0} instructions a datagram afterwards, with nothing left attached"));
 
     each_call(&traffic)?;
 
@@ -367,11 +347,7 @@ fn spec(functions: Option<&[&str]>) -> TimingSpec {
         roles: Default::default(),
         filter: Filter::default(),
         selection: Selection {
-            recorded: functions
-                .unwrap_or_default()
-                .iter()
-                .map(|f| (*f).into())
-                .collect(),
+            recorded: functions.unwrap_or_default().iter().map(|f| (*f).into()).collect(),
             discover: functions.is_none(),
             max_functions: functions.map_or(MANY, |f| f.len() as u32),
             ..Selection::default()
@@ -389,15 +365,8 @@ fn mount(kind: &str, at: &str) -> Result<()> {
     let _ = std::fs::create_dir_all(at);
     let (kind, place) = (std::ffi::CString::new(kind)?, std::ffi::CString::new(at)?);
     // SAFETY: three strings that outlive the call, and no data.
-    let done = unsafe {
-        libc::mount(
-            kind.as_ptr(),
-            place.as_ptr(),
-            kind.as_ptr(),
-            0,
-            std::ptr::null(),
-        )
-    };
+    let done =
+        unsafe { libc::mount(kind.as_ptr(), place.as_ptr(), kind.as_ptr(), 0, std::ptr::null()) };
     let error = std::io::Error::last_os_error();
     // The kernel may have mounted it already.
     if done == 0 || error.raw_os_error() == Some(libc::EBUSY) {
@@ -431,10 +400,7 @@ struct Traffic {
 
 impl Traffic {
     fn new() -> Result<Traffic> {
-        let (tx, rx) = (
-            UdpSocket::bind("127.0.0.1:40001")?,
-            UdpSocket::bind("127.0.0.1:40002")?,
-        );
+        let (tx, rx) = (UdpSocket::bind("127.0.0.1:40001")?, UdpSocket::bind("127.0.0.1:40002")?);
         tx.connect(rx.local_addr()?)?;
         Ok(Traffic { tx, rx })
     }
@@ -461,11 +427,8 @@ impl Traffic {
 }
 
 fn trace(file: &str, text: &str) -> Result<()> {
-    let mut to = OpenOptions::new()
-        .append(true)
-        .open(format!("{TRACING}/{file}"))?;
-    to.write_all(text.as_bytes())
-        .map_err(|e| format!("{file}, {text}: {e}").into())
+    let mut to = OpenOptions::new().append(true).open(format!("{TRACING}/{file}"))?;
+    to.write_all(text.as_bytes()).map_err(|e| format!("{file}, {text}: {e}").into())
 }
 
 fn function_graph(
@@ -535,15 +498,7 @@ fn bpftrace(traffic: &Traffic, functions: &[String], entry: &str, exit: &str) ->
 
 fn trace_cmd(traffic: &Traffic, functions: &[&str]) -> Result<f64> {
     let mut command = Command::new("/usr/bin/trace-cmd");
-    command.args([
-        "record",
-        "-o",
-        "/tmp/trace.dat",
-        "-C",
-        "mono",
-        "-p",
-        "function_graph",
-    ]);
+    command.args(["record", "-o", "/tmp/trace.dat", "-C", "mono", "-p", "function_graph"]);
     command.args(functions);
     let mut tool = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
     let tracer = format!("{TRACING}/current_tracer");

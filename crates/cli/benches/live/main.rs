@@ -34,25 +34,16 @@ fn main() -> ExitCode {
             eprintln!("bench: {error}");
         }
     }
-    if guest.is_ok() && native.is_ok() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    if guest.is_ok() && native.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn in_a_guest() -> Result<()> {
     use etcetera::BaseStrategy;
     let cache = match std::env::var_os("PLUMB_CACHE") {
         Some(cache) => PathBuf::from(cache),
-        None => etcetera::choose_base_strategy()?
-            .cache_dir()
-            .join("netplumb"),
+        None => etcetera::choose_base_strategy()?.cache_dir().join("netplumb"),
     };
-    guest::run(
-        &trial::find_qemu(Arch::OWN)?,
-        &KernelStore::new(&cache).find("debian")?,
-    )
+    guest::run(&trial::find_qemu(Arch::OWN)?, &KernelStore::new(&cache).find("debian")?)
 }
 
 fn line(what: &str, figure: &str, note: &str) {

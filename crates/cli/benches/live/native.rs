@@ -171,10 +171,7 @@ fn print(blocks: &[Vec<Block>]) {
         line(name, &format!("{pps:.0} packets/s"), &note);
     }
     let lost = 1.0 - of(1, |b| b.pps) / base.0;
-    println!(
-        "  one at a time, as fast as it goes: {}",
-        verdict(lost, LOST_BOUND, "5 % lost")
-    );
+    println!("  one at a time, as fast as it goes: {}", verdict(lost, LOST_BOUND, "5 % lost"));
 
     println!("\nthe same at {PACED_PPS} packets/s: share of a CPU that measuring takes");
     let mut ours = f64::NAN;
@@ -199,11 +196,7 @@ fn print(blocks: &[Vec<Block>]) {
 
     println!("\nuntil there is something to see");
     let attach = of(1, |b| b.attach_s);
-    line(
-        "attach stages",
-        &format!("{attach:.2} s"),
-        &verdict(attach, ATTACH_BOUND_S, "1 s"),
-    );
+    line("attach stages", &format!("{attach:.2} s"), &verdict(attach, ATTACH_BOUND_S, "1 s"));
 }
 
 fn verdict(value: f64, bound: f64, said: &str) -> String {
@@ -289,10 +282,7 @@ impl Tool {
             Kind::Perf => "perf",
             _ => "trace-cmd",
         };
-        if !["/usr/bin", "/usr/sbin"]
-            .iter()
-            .any(|d| Path::new(d).join(program).exists())
-        {
+        if !["/usr/bin", "/usr/sbin"].iter().any(|d| Path::new(d).join(program).exists()) {
             return Err(format!("{program} is not installed").into());
         }
         // Where tools look for tracepoints, for this tool alone.
@@ -309,9 +299,7 @@ impl Tool {
                 // This thread alone: with all of them it would see its own calls.
                 // SAFETY: takes nothing, and always succeeds.
                 let thread = unsafe { libc::gettid() }.to_string();
-                command
-                    .args(["record", "-q", "-t", &thread, "-o"])
-                    .arg(output);
+                command.args(["record", "-q", "-t", &thread, "-o"]).arg(output);
                 for event in TRACEPOINTS {
                     command.args(["-e", event]);
                 }
@@ -358,10 +346,7 @@ impl Tool {
         } else {
             thread::sleep(SETTLE);
         }
-        let mut tool = Tool {
-            child,
-            lines: Some(lines),
-        };
+        let mut tool = Tool { child, lines: Some(lines) };
         if let Some(status) = tool.child.try_wait()? {
             return Err(format!("it ended at once, {status}").into());
         }
@@ -378,11 +363,8 @@ impl Tool {
             let rest = stat.rsplit_once(')').map_or("", |s| s.1);
             rest.split_whitespace().nth(2) == Some(&group)
         });
-        let threads = mine.flat_map(|p| {
-            std::fs::read_dir(p.path().join("task"))
-                .into_iter()
-                .flatten()
-        });
+        let threads =
+            mine.flat_map(|p| std::fs::read_dir(p.path().join("task")).into_iter().flatten());
         threads
             .flatten()
             .filter_map(|t| {
@@ -473,10 +455,7 @@ fn thread_ns() -> f64 {
 }
 
 fn clock_ns(clock: libc::clockid_t) -> f64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel writes one timespec, which outlives the call.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64

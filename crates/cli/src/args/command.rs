@@ -54,10 +54,7 @@ impl CommandArgs {
     /// # Errors
     /// An invalid file or command.
     pub(crate) fn setup(&self) -> Result<Setup, String> {
-        let mut setup = Setup {
-            drop_caches: self.drop_caches,
-            ..Setup::default()
-        };
+        let mut setup = Setup { drop_caches: self.drop_caches, ..Setup::default() };
         for made in &self.make_file {
             let (path, size) = made.rsplit_once(':').ok_or_else(|| {
                 let made = printable(made, 80);

@@ -55,11 +55,7 @@ pub(crate) enum Format {
 impl FormatArgs {
     /// Those of counts, if they are wanted.
     pub(crate) fn of_counts(markdown: Option<PathBuf>, openmetrics: Option<PathBuf>) -> FormatArgs {
-        FormatArgs {
-            markdown,
-            openmetrics,
-            ..FormatArgs::default()
-        }
+        FormatArgs { markdown, openmetrics, ..FormatArgs::default() }
     }
 
     /// The requested format, if any.

@@ -243,9 +243,7 @@ fn value_name(knob: &Knob) -> &'static str {
 impl<S: Shows> Args for KnobArgs<S> {
     fn augment_args(mut command: Command) -> Command {
         for (knob, name) in Self::knobs() {
-            let mut arg = Arg::new(name)
-                .long(name)
-                .help(help(knob, S::default_of(knob)));
+            let mut arg = Arg::new(name).long(name).help(help(knob, S::default_of(knob)));
             arg = match knob.flag {
                 Flag::Switch(_) => arg.action(ArgAction::SetTrue),
                 _ => arg
@@ -293,10 +291,7 @@ impl<S: Shows> FromArgMatches for KnobArgs<S> {
                 });
             }
         }
-        Ok(KnobArgs {
-            given,
-            shows: PhantomData,
-        })
+        Ok(KnobArgs { given, shows: PhantomData })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
@@ -380,12 +375,7 @@ mod tests {
         ];
         assert_eq!(given, Ok(all(&wanted)));
         let given = parse::<OfFrames>(&["--path", "xdp,all", "--rate", "0.25M", "--latency"]);
-        let wanted = [
-            ("path", "xdp"),
-            ("path", "all"),
-            ("rate", "250k"),
-            ("stamps", "on"),
-        ];
+        let wanted = [("path", "xdp"), ("path", "all"), ("rate", "250k"), ("stamps", "on")];
         assert_eq!(given, Ok(all(&wanted)));
         for (words, says) in [
             (&["--link", "vet"][..], "veth"),
@@ -411,11 +401,6 @@ mod tests {
                 || OfHosts::shows(knob)
                 || OfWeb::shows(knob)
         };
-        assert!(
-            KNOBS
-                .iter()
-                .filter(|k| k.flag.name().is_some())
-                .all(|k| shown(&k))
-        );
+        assert!(KNOBS.iter().filter(|k| k.flag.name().is_some()).all(|k| shown(&k)));
     }
 }

@@ -113,8 +113,7 @@ impl LiveArgs {
 
     /// Whether an instrument of this name was requested.
     pub(crate) fn asks(&self, name: &str) -> bool {
-        self.instruments()
-            .is_some_and(|all| all.iter().any(|one| one == name))
+        self.instruments().is_some_and(|all| all.iter().any(|one| one == name))
     }
 
     /// How samples are drawn in guests.
@@ -128,10 +127,7 @@ impl LiveArgs {
 
     /// The instruments by name; none if plumb chooses.
     pub(crate) fn instruments(&self) -> Option<Vec<String>> {
-        let names = self
-            .clock
-            .iter()
-            .map(|clock| clock.0.map(|i| i.name().into()));
+        let names = self.clock.iter().map(|clock| clock.0.map(|i| i.name().into()));
         names.collect()
     }
 }
@@ -149,18 +145,9 @@ pub(crate) const CALLS: &str = netplumb_model::trace::TIMED.step.instrument;
 /// Labs by name, each with a line of help.
 fn lab() -> impl TypedValueParser<Value = Lab> {
     let labs = [
-        (
-            Lab::Host,
-            "The interfaces and traffic of this machine; nothing is sent or changed",
-        ),
-        (
-            Lab::Netns,
-            "Network namespaces on this machine, connected by veth",
-        ),
-        (
-            Lab::Vm,
-            "A QEMU guest that boots the kernel given by --kernel",
-        ),
+        (Lab::Host, "The interfaces and traffic of this machine; nothing is sent or changed"),
+        (Lab::Netns, "Network namespaces on this machine, connected by veth"),
+        (Lab::Vm, "A QEMU guest that boots the kernel given by --kernel"),
     ];
     let values = labs.map(|(lab, help)| PossibleValue::new(lab.as_str()).help(help));
     PossibleValuesParser::new(values).map(|name| name.parse().unwrap_or_default())

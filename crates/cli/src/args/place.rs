@@ -40,14 +40,8 @@ pub(crate) struct PlaceArgs {
 /// Labs by name, each with a line of help.
 fn labs() -> impl TypedValueParser<Value = Lab> {
     let labs = [
-        (
-            Lab::Host,
-            "This machine: all its work, or that of a process, a cgroup or COMMAND",
-        ),
-        (
-            Lab::Netns,
-            "Packets or COMMAND in network namespaces of this machine, connected by veth",
-        ),
+        (Lab::Host, "This machine: all its work, or that of a process, a cgroup or COMMAND"),
+        (Lab::Netns, "Packets or COMMAND in network namespaces of this machine, connected by veth"),
         (Lab::Vm, "Packets or COMMAND in a QEMU guest"),
     ];
     let values = labs.map(|(lab, help)| PossibleValue::new(lab.as_str()).help(help));
@@ -128,10 +122,7 @@ impl PlaceArgs {
                 connections: self.warmup.filter(|_| !sends),
                 ..Workload::of(kind)
             },
-            blocks: Blocks {
-                count: self.blocks,
-                ..Blocks::default()
-            },
+            blocks: Blocks { count: self.blocks, ..Blocks::default() },
             setup: self.command.setup().map_err(Usage)?,
             knobs,
             vary,

@@ -53,10 +53,7 @@ pub(crate) struct RunOptions {
 fn size(text: &str) -> Result<u64, String> {
     let invalid = || format!("invalid size `{text}`; expected like 500M or 6G");
     let (number, shift) = match text.strip_suffix(['K', 'M', 'G', 'T']) {
-        Some(number) => (
-            number,
-            10 * (1 + "KMGT".find(&text[number.len()..]).unwrap_or(0)),
-        ),
+        Some(number) => (number, 10 * (1 + "KMGT".find(&text[number.len()..]).unwrap_or(0))),
         None => (text, 0),
     };
     let number: u64 = number.parse().map_err(|_| invalid())?;
@@ -115,10 +112,7 @@ mod tests {
         assert_eq!(size("500M"), Ok(500 << 20));
         assert_eq!(size("4096"), Ok(4096));
         for wrong in ["", "G", "6 G", "-1", "6GB", "99999999999T", "1.5G"] {
-            assert!(
-                size(wrong).unwrap_err().contains("expected like"),
-                "{wrong}"
-            );
+            assert!(size(wrong).unwrap_err().contains("expected like"), "{wrong}");
         }
     }
 }

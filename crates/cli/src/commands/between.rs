@@ -126,21 +126,13 @@ impl BetweenArgs {
             name: "between".into(),
             instruments: Some(vec![SPANS.into()]),
             layer: self.show.layer().map(String::from),
-            workload: Workload {
-                duration: self.duration,
-                window: self.interval,
-                ..place.workload
-            },
+            workload: Workload { duration: self.duration, window: self.interval, ..place.workload },
             filter: Filter {
                 pid: self.pid,
                 cgroup: (self.cgroup.as_ref()).map(|path| path.display().to_string()),
                 ..Filter::default()
             },
-            spans: Spans {
-                by: self.by,
-                slow: self.slow.clone(),
-                ..self.which.spans()
-            },
+            spans: Spans { by: self.by, slow: self.slow.clone(), ..self.which.spans() },
             ..place
         })
     }
@@ -168,11 +160,7 @@ pub(crate) fn run(args: BetweenArgs, cache: &Path) -> anyhow::Result<ExitCode> {
         watch: args.watch,
         yes_change: &args.place.of_machine(),
         even_default_route: args.place.even_default_route(),
-        ..How::new(
-            Shown::Report(&args.show, &directions),
-            &args.page,
-            args.options,
-        )
+        ..How::new(Shown::Report(&args.show, &directions), &args.page, args.options)
     };
     experiment::run(&experiment, how, cache)
 }

@@ -92,20 +92,9 @@ fn within(args: &DiffArgs, asked: &Asked, recording: &Recording) -> anyhow::Resu
         ))
         .into());
     }
-    let sides = Sides {
-        before: recording,
-        after: recording,
-        before_name: &name,
-        after_name: &name,
-    };
-    compare(
-        args,
-        sides,
-        Pairs {
-            pairs,
-            ..Pairs::default()
-        },
-    )
+    let sides =
+        Sides { before: recording, after: recording, before_name: &name, after_name: &name };
+    compare(args, sides, Pairs { pairs, ..Pairs::default() })
 }
 
 /// Compare the parts of each instrument of both sides, or of the requested one.
@@ -167,9 +156,7 @@ fn compare(args: &DiffArgs, sides: Sides<'_>, pairs: Pairs) -> anyhow::Result<Ex
 fn in_common<'r>(sides: Sides<'r>) -> Vec<[&'r str; 2]> {
     let [before, after] = [sides.before, sides.after].map(|side| {
         let parts = side.parts().into_iter();
-        parts
-            .map(|name| (name, Event::of(side, name)))
-            .collect::<Vec<_>>()
+        parts.map(|name| (name, Event::of(side, name))).collect::<Vec<_>>()
     });
     let is_same =
         |one: &(&str, Option<Event>), other: &(&str, Option<Event>)| match (&one.1, &other.1) {
@@ -261,16 +248,9 @@ fn compare_parts(
     [before, after]: [&Recording; 2],
     mut pairs: Pairs,
 ) -> anyhow::Result<ExitCode> {
-    let sides = Sides {
-        before,
-        after,
-        ..sides
-    };
+    let sides = Sides { before, after, ..sides };
     let asked = |p: &ArmPair| {
-        let protos = [
-            sides.before.arms[p.before].proto,
-            sides.after.arms[p.after].proto,
-        ];
+        let protos = [sides.before.arms[p.before].proto, sides.after.arms[p.after].proto];
         args.proto.is_empty() || protos.iter().any(|p| args.proto.contains(p))
     };
     pairs.pairs.retain(asked);

@@ -94,20 +94,13 @@ pub(crate) fn run(args: DoctorArgs, cache: &Path) -> anyhow::Result<ExitCode> {
         netplumb_report::capability::render(&doctor, columns().min(COLUMNS))
     };
     print(&text)?;
-    Ok(if doctor.any_lab_works() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(NO_LAB)
-    })
+    Ok(if doctor.any_lab_works() { ExitCode::SUCCESS } else { ExitCode::from(NO_LAB) })
 }
 
 /// Run all checks. Those of QEMU mostly wait, so the others run meanwhile.
 fn examine(cache: &Path, plugin: &[u8]) -> Doctor {
     let start = Instant::now();
-    let of_wire = WirePlugin {
-        bytes: wire::PLUGIN,
-        args: wire::trial_args,
-    };
+    let of_wire = WirePlugin { bytes: wire::PLUGIN, args: wire::trial_args };
     let mut machine = None;
     let mut capabilities: Vec<Capability> = threads::each(vec![
         Box::new(|| trial::try_all(Some(plugin), Some(&of_wire))) as Task<'_, _>,
@@ -122,10 +115,5 @@ fn examine(cache: &Path, plugin: &[u8]) -> Doctor {
     capabilities.sort_by_key(|c| c.group);
     let labs = labs::judge(&capabilities);
     let took_ms = (start.elapsed().as_secs_f64() * 1e4).round() / 10.0;
-    Doctor {
-        machine: machine.expect("every task has run"),
-        capabilities,
-        labs,
-        took_ms,
-    }
+    Doctor { machine: machine.expect("every task has run"), capabilities, labs, took_ms }
 }

@@ -73,12 +73,7 @@ pub(crate) fn run(cmd: KernelCommand, cache: &Path) -> anyhow::Result<ExitCode> 
     let mut out = Vec::new();
     match cmd {
         KernelCommand::List { json } => list(&store, cache, json, &mut out)?,
-        KernelCommand::Add {
-            source,
-            modules,
-            debug,
-            label,
-        } => {
+        KernelCommand::Add { source, modules, debug, label } => {
             let kernel = add(&store, &source, modules.as_deref(), label, &mut out)?;
             if debug {
                 add_debug(&store, cache, &kernel, &mut out)?;
@@ -101,18 +96,13 @@ fn list(store: &KernelStore, cache: &Path, json: bool, out: &mut dyn Write) -> a
         return Ok(());
     }
     if kernels.is_empty() {
-        writeln!(
-            out,
-            "No kernels yet. Add one with `plumb kernel add debian`."
-        )?;
+        writeln!(out, "No kernels yet. Add one with `plumb kernel add debian`.")?;
         return Ok(());
     }
     let mut rows = vec![
-        [
-            "RELEASE", "ARCH", "HASH", "MODULES", "SIZE", "ADDED", "FROM", "LABEL",
-        ]
-        .map(str::to_owned)
-        .to_vec(),
+        ["RELEASE", "ARCH", "HASH", "MODULES", "SIZE", "ADDED", "FROM", "LABEL"]
+            .map(str::to_owned)
+            .to_vec(),
     ];
     rows.extend(kernels.iter().map(|kernel| {
         vec![
@@ -126,10 +116,7 @@ fn list(store: &KernelStore, cache: &Path, json: bool, out: &mut dyn Write) -> a
             kernel.labels().collect::<Vec<_>>().join(", "),
         ]
     }));
-    if kernels
-        .iter()
-        .all(|kernel| kernel.labels().next().is_none())
-    {
+    if kernels.iter().all(|kernel| kernel.labels().next().is_none()) {
         rows.iter_mut().for_each(|row| row.truncate(7));
     }
     write_columns(&rows, &[3, 4], out)?;
@@ -142,12 +129,7 @@ fn list(store: &KernelStore, cache: &Path, json: bool, out: &mut dyn Write) -> a
     if !beside.is_empty() {
         let place = cache.display().to_string();
         writeln!(out)?;
-        writeln!(
-            out,
-            "Beside them, {} has {}.",
-            printable(&place, 200),
-            beside.join(", ")
-        )?;
+        writeln!(out, "Beside them, {} has {}.", printable(&place, 200), beside.join(", "))?;
     }
     Ok(())
 }
@@ -196,17 +178,11 @@ fn add(
         }
         None => entry,
     };
-    if matches!(
-        source,
-        KernelSource::BuildTree(_) | KernelSource::Image { .. }
-    ) {
+    if matches!(source, KernelSource::BuildTree(_) | KernelSource::Image { .. }) {
         lacks(&entry, out)?;
     }
     if entry.modules == 0 {
-        writeln!(
-            out,
-            "It has no modules: a guest has only drivers that are built in."
-        )?;
+        writeln!(out, "It has no modules: a guest has only drivers that are built in.")?;
         if matches!(source, KernelSource::Image { .. }) {
             writeln!(out, "Add it again with --modules DIR to include them.")?;
         }
@@ -230,18 +206,14 @@ fn lacks(kernel: &KernelEntry, out: &mut dyn Write) -> anyhow::Result<()> {
         "Guests don't work without these options, which it lacks:",
         "It also lacks options that guests can use:",
     ];
-    for ((options, command), says) in lists
-        .iter()
-        .zip(options::commands(&config, &lists))
-        .zip(says)
+    for ((options, command), says) in lists.iter().zip(options::commands(&config, &lists)).zip(says)
     {
         if options.is_empty() {
             continue;
         }
         writeln!(out, "{says}")?;
-        let rows = options
-            .iter()
-            .map(|option| vec![format!("  {}", option.name), option.what.to_owned()]);
+        let rows =
+            options.iter().map(|option| vec![format!("  {}", option.name), option.what.to_owned()]);
         write_columns(&rows.collect::<Vec<_>>(), &[], out)?;
         writeln!(out, "  {command}")?;
     }
@@ -293,9 +265,7 @@ fn show(
         BootForm::BzImage => "as the bzImage (no CONFIG_PVH), which takes some seconds longer",
         BootForm::Raw => "as the unpacked raw image",
     };
-    let config = kernel
-        .config()
-        .map_or("not known".to_owned(), |path| path.display().to_string());
+    let config = kernel.config().map_or("not known".to_owned(), |path| path.display().to_string());
     let image = DecimalBytes(kernel.vmlinux_bytes);
     let modules = format!("{}, {}", kernel.modules, DecimalBytes(kernel.modules_bytes));
     let debug = kernel.debug_bytes().map_or_else(
@@ -306,10 +276,7 @@ fn show(
         ("release", kernel.release.clone()),
         ("arch", kernel.arch.to_string()),
         ("hash", kernel.hash.clone()),
-        (
-            "image",
-            format!("{}, {image}", kernel.boot_image().display()),
-        ),
+        ("image", format!("{}, {image}", kernel.boot_image().display())),
         ("boots", boots.to_owned()),
         ("config", config),
         ("modules", modules),

@@ -70,9 +70,7 @@ fn build(args: &BuildArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     let patches = args.patch.iter().cloned().map(Change::Patch);
     let request = ModuleRequest {
         name: args.name.clone(),
-        changes: patches
-            .chain(args.cocci.iter().cloned().map(Change::Cocci))
-            .collect(),
+        changes: patches.chain(args.cocci.iter().cloned().map(Change::Cocci)).collect(),
     };
     let mut steps = Steps::new();
     let built = ModuleBuilder::new(cache, cancel).build(&kernel, &request, &mut |progress| {
@@ -91,11 +89,7 @@ fn build(args: &BuildArgs, cache: &Path) -> anyhow::Result<ExitCode> {
 /// What was built, and what it differs by.
 fn describe(built: &BuiltModule, release: &str, out: &mut dyn Write) -> anyhow::Result<()> {
     let (name, release) = (&built.name, printable(release, 80));
-    writeln!(
-        out,
-        "{name} for {release}, {} bytes of code",
-        built.text_bytes
-    )?;
+    writeln!(out, "{name} for {release}, {} bytes of code", built.text_bytes)?;
     writeln!(out, "compiler    {}", printable(&built.compiler, 120))?;
     if let Some(of_kernel) = &built.compiler_of_kernel
         && *of_kernel != built.compiler
@@ -109,10 +103,7 @@ fn describe(built: &BuiltModule, release: &str, out: &mut dyn Write) -> anyhow::
     writeln!(out, "source      {}", printable_lines(&source))?;
     if !built.packages.is_empty() {
         let packages = printable(&built.packages.join(", "), 400);
-        writeln!(
-            out,
-            "packages    not of the kernel's version, but nearest to it: {packages}"
-        )?;
+        writeln!(out, "packages    not of the kernel's version, but nearest to it: {packages}")?;
     }
     if built.unmodified.is_empty() {
         writeln!(out, "unmodified  the same code as the kernel's own module")?;
@@ -127,10 +118,7 @@ fn describe(built: &BuiltModule, release: &str, out: &mut dyn Write) -> anyhow::
     }
     match &built.changed {
         Some(changed) if changed.is_empty() => {
-            writeln!(
-                out,
-                "changed     no function: the changes make no difference to the code"
-            )?;
+            writeln!(out, "changed     no function: the changes make no difference to the code")?;
         }
         Some(changed) => {
             writeln!(out, "changed     {}", built.files.join(", "))?;
@@ -149,23 +137,14 @@ fn describe(built: &BuiltModule, release: &str, out: &mut dyn Write) -> anyhow::
 }
 
 fn list(difference: &Difference, out: &mut dyn Write) -> anyhow::Result<()> {
-    let rows: Vec<Vec<String>> = difference
-        .functions
-        .iter()
-        .take(FUNCTIONS_MAX)
-        .map(row)
-        .collect();
+    let rows: Vec<Vec<String>> = difference.functions.iter().take(FUNCTIONS_MAX).map(row).collect();
     write_columns(&rows, &[1, 2, 3], out)?;
     if let Some(more @ 1..) = difference.functions.len().checked_sub(FUNCTIONS_MAX) {
         writeln!(out, "  and {more} more")?;
     }
     if !difference.versions.is_empty() {
         let names = difference.versions.join(", ");
-        writeln!(
-            out,
-            "  versions of imported symbols differ: {}",
-            printable(&names, 400)
-        )?;
+        writeln!(out, "  versions of imported symbols differ: {}", printable(&names, 400))?;
     }
     Ok(())
 }
@@ -179,10 +158,5 @@ fn row(function: &FunctionDifference) -> Vec<String> {
         (_, None) => "gone".to_owned(),
     };
     let name = format!("  {}", printable(&function.name, 80));
-    vec![
-        name,
-        size(function.before_bytes),
-        size(function.after_bytes),
-        change,
-    ]
+    vec![name, size(function.before_bytes), size(function.after_bytes), change]
 }

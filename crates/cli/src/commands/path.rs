@@ -116,19 +116,12 @@ impl PathArgs {
                 duration: live.duration,
                 ..Workload::default()
             },
-            blocks: Blocks {
-                count: self.blocks,
-                seeds: self.options.seeds,
-                ..Blocks::default()
-            },
+            blocks: Blocks { count: self.blocks, seeds: self.options.seeds, ..Blocks::default() },
             filter: self.filter(),
             functions: Functions {
                 names: live.functions.clone(),
                 discover: live.discover,
-                recorded: live
-                    .from_recording
-                    .as_ref()
-                    .map(|path| path.display().to_string()),
+                recorded: live.from_recording.as_ref().map(|path| path.display().to_string()),
                 most: live.max_functions,
             },
             probes: Probes {
@@ -221,11 +214,7 @@ pub(crate) fn run(args: PathArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     let how = How {
         watch: args.live.watch,
         stdin: args.command.takes_stdin(),
-        ..How::new(
-            Shown::Report(&args.show, &args.direction),
-            &args.page,
-            args.options,
-        )
+        ..How::new(Shown::Report(&args.show, &args.direction), &args.page, args.options)
     };
     experiment::run(&experiment, how, cache)
 }

@@ -116,14 +116,8 @@ impl ProfileArgs {
                 cgroup: (self.cgroup.as_ref()).map(|path| path.display().to_string()),
                 ..Filter::default()
             },
-            samples: Samples {
-                off_cpu: self.off_cpu,
-                ..self.how.samples()
-            },
-            blocks: Blocks {
-                count: self.blocks,
-                ..Blocks::default()
-            },
+            samples: Samples { off_cpu: self.off_cpu, ..self.how.samples() },
+            blocks: Blocks { count: self.blocks, ..Blocks::default() },
             knobs,
             vary,
             ..Experiment::default()

@@ -120,10 +120,7 @@ pub(crate) fn in_guest(words: &[String]) -> anyhow::Result<Option<FileReads>> {
     let own = Own::try_parse_from(arguments).map_err(|error| {
         let text = error.to_string();
         let lines = text.lines().take_while(|line| !line.starts_with("Usage"));
-        let lines: Vec<&str> = lines
-            .map(str::trim)
-            .filter(|line| !line.is_empty())
-            .collect();
+        let lines: Vec<&str> = lines.map(str::trim).filter(|line| !line.is_empty()).collect();
         wrong(lines.join(" ").trim_start_matches("error: ").into())
     })?;
     if own.args.after_open.is_some() {
@@ -169,11 +166,7 @@ fn held() -> anyhow::Result<()> {
     let Ok(number) = std::env::var(HELD) else {
         return Ok(());
     };
-    let wrong = || {
-        Usage(format!(
-            "invalid {HELD}; expected the descriptor of a socket"
-        ))
-    };
+    let wrong = || Usage(format!("invalid {HELD}; expected the descriptor of a socket"));
     let number: RawFd = number.parse().map_err(|_| wrong())?;
     if number <= libc::STDERR_FILENO {
         return Err(wrong().into());
@@ -181,20 +174,16 @@ fn held() -> anyhow::Result<()> {
     // SAFETY: whoever set the variable passed the descriptor on to this process, which uses it nowhere
     // else; of any other number, a read or write fails.
     let mut socket = unsafe { UnixStream::from_raw_fd(number) };
-    let told = socket
-        .write_all(&[1])
-        .and_then(|()| socket.read_exact(&mut [0]));
+    let told = socket.write_all(&[1]).and_then(|()| socket.read_exact(&mut [0]));
     told.context("can't wait for settings to be changed")
 }
 
 fn after_open(line: &str) -> anyhow::Result<()> {
     let shown = printable(line, 200);
     let words = shell_words::split(line).ok();
-    let words = words.filter(|words| !words.is_empty()).ok_or_else(|| {
-        Usage(format!(
-            "invalid --after-open `{shown}`; expected a command"
-        ))
-    })?;
+    let words = words
+        .filter(|words| !words.is_empty())
+        .ok_or_else(|| Usage(format!("invalid --after-open `{shown}`; expected a command")))?;
     let status = Command::new(&words[0])
         .args(&words[1..])
         .stdin(Stdio::null())

@@ -49,10 +49,7 @@ pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     let recording = netplumb_store::read(&args.file)?;
     let recording = below(&args.below, &recording, &args.file.display().to_string())?;
     if recording.blocks.is_empty() {
-        eprintln!(
-            "plumb: {}: the recording is empty: nothing was measured",
-            args.file.display()
-        );
+        eprintln!("plumb: {}: the recording is empty: nothing was measured", args.file.display());
         return Ok(ExitCode::FAILURE);
     }
     if args.page.wanted() {

@@ -73,9 +73,7 @@ pub(crate) fn run(args: RunArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     let mut experiment = Experiment::parse(&text)
         .and_then(|e| e.check_layers(&text, LAYERS).map(|()| e))
         .map_err(shown)?;
-    experiment
-        .check_instruments(&text, &registry::ALL.map(Instrument::name))
-        .map_err(shown)?;
+    experiment.check_instruments(&text, &registry::ALL.map(Instrument::name)).map_err(shown)?;
     // What only this machine knows to be wrong with it.
     let with_line = |error: anyhow::Error| match error.downcast::<WrongKey>() {
         Ok(wrong) => {
@@ -175,17 +173,11 @@ fn read_files(experiment: &mut Experiment, path: &Path) -> anyhow::Result<()> {
         };
         let file = files::below(folder, name)
             .with_context(|| {
-                format!(
-                    "{}: can't read the nftables rules",
-                    folder.join(&*name).display()
-                )
+                format!("{}: can't read the nftables rules", folder.join(&*name).display())
             })?
             .ok_or_else(wrong)?;
         let rules = files::read_text(&file, MAX_RULESET_BYTES, "a file of nftables rules")?;
-        *nft = Nft::Text {
-            rules,
-            file: Some(name.clone()),
-        };
+        *nft = Nft::Text { rules, file: Some(name.clone()) };
     }
     if let Some(recorded) = &mut experiment.functions.recorded {
         *recorded = folder.join(&*recorded).display().to_string();

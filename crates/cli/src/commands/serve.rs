@@ -136,10 +136,8 @@ impl ServeArgs {
             },
             ..Experiment::default()
         };
-        let stat = stat.map(|stat| Experiment {
-            events: stat.which.events(),
-            ..of(EVENTS, &stat.scope)
-        });
+        let stat =
+            stat.map(|stat| Experiment { events: stat.which.events(), ..of(EVENTS, &stat.scope) });
         let profile = profile.map(|profile| Experiment {
             samples: profile.how.samples(),
             ..of(SAMPLES, &profile.scope)
@@ -225,12 +223,7 @@ mod tests {
         assert_eq!(between[0].filter.pid, Some(7));
         assert_eq!(between[0].check(), Ok(()));
         assert_eq!(asked("profile").len(), 1);
-        for wrong in [
-            "--listen 9709 profile",
-            "--listen localhost:1 stat",
-            "",
-            "profile --top 0",
-        ] {
+        for wrong in ["--listen 9709 profile", "--listen localhost:1 stat", "", "profile --top 0"] {
             let words = std::iter::once("serve").chain(wrong.split(' '));
             assert!(Line::try_parse_from(words).is_err(), "{wrong}");
         }

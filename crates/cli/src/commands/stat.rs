@@ -144,20 +144,13 @@ impl StatArgs {
         Ok(Experiment {
             name: "stat".into(),
             instruments: Some(counts.into_iter().chain([EVENTS.into()]).collect()),
-            workload: Workload {
-                duration: self.duration,
-                window: self.interval,
-                ..place.workload
-            },
+            workload: Workload { duration: self.duration, window: self.interval, ..place.workload },
             filter: Filter {
                 pid: self.pid,
                 cgroup: (self.cgroup.as_ref()).map(|path| path.display().to_string()),
                 ..Filter::default()
             },
-            events: Events {
-                ratios: self.ratio.clone(),
-                ..self.which.events()
-            },
+            events: Events { ratios: self.ratio.clone(), ..self.which.events() },
             ..place
         })
     }

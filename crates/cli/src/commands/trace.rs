@@ -85,14 +85,8 @@ const PACKETS: u32 = 20;
 fn labs() -> impl TypedValueParser<Value = Lab> {
     let labs = [
         (Lab::Vm, "Packets or COMMAND in a QEMU guest"),
-        (
-            Lab::Netns,
-            "Packets or COMMAND in network namespaces of this machine; calls are timed",
-        ),
-        (
-            Lab::Host,
-            "This machine: all calls, or those of a process or of COMMAND; they are timed",
-        ),
+        (Lab::Netns, "Packets or COMMAND in network namespaces of this machine; calls are timed"),
+        (Lab::Host, "This machine: all calls, or those of a process or of COMMAND; they are timed"),
     ];
     let values = labs.map(|(lab, help)| PossibleValue::new(lab.as_str()).help(help));
     PossibleValuesParser::new(values).try_map(|name| name.parse::<Lab>())
@@ -131,10 +125,7 @@ impl TraceArgs {
                 duration: self.duration,
                 ..Workload::of(kind)
             },
-            filter: Filter {
-                pid: self.pid,
-                ..Filter::default()
-            },
+            filter: Filter { pid: self.pid, ..Filter::default() },
             blocks: Blocks {
                 count: (kind != Kind::Work).then_some(self.blocks.unwrap_or(1)),
                 seeds: self.options.seeds,
@@ -206,11 +197,7 @@ pub(crate) fn run(args: TraceArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     let how = How {
         text: &text,
         stdin: args.command.takes_stdin(),
-        ..How::new(
-            Shown::Report(&args.show, &directions),
-            &args.page,
-            args.options,
-        )
+        ..How::new(Shown::Report(&args.show, &directions), &args.page, args.options)
     };
     experiment::run(&experiment, how, cache)
 }

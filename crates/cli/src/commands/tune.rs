@@ -101,14 +101,8 @@ fn goal() -> impl TypedValueParser<Value = Goal> {
 
 fn labs() -> impl TypedValueParser<Value = Lab> {
     let labs = [
-        (
-            Lab::Vm,
-            "Two QEMU guests and a wire between them, in virtual time",
-        ),
-        (
-            Lab::Netns,
-            "Two network namespaces of this machine, joined by veth, in its time",
-        ),
+        (Lab::Vm, "Two QEMU guests and a wire between them, in virtual time"),
+        (Lab::Netns, "Two network namespaces of this machine, joined by veth, in its time"),
     ];
     let values = labs.map(|(lab, help)| PossibleValue::new(lab.as_str()).help(help));
     PossibleValuesParser::new(values).try_map(|name| name.parse::<Lab>())

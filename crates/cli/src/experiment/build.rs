@@ -34,10 +34,7 @@ pub(crate) fn run(build: &Build, folder: &Path) -> anyhow::Result<()> {
         if !done.status.success() {
             let text = [done.stdout, done.stderr].concat();
             let text = String::from_utf8_lossy(&text);
-            let lines: Vec<&str> = text
-                .lines()
-                .filter(|line| !line.trim().is_empty())
-                .collect();
+            let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
             for line in &lines[lines.len().saturating_sub(LINES)..] {
                 eprintln!("{}", printable(line, 400));
             }

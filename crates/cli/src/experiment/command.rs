@@ -89,21 +89,14 @@ pub(super) fn run(
     let failed = tell_ends(&run, experiment.workload.with.len(), &ends, &said, nothing);
     match outcome.error {
         Some(_) if nothing => {
-            return Err(anyhow::Error::msg(nothing_seen(
-                experiment,
-                &outcome.recording,
-            )));
+            return Err(anyhow::Error::msg(nothing_seen(experiment, &outcome.recording)));
         }
         _ => {}
     }
     let code = finish(outcome, how)?;
     // Claims about a command that failed say nothing.
     let is_result = [ExitCode::SUCCESS, ExitCode::from(WORSE)].contains(&code);
-    Ok(if is_result && failed {
-        ExitCode::FAILURE
-    } else {
-        code
-    })
+    Ok(if is_result && failed { ExitCode::FAILURE } else { code })
 }
 
 /// The architecture of the guests, which have the same files.
@@ -157,12 +150,7 @@ fn prepare(
             Some(_) => PathBuf::from("/init"),
             None => add(&words)?,
         };
-        arms.push(CommandArm {
-            arm,
-            program,
-            words,
-            reads,
-        });
+        arms.push(CommandArm { arm, program, words, reads });
     }
     let peer = match &workload.peer {
         Some(line) => {
@@ -170,10 +158,7 @@ fn prepare(
                 .ok()
                 .filter(|words| !words.is_empty())
                 .ok_or_else(|| {
-                    Usage(format!(
-                        "invalid --peer `{}`; expected a command",
-                        printable(line, 200)
-                    ))
+                    Usage(format!("invalid --peer `{}`; expected a command", printable(line, 200)))
                 })?;
             Some((add(&words)?, words))
         }
@@ -202,9 +187,7 @@ fn prepare(
         modules,
         setup: SetupPlan {
             modules: setup.modules.clone(),
-            files: (setup.files.iter())
-                .map(|(path, size)| (path.clone(), size.0))
-                .collect(),
+            files: (setup.files.iter()).map(|(path, size)| (path.clone(), size.0)).collect(),
             commands,
             drop_caches: setup.drop_caches,
         },
@@ -274,9 +257,7 @@ impl Said {
             let written = match from {
                 // Standard output is for the report then.
                 Output::Stdout if for_programs => io::stderr().write_all(bytes),
-                Output::Stdout => io::stdout()
-                    .write_all(bytes)
-                    .and_then(|()| io::stdout().flush()),
+                Output::Stdout => io::stdout().write_all(bytes).and_then(|()| io::stdout().flush()),
                 Output::Stderr => io::stderr().write_all(bytes),
                 Output::Peer => Ok(()),
             };
@@ -306,10 +287,7 @@ impl Said {
             .collect();
         let text = String::from_utf8_lossy(&bytes);
         let lines: Vec<&str> = text.lines().filter(|l| !l.trim().is_empty()).collect();
-        lines[lines.len().saturating_sub(LINES)..]
-            .iter()
-            .map(|line| printable(line, 200))
-            .collect()
+        lines[lines.len().saturating_sub(LINES)..].iter().map(|line| printable(line, 200)).collect()
     }
 }
 
@@ -363,10 +341,7 @@ fn tell_ends(
                 Some(Exit::Code(0)) => {}
                 Some(Exit::Code(code)) => why = Some(format!("exited with code {code}")),
                 Some(Exit::Signal(signal)) => {
-                    why = Some(format!(
-                        "was killed by signal {signal} ({})",
-                        signal_name(signal)
-                    ));
+                    why = Some(format!("was killed by signal {signal} ({})", signal_name(signal)));
                 }
                 None if !end.peer_ready => {
                     why = Some("had no open socket after a second of guest time".into());
@@ -402,9 +377,7 @@ fn tell_ends(
         let missing = words.find(|word| could_go_along(run, word));
         if let Some(file) = missing.filter(|_| files < 1000) {
             let file = printable(file, 200);
-            tell(format!(
-                "`{file}` is not in the guest: copy it with --with {file}"
-            ));
+            tell(format!("`{file}` is not in the guest: copy it with --with {file}"));
         }
     }
     failed

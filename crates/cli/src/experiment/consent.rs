@@ -25,9 +25,7 @@ pub(crate) fn outside(experiment: &Experiment, folder: &Path) -> Vec<String> {
     let own = |path: &Path| {
         files::below(folder, &path.to_string_lossy()).is_ok_and(|found| found.is_some())
     };
-    let private = copied
-        .filter(|path| !own(path))
-        .filter_map(|path| private(&path));
+    let private = copied.filter(|path| !own(path)).filter_map(|path| private(&path));
     lines.extend(private.map(|path| {
         let path = path.display();
         format!("copy {path}, which other users may not read, into a guest")
@@ -61,11 +59,7 @@ fn private(path: &Path) -> Option<PathBuf> {
         let is_link = fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_symlink());
         if metadata.is_dir() && (seen == 1 || !is_link) {
             all.extend(
-                fs::read_dir(&path)
-                    .into_iter()
-                    .flatten()
-                    .flatten()
-                    .map(|entry| entry.path()),
+                fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| entry.path()),
             );
         }
     }
@@ -77,9 +71,8 @@ fn private(path: &Path) -> Option<PathBuf> {
 /// # Errors
 /// It was not agreed to.
 pub(crate) fn ask(lines: &[String], names: &str) -> anyhow::Result<()> {
-    let listed: String = (lines.iter())
-        .map(|line| format!("  {}\n", printable(line, 400)))
-        .collect();
+    let listed: String =
+        (lines.iter()).map(|line| format!("  {}\n", printable(line, 400))).collect();
     let what = format!("this experiment would, on this machine and with your rights:\n{listed}");
     if io::stdin().is_terminal() && io::stderr().is_terminal() {
         eprint!("plumb: {what}Do you trust it? [y/N] ");

@@ -72,9 +72,8 @@ fn render(recording: &Recording) -> String {
 /// A note on the clock of guests with -icount.
 fn guests_clock(recording: &Recording) -> Option<String> {
     let facts = &recording.environment;
-    let shifts = facts
-        .iter()
-        .filter_map(|(key, shift)| Some((key.strip_prefix(ICOUNT_SHIFT)?, shift)));
+    let shifts =
+        facts.iter().filter_map(|(key, shift)| Some((key.strip_prefix(ICOUNT_SHIFT)?, shift)));
     let each: Vec<String> = shifts
         .map(|(link, shift)| {
             let ns = 1_u64 << shift.parse::<u32>().unwrap_or(0).min(63);

@@ -103,13 +103,10 @@ pub(super) fn check_size(
         );
         return Err(WrongKey::usage("files", why).into());
     }
-    let copied = bundle
-        .entries()
-        .values()
-        .filter_map(|entry| match entry.kind {
-            Kind::File { size_bytes, .. } => Some(size_bytes),
-            Kind::Folder | Kind::Link(_) => None,
-        });
+    let copied = bundle.entries().values().filter_map(|entry| match entry.kind {
+        Kind::File { size_bytes, .. } => Some(size_bytes),
+        Kind::Folder | Kind::Link(_) => None,
+    });
     if largest > 0 && sum(true) > largest {
         let why = format!(
             "files of {} MiB don't fit on a disk of {} MiB",
@@ -118,11 +115,7 @@ pub(super) fn check_size(
         );
         return Err(WrongKey::usage("files", why).into());
     }
-    let elsewhere = if largest > 0 {
-        sum(false)
-    } else {
-        sum(false) + sum(true)
-    };
+    let elsewhere = if largest > 0 { sum(false) } else { sum(false) + sum(true) };
     let all = inside + elsewhere + copied.sum::<u64>();
     if (inside > 0 || elsewhere > 0) && all > ROOM_BYTES {
         let why = format!(

@@ -38,10 +38,7 @@ pub(super) struct Guests {
 }
 
 /// Batches of frames in a block whose instructions are counted, and such blocks.
-const EXPLAIN: ExplainPlan = ExplainPlan {
-    batches: 16,
-    blocks: 3,
-};
+const EXPLAIN: ExplainPlan = ExplainPlan { batches: 16, blocks: 3 };
 
 /// Measure frames, and print rates.
 ///
@@ -88,10 +85,9 @@ fn record(
                 cancel: &engine.cancel,
                 seed: random_seed(),
                 guest: guests.rates.then_some(&lab),
-                beside: guests.beside.then_some(BesidePlan {
-                    blocks: EXPLAIN.blocks,
-                    layers: &engine.layers,
-                }),
+                beside: guests
+                    .beside
+                    .then_some(BesidePlan { blocks: EXPLAIN.blocks, layers: &engine.layers }),
             };
             bench::run_bench(plan, &options, recording, &mut *save, &mut |event| {
                 teller.tell(match event {
@@ -124,9 +120,7 @@ fn finish(outcome: Outcome, format: RatesFormat, how: &How<'_>) -> anyhow::Resul
     if recording.blocks.is_empty() {
         return Err(CannotHere("none of the paths is supported on this machine".into()).into());
     }
-    let bad = all
-        .iter()
-        .filter(|a| a.failed.is_none() && a.valid.is_empty());
+    let bad = all.iter().filter(|a| a.failed.is_none() && a.valid.is_empty());
     Ok(match bad.count() {
         0 if how.fail_if_claim_fails => claims::check(recording)?,
         0 => ExitCode::SUCCESS,

@@ -29,11 +29,8 @@ pub(super) fn run(
 ) -> anyhow::Result<ExitCode> {
     let exact = asked.is_empty() || asked.iter().any(|i| i.name() == EXACT);
     let samples = asked.iter().any(|i| i.name() == SAMPLES);
-    let others: Vec<_> = asked
-        .iter()
-        .copied()
-        .filter(|i| ![EXACT, SAMPLES].contains(&i.name()))
-        .collect();
+    let others: Vec<_> =
+        asked.iter().copied().filter(|i| ![EXACT, SAMPLES].contains(&i.name())).collect();
     let timed = specs(experiment, &others)?;
     let sampling = samples.then(|| lower::sampling(experiment));
     if experiment.workload.kind == Kind::Command {

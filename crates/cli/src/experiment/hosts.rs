@@ -23,26 +23,14 @@ pub(super) fn run(
 ) -> anyhow::Result<ExitCode> {
     let in_netns = experiment.lab == Lab::Netns;
     for (flag, given, why) in [
-        (
-            "--cold",
-            in_netns && how.options.cold,
-            "there are no guests in lab netns",
-        ),
-        (
-            "--quick",
-            how.options.quick,
-            "two hosts need the clock of instructions: leave it out",
-        ),
+        ("--cold", in_netns && how.options.cold, "there are no guests in lab netns"),
+        ("--quick", how.options.quick, "two hosts need the clock of instructions: leave it out"),
         (
             "--layers",
             how.options.layers.is_some() && !experiment.counts_hosts(),
             "no functions are measured",
         ),
-        (
-            "--jobs",
-            in_netns && how.options.jobs.is_some(),
-            "there are no guests in lab netns",
-        ),
+        ("--jobs", in_netns && how.options.jobs.is_some(), "there are no guests in lab netns"),
         (
             "--watch",
             how.watch,
@@ -58,11 +46,7 @@ pub(super) fn run(
     }
     let plan = Plan::of(experiment);
     let plan = plan.with_seeds(experiment.blocks.seeds()).map_err(Usage)?;
-    let run = HostsRun {
-        plan,
-        load: experiment.host_load(),
-        counts: experiment.counts_hosts(),
-    };
+    let run = HostsRun { plan, load: experiment.host_load(), counts: experiment.counts_hosts() };
     let outcome = record_by(
         |engine, recording, save, teller| {
             let tell = |event| teller.tell(event);

@@ -126,9 +126,7 @@ fn unavailable(recording: &Recording) -> Vec<String> {
 /// It can't be printed, or no arm can be measured here.
 pub(super) fn finish(outcome: Outcome, how: &How<'_>) -> anyhow::Result<ExitCode> {
     let Shown::Report(show_args, directions) = how.shown else {
-        return Err(anyhow::Error::msg(
-            "rates are printed by the runner of frames",
-        ));
+        return Err(anyhow::Error::msg("rates are printed by the runner of frames"));
     };
     let shown = if outcome.recording.blocks.is_empty() {
         match unavailable(&outcome.recording) {
@@ -137,22 +135,14 @@ pub(super) fn finish(outcome: Outcome, how: &How<'_>) -> anyhow::Result<ExitCode
         }
     } else {
         show::show(&outcome.recording, how.clock, show_args, directions).and_then(|code| {
-            page::write(
-                how.page,
-                &outcome.recording,
-                how.clock,
-                directions,
-                &show_args.arm,
-            )?;
+            page::write(how.page, &outcome.recording, how.clock, directions, &show_args.arm)?;
             Ok(code)
         })
     };
     match outcome.error {
         Some(error) => {
             eprintln!("plumb: {}", message(&error));
-            let before = shown
-                .ok()
-                .and_then(|_| of_shown(&outcome.recording, how.clock));
+            let before = shown.ok().and_then(|_| of_shown(&outcome.recording, how.clock));
             if let Some(blocks) = before {
                 eprintln!("plumb: measured before the error, and shown above: {blocks}");
             }

@@ -121,19 +121,11 @@ pub(super) fn check_options(
     let wired = "a wire needs the clock of instructions: leave it out";
     for (flag, given, why) in [
         ("--quick", options.quick && !guests, counting),
-        (
-            "--quick",
-            options.quick && experiment.has_wire_in_guest(),
-            wired,
-        ),
+        ("--quick", options.quick && experiment.has_wire_in_guest(), wired),
         ("--cold", options.cold && !guests, counting),
         ("--jobs", options.jobs.is_some() && !guests, counting),
         ("--resume", options.resume && !long && !drawn, NOT_RESUMED),
-        (
-            "--seeds",
-            experiment.blocks.seeds() > 1 && !counts,
-            counting,
-        ),
+        ("--seeds", experiment.blocks.seeds() > 1 && !counts, counting),
     ] {
         if given && flag == "--seeds" {
             let seeds = Key::of("blocks", "seeds");
@@ -171,20 +163,9 @@ pub(super) fn check_counting(
     instrument: &str,
     by_flags: bool,
 ) -> anyhow::Result<()> {
-    let Experiment {
-        workload,
-        blocks,
-        filter,
-        functions,
-        probes,
-        ..
-    } = experiment;
+    let Experiment { workload, blocks, filter, functions, probes, .. } = experiment;
     let asked = [
-        (
-            "kind = \"stream\"",
-            Key::of("workload", "kind"),
-            workload.kind == Kind::Stream,
-        ),
+        ("kind = \"stream\"", Key::of("workload", "kind"), workload.kind == Kind::Stream),
         ("rate", Key::of("workload", "rate"), workload.rate.is_some()),
         ("time", Key::of("blocks", "time"), blocks.time.is_some()),
         (
@@ -193,11 +174,7 @@ pub(super) fn check_counting(
             workload.duration.is_some() && experiment.long().is_none(),
         ),
         ("[filter]", "filter".into(), *filter != Filter::default()),
-        (
-            "[functions]",
-            "functions".into(),
-            *functions != Functions::default(),
-        ),
+        ("[functions]", "functions".into(), *functions != Functions::default()),
         ("[probes]", "probes".into(), *probes != Probes::default()),
     ];
     match asked.into_iter().find(|(.., asked)| *asked) {
@@ -215,12 +192,7 @@ pub(super) fn check_counting(
 
 /// The flag that gives what a file has in a key or a table.
 fn flag_of(experiment: &Experiment, said: &str) -> Option<&'static str> {
-    let Experiment {
-        filter,
-        functions,
-        probes,
-        ..
-    } = experiment;
+    let Experiment { filter, functions, probes, .. } = experiment;
     let flags: &[(&'static str, bool)] = match said {
         "[filter]" => &[
             ("--port", filter.port.is_some()),

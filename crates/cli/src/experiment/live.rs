@@ -53,10 +53,7 @@ pub(super) fn run(
             let attach = |spec: &TimingSpec| -> Result<(&'static str, Box<dyn Live>), LiveError> {
                 let by = |instrument: &'static dyn Instrument| {
                     let name = instrument.name();
-                    let mut spec = TimingSpec {
-                        instrument: name.into(),
-                        ..spec.clone()
-                    };
+                    let mut spec = TimingSpec { instrument: name.into(), ..spec.clone() };
                     if name == STAGES {
                         spec.selection.max_overhead = stages_share;
                     }
@@ -185,10 +182,7 @@ fn attached_line(clock: Option<&str>, attached: &netplumb_model::timing::Attache
     let ms = attached.attach_ns as f64 / 1e6;
     match attached.functions.len() {
         0 => format!("{clock}, attached in {ms:.0} ms"),
-        n => format!(
-            "{clock}: {}, attached in {ms:.0} ms",
-            counted(n, "function")
-        ),
+        n => format!("{clock}: {}, attached in {ms:.0} ms", counted(n, "function")),
     }
 }
 

@@ -32,10 +32,7 @@ const WINDOWS: u32 = 20;
 const FEWEST_WINDOWS: u32 = 5;
 const SECOND: Duration = Duration::from_secs(1);
 /// Windows that somebody watches: a second at first, and never more than a hundredth of what went by.
-const WATCHED: Length = Length::Growing {
-    shortest: SECOND,
-    part: 100,
-};
+const WATCHED: Length = Length::Growing { shortest: SECOND, part: 100 };
 /// Length of a block of frames, and of its warm-up.
 const FRAMES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_millis(200));
 /// Connections that a guest opens before a command, as a warm-up.
@@ -169,10 +166,7 @@ pub(super) fn guests(experiment: &Experiment) -> GuestRun {
 
 /// How samples are drawn in guests.
 pub(super) fn sampling(experiment: &Experiment) -> Sampling {
-    Sampling {
-        period: experiment.samples.period(),
-        seeds: experiment.samples.seeds(),
-    }
+    Sampling { period: experiment.samples.period(), seeds: experiment.samples.seeds() }
 }
 
 /// Knobs of packets that plumb sends; not of a command in a guest.
@@ -272,10 +266,7 @@ pub(super) fn beside_frames(
     let asks = |name: &str| experiment.explain || asked.iter().any(|i| i.name() == name);
     let link = bench_arms(experiment)?.first().map(|arm| arm.link);
     let vary = experiment.vary.get("load");
-    let load = vary
-        .first()
-        .copied()
-        .or_else(|| experiment.knobs.get("load"));
+    let load = vary.first().copied().or_else(|| experiment.knobs.get("load"));
     Ok(Guests {
         rates: experiment.lab == Lab::Vm,
         count: asks(EXACT),

@@ -52,11 +52,7 @@ pub(super) fn arms(
         if let Some(nic) = &plan.nic {
             nics.insert(nic.name.clone(), find_nic(&nic.name)?);
         }
-        arms.push(RunsArm {
-            arm: of_command(arm),
-            command: own(words, how),
-            changes,
-        });
+        arms.push(RunsArm { arm: of_command(arm), command: own(words, how), changes });
     }
     if arms.is_empty() {
         arms.push(RunsArm {
@@ -74,12 +70,7 @@ pub(super) fn arms(
 }
 
 fn of_command(arm: Arm) -> Arm {
-    Arm {
-        proto: Proto::Command,
-        link: Link::Any,
-        size_bytes: 0,
-        ..arm
-    }
+    Arm { proto: Proto::Command, link: Link::Any, size_bytes: 0, ..arm }
 }
 
 /// The words of a command, with the path of its program. This program's own is this very file,
@@ -141,10 +132,7 @@ pub(crate) fn guard(nics: &[&Nic], may: bool) -> anyhow::Result<()> {
 pub(crate) fn of_system(plan: &MachinePlan) -> anyhow::Result<Vec<Change>> {
     let mut all: Vec<Change> = (plan.sysctl.iter())
         .map(|(key, value)| {
-            let setting = Setting::Sysctl {
-                key: key.clone(),
-                nic: None,
-            };
+            let setting = Setting::Sysctl { key: key.clone(), nic: None };
             change(format!("sysctl.{key}"), setting, value.clone())
         })
         .collect();
@@ -155,12 +143,7 @@ pub(crate) fn of_system(plan: &MachinePlan) -> anyhow::Result<Vec<Change>> {
 }
 
 fn change(knob: String, setting: Setting, before: String) -> Change {
-    Change {
-        knob,
-        setting,
-        before,
-        after: None,
-    }
+    Change { knob, setting, before, after: None }
 }
 
 fn of_nic(own: &OwnNic) -> anyhow::Result<Vec<Change>> {
@@ -173,20 +156,12 @@ fn of_nic(own: &OwnNic) -> anyhow::Result<Vec<Change>> {
     for (which, count) in &settings.channels {
         let (nic, which) = (nic()?, *which);
         let setting = Setting::Channel { nic, which };
-        all.push(change(
-            format!("channels.{which}"),
-            setting,
-            count.to_string(),
-        ));
+        all.push(change(format!("channels.{which}"), setting, count.to_string()));
     }
     for (which, packets) in &settings.rings {
         let (nic, which) = (nic()?, *which);
         let setting = Setting::Ring { nic, which };
-        all.push(change(
-            format!("rings.{which}"),
-            setting,
-            packets.to_string(),
-        ));
+        all.push(change(format!("rings.{which}"), setting, packets.to_string()));
     }
     for (which, on) in &own.offload {
         let (nic, which) = (nic()?, *which);
@@ -196,37 +171,22 @@ fn of_nic(own: &OwnNic) -> anyhow::Result<Vec<Change>> {
     for (name, on) in &settings.features {
         let knob = format!("feature.{name}");
         let (nic, name) = (nic()?, name.clone());
-        all.push(change(
-            knob,
-            Setting::NamedFeature { nic, name },
-            on_off(*on),
-        ));
+        all.push(change(knob, Setting::NamedFeature { nic, name }, on_off(*on)));
     }
     for (which, number) in &settings.coalesce {
         let (nic, which) = (nic()?, *which);
         let setting = Setting::Coalescing { nic, which };
-        all.push(change(
-            format!("coalesce.{which}"),
-            setting,
-            which.level(*number),
-        ));
+        all.push(change(format!("coalesce.{which}"), setting, which.level(*number)));
     }
     let polling = &settings.polling;
     for (file, number) in [
         ("gro_flush_timeout", polling.gro_flush_timeout_ns),
-        (
-            "napi_defer_hard_irqs",
-            polling.napi_defer_hard_irqs.map(u64::from),
-        ),
+        ("napi_defer_hard_irqs", polling.napi_defer_hard_irqs.map(u64::from)),
     ] {
         if let Some(number) = number {
             let knob = file.to_string();
             let (nic, file) = (nic()?, file.to_string());
-            all.push(change(
-                knob,
-                Setting::Polling { nic, file },
-                number.to_string(),
-            ));
+            all.push(change(knob, Setting::Polling { nic, file }, number.to_string()));
         }
     }
     if let Some(on) = polling.threaded {

@@ -44,10 +44,7 @@ pub(crate) fn prepare(
     cache: &Path,
 ) -> anyhow::Result<()> {
     for (kernels, modules) in experiment.modules_mut() {
-        let builder = Builder {
-            kernels: &kernels,
-            cache,
-        };
+        let builder = Builder { kernels: &kernels, cache };
         let mut files = Vec::new();
         for module in files_of(modules) {
             let file = match Module::of(module) {
@@ -69,10 +66,7 @@ fn existing(folder: &Path, file: &str) -> anyhow::Result<PathBuf> {
     match there.is_file() {
         true => Ok(file),
         false => {
-            let why = format!(
-                "{}: not a regular file, which a module has to be",
-                file.display()
-            );
+            let why = format!("{}: not a regular file, which a module has to be", file.display());
             Err(WrongKey::usage("module", why).into())
         }
     }
@@ -124,8 +118,7 @@ impl Builder<'_> {
             eprintln!(
                 "plumb: {name}: the unmodified build is not the same code as the kernel's own module; \
                  compare with module = \"{name}\", not with \"\"{}",
-                kept.remedy
-                    .map_or(String::new(), |remedy| format!("; or {remedy}"))
+                kept.remedy.map_or(String::new(), |remedy| format!("; or {remedy}"))
             );
         }
         Ok(kept.path)

@@ -137,9 +137,7 @@ fn cannot_listen(address: SocketAddr, error: &io::Error) -> anyhow::Error {
 
 /// The plan of an experiment: windows, of which only the latest is kept.
 fn plan(experiment: &Experiment) -> anyhow::Result<LivePlan> {
-    experiment
-        .check()
-        .map_err(|(_, why)| crate::exit::Usage(why))?;
+    experiment.check().map_err(|(_, why)| crate::exit::Usage(why))?;
     let asked = instruments::chosen(experiment)?;
     if !asked.iter().any(|i| i.name() == events::INSTRUMENT) {
         let what = match asked.iter().any(|i| i.name() == SPANS) {
@@ -149,19 +147,13 @@ fn plan(experiment: &Experiment) -> anyhow::Result<LivePlan> {
         rights::check_of_work(what, "serve")?;
     }
     let show = ShowArgs::of_no_functions(false, false, FormatArgs::default());
-    let page = PageArgs {
-        html: None,
-        open: false,
-    };
+    let page = PageArgs { html: None, open: false };
     let how = How::new(Shown::Report(&show, &[]), &page, RunOptions::plain());
     let mut source = lower::source(experiment, &how)?;
     if let Source::Work(work) = &mut source {
         work.rolling = true;
     }
-    Ok(LivePlan {
-        specs: instruments::specs(experiment, &asked)?,
-        source,
-    })
+    Ok(LivePlan { specs: instruments::specs(experiment, &asked)?, source })
 }
 
 /// Measure, and add each window to what is served.
@@ -179,17 +171,12 @@ fn measure(
             .ok_or_else(|| LiveError::Asked(format!("no instrument `{}`", spec.instrument)))?;
         Ok((instrument.name(), instrument.attach(spec, &layer, cancel)?))
     };
-    let options = LiveOptions {
-        layers: &rules,
-        attach: &attach,
-        cancel,
-        seed: live::random_seed(),
-    };
+    let options =
+        LiveOptions { layers: &rules, attach: &attach, cancel, seed: live::random_seed() };
     let mut recording = Recording::default();
-    for (key, value) in [
-        (env::PLUMB, env!("CARGO_PKG_VERSION").to_string()),
-        (env::NAME, experiment.name.clone()),
-    ] {
+    for (key, value) in
+        [(env::PLUMB, env!("CARGO_PKG_VERSION").to_string()), (env::NAME, experiment.name.clone())]
+    {
         recording.environment.insert(key.into(), value);
     }
     let mut save = |_: &Recording| Ok(());
@@ -226,15 +213,9 @@ fn respond(path: &str, tally: &Tally, served: &Mutex<Served>) -> Option<Response
             text.append(&served.families);
             drop(served);
             own(tally, &mut text);
-            Some(Response {
-                media_type: MEDIA_TYPE,
-                body: text.end(),
-            })
+            Some(Response { media_type: MEDIA_TYPE, body: text.end() })
         }
-        "/" => Some(Response {
-            media_type: "text/html; charset=utf-8",
-            body: PAGE.into(),
-        }),
+        "/" => Some(Response { media_type: "text/html; charset=utf-8", body: PAGE.into() }),
         _ => None,
     }
 }
@@ -272,10 +253,7 @@ fn own(tally: &Tally, text: &mut Text) {
 
 /// CPU time of this process.
 fn cpu_seconds() -> Option<f64> {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: it is written to a structure that is alive.
     let got = unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
     (got == 0).then(|| time.tv_sec as f64 + time.tv_nsec as f64 / 1e9)

@@ -33,14 +33,7 @@ const MAX_FUNCTIONS: u32 = 100;
 /// # Errors
 /// No such device, namespace, process or cgroup, or a recording that can't be read.
 pub(super) fn spec(experiment: &Experiment, instrument: &str) -> anyhow::Result<TimingSpec> {
-    let Experiment {
-        filter: asked,
-        functions,
-        probes,
-        workload,
-        samples,
-        ..
-    } = experiment;
+    let Experiment { filter: asked, functions, probes, workload, samples, .. } = experiment;
     let mut filter = Filter {
         protos: asked.proto.clone(),
         family: asked.family,
@@ -58,20 +51,13 @@ pub(super) fn spec(experiment: &Experiment, instrument: &str) -> anyhow::Result<
             Some(name) => namespace(name)?,
             None => Namespace::current().context("can't open the current network namespace")?,
         };
-        filter.namespaces = vec![
-            within
-                .inode()
-                .context("can't identify the network namespace")?,
-        ];
+        filter.namespaces = vec![within.inode().context("can't identify the network namespace")?];
         if let Some(name) = &asked.interface {
             filter.interface = Some(interface(name, &within)?);
         }
     }
     let of_work = [events::INSTRUMENT, spans::INSTRUMENT, CALLS].contains(&instrument);
-    for (key, given) in [
-        ("pid", asked.pid.is_some()),
-        ("cgroup", asked.cgroup.is_some()),
-    ] {
+    for (key, given) in [("pid", asked.pid.is_some()), ("cgroup", asked.cgroup.is_some())] {
         if given && of_work && experiment.lab == Lab::Vm {
             let why = format!(
                 "--{key} ({key}) is of this machine, of which guests know nothing: use --lab host"
@@ -257,9 +243,7 @@ fn is_version_2(path: &Path) -> bool {
 /// Where cgroups of version 2 are: elsewhere if those of version 1 are there too.
 fn cgroups() -> PathBuf {
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    let mut words = mounts
-        .lines()
-        .map(|line| line.split(' ').collect::<Vec<_>>());
+    let mut words = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
     let found = words.find(|words| words.get(2) == Some(&"cgroup2"));
     found.map_or(CGROUPS.into(), |words| words[1].into())
 }

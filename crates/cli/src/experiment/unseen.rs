@@ -25,12 +25,7 @@ pub(super) fn nothing_seen(experiment: &Experiment, recording: &Recording) -> St
     if experiment.instruments.iter().flatten().any(counts) {
         return "nothing was counted: the run ended before its first window did".into();
     }
-    if experiment
-        .instruments
-        .iter()
-        .flatten()
-        .any(|name| name == SPANS)
-    {
+    if experiment.instruments.iter().flatten().any(|name| name == SPANS) {
         return no_pair(recording);
     }
     if experiment.workload.kind == Kind::Work {
@@ -96,19 +91,13 @@ fn no_pair(recording: &Recording) -> String {
     let key = key.map_or_else(String::new, |key| printable(key, 80));
     match (of_first, begun, of_last) {
         (0, _, 0) => format!("neither `{first}` nor `{last}` was seen: {cause}"),
-        (0, ..) => format!(
-            "`{first}` was never seen, but `{last}` {}: {cause}",
-            times(of_last)
-        ),
+        (0, ..) => format!("`{first}` was never seen, but `{last}` {}: {cause}", times(of_last)),
         (_, 0, _) => format!(
             "`{first}` was seen {}, but never caused by what was asked for: others caused it, perhaps \
              a kernel thread; leave out the command, --pid or --cgroup",
             times(of_first)
         ),
-        (.., 0) => format!(
-            "`{first}` was seen {}, but `{last}` never: {longer}",
-            times(of_first)
-        ),
+        (.., 0) => format!("`{first}` was seen {}, but `{last}` never: {longer}", times(of_first)),
         _ => format!(
             "no pair: `{first}` was seen {}, `{last}` {}, and no two had the same key ({key}); choose \
              what they have in common with --key",
@@ -126,10 +115,7 @@ pub(super) fn never_called(recording: &Recording) -> anyhow::Result<Option<Strin
     let Some(of) = OfCalls::in_recording(recording) else {
         return Ok(None);
     };
-    if recording
-        .scalars_of(&of.calls)
-        .any(|calls| calls.value > 0.0)
-    {
+    if recording.scalars_of(&of.calls).any(|calls| calls.value > 0.0) {
         return Ok(None);
     }
     let experiment = Experiment::of_recording(recording)?;
@@ -170,10 +156,7 @@ fn of_program<'r>(recording: &'r Recording, name: &str) -> Option<&'r str> {
 
 /// Whether it is of this machine, where there is work that was not begun to be measured.
 fn is_of_host(recording: &Recording) -> bool {
-    recording
-        .environment
-        .get(env::LAB)
-        .is_some_and(|lab| lab == "host")
+    recording.environment.get(env::LAB).is_some_and(|lab| lab == "host")
 }
 
 /// Whether a run ended with no packet seen.

@@ -22,29 +22,21 @@ fn running(bytes: usize) -> Running {
         let over = Arc::clone(&over);
         thread::spawn(move || {
             let mut respond = |path: &str, _: &Tally| {
-                (path == "/metrics").then(|| Response {
-                    media_type: "text/plain",
-                    body: "x".repeat(bytes),
-                })
+                (path == "/metrics")
+                    .then(|| Response { media_type: "text/plain", body: "x".repeat(bytes) })
             };
             let go_on = || !over.load(Ordering::Relaxed);
             server.run(&mut respond, &go_on).unwrap();
             server.tally
         })
     };
-    Running {
-        address,
-        over,
-        thread: Some(thread),
-    }
+    Running { address, over, thread: Some(thread) }
 }
 
 impl Running {
     fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address).unwrap();
-        stream
-            .set_read_timeout(Some(Duration::from_secs(20)))
-            .unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         stream
     }
 
@@ -91,16 +83,10 @@ fn answers() {
     for (request, status) in [
         (&b"GET /etc/passwd HTTP/1.1\r\n\r\n"[..], "404"),
         (b"GET /../metrics HTTP/1.1\r\n\r\n", "404"),
-        (
-            b"POST /metrics HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc",
-            "405",
-        ),
+        (b"POST /metrics HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc", "405"),
         (b"DELETE / HTTP/1.1\r\n\r\n", "405"),
         (b"GET /metrics HTTP/1.1\r\nHost: example.org\r\n\r\n", "421"),
-        (
-            b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1.example.org:1\r\n\r\n",
-            "421",
-        ),
+        (b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1.example.org:1\r\n\r\n", "421"),
         (b"GET /metrics\r\n\r\n", "400"),
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "400"),
         (b"GET /metrics HTTP/1.1\r\nBad Header: x\r\n\r\n", "400"),
@@ -109,10 +95,7 @@ fn answers() {
     ] {
         let said = server.ask(request);
         let shown = String::from_utf8_lossy(&request[..request.len().min(60)]);
-        assert!(
-            said.starts_with(&format!("HTTP/1.1 {status} ")),
-            "{shown}: {said}"
-        );
+        assert!(said.starts_with(&format!("HTTP/1.1 {status} ")), "{shown}: {said}");
     }
     let tally = server.end();
     assert_eq!(tally.answered[&200], 3);
@@ -137,9 +120,7 @@ fn slow_clients() {
     assert!(served.ends_with("xxxxx"));
     // One byte now and then does not make it any longer.
     let mut last = Vec::new();
-    never
-        .set_read_timeout(Some(Duration::from_millis(200)))
-        .unwrap();
+    never.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
     while begun.elapsed() < Duration::from_secs(15) {
         let _ = never.write_all(b"b");
         let mut bytes = [0; 512];

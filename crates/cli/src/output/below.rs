@@ -80,10 +80,7 @@ fn of_threads<'r, const N: usize>(
         (None, Some(name)) => ("process", name),
         (None, None) => return Ok(recordings.map(Cow::Borrowed)),
     };
-    if recordings
-        .iter()
-        .any(|recording| recording.samples.is_empty())
-    {
+    if recordings.iter().any(|recording| recording.samples.is_empty()) {
         return Err(Usage(format!(
             "{files}: --{what} needs samples with their threads: those of `plumb profile` and `plumb import`"
         ))
@@ -134,9 +131,6 @@ fn has(recording: &Recording, chain: &str) -> bool {
 }
 
 fn none(files: &str, chain: &str) -> anyhow::Error {
-    Usage(format!(
-        "{files}: no call of {} in the recording",
-        printable(&chain::told(chain), 200)
-    ))
-    .into()
+    Usage(format!("{files}: no call of {} in the recording", printable(&chain::told(chain), 200)))
+        .into()
 }

@@ -59,10 +59,7 @@ fn opens(words: &[String], path: &Path) -> bool {
     if !named {
         command.arg(path);
     }
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     // Ctrl-C in this terminal must not end it.
     command.process_group(0);
     let Ok(mut child) = command.spawn() else {

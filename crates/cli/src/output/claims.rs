@@ -25,9 +25,7 @@ fn judged(recording: &Recording) -> anyhow::Result<Vec<Judged>> {
     if shape(recording) == Shape::Rates || parts.len() < 2 {
         return of_part(&experiment, recording);
     }
-    let parts: Vec<_> = (parts.into_iter())
-        .map(|name| (name, recording.part(name)))
-        .collect();
+    let parts: Vec<_> = (parts.into_iter()).map(|name| (name, recording.part(name))).collect();
     of_parts(&claims::by_part(&experiment, &parts), &parts)
 }
 

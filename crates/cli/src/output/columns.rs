@@ -11,12 +11,8 @@ pub(crate) fn write_columns(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let columns = rows.first().map_or(0, Vec::len);
-    let width = |column: usize| {
-        rows.iter()
-            .map(|row| row[column].chars().count())
-            .max()
-            .unwrap_or(0)
-    };
+    let width =
+        |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns).map(width).collect();
     for row in rows {
         let mut line = String::new();

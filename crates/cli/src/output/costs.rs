@@ -38,20 +38,9 @@ pub(super) fn show(
 ) -> anyhow::Result<ExitCode> {
     let mut views = shown_classes(recording, directions, &args.arm)?;
     let columns = columns();
-    let view = View {
-        layer: args.layer.clone(),
-        top: args.top,
-        tree: args.tree,
-        columns,
-    };
+    let view = View { layer: args.layer.clone(), top: args.top, tree: args.tree, columns };
     let formats = &args.formats;
-    let of = Shown {
-        recording,
-        views: &views,
-        experiment,
-        times: &[],
-        together,
-    };
+    let of = Shown { recording, views: &views, experiment, times: &[], together };
     if formats::write(formats, &of, &view)? {
         return Ok(ExitCode::SUCCESS);
     }
@@ -97,11 +86,7 @@ fn of_lines(
     };
     let times = times.as_ref();
     if args.json {
-        let asked = lines::json::Asked {
-            asm: args.asm,
-            source: args.source,
-            times,
-        };
+        let asked = lines::json::Asked { asm: args.asm, source: args.source, times };
         return Ok(lines::json::render(views, &named(recording, name)?, asked));
     }
     around(recording, views, name, |class, function| {
@@ -320,14 +305,10 @@ fn tables(
     if !experiment.published.is_empty() {
         out.push_str(&figures::render(experiment, views));
         if let Some(layer) = &experiment.layer {
-            for class in views
-                .iter()
-                .filter(|v| experiment.published.iter().any(|p| p.class == v.class))
+            for class in
+                views.iter().filter(|v| experiment.published.iter().any(|p| p.class == v.class))
             {
-                out.push_str(&format!(
-                    "Call graph of the {layer} layer, {}\n",
-                    class.class
-                ));
+                out.push_str(&format!("Call graph of the {layer} layer, {}\n", class.class));
                 out.push_str(&tree::render(class, Some(layer), 0.0));
                 out.push('\n');
             }
@@ -345,11 +326,6 @@ fn tables(
         let notes = trust::footer(recording, views);
         out.push_str(&footer::terminal(&notes, columns));
     }
-    out.push_str(&conclusions::render(
-        experiment,
-        &judged,
-        scan.as_ref(),
-        columns,
-    ));
+    out.push_str(&conclusions::render(experiment, &judged, scan.as_ref(), columns));
     out
 }

@@ -57,13 +57,7 @@ pub(super) fn write(args: &FormatArgs, of: &Shown<'_>, view: &View) -> anyhow::R
     let Some((format, out)) = args.chosen() else {
         return Ok(false);
     };
-    let Shown {
-        recording,
-        views,
-        experiment,
-        times,
-        together,
-    } = *of;
+    let Shown { recording, views, experiment, times, together } = *of;
     can_be(format, recording, views)?;
     let layer = view.layer.as_deref();
     let bytes = match format {

@@ -32,9 +32,8 @@ pub(super) fn unknown(recordings: &[&Recording], name: &str) -> anyhow::Error {
         let called = called(recording).into_iter();
         called.filter_map(|id| Some(recording.functions.get(id as usize)?.name.as_str()))
     });
-    let mut near: Vec<(usize, &str)> = known
-        .map(|symbol| (strsim::damerau_levenshtein(name, symbol), symbol))
-        .collect();
+    let mut near: Vec<(usize, &str)> =
+        known.map(|symbol| (strsim::damerau_levenshtein(name, symbol), symbol)).collect();
     near.sort_unstable();
     near.dedup();
     let near = near.iter().take(NEAR).map(|(_, n)| printable(n, 80));

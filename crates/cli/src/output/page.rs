@@ -81,9 +81,8 @@ pub(crate) fn write(
     }
     // A view for each instrument or quantity, and for what claims compare by the first one.
     let mut views = Vec::new();
-    let parts: Vec<_> = (recording.parts().into_iter())
-        .map(|name| (name, recording.part(name)))
-        .collect();
+    let parts: Vec<_> =
+        (recording.parts().into_iter()).map(|name| (name, recording.part(name))).collect();
     let by_part = asked.map(|experiment| claims::by_part(experiment, &parts));
     for (number, (name, part)) in parts.iter().enumerate() {
         let asked = by_part.as_ref().map(|all| &all[number]);

@@ -11,10 +11,7 @@ use anyhow::Context;
 /// It can't be written.
 pub(crate) fn print(text: &str) -> anyhow::Result<ExitCode> {
     // A closed pipe (`| head`) is no error.
-    match io::stdout()
-        .write_all(text.as_bytes())
-        .and_then(|()| io::stdout().flush())
-    {
+    match io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()) {
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
             Err(e).context("can't write to standard output")
         }
@@ -36,14 +33,7 @@ pub(crate) fn columns() -> usize {
     // SAFETY: TIOCGWINSZ fills in the winsize that it is given.
     let (result, size) = unsafe {
         let mut size: libc::winsize = std::mem::zeroed();
-        (
-            libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &mut size),
-            size,
-        )
+        (libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &mut size), size)
     };
-    if result == 0 && size.ws_col > 0 {
-        usize::from(size.ws_col)
-    } else {
-        WITHOUT_TERMINAL
-    }
+    if result == 0 && size.ws_col > 0 { usize::from(size.ws_col) } else { WITHOUT_TERMINAL }
 }

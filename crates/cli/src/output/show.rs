@@ -68,9 +68,7 @@ pub(crate) fn show(
             _ => Err(part::several(&parts)),
         };
     }
-    let parts: Vec<_> = (parts.into_iter())
-        .map(|name| (name, recording.part(name)))
-        .collect();
+    let parts: Vec<_> = (parts.into_iter()).map(|name| (name, recording.part(name))).collect();
     let by_part = asked.map(|experiment| claims::by_part(experiment, &parts));
     for (number, (name, part)) in parts.iter().enumerate() {
         let rule = if number == 0 { "" } else { "\n" };

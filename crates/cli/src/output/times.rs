@@ -32,12 +32,8 @@ pub(super) fn show(
         return Err(Usage("--lines is of functions: for recordings of instrument `exact`, and of `plumb profile`, or a part of this one by --clock".into()).into());
     }
     let views = asked(recording, directions, &args.arm)?;
-    let view = View {
-        layer: args.layer.clone(),
-        top: args.top,
-        tree: args.tree,
-        columns: columns(),
-    };
+    let view =
+        View { layer: args.layer.clone(), top: args.top, tree: args.tree, columns: columns() };
     // Trees and stacks are made from costs.
     let costs = as_costs(recording);
     let mut stacks = analysis::classes(&costs);
@@ -73,12 +69,7 @@ pub(super) fn show(
             text.push('\n');
             text.push_str(&sweeps::render(experiment, recording, view.columns));
             text.push_str(&claims::render(&judged, view.columns));
-            text.push_str(&conclusions::render(
-                experiment,
-                &judged,
-                None,
-                view.columns,
-            ));
+            text.push_str(&conclusions::render(experiment, &judged, None, view.columns));
         }
         if args.tree {
             for class in &stacks {

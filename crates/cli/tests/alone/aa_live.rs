@@ -45,10 +45,7 @@ fn differs(diff: &Value) -> Vec<String> {
     let mut all = Vec::new();
     for class in diff["times"].as_array().unwrap() {
         let parts = |key: &str| class[key].as_array().unwrap().iter();
-        assert!(
-            parts("stages").chain(parts("functions")).count() > 3,
-            "{class}"
-        );
+        assert!(parts("stages").chain(parts("functions")).count() > 3, "{class}");
         let all_parts = parts("stages").chain(parts("functions"));
         for part in all_parts.chain([&class["whole"]]) {
             if part["verdict"] != "no_difference_seen" {
@@ -84,9 +81,7 @@ fn same_against_same(clock: &str, how: &str) {
     let tries = netplumb_testkit::tries(TRIES);
     for n in 0..tries {
         let words = "path --lab netns --size 10,11 --clock";
-        place
-            .run(&format!("{words} {clock} {how} -o {n}.plumb"))
-            .code(0);
+        place.run(&format!("{words} {clock} {how} -o {n}.plumb")).code(0);
         let diff = diff(&place, &format!("{n}.plumb"));
         assert_eq!(diff["times"].as_array().unwrap().len(), 2, "{diff}");
         let differs = differs(&diff);
@@ -95,9 +90,7 @@ fn same_against_same(clock: &str, how: &str) {
             told += &format!("try {n}: {}\n", differs.join("; "));
         }
     }
-    tell(&format!(
-        "{alike} of {tries} tries saw no difference\n{told}"
-    ));
+    tell(&format!("{alike} of {tries} tries saw no difference\n{told}"));
     // One in twenty is what is promised: of few tries one may be among these.
     let may_differ = (tries / 20).max(1);
     assert!(alike + may_differ >= tries, "{alike} of {tries}\n{told}");
@@ -114,9 +107,7 @@ fn as_root_more_bytes_are_slower() {
     }
     let words = "path --lab netns --clock stages --link lo --size 10,60000 --duration 2s";
     mostly(2, 3, || {
-        place
-            .run(&format!("{words} --blocks 10 -o more.plumb"))
-            .code(0);
+        place.run(&format!("{words} --blocks 10 -o more.plumb")).code(0);
         let differs = differs(&diff(&place, "more.plumb"));
         let slower = |part: &str| {
             let found = |one: &String| one.starts_with(part) && one.ends_with(" slower");

@@ -38,8 +38,7 @@ fn document(ran: &Ran) -> Value {
 
 fn arm<'a>(document: &'a Value, name: &str) -> &'a Value {
     let mut arms = document["arms"].as_array().unwrap().iter();
-    arms.find(|arm| arm["name"] == name)
-        .unwrap_or_else(|| panic!("no arm {name}: {document:#}"))
+    arms.find(|arm| arm["name"] == name).unwrap_or_else(|| panic!("no arm {name}: {document:#}"))
 }
 
 /// Check that an arm has a block that counts, with enough packets, all accounted for.
@@ -70,10 +69,7 @@ fn as_root_every_packet_is_somewhere() {
     let Some(_turn) = turn() else { return };
     let place = Place::new();
     for (bench, must) in [
-        (
-            "drop",
-            &["xdp", "xdp-skb", "tc", "nft-raw", "nft-conntrack", "socket"][..],
-        ),
+        ("drop", &["xdp", "xdp-skb", "tc", "nft-raw", "nft-conntrack", "socket"][..]),
         ("forward", &["xdp-tx", "xdp-redirect", "route", "bridge"]),
     ] {
         let ran = place.run(&format!("bench {bench} {SHORT}"));
@@ -112,10 +108,7 @@ fn as_root_frames_of_all_kinds() {
         ("drop --path xdp --flows 1,10000 --cores 1,2", 4),
         ("drop --path xdp --rate 20k,200k", 2),
         ("drop --path xdp,nft-raw --rate 50k --apart", 2),
-        (
-            "forward --path xdp-tx,route --family ipv6 --flows 100 --size 62",
-            2,
-        ),
+        ("forward --path xdp-tx,route --family ipv6 --flows 100 --size 62", 2),
     ] {
         if words.contains("--cores 1,2") || words.contains("--apart") {
             let cpus = std::thread::available_parallelism().unwrap().get();
@@ -174,30 +167,17 @@ fn as_root_cpu_time_adds_up() {
         let cpus = arm["cpus"].as_array().unwrap().iter();
         let busy: f64 = cpus.map(|cpu| number(&cpu["busy"])).sum();
         let wall = number(&arm["wall_ns_per_packet"]);
-        assert!(
-            near(wall, 1e9 / number(&arm["handled_pps"]["mean"])),
-            "{arm:#}"
-        );
-        assert!(
-            near(number(&arm["cpu_ns_per_packet"]), wall * busy),
-            "{arm:#}"
-        );
+        assert!(near(wall, 1e9 / number(&arm["handled_pps"]["mean"])), "{arm:#}");
+        assert!(near(number(&arm["cpu_ns_per_packet"]), wall * busy), "{arm:#}");
     }
     for block in document["blocks"].as_array().unwrap() {
         let by_cpu = block["handled_packets"].as_object().unwrap();
         let unknown = block["handled_packets_cpu_unknown"].as_u64().unwrap();
         let is_nft = document["arms"][block["arm"].as_u64().unwrap() as usize]["name"] == "nft-raw";
-        assert_eq!(
-            (is_nft, by_cpu.is_empty()),
-            (unknown > 0, unknown > 0),
-            "{block:#}"
-        );
+        assert_eq!((is_nft, by_cpu.is_empty()), (unknown > 0, unknown > 0), "{block:#}");
     }
     let again = place.run("report bench-drop.plumb --all");
-    crate::common::prints(
-        again.code(0),
-        &["CPU ns/packet", "xdp: 1 valid block", " in, "],
-    );
+    crate::common::prints(again.code(0), &["CPU ns/packet", "xdp: 1 valid block", " in, "]);
 }
 
 /// Check that testpmd accounts for every packet by one queue and by two: of veth it takes
@@ -231,9 +211,7 @@ fn as_root_testpmd_by_queues() {
 fn as_root_latency() {
     let Some(_turn) = turn() else { return };
     let place = Place::new();
-    let ran = place.run(&format!(
-        "bench forward --path xdp-redirect --latency --rate 50k {SHORT}"
-    ));
+    let ran = place.run(&format!("bench forward --path xdp-redirect --latency --rate 50k {SHORT}"));
     let document = document(ran.code(0));
     let arm = arm(&document, "xdp-redirect");
     closes(arm);
@@ -260,12 +238,7 @@ fn as_root_phantoms() {
         ("forward --path route --family ipv6", "ttl", 1, &["TTL"]),
         ("drop --path xdp", "mtu", 3, &["MTU"]),
         ("forward --path xdp-redirect", "mtu", 3, &["MTU"]),
-        (
-            "drop --path xdp",
-            "ttl",
-            3,
-            &["the fault has no effect on xdp"],
-        ),
+        ("drop --path xdp", "ttl", 3, &["the fault has no effect on xdp"]),
     ] {
         let ran = place.run(&format!("bench {words} --plant {fault} {SHORT} -o x.plumb"));
         let document = document(ran.code(code));
@@ -278,10 +251,7 @@ fn as_root_phantoms() {
         let line: Vec<&str> = report.split_whitespace().collect();
         let line = line.join(" ");
         let missing: Vec<_> = said.iter().filter(|word| !line.contains(**word)).collect();
-        assert!(
-            missing.is_empty(),
-            "{words} {fault}: {missing:?} not in\n{report}"
-        );
+        assert!(missing.is_empty(), "{words} {fault}: {missing:?} not in\n{report}");
         assert_eq!(line.contains("invalid"), code == 1, "{report}");
     }
     place.nothing_runs();
@@ -313,12 +283,7 @@ fn as_root_unsafe_programs() {
     let place = Place::new();
     place.write("text.o", "no object");
     let Some(_turn) = turn() else { return };
-    let said = [
-        "rejected the program",
-        "invalid access to packet",
-        "data[23]",
-        "unsafe.bpf.c:",
-    ];
+    let said = ["rejected the program", "invalid access to packet", "data[23]", "unsafe.bpf.c:"];
     crate::common::prints(place.run("bench verify").code(0), &said);
     place.run("bench verify text.o").code(1).says(&["text.o"]);
     place.run("bench verify none.o").code(1).says(&["none.o"]);
@@ -339,10 +304,7 @@ char LICENSE[] __attribute__((section("license"), used)) = "GPL";
     clang.args(flags.split(' ')).current_dir(place.path(""));
     assert!(clang.status().is_ok_and(|s| s.success()));
     let ran = place.run("bench verify two.o");
-    crate::common::prints(
-        ran.code(1),
-        &["`good`: accepted", "`bad`", "ctx->data", "two.c:"],
-    );
+    crate::common::prints(ran.code(1), &["`good`: accepted", "`bad`", "ctx->data", "two.c:"]);
 }
 
 /// What `plumb diff` says of the arms of a recording, by name.
@@ -367,9 +329,7 @@ fn as_root_the_same_against_the_same() {
     let tries = netplumb_testkit::tries(4);
     for _ in 0..tries {
         let words = "drop --path xdp,nft-raw --twice --blocks 6 --time 40ms --warmup 10ms";
-        place
-            .run(&format!("bench {words} --quiet -o a.plumb"))
-            .code(0);
+        place.run(&format!("bench {words} --quiet -o a.plumb")).code(0);
         let mut all = verdicts(&place, "a.plumb");
         all.retain(|name, _| name.ends_with(" again"));
         assert_eq!(all.len(), 2, "{all:?}");
@@ -392,9 +352,7 @@ fn as_root_planted_lookups() {
     let place = Place::new();
     mostly(2, 3, || {
         let words = "drop --path xdp --lookups 0,16,64 --blocks 10 --time 60ms --warmup 10ms";
-        place
-            .run(&format!("bench {words} --quiet -o l.plumb"))
-            .code(0);
+        place.run(&format!("bench {words} --quiet -o l.plumb")).code(0);
         let all = verdicts(&place, "l.plumb");
         let of = |n: u32| {
             let mut rows = all.iter();
@@ -435,15 +393,9 @@ fn what_cannot_be_asked() {
         ("bench drop --all --json", &["--all"]),
         ("bench drop --path tc --lookups 1", &["lookups", "xdp"]),
         ("bench drop --link e1000", &["--lab vm", "--nic"]),
-        (
-            "bench drop --lab vm --link e1000 --explain",
-            &["explain", "veth"],
-        ),
+        ("bench drop --lab vm --link e1000 --explain", &["explain", "veth"]),
         ("bench drop --lab vm --link lo", &["e1000", "virtio-net"]),
-        (
-            "bench drop --path xdp,tc --multi-buffer",
-            &["multi-buffer", "xdp-skb"],
-        ),
+        ("bench drop --path xdp,tc --multi-buffer", &["multi-buffer", "xdp-skb"]),
         ("bench drop --plant rain", &["no-napi", "wrong-mac"]),
     ] {
         place.run(words).code(2).says(said);
@@ -496,12 +448,7 @@ than = "nft-conntrack"
     let Some(_turn) = turn() else { return };
     let ran = place.run("run small.toml --quiet");
     // Whether it holds is for a calm machine to say.
-    let words = [
-        "figure 1: Drops",
-        "XDP elsewhere",
-        "24.00 M",
-        "XDP is ahead",
-    ];
+    let words = ["figure 1: Drops", "XDP elsewhere", "24.00 M", "XDP is ahead"];
     crate::common::prints(ran.code(0), &words);
     let again = place.run("report small.plumb");
     assert_eq!(again.code(0).stdout, ran.stdout);
@@ -512,10 +459,7 @@ than = "nft-conntrack"
     crate::common::prints(markdown.code(0), &["| `xdp to nft-conntrack` |"]);
     let csv = place.run("diff --csv small.plumb");
     crate::common::prints(csv.code(0), &["name,before_pps", "xdp to nft-conntrack,"]);
-    place
-        .run("report small.plumb --tree")
-        .code(2)
-        .says(&["--tree"]);
+    place.run("report small.plumb --tree").code(2).says(&["--tree"]);
 }
 
 /// Names of namespaces of ours.
@@ -550,10 +494,7 @@ fn machine() -> String {
             let still = |line: &&str| {
                 let moving = ["expires", "valid_lft", "# Generated", "# Completed", "gc_"];
                 let counted = ["_count =", "tcp_mem", "fib_multipath_hash_seed"];
-                !moving
-                    .iter()
-                    .chain(&counted)
-                    .any(|word| line.contains(word))
+                !moving.iter().chain(&counted).any(|word| line.contains(word))
             };
             let lines: Vec<&str> = text.lines().filter(still).collect();
             told += &format!("# {command}\n{}\n", lines.join("\n"));

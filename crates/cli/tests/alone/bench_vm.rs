@@ -53,19 +53,11 @@ fn adds_up(path: &Value) {
     let total = of(&path["total"]);
     near(parts.iter().sum(), total);
     let others = path["others"].as_array().unwrap();
-    near(
-        others.iter().map(|o| of(&o["own"])).sum(),
-        of(&path["other"]),
-    );
-    let named = others
-        .iter()
-        .find(|o| o["name"] == format!("task {}", OtherLoad::NAME));
+    near(others.iter().map(|o| of(&o["own"])).sum(), of(&path["other"]));
+    let named = others.iter().find(|o| o["name"] == format!("task {}", OtherLoad::NAME));
     assert!(named.is_some_and(|o| of(&o["own"]) > 0.0), "{path:#}");
     let wall = &path["wall"];
-    near(
-        total + of(&wall["idle"]),
-        of(&wall["cpus"]) * of(&wall["ns"]),
-    );
+    near(total + of(&wall["idle"]), of(&wall["cpus"]) * of(&wall["ns"]));
 }
 
 /// Check that samples tell where the time went on this machine: lookups into a map that a
@@ -86,9 +78,7 @@ fn as_root_samples_are_the_packets_time() {
     let _other = OtherLoad::begin();
     mostly(2, 3, || {
         let words = "drop --path xdp --lookups 0,64 --blocks 3 --time 300ms --warmup 50ms";
-        let ran = place.run(&format!(
-            "bench {words} --explain --json --quiet -o why.plumb"
-        ));
+        let ran = place.run(&format!("bench {words} --explain --json --quiet -o why.plumb"));
         let document = document(ran.code(0));
         let number = |value: &Value| value.as_f64().unwrap();
         let arms = document["arms"].as_array().unwrap().iter();
@@ -107,10 +97,7 @@ fn as_root_samples_are_the_packets_time() {
         let first = &sampled.next().unwrap()["functions"][0];
         let name = first["name"].as_str().unwrap();
         assert!(name == "xdp_drop" || name.contains("map"), "{first:#}");
-        assert!(
-            number(&first["more"]) > number(&first["uncertainty"]),
-            "{first:#}"
-        );
+        assert!(number(&first["more"]) > number(&first["uncertainty"]), "{first:#}");
         // Other blocks than those of the rate, on a machine that others use.
         let share = (own[1] - own[0]) / (ns[1] - ns[0]);
         let told = format!("{share:.2} of what the rates say: {own:?} of {ns:?}");
@@ -131,10 +118,7 @@ fn as_root_samples_are_the_packets_time() {
         ],
     );
     let csv = place.run("report why.plumb --csv").stdout;
-    assert!(
-        csv.lines().next().unwrap().ends_with(",path_ns_per_packet"),
-        "{csv}"
-    );
+    assert!(csv.lines().next().unwrap().ends_with(",path_ns_per_packet"), "{csv}");
     place.nothing_runs();
 }
 
@@ -179,11 +163,7 @@ fn emulated_nics() {
     let short = "--rate 4k --blocks 1 --time 500ms --warmup 100ms --json --quiet";
     for (words, counts, cannot) in [
         ("drop --path nft-raw,xdp-skb,xdp --link e1000", 2, 1),
-        (
-            "forward --path route,bridge,xdp-redirect --link virtio-net",
-            3,
-            0,
-        ),
+        ("forward --path route,bridge,xdp-redirect --link virtio-net", 3, 0),
     ] {
         let ran = place.run(&format!("bench {words} --lab vm {short}"));
         let document = document(ran.code(0));

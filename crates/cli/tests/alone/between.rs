@@ -119,11 +119,7 @@ fn compiled(name: &str, source: &str) -> Place {
 
 fn between(place: &Place, words: &[&str]) -> Output {
     let mut command = place.command(env!("CARGO_BIN_EXE_plumb"));
-    command
-        .args(["between", "-q"])
-        .args(words)
-        .output()
-        .unwrap()
+    command.args(["between", "-q"]).args(words).output().unwrap()
 }
 
 /// Measure, and read the recording.
@@ -165,9 +161,7 @@ fn assert_ledger(recording: &Recording) {
 /// How many went through a stage, and their time.
 fn total(recording: &Recording, stage: &str) -> (u64, u64) {
     let of = recording.stages().filter(|(_, s)| s.name == stage);
-    of.fold((0, 0), |sum, (span, _)| {
-        (sum.0 + span.times.count, sum.1 + span.times.total_ns)
-    })
+    of.fold((0, 0), |sum, (span, _)| (sum.0 + span.times.count, sum.1 + span.times.total_ns))
 }
 
 /// Check that the stages of a budget add up to the whole, to the nanosecond, that what skips an event has
@@ -181,21 +175,15 @@ fn as_root_budget() {
     let event = |f: &str| format!("uprobe:./steps:{f}");
     let [a, b, c] = ["begin", "middle", "end"].map(event);
     let command = ["--", "./steps", "400", "4"];
-    let words: Vec<&str> = [
-        &[a.as_str(), &b, &c, "--key", "arg0", "--kind", "work,wait"],
-        &command[..],
-    ]
-    .concat();
+    let words: Vec<&str> =
+        [&[a.as_str(), &b, &c, "--key", "arg0", "--kind", "work,wait"], &command[..]].concat();
     let recording = measured(&place, &words);
     assert_ledger(&recording);
     assert_eq!(sum(&recording, &BEGUN, None), 400);
     let [first, second, skipped, whole] =
         ["begin → middle", "middle → end", "begin → end", "total"]
             .map(|name| total(&recording, name));
-    assert_eq!(
-        (first.0, second.0, skipped.0, whole.0),
-        (300, 300, 100, 400)
-    );
+    assert_eq!((first.0, second.0, skipped.0, whole.0), (300, 300, 100, 400));
     assert_eq!(first.1 + second.1 + skipped.1, whole.1);
     for (name, kind) in [
         ("begin → middle", StageKind::Work),
@@ -209,18 +197,11 @@ fn as_root_budget() {
     assert!(first.1 / first.0 >= 100_000 && second.1 / second.0 >= 200_000);
     let text = report(&place, &["between.plumb"]);
     assert!(text.contains("begin → end"), "{text}");
-    assert!(
-        text.contains("400 begun = 400 ended + 0 open + 0 unmatched"),
-        "{text}"
-    );
+    assert!(text.contains("400 begun = 400 ended + 0 open + 0 unmatched"), "{text}");
     let json: Value = serde_json::from_str(&report(&place, &["between.plumb", "--json"])).unwrap();
     let class = &json["times"][0];
     assert_eq!(class["stages_add_up"], true);
-    let stage = class["stages"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .find(|s| s["name"] == "begin → middle");
+    let stage = class["stages"].as_array().unwrap().iter().find(|s| s["name"] == "begin → middle");
     assert_eq!(stage.unwrap()["count"], 300);
     assert_eq!(stage.unwrap()["passed_over"], 100);
     let csv = report(&place, &["between.plumb", "--csv"]);
@@ -239,10 +220,7 @@ fn as_root_one_key_on_two_cpus() {
     let [begin, end] = ["begin", "end"].map(|name| format!("uprobe:{}:{name}", races.display()));
     let rounds = ROUNDS.to_string();
     let program = races.to_str().unwrap();
-    let recording = measured(
-        &place,
-        &[&begin, &end, "--key", "arg0", "--", program, &rounds],
-    );
+    let recording = measured(&place, &[&begin, &end, "--key", "arg0", "--", program, &rounds]);
     assert_ledger(&recording);
     assert_eq!(sum(&recording, &BEGUN, None), 2 * ROUNDS);
     assert_eq!(sum(&recording, &SEEN, None), 4 * ROUNDS);
@@ -255,35 +233,21 @@ fn as_root_planted_sleep() {
         return;
     }
     let place = compiled("sleeps", SLEEPS);
-    let events = [
-        "syscalls:sys_enter_clock_nanosleep",
-        "syscalls:sys_exit_clock_nanosleep",
-    ];
+    let events = ["syscalls:sys_enter_clock_nanosleep", "syscalls:sys_exit_clock_nanosleep"];
     let command = ["--", "./sleeps", "50", "10000000"];
     let done = between(&place, &[&events[..], &["--csv"], &command].concat());
-    assert!(
-        done.status.success(),
-        "{}",
-        String::from_utf8_lossy(&done.stderr)
-    );
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     // With CSV what the command prints is on standard error.
     let said = String::from_utf8_lossy(&done.stderr).into_owned();
-    let own: f64 = said
-        .lines()
-        .find_map(|line| line.trim().parse().ok())
-        .unwrap_or_else(|| panic!("{said}"));
+    let own: f64 =
+        said.lines().find_map(|line| line.trim().parse().ok()).unwrap_or_else(|| panic!("{said}"));
     let recording = netplumb_store::read(&place.path("between.plumb")).unwrap();
     assert_ledger(&recording);
     let (count, ns) = total(&recording, "total");
     assert_eq!(count, 50);
     let mean = ns as f64 / 50.0;
-    assert!(
-        (mean / own - 1.0).abs() < 0.05,
-        "{mean} ns, by itself {own} ns"
-    );
-    let wait = recording
-        .stages()
-        .find(|(_, stage)| stage.kind == StageKind::Wait);
+    assert!((mean / own - 1.0).abs() < 0.05, "{mean} ns, by itself {own} ns");
+    let wait = recording.stages().find(|(_, stage)| stage.kind == StageKind::Wait);
     assert!(wait.is_some());
 }
 
@@ -374,10 +338,7 @@ fn as_root_ends_at_one_moment() {
     let event = |f: &str| format!("uprobe:./steps:{f}");
     let probes = ["begin", "middle", "end"].map(event);
     let sleeps = compiled("sleeps", SLEEPS);
-    let calls = [
-        "syscalls:sys_enter_clock_nanosleep",
-        "syscalls:sys_exit_clock_nanosleep",
-    ];
+    let calls = ["syscalls:sys_enter_clock_nanosleep", "syscalls:sys_exit_clock_nanosleep"];
     for (place, running, events, key) in [
         (
             &steps,
@@ -385,12 +346,7 @@ fn as_root_ends_at_one_moment() {
             &probes.each_ref().map(String::as_str)[..],
             "arg0",
         ),
-        (
-            &sleeps,
-            Running::new(&sleeps, "sleeps", &["100000000", "1000000"]),
-            &calls[..],
-            "task",
-        ),
+        (&sleeps, Running::new(&sleeps, "sleeps", &["100000000", "1000000"]), &calls[..], "task"),
     ] {
         let pid = running.pid();
         let options = ["--key", key, "--pid", &pid, "--duration", "1s"];
@@ -419,10 +375,8 @@ struct Traced {
 impl Traced {
     fn new(events: &[&str]) -> Option<Traced> {
         let mounted = tempfile::tempdir().unwrap();
-        let mount = Command::new("mount")
-            .args(["-t", "tracefs", "tracefs"])
-            .arg(mounted.path())
-            .status();
+        let mount =
+            Command::new("mount").args(["-t", "tracefs", "tracefs"]).arg(mounted.path()).status();
         if !mount.is_ok_and(|status| status.success()) {
             crate::common::skip("tracefs can't be mounted");
             return None;
@@ -473,9 +427,7 @@ fn read_from_disk(file: &Path, mib: u32) -> Vec<String> {
     fs::write(file, bytes).unwrap();
     fs::File::open(file).unwrap().sync_all().unwrap();
     let input = format!("if={}", file.display());
-    ["dd", &input, "of=/dev/null", "bs=64K", "iflag=direct"]
-        .map(String::from)
-        .to_vec()
+    ["dd", &input, "of=/dev/null", "bs=64K", "iflag=direct"].map(String::from).to_vec()
 }
 
 /// Check that requests of a disk are those that ftrace has: as many begun by the command, and each of
@@ -491,13 +443,7 @@ fn as_root_requests_as_ftrace_has_them() {
     let Some(traced) = Traced::new(&["block/block_rq_issue", "block/block_rq_complete"]) else {
         return;
     };
-    let mut words = vec![
-        "block:block_rq_issue",
-        "block:block_rq_complete",
-        "--by",
-        "device",
-        "--",
-    ];
+    let mut words = vec!["block:block_rq_issue", "block:block_rq_complete", "--by", "device", "--"];
     words.extend(command.iter().map(String::as_str));
     let done = between(&place, &words);
     let lines = traced.lines();
@@ -511,11 +457,7 @@ fn as_root_requests_as_ftrace_has_them() {
         crate::common::skip("temporary files are on no disk");
         return;
     }
-    assert!(
-        done.status.success(),
-        "{}",
-        String::from_utf8_lossy(&done.stderr)
-    );
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     let recording = netplumb_store::read(&place.path("between.plumb")).unwrap();
     assert_ledger(&recording);
     let begun = sum(&recording, &BEGUN, None);
@@ -526,25 +468,14 @@ fn as_root_requests_as_ftrace_has_them() {
     // All, but those that interrupted a task in which this machine's kernel runs no program (docs/limits.md).
     let (ended, all) = (sum(&recording, &ENDED, None), completed.len() as u64);
     assert!(ended <= all && ended + all / 50 >= all, "{ended} of {all}");
-    let idle = completed
-        .iter()
-        .filter(|line| line.contains("<idle>"))
-        .count();
-    netplumb_testkit::tell(&format!(
-        "{idle} of {} completions in the idle task",
-        completed.len()
-    ));
+    let idle = completed.iter().filter(|line| line.contains("<idle>")).count();
+    netplumb_testkit::tell(&format!("{idle} of {} completions in the idle task", completed.len()));
     // All are of one disk.
     let groups: Vec<&str> = recording.groups.iter().map(|g| g.name.as_str()).collect();
     assert!(groups.windows(2).all(|two| two[0] == two[1]), "{groups:?}");
     let of_groups: u64 = recording.groups.iter().map(|g| g.times.count).sum();
     assert_eq!(of_groups, ended);
-    let slices: u64 = recording
-        .slices
-        .iter()
-        .flat_map(|s| &s.buckets)
-        .map(|b| b.1)
-        .sum();
+    let slices: u64 = recording.slices.iter().flat_map(|s| &s.buckets).map(|b| b.1).sum();
     assert_eq!(slices, ended);
 }
 
@@ -554,10 +485,7 @@ struct Loop(String);
 impl Loop {
     fn new(file: &Path) -> Option<Loop> {
         fs::File::create(file).unwrap().set_len(64 << 20).unwrap();
-        let made = Command::new("losetup")
-            .args(["--find", "--show"])
-            .arg(file)
-            .output();
+        let made = Command::new("losetup").args(["--find", "--show"]).arg(file).output();
         let made = made.ok().filter(|made| made.status.success());
         let Some(made) = made else {
             crate::common::skip("no loop devices");
@@ -585,15 +513,7 @@ fn as_root_loop_device() {
         return;
     };
     let input = format!("if={}", device.0);
-    let read = [
-        "--",
-        "dd",
-        &input,
-        "of=/dev/null",
-        "bs=16K",
-        "count=256",
-        "iflag=direct",
-    ];
+    let read = ["--", "dd", &input, "of=/dev/null", "bs=16K", "count=256", "iflag=direct"];
     let events = ["block:block_rq_issue", "block:block_rq_complete"];
     let words = [&events[..], &["--key", "request", "--by", "device"], &read].concat();
     let recording = measured(&place, &words);
@@ -608,15 +528,11 @@ fn as_root_loop_device() {
     assert_eq!(parts, ["spans", "stacks", "slow"]);
     for part in ["stacks", "slow"] {
         let tree = report(&place, &["between.plumb", "--clock", part, "--folded"]);
-        let all: u64 = tree
-            .lines()
-            .map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
-            .sum();
+        let all: u64 =
+            tree.lines().map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum();
         assert_eq!(all, total(&recording, "total").1, "{part}");
         // Whoever else reads it (udev) may have caused some.
-        let of_dd = tree
-            .lines()
-            .filter(|line| line.contains("dd") && line.contains("vfs_read"));
+        let of_dd = tree.lines().filter(|line| line.contains("dd") && line.contains("vfs_read"));
         assert!(of_dd.count() > 0, "{tree}");
     }
     let text = report(&place, &["between.plumb", "--clock", "slow", "--tree"]);
@@ -637,14 +553,7 @@ fn as_root_wake_ups() {
         return;
     }
     let place = Place::new();
-    let words = [
-        "sched:sched_wakeup",
-        "sched:sched_switch",
-        "--by",
-        "task",
-        "--duration",
-        "1s",
-    ];
+    let words = ["sched:sched_wakeup", "sched:sched_switch", "--by", "task", "--duration", "1s"];
     let recording = measured(&place, &words);
     assert_ledger(&recording);
     assert_eq!(recording.environment["spans.key"], "task");
@@ -670,35 +579,18 @@ fn as_root_full_table() {
     let place = compiled("steps", STEPS);
     let mut command = place.command(env!("CARGO_BIN_EXE_plumb"));
     // Nothing ends: rounds begin with another number each.
-    let words = [
-        "between",
-        "-q",
-        "uprobe:./steps:begin",
-        "uprobe:./steps:end",
-        "--key",
-        "arg0,task",
-    ];
-    command
-        .args(words)
-        .args(["--", "./steps", "100", "0"])
-        .env("PLUMB_TEST_SPANS_OPEN", "8");
+    let words =
+        ["between", "-q", "uprobe:./steps:begin", "uprobe:./steps:end", "--key", "arg0,task"];
+    command.args(words).args(["--", "./steps", "100", "0"]).env("PLUMB_TEST_SPANS_OPEN", "8");
     let done = command.output().unwrap();
     let said = String::from_utf8_lossy(&done.stderr).into_owned();
     assert_eq!(done.status.code(), Some(1), "{said}");
-    assert!(
-        said.contains("no pair: `uprobe:./steps:begin` was seen 100 times"),
-        "{said}"
-    );
+    assert!(said.contains("no pair: `uprobe:./steps:begin` was seen 100 times"), "{said}");
     assert!(said.contains("--key"), "{said}");
 
     // A hundred are under way at once: the result has those for which there was room, and the others are
     // a loss with its cause.
-    let words = [
-        "between",
-        "-q",
-        "uprobe:./steps:begin",
-        "uprobe:./steps:end",
-    ];
+    let words = ["between", "-q", "uprobe:./steps:begin", "uprobe:./steps:end"];
     let mut command = place.command(env!("CARGO_BIN_EXE_plumb"));
     let done = command
         .args(words)
@@ -717,10 +609,7 @@ fn as_root_full_table() {
     assert_eq!(of(&UNMATCHED, NO_ROOM), 100 - ended);
     assert_eq!(of(&APART, NOT_BEGUN), 100 - ended);
     let lost = recording.losses["spans"].iter();
-    let lost: u64 = lost
-        .filter(|loss| loss.cause.contains("no room"))
-        .map(|loss| loss.count)
-        .sum();
+    let lost: u64 = lost.filter(|loss| loss.cause.contains("no room")).map(|loss| loss.count).sum();
     assert_eq!(lost, 100 - ended);
     let text = report(&place, &["between.plumb"]);
     assert!(text.contains("no room in the table"), "{text}");
@@ -734,29 +623,18 @@ fn as_root_compared() {
         return;
     }
     let place = compiled("sleeps", SLEEPS);
-    let events = [
-        "syscalls:sys_enter_clock_nanosleep",
-        "syscalls:sys_exit_clock_nanosleep",
-    ];
+    let events = ["syscalls:sys_enter_clock_nanosleep", "syscalls:sys_exit_clock_nanosleep"];
     let run = |times: &str, ns: &str, to: &str| {
         let options = ["--interval", "100ms", "-o", to, "--", "./sleeps", times, ns];
         let done = between(&place, &[&events[..], &options].concat());
-        assert!(
-            done.status.success(),
-            "{}",
-            String::from_utf8_lossy(&done.stderr)
-        );
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     };
     run("800", "1000000", "a.plumb");
     run("200", "10000000", "c.plumb");
     let diff = |a: &str, b: &str| -> Value {
         let mut command = place.command(env!("CARGO_BIN_EXE_plumb"));
         let done = command.args(["diff", a, b, "--json"]).output().unwrap();
-        assert!(
-            done.status.success(),
-            "{}",
-            String::from_utf8_lossy(&done.stderr)
-        );
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
         serde_json::from_slice(&done.stdout).unwrap()
     };
     let text = |document: &Value| document.to_string();
@@ -765,10 +643,7 @@ fn as_root_compared() {
     netplumb_testkit::mostly(2, 3, || {
         run("800", "1000000", "b.plumb");
         let same = text(&diff("a.plumb", "b.plumb"));
-        match ["\"slower\"", "\"faster\""]
-            .iter()
-            .any(|word| same.contains(word))
-        {
+        match ["\"slower\"", "\"faster\""].iter().any(|word| same.contains(word)) {
             true => Err(same),
             false => Ok("no difference".into()),
         }
@@ -786,53 +661,21 @@ fn as_root_bad_input() {
     let complete = "block:block_rq_complete";
     for (words, code, says) in [
         (&[issue][..], 2, "expected 2 to 8 events"),
-        (
-            &["block:block_rq_isue", complete],
-            2,
-            "did you mean `block:block_rq_issue`?",
-        ),
-        (
-            &["block_rq_isue", complete],
-            2,
-            "did you mean `block:block_rq_issue`?",
-        ),
+        (&["block:block_rq_isue", complete], 2, "did you mean `block:block_rq_issue`?"),
+        (&["block_rq_isue", complete], 2, "did you mean `block:block_rq_issue`?"),
         (&["page-faults", complete], 2, "has no moment"),
         (&["block:*", complete], 2, "may be several events"),
-        (
-            &[issue, complete, "--key", "sector"],
-            2,
-            "use --key request",
-        ),
-        (
-            &[issue, complete, "--key", "request,foo"],
-            2,
-            "it has rq (request)",
-        ),
-        (
-            &[issue, complete, "--key", "a,b,c"],
-            2,
-            "3 keys for 2 events",
-        ),
-        (
-            &[issue, complete, "--slow", "p100"],
-            2,
-            "expected like p99 or 10ms",
-        ),
+        (&[issue, complete, "--key", "sector"], 2, "use --key request"),
+        (&[issue, complete, "--key", "request,foo"], 2, "it has rq (request)"),
+        (&[issue, complete, "--key", "a,b,c"], 2, "3 keys for 2 events"),
+        (&[issue, complete, "--slow", "p100"], 2, "expected like p99 or 10ms"),
         (
             &["sched:sched_switch", "sched:sched_wakeup", "--by", "device"],
             2,
             "a request, a bio or an skb",
         ),
-        (
-            &["uprobe:./steps:bgin", "uprobe:./steps:end"],
-            2,
-            "did you mean `begin`?",
-        ),
-        (
-            &[issue, complete, "--pid", "999999999"],
-            2,
-            "no such process",
-        ),
+        (&["uprobe:./steps:bgin", "uprobe:./steps:end"], 2, "did you mean `begin`?"),
+        (&[issue, complete, "--pid", "999999999"], 2, "no such process"),
     ] {
         let done = between(&place, &[words, &["--duration", "100ms"]].concat());
         let said = String::from_utf8_lossy(&done.stderr).into_owned();

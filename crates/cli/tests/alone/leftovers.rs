@@ -35,10 +35,7 @@ fn check_cut_short(place: &Place) -> Recording {
     let report = place.run("report run.plumb");
     report.code(0);
     assert!(report.stdout.contains("udp tx"), "{report:?}");
-    assert!(
-        report.stdout.contains("the run did not finish"),
-        "{report:?}"
-    );
+    assert!(report.stdout.contains("the run did not finish"), "{report:?}");
     recording
 }
 
@@ -49,9 +46,7 @@ fn success() {
         return;
     }
     let place = Place::new();
-    place
-        .run("path --link lo --packets 20 --blocks 1 -o run.plumb")
-        .code(0);
+    place.run("path --link lo --packets 20 --blocks 1 -o run.plumb").code(0);
     assert_eq!(place.processes(), [""; 0]);
     assert_eq!(place.files(), ["run.plumb"]);
     assert_eq!(place.temporary_files(), [""; 0]);
@@ -87,10 +82,7 @@ fn interrupted_while_booting() {
     }
     let place = Place::new();
     let cache = crate::common::own_cache();
-    let words = format!(
-        "--cache {} path --link lo -o run.plumb",
-        cache.path().display()
-    );
+    let words = format!("--cache {} path --link lo -o run.plumb", cache.path().display());
     let mut running = Running::start(&mut place.plumb(&words));
     running.wait_for("booting");
     sleep(Duration::from_millis(700));
@@ -109,11 +101,7 @@ fn interrupted_while_measuring() {
     if !crate::common::has_guests() {
         return;
     }
-    for (signal, code) in [
-        (libc::SIGINT, 130),
-        (libc::SIGTERM, 143),
-        (libc::SIGHUP, 129),
-    ] {
+    for (signal, code) in [(libc::SIGINT, 130), (libc::SIGTERM, 143), (libc::SIGHUP, 129)] {
         ended_while_measuring(signal, code);
     }
 }
@@ -123,8 +111,7 @@ fn ended_while_measuring(signal: i32, code: i32) {
     let running = measuring(&place);
     running.signal(signal);
     let ran = running.finish();
-    ran.code(code)
-        .says(&["interrupted", "measured before the error"]);
+    ran.code(code).says(&["interrupted", "measured before the error"]);
     assert!(ran.stdout.contains("udp tx"), "{ran:?}");
     assert!(ran.stdout.contains("the run did not finish"), "{ran:?}");
     assert_eq!(place.processes(), [""; 0]);
@@ -165,10 +152,7 @@ fn nohup() {
     }
     let place = Place::new();
     let mut command = place.command("sh");
-    command.args([
-        "-c",
-        "trap '' HUP; exec \"$0\" path --link lo --packets 20 -o run.plumb",
-    ]);
+    command.args(["-c", "trap '' HUP; exec \"$0\" path --link lo --packets 20 -o run.plumb"]);
     command.arg(env!("CARGO_BIN_EXE_plumb"));
     let mut running = Running::start(&mut command);
     running.wait_for("measuring");

@@ -26,10 +26,7 @@ fn is_root() -> bool {
 
 /// Names of namespaces that begin so.
 fn namespaces(run: &str) -> Vec<PathBuf> {
-    let names = std::fs::read_dir("/run/netns")
-        .into_iter()
-        .flatten()
-        .flatten();
+    let names = std::fs::read_dir("/run/netns").into_iter().flatten().flatten();
     names
         .map(|entry| entry.path())
         .filter(|path| path.file_name().unwrap().to_string_lossy().starts_with(run))
@@ -54,66 +51,30 @@ fn what_cannot_be_asked() {
         ("path --duration 1s --cold", 2, &["--cold", "--duration"]),
         ("path --watch", 2, &["--watch", "--clock functions"]),
         ("path --functions ip_*", 2, &["--functions"]),
-        (
-            "path --lab netns --duration 1s --packets 3",
-            2,
-            &["--packets"],
-        ),
+        ("path --lab netns --duration 1s --packets 3", 2, &["--packets"]),
         ("path --lab netns --duration nan", 2, &["10s"]),
-        (
-            "path --lab netns --duration 5",
-            2,
-            &["invalid duration `5`; expected like 10s or 500ms"],
-        ),
+        ("path --lab netns --duration 5", 2, &["invalid duration `5`; expected like 10s or 500ms"]),
         ("path --lab netns --link e1000", 2, &["--lab vm"]),
-        (
-            "path --lab netns --kernel debian",
-            2,
-            &["--kernel", "--lab vm"],
-        ),
+        ("path --lab netns --kernel debian", 2, &["--kernel", "--lab vm"]),
         ("path --lab netns --quick", 2, &["--quick"]),
         ("path --lab netns --resume", 2, &["--resume", "--output"]),
         ("path --lab netns --interface lo", 2, &["--lab host"]),
         ("path --lab netns --bridge --forward", 2, &["forward"]),
-        (
-            "path --lab netns --bridge --link lo",
-            2,
-            &["bridge", "veth"],
-        ),
+        ("path --lab netns --bridge --link lo", 2, &["bridge", "veth"]),
         ("path --lab netns --offload gro=maybe", 2, &["on or off"]),
         ("path --lab netns --watch --json", 2, &["--json"]),
-        (
-            "path --lab netns --clock stages --functions ip_*",
-            2,
-            &["--clock functions"],
-        ),
+        ("path --lab netns --clock stages --functions ip_*", 2, &["--clock functions"]),
         ("path --lab netns --max-overhead 200%", 2, &["5%"]),
-        (
-            "path --lab netns --from-recording gone.plumb",
-            1,
-            &["gone.plumb"],
-        ),
+        ("path --lab netns --from-recording gone.plumb", 1, &["gone.plumb"]),
         ("path --lab host --size 10", 2, &["--lab netns"]),
         ("path --lab host --rate 5", 2, &["--rate"]),
         ("path --lab host --measure-cost", 2, &["--lab netns"]),
         ("path --lab host --interface eth987", 2, &["eth987", "lo"]),
-        (
-            "path --lab host --netns not-there",
-            2,
-            &["not-there", "ip netns"],
-        ),
+        ("path --lab host --netns not-there", 2, &["not-there", "ip netns"]),
         ("path --lab host --pid 4294967", 2, &["no such process"]),
-        (
-            "path --lab host --cgroup /not-there",
-            2,
-            &["/sys/fs/cgroup"],
-        ),
+        ("path --lab host --cgroup /not-there", 2, &["/sys/fs/cgroup"]),
         ("path --clock stages --interface lo", 2, &["--lab host"]),
-        (
-            "path --clock functions --watch -- true",
-            2,
-            &["--lab netns"],
-        ),
+        ("path --clock functions --watch -- true", 2, &["--lab netns"]),
         ("doctor --clean --json", 2, &["--json"]),
     ] {
         // SAFETY: takes nothing, and always succeeds.
@@ -144,8 +105,7 @@ fn without_rights() {
         .arg(env!("CARGO_BIN_EXE_plumb"))
         .args(["path", "--lab", "netns"]);
     let ran = Running::start(&mut command).finish();
-    ran.code(3)
-        .says(&["CAP_SYS_ADMIN", "CAP_BPF", "setcap", "sudo"]);
+    ran.code(3).says(&["CAP_SYS_ADMIN", "CAP_BPF", "setcap", "sudo"]);
 }
 
 /// Check that the best clock available is chosen and reported, that the recording says which, and
@@ -170,10 +130,7 @@ fn a_run_between_namespaces() {
     assert_eq!(recording.arms.len(), 2);
     assert_eq!(recording.blocks.len(), 8);
     for block in &recording.blocks {
-        assert!(
-            block.ledger.offered > 0 && block.ledger.closes(),
-            "{block:?}"
-        );
+        assert!(block.ledger.offered > 0 && block.ledger.closes(), "{block:?}");
     }
     assert!(!recording.spans.is_empty());
     assert!(namespaces(&run_name(&ran.stderr)).is_empty());
@@ -205,10 +162,7 @@ fn several_instruments() {
     let samples = recording.part("samples");
     assert!(samples.spans.is_empty() && samples.blocks.len() == 5);
     let quantity = &recording.quantities[samples.costs[0].quantity as usize];
-    assert_eq!(
-        (quantity.name.as_str(), quantity.unit.as_str()),
-        ("CPU time", "ns")
-    );
+    assert_eq!((quantity.name.as_str(), quantity.unit.as_str()), ("CPU time", "ns"));
     for (number, block) in (0..).zip(&samples.blocks) {
         let of_block = samples.costs.iter().filter(|cost| cost.block == number);
         let sum: u64 = of_block.map(|cost| cost.own).sum();
@@ -222,25 +176,12 @@ fn several_instruments() {
     let refused = place.run("report both.plumb --csv");
     refused.code(2);
     assert!(refused.stderr.contains("--clock"), "{}", refused.stderr);
-    for form in [
-        "--csv",
-        "--json",
-        "--folded",
-        "--callgrind",
-        "--pprof p.gz",
-        "--html p.html",
-    ] {
-        place
-            .run(&format!("report both.plumb --clock samples {form}"))
-            .code(0);
+    for form in ["--csv", "--json", "--folded", "--callgrind", "--pprof p.gz", "--html p.html"] {
+        place.run(&format!("report both.plumb --clock samples {form}")).code(0);
     }
     let early = place.run(&format!("{both} --json"));
     early.code(2);
-    assert!(
-        early.stderr.contains("a single instrument"),
-        "{}",
-        early.stderr
-    );
+    assert!(early.stderr.contains("a single instrument"), "{}", early.stderr);
 }
 
 /// Check that without a terminal the live view is lines.
@@ -283,11 +224,7 @@ fn killed_and_interrupted() {
     let place = Place::new();
     let probe = place.run("path --lab netns --duration 500ms --blocks 1 -o probe.plumb");
     let attaches = probe.status.code() != Some(3);
-    for (until, wait_ms) in [
-        ("namespaces: ", 0),
-        ("attached in", 0),
-        ("attached in", 1_500),
-    ] {
+    for (until, wait_ms) in [("namespaces: ", 0), ("attached in", 0), ("attached in", 1_500)] {
         if until != "namespaces: " && !attaches {
             skip("no clock of time here: killed only before it is attached");
             continue;
@@ -342,16 +279,9 @@ fn a_hosts_traffic() {
         skip(&format!("no clock of time here: {}", none.stderr.trim()));
         return;
     }
-    none.code(1)
-        .says(&["no packets matched", "--port", "--lab netns"]);
-    place
-        .run("path --lab host --port 1 -- true")
-        .code(1)
-        .says(&["no packets"]);
-    place
-        .run("path --lab host -- no-such-command-here")
-        .code(2)
-        .says(&["no-such-command-here"]);
+    none.code(1).says(&["no packets matched", "--port", "--lab netns"]);
+    place.run("path --lab host --port 1 -- true").code(1).says(&["no packets"]);
+    place.run("path --lab host -- no-such-command-here").code(2).says(&["no-such-command-here"]);
     let script = "import socket,time\n\
         a=socket.socket(socket.AF_INET,socket.SOCK_DGRAM); a.bind(('127.0.0.1',0))\n\
         end=time.time()+1\n\
@@ -382,10 +312,7 @@ fn commands_that_end_early() {
     }
     none.code(1).says(&["exited without sending"]);
     assert_eq!(place.files(), [""; 0]);
-    place
-        .run(&format!("{words} no-such-command-here"))
-        .code(2)
-        .says(&["no-such-command-here"]);
+    place.run(&format!("{words} no-such-command-here")).code(2).says(&["no-such-command-here"]);
     let script = "import os,socket\n\
         a=socket.socket(socket.AF_INET,socket.SOCK_DGRAM)\n\
         for n in range(50): a.sendto(b'x',(os.environ['PLUMB_PEER'],9))\n\

@@ -39,9 +39,7 @@ fn is_root() -> bool {
     for tool in ["ip", "tc", "nft", "ethtool", "sysctl"] {
         let there = Command::new("which").arg(tool).output();
         if !there.is_ok_and(|o| o.status.success()) {
-            skip(&format!(
-                "{tool} is not installed: what is there can't be compared"
-            ));
+            skip(&format!("{tool} is not installed: what is there can't be compared"));
             return false;
         }
     }
@@ -115,9 +113,7 @@ impl Machine {
         loop {
             sleep(Duration::from_millis(100));
             let now = self.state();
-            let settled = !["tentative", "LOWERLAYERDOWN"]
-                .iter()
-                .any(|w| now.contains(w));
+            let settled = !["tentative", "LOWERLAYERDOWN"].iter().any(|w| now.contains(w));
             if now == last && settled {
                 return now;
             }
@@ -132,11 +128,7 @@ impl Machine {
     }
 
     fn plumb(&self, words: &str) -> Command {
-        own::plumb(
-            &self.namespace,
-            self.place.plumb(words),
-            self.journal.path(),
-        )
+        own::plumb(&self.namespace, self.place.plumb(words), self.journal.path())
     }
 
     fn run(&self, words: &str) -> Ran {
@@ -228,19 +220,13 @@ fn as_root_all_is_as_it_was() {
     let forwards = ["xdp-tx", "xdp-redirect", "route", "bridge"];
     for (words, must) in [
         (format!("drop {YES} {SHORT}"), &drops[..]),
-        (
-            format!("drop {YES} --family ipv6 --size 78 {SHORT}"),
-            &drops,
-        ),
+        (format!("drop {YES} --family ipv6 --size 78 {SHORT}"), &drops),
         (format!("forward {YES_ALL} {SHORT}"), &forwards),
         (
             format!("forward {YES_ALL} --family ipv6 --size 78 {SHORT}"),
             &["xdp-tx", "xdp-redirect", "bridge"],
         ),
-        (
-            format!("drop {YES} --path xdp,tc --apart --rate 50k {SHORT}"),
-            &["xdp", "tc"],
-        ),
+        (format!("drop {YES} --path xdp,tc --apart --rate 50k {SHORT}"), &["xdp", "tc"]),
     ] {
         let cpus = std::thread::available_parallelism().unwrap().get();
         if words.contains("--apart") && cpus < 2 {
@@ -252,10 +238,7 @@ fn as_root_all_is_as_it_was() {
         let mut counted: BTreeMap<String, usize> = BTreeMap::new();
         let missing = |counted: &BTreeMap<String, usize>| -> Vec<&str> {
             let often = |name: &str| counted.get(name).copied().unwrap_or(0);
-            must.iter()
-                .copied()
-                .filter(|name| often(name) < WELL)
-                .collect()
+            must.iter().copied().filter(|name| often(name) < WELL).collect()
         };
         for _ in 0..TRIES {
             let ran = machine.run(&format!("bench {words}"));
@@ -278,10 +261,7 @@ fn as_root_all_is_as_it_was() {
         }
         drop(others);
         let missing = missing(&counted);
-        assert!(
-            missing.is_empty(),
-            "{words}: {missing:?} count too seldom: {counted:?}"
-        );
+        assert!(missing.is_empty(), "{words}: {missing:?} count too seldom: {counted:?}");
     }
     let text = machine.run("report bench-drop.plumb");
     crate::common::prints(text.code(0), &["NICs      ", "v0 to v1"]);
@@ -307,10 +287,7 @@ impl UdpSender {
                 sleep(Duration::from_millis(2));
             }
         });
-        UdpSender {
-            stop,
-            thread: Some(thread),
-        }
+        UdpSender { stop, thread: Some(thread) }
     }
 }
 
@@ -335,10 +312,7 @@ fn as_root_packets_of_others_are_told() {
     drop(others);
     let recording = machine.place.recording("others.plumb");
     assert_eq!(recording.environment[env::LAB], "host");
-    let words = [
-        "packets from elsewhere were received there",
-        "1 valid, 0 invalid",
-    ];
+    let words = ["packets from elsewhere were received there", "1 valid, 0 invalid"];
     crate::common::prints(ran.code(0), &words);
 }
 
@@ -366,10 +340,7 @@ fn as_root_a_path_that_fails() {
 fn wait_for_changes(machine: &Machine) {
     let begun = Instant::now();
     while machine.sh("nft list tables").lines().count() < 2 {
-        assert!(
-            begun.elapsed() < crate::common::PATIENCE,
-            "nothing is changed"
-        );
+        assert!(begun.elapsed() < crate::common::PATIENCE, "nothing is changed");
         sleep(Duration::from_millis(2));
     }
 }
@@ -389,10 +360,7 @@ fn as_root_several_buffers() {
     let one = machine.run(&format!("bench drop {YES} --path xdp {SHORT}"));
     let told = document(one.code(3));
     let why = told["arms"][0]["failed"].as_str().unwrap();
-    assert!(
-        why.contains("MTU is too large") && why.contains("--multi-buffer"),
-        "{why}"
-    );
+    assert!(why.contains("MTU is too large") && why.contains("--multi-buffer"), "{why}");
     for words in [
         format!("drop {YES} --path xdp,xdp-skb"),
         format!("forward {YES_ALL} --path xdp-redirect,xdp-tx"),
@@ -436,9 +404,7 @@ fn as_root_killed_at_any_moment() {
     // Any numbers do; these are the same each time.
     let mut random = 0x2545_f491_u64;
     for kill in 0..kills {
-        random = random
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         let ms = (random >> 33) % 500;
         let words = match kill % 2 {
             0 => format!("drop {YES} --path nft-conntrack,tc,socket,xdp-skb,af-xdp"),
@@ -477,9 +443,7 @@ fn as_root_the_next_run_puts_back() {
     running.signal(libc::SIGKILL);
     running.finish();
     assert_ne!(machine.state(), before);
-    let next = machine.run(&format!(
-        "bench drop {YES} --path xdp --blocks 1 --time 100ms --csv"
-    ));
+    let next = machine.run(&format!("bench drop {YES} --path xdp --blocks 1 --time 100ms --csv"));
     assert!(matches!(next.status.code(), Some(0 | 1)), "{next:#?}");
     next.says(&["restored settings left by a killed run", "nftables"]);
     machine.check_as(&before, "the next run");
@@ -505,8 +469,7 @@ fn as_root_what_has_to_be_agreed_to() {
     let one = machine.run(&format!("bench drop {PAIR} --yes-change v1 --path xdp"));
     one.code(2).says(&["--yes-change v0,v1"]);
     let all = machine.run(&format!("bench forward {ALL} --yes-change v0,v1"));
-    all.code(2)
-        .says(&["w0", "w1", "bridge", "--yes-change v0,v1,w0,w1"]);
+    all.code(2).says(&["w0", "w1", "bridge", "--yes-change v0,v1,w0,w1"]);
     machine.check_as(&before, "nothing agreed to");
     assert_eq!(machine.place.files(), [""; 0]);
 }
@@ -528,22 +491,10 @@ fn as_root_what_is_refused() {
         ("drop --nic v1", 2, &["--from"][..]),
         ("drop --from v1", 2, &["--nic"]),
         ("drop --nic v9 --from v0", 2, &["no such device: v9", "v1"]),
-        (
-            "drop --nic v1 --from v1",
-            2,
-            &["must be different interfaces"],
-        ),
-        (
-            "drop --nic v1 --from v0 --to w0 --sink w1",
-            2,
-            &["bench forward"],
-        ),
+        ("drop --nic v1 --from v1", 2, &["must be different interfaces"]),
+        ("drop --nic v1 --from v0 --to w0 --sink w1", 2, &["bench forward"]),
         ("forward --nic v1 --from v0 --to w0", 2, &["--sink"]),
-        (
-            "drop --nic d0 --from v0",
-            3,
-            &["d0 is down", "ip link set d0 up"],
-        ),
+        ("drop --nic d0 --from v0", 3, &["d0 is down", "ip link set d0 up"]),
         ("drop --nic p0 --from p1", 3, &["port of br9", "nomaster"]),
         ("drop --nic lo --from v0", 3, &["lo"]),
         (
@@ -571,10 +522,7 @@ fn as_root_what_is_refused() {
             _ => machine.sh("nft list tables").lines().count() > 1,
         };
         while !stands() {
-            assert!(
-                begun.elapsed() < crate::common::PATIENCE,
-                "the first does not begin"
-            );
+            assert!(begun.elapsed() < crate::common::PATIENCE, "the first does not begin");
             sleep(Duration::from_millis(2));
         }
         let second = format!("bench drop {YES} --path tc {SHORT} -o second.plumb");
@@ -604,11 +552,7 @@ fn as_root_the_default_route() {
         };
         machine.check_as(&before, &words);
     };
-    for route in [
-        "default dev v0",
-        "0.0.0.0/1 dev v1",
-        "default nexthop dev w0 nexthop dev v1",
-    ] {
+    for route in ["default dev v0", "0.0.0.0/1 dev v1", "default nexthop dev w0 nexthop dev v1"] {
         machine.sh(&format!("ip route add {route}"));
         again("", &["default route", "--even-default-route"]);
         again("--even-default-route", &[]);
@@ -621,8 +565,7 @@ fn as_root_the_default_route() {
     let mut ssh = machine.plumb(&format!("bench drop {YES} --path xdp {SHORT}"));
     ssh.env("SSH_CONNECTION", "203.0.113.7 50000 203.0.113.1 22");
     let ran = Running::start(&mut ssh).finish();
-    ran.code(2)
-        .says(&["refusing to change v1", "your session from 203.0.113.7"]);
+    ran.code(2).says(&["refusing to change v1", "your session from 203.0.113.7"]);
     machine.check_as(&before, "over ssh");
     let mut vlan = Command::new("ip");
     vlan.args("link add link v0 name v0.7 type vlan id 7".split(' '));

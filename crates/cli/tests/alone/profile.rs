@@ -111,10 +111,7 @@ fn recorded(place: &Place, words: &[&str]) -> Recording {
 /// Samples of a function and what it calls, and of all; of the quantity of a part.
 fn share(recording: &Recording, name: &str) -> (f64, f64) {
     let view = class(recording, 0, Direction::Run);
-    let found = view
-        .functions
-        .iter()
-        .find(|f| view.name(f.function) == name);
+    let found = view.functions.iter().find(|f| view.name(f.function) == name);
     let inclusive = found.map_or(0, |f| f.inclusive_insns);
     let samples: u64 = recording.costs.iter().map(|c| c.calls).sum();
     (inclusive as f64 / view.total.max(1) as f64, samples as f64)
@@ -126,10 +123,7 @@ fn check_share(recording: &Recording, name: &str, expected: f64) {
     let (share, samples) = share(recording, name);
     assert!(samples > 300.0, "{samples} samples");
     let error = (expected * (1.0 - expected) / samples).sqrt();
-    assert!(
-        (share - expected).abs() < 5.0 * error + 0.03,
-        "{name}: {share} of {samples} samples"
-    );
+    assert!((share - expected).abs() < 5.0 * error + 0.03, "{name}: {share} of {samples} samples");
 }
 
 /// Check that functions have the shares that they are known to have, in a program with frame
@@ -164,10 +158,7 @@ fn known_shares() {
     let dynamic = recorded(&place, &["--", "./dynamic", "2"]);
     for recording in [&recording, &dynamic] {
         let (copied, cut) = parts(recording);
-        assert!(
-            copied > 0.0 && copied < 0.5 && cut < 0.05,
-            "{copied}, {cut}"
-        );
+        assert!(copied > 0.0 && copied < 0.5 && cut < 0.05, "{copied}, {cut}");
     }
     compile(&place, "bare", WORK, WITHOUT_FRAME_POINTERS);
     for (how, least) in [("auto", 0.95), ("dwarf", 0.99)] {
@@ -213,23 +204,12 @@ fn sleeps() {
 fn check_sleep(place: &Place, how: &str, functions: &[&str]) {
     let recording = recorded(
         place,
-        &[
-            "--off-cpu",
-            "--frequency",
-            "5000",
-            "--user-stacks",
-            how,
-            "--",
-            "./sleep",
-        ],
+        &["--off-cpu", "--frequency", "5000", "--user-stacks", how, "--", "./sleep"],
     );
     let waits = recording.part(OFF_CPU.name);
     let view = class(&waits, 0, Direction::Run);
     let ns = |name: &str| {
-        let found = view
-            .functions
-            .iter()
-            .find(|f| view.name(f.function) == name);
+        let found = view.functions.iter().find(|f| view.name(f.function) == name);
         found.map_or(0, |f| f.inclusive_insns) as f64 / 1e9
     };
     // Timers are not early, but a task whose timer ends before its CPU leaves it does not wait, as on
@@ -245,11 +225,7 @@ fn check_sleep(place: &Place, how: &str, functions: &[&str]) {
     assert!(lost.is_empty(), "{lost:?}");
     let of_cpu = recording.part(CPU_TIME.instrument);
     let view = class(&of_cpu, 0, Direction::Run);
-    assert!(
-        view.functions
-            .iter()
-            .all(|f| view.name(f.function) != "[sleep]")
-    );
+    assert!(view.functions.iter().all(|f| view.name(f.function) != "[sleep]"));
 }
 
 /// Check that processes that live for some milliseconds have names.
@@ -282,20 +258,13 @@ fn no_room() {
     with_frame_pointers(&place, "work", WORK);
     let lost = |recording: &Recording| {
         let of = |l: &&netplumb_model::loss::Loss| l.cause.contains("no room for more stacks");
-        recording
-            .all_losses()
-            .filter(of)
-            .map(|l| l.count)
-            .sum::<u64>()
+        recording.all_losses().filter(of).map(|l| l.count).sum::<u64>()
     };
     let recording = recorded(&place, &["--", "./work", "1"]);
     assert_eq!(lost(&recording), 0);
     let mut command = place.command(env!("CARGO_BIN_EXE_plumb"));
     command.args(["profile", "--", "./work", "1"]);
-    let done = command
-        .env("PLUMB_TEST_SAMPLES_KEYS", "2")
-        .output()
-        .unwrap();
+    let done = command.env("PLUMB_TEST_SAMPLES_KEYS", "2").output().unwrap();
     assert!(done.status.success());
     let recording = netplumb_store::read(&place.path("profile.plumb")).unwrap();
     // A second has 1,000, if nobody else has the CPU.

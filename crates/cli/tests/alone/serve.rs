@@ -96,21 +96,13 @@ fn scraped() {
         &place,
         "stat syscalls:sys_enter_write,task-clock,page-fualts profile --frequency 997",
     );
-    let writes = |text: &str| {
-        sum(
-            text,
-            "plumb_events_total",
-            "event=\"syscalls:sys_enter_write\"",
-        )
-    };
+    let writes = |text: &str| sum(text, "plumb_events_total", "event=\"syscalls:sys_enter_write\"");
     let before = until(&address, |text| {
         writes(text).is_some() && sum(text, "plumb_cpu_time_seconds_total", "").is_some()
     });
     write();
     // More is written by others, but it is here within a window.
-    let after = until(&address, |text| {
-        writes(text) >= writes(&before).map(|n| n + WRITES as f64)
-    });
+    let after = until(&address, |text| writes(text) >= writes(&before).map(|n| n + WRITES as f64));
     for name in [
         "plumb_windows_total",
         "plumb_window_seconds_total",
@@ -125,10 +117,7 @@ fn scraped() {
     }
     let both = sum(&after, "plumb_recording_info", "");
     assert_eq!(both, Some(2.0));
-    assert!(
-        after.contains("plumb_event_unavailable_info{event=\"page-fualts\""),
-        "{after}"
-    );
+    assert!(after.contains("plumb_event_unavailable_info{event=\"page-fualts\""), "{after}");
     assert!(after.contains("process_resident_memory_bytes "), "{after}");
     netplumb_testkit::parse_openmetrics(&after);
     assert!(get(&address, "/").contains("<a href=\"/metrics\">"));
@@ -148,30 +137,18 @@ fn times() {
         return;
     }
     let place = Place::new();
-    let (server, address) = serving(
-        &place,
-        "between syscalls:sys_enter_write syscalls:sys_exit_write",
-    );
+    let (server, address) =
+        serving(&place, "between syscalls:sys_enter_write syscalls:sys_exit_write");
     let count = |text: &str| sum(text, "plumb_span_duration_seconds_count", "").unwrap_or(0.0);
     let before = metrics(&address);
     write();
-    let after = until(&address, |text| {
-        count(text) >= count(&before) + WRITES as f64
-    });
+    let after = until(&address, |text| count(text) >= count(&before) + WRITES as f64);
     let le = |text: &str, le: &str| {
-        sum(
-            text,
-            "plumb_span_duration_seconds_bucket",
-            &format!("le=\"{le}\""),
-        )
-        .unwrap()
+        sum(text, "plumb_span_duration_seconds_bucket", &format!("le=\"{le}\"")).unwrap()
     };
     // The bounds are the same for all: those of octaves, and none.
     assert_eq!(le(&after, "+Inf"), count(&after));
-    assert!(
-        le(&after, "0.000000015") <= le(&after, "0.000001023"),
-        "{after}"
-    );
+    assert!(le(&after, "0.000000015") <= le(&after, "0.000001023"), "{after}");
     assert!(le(&after, "0.000001023") <= le(&after, "+Inf"), "{after}");
     let seconds = sum(&after, "plumb_span_duration_seconds_sum", "").unwrap();
     assert!(seconds > 0.0, "{after}");
@@ -240,10 +217,7 @@ fn refused() {
     assert_eq!(ran.stderr.lines().count(), 1, "{ran:#?}");
     let ran = place.run("serve --listen 0.0.0.0:0 stat page-faults");
     ran.code(2).says(&["--allow-remote-clients"]);
-    place
-        .run("serve --listen 9709 stat page-faults")
-        .code(2)
-        .says(&["127.0.0.1:9709"]);
+    place.run("serve --listen 9709 stat page-faults").code(2).says(&["127.0.0.1:9709"]);
     place.run("serve").code(2);
     if !as_root() {
         return;

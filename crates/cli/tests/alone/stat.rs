@@ -121,12 +121,8 @@ fn json(place: &Place, words: &[&str]) -> Value {
 /// The count of an event, on all CPUs.
 fn count(document: &Value, name: &str) -> u64 {
     let rows = document["events"].as_array().unwrap();
-    let row = rows
-        .iter()
-        .find(|r| r["event"] == name && r["cpu"].is_null());
-    row.unwrap_or_else(|| panic!("{name}: {document:#}"))["count"]
-        .as_u64()
-        .unwrap()
+    let row = rows.iter().find(|r| r["event"] == name && r["cpu"].is_null());
+    row.unwrap_or_else(|| panic!("{name}: {document:#}"))["count"].as_u64().unwrap()
 }
 
 /// Counts by `perf stat`; none without perf.
@@ -142,14 +138,8 @@ fn perf(place: &Place, events: &str, words: &[&str]) -> Option<Vec<u64>> {
         return None;
     };
     let text = String::from_utf8_lossy(&done.stderr).into_owned();
-    let counts = text
-        .lines()
-        .map(|line| line.split(',').next()?.parse().ok());
-    Some(
-        counts
-            .map(|count| count.unwrap_or_else(|| panic!("{text}")))
-            .collect(),
-    )
+    let counts = text.lines().map(|line| line.split(',').next()?.parse().ok());
+    Some(counts.map(|count| count.unwrap_or_else(|| panic!("{text}"))).collect())
 }
 
 /// Check that system calls, page faults and calls of a function of a command are counted exactly, in
@@ -181,11 +171,7 @@ fn as_root_exact_counts() {
         assert_eq!(count(&document, "sched:sched_process_exec"), runs);
         let writes = document["scalars"].as_array().unwrap().iter();
         let writes = writes.filter(|s| s["label"] == event).map(|s| &s["value"]);
-        assert!(
-            writes
-                .clone()
-                .all(|value| value.as_f64() == Some(MANY as f64))
-        );
+        assert!(writes.clone().all(|value| value.as_f64() == Some(MANY as f64)));
         assert_eq!(writes.count() as u64, runs);
     }
 }
@@ -244,17 +230,9 @@ fn as_root_by_cpu() {
     }
     let place = compiled("writes", WRITES);
     let event = "syscalls:sys_enter_write";
-    let words = [
-        event,
-        "--by",
-        "cpu",
-        "--ratio",
-        "syscalls:sys_enter_write/sched:sched_process_fork",
-    ];
-    for rest in [
-        &["--", "./writes", "1234", "2"][..],
-        &["--duration", "300ms"],
-    ] {
+    let words =
+        [event, "--by", "cpu", "--ratio", "syscalls:sys_enter_write/sched:sched_process_fork"];
+    for rest in [&["--", "./writes", "1234", "2"][..], &["--duration", "300ms"]] {
         let document = json(&place, &[&words[..], rest].concat());
         let rows = document["events"].as_array().unwrap().iter();
         let parts = rows.filter(|r| r["event"] == event && !r["cpu"].is_null());
@@ -268,10 +246,7 @@ fn as_root_by_cpu() {
         let names = format!("page-faults,context-switches,{event}");
         let done = stat(&place, &[&[&names, "--by", "cpu"], rest].concat());
         let told = String::from_utf8_lossy(&done.stdout).into_owned();
-        assert!(
-            done.status.success() && told.contains("page-faults"),
-            "{told}"
-        );
+        assert!(done.status.success() && told.contains("page-faults"), "{told}");
         assert!(!told.contains("part of the time"), "{told}");
     }
 }
@@ -289,14 +264,7 @@ fn as_root_scopes() {
         .spawn()
         .unwrap();
     std::thread::sleep(Duration::from_millis(200));
-    let document = json(
-        &place,
-        &[
-            "syscalls:sys_enter_write",
-            "--pid",
-            &sleeping.id().to_string(),
-        ],
-    );
+    let document = json(&place, &["syscalls:sys_enter_write", "--pid", &sleeping.id().to_string()]);
     assert!(sleeping.wait().unwrap().success());
     assert_eq!(count(&document, "syscalls:sys_enter_write"), MANY);
     assert!(document["complete"].as_bool().unwrap());
@@ -309,38 +277,20 @@ fn as_root_compared() {
         return;
     }
     let place = compiled("writes", WRITES);
-    for (output, many) in [
-        ("a.plumb", "1000"),
-        ("b.plumb", "1000"),
-        ("c.plumb", "1010"),
-    ] {
-        let words = [
-            "syscalls:sys_enter_write",
-            "--blocks",
-            "6",
-            "-o",
-            output,
-            "--",
-        ];
+    for (output, many) in [("a.plumb", "1000"), ("b.plumb", "1000"), ("c.plumb", "1010")] {
+        let words = ["syscalls:sys_enter_write", "--blocks", "6", "-o", output, "--"];
         let done = stat(&place, &[&words[..], &["./writes", many, "1"]].concat());
         assert!(done.status.success());
     }
     let verdict = |after: &str| {
         let mut command = place.command(env!("CARGO_BIN_EXE_plumb"));
-        let done = command
-            .args(["diff", "a.plumb", after, "--csv"])
-            .output()
-            .unwrap();
+        let done = command.args(["diff", "a.plumb", after, "--csv"]).output().unwrap();
         let text = String::from_utf8(done.stdout).unwrap();
         let row = text.lines().find(|line| line.contains("sys_enter_write"));
         row.unwrap_or_else(|| panic!("{text}")).to_string()
     };
     assert!(verdict("b.plumb").contains("no_difference_seen"));
-    assert!(
-        verdict("c.plumb").contains("slower"),
-        "{}",
-        verdict("c.plumb")
-    );
+    assert!(verdict("c.plumb").contains("slower"), "{}", verdict("c.plumb"));
 }
 
 /// Check that what can't be counted is a row with the reason and the nearest name, that it is an error
@@ -348,44 +298,22 @@ fn as_root_compared() {
 #[test]
 fn what_cannot_be_counted() {
     let place = Place::new();
-    let done = stat(
-        &place,
-        &[
-            "page-faults:u,page-fualts,kprobe:no_such_function_here",
-            "--",
-            "true",
-        ],
-    );
+    let done =
+        stat(&place, &["page-faults:u,page-fualts,kprobe:no_such_function_here", "--", "true"]);
     let text = String::from_utf8_lossy(&done.stdout).into_owned();
     if done.status.success() {
         assert!(text.contains("did you mean `page-faults`?"), "{text}");
         assert!(text.contains("not counted"), "{text}");
     }
     for (words, code, said) in [
-        (
-            &["page-fualts", "--", "true"][..],
-            2,
-            "did you mean `page-faults`?",
-        ),
+        (&["page-fualts", "--", "true"][..], 2, "did you mean `page-faults`?"),
         (&["cycles:q", "--", "true"], 2, "`:u`"),
         (&["block:", "--", "true"], 2, "SUBSYSTEM:TRACEPOINT"),
-        (
-            &["--ratio", "cycles", "--", "true"],
-            2,
-            "invalid ratio `cycles`",
-        ),
-        (
-            &["uprobe:/bin/sh:no_such_function", "--", "true"],
-            2,
-            "/bin/sh",
-        ),
+        (&["--ratio", "cycles", "--", "true"], 2, "invalid ratio `cycles`"),
+        (&["uprobe:/bin/sh:no_such_function", "--", "true"], 2, "/bin/sh"),
         (&["--pid", "4194999"], 2, "no such process"),
         (&["--by", "task", "--", "true"], 2, "counters of a command"),
-        (
-            &["--by", "task", "--lab", "vm", "--", "true"],
-            2,
-            "counters of a command",
-        ),
+        (&["--by", "task", "--lab", "vm", "--", "true"], 2, "counters of a command"),
         (&["page-faults:u", "--", "./is-not-there"], 2, "can't start"),
     ] {
         let done = stat(&place, words);
@@ -407,10 +335,7 @@ fn as_root_unknown() {
     for (event, says) in [
         ("kprobe:ksys_wrte", "did you mean `ksys_write`?"),
         ("fentry:ksys_wrte", "did you mean `ksys_write`?"),
-        (
-            "kprobe:no_function_is_called_this",
-            "plumb kernel add --debug",
-        ),
+        ("kprobe:no_function_is_called_this", "plumb kernel add --debug"),
         ("blok:*", "did you mean `block:*`?"),
         ("nosuch:nosuch", "no subsystem `nosuch`"),
     ] {
@@ -428,10 +353,7 @@ fn as_root_unknown() {
 fn the_map() {
     let place = Place::new();
     let mut command = place.command(env!("CARGO_BIN_EXE_plumb"));
-    let done = command
-        .args(["doctor", "--events", "--json"])
-        .output()
-        .unwrap();
+    let done = command.args(["doctor", "--events", "--json"]).output().unwrap();
     let all: Value = serde_json::from_slice(&done.stdout).unwrap();
     let all = all.as_array().unwrap();
     assert_eq!(all.len(), netplumb_model::events::EVENTS.len());
@@ -453,10 +375,7 @@ fn without_effect() {
         ("--lab vm --duration 1s", "--packets"),
         ("--lab vm --pid 1", "--lab host"),
     ] {
-        let all: Vec<&str> = ["page-faults"]
-            .into_iter()
-            .chain(words.split(' '))
-            .collect();
+        let all: Vec<&str> = ["page-faults"].into_iter().chain(words.split(' ')).collect();
         let done = stat(&place, &all);
         let said = String::from_utf8_lossy(&done.stderr).into_owned();
         assert_eq!(done.status.code(), Some(2), "{words}: {said}");
@@ -477,10 +396,7 @@ fn as_root_per_packet() {
                 [workload]\npackets = 300\n[blocks]\ncount = 3\n[vary]\nproto = [\"udp\", \"tcp\"]\n";
     fs::write(place.path("counts.toml"), text).unwrap();
     let mut command = place.command(env!("CARGO_BIN_EXE_plumb"));
-    let done = command
-        .args(["run", "-q", "counts.toml", "--json"])
-        .output()
-        .unwrap();
+    let done = command.args(["run", "-q", "counts.toml", "--json"]).output().unwrap();
     let said = String::from_utf8_lossy(&done.stderr).into_owned();
     assert!(done.status.success(), "{said}");
     let document: Value = serde_json::from_slice(&done.stdout).unwrap();
@@ -521,23 +437,16 @@ fn as_root_by_task() {
     let rows = document["events"].as_array().unwrap();
     let of = |event: &str, task: &str| -> u64 {
         let is = |row: &&Value| row["event"] == event && row["task"] == task;
-        rows.iter()
-            .filter(is)
-            .filter_map(|r| r["count"].as_u64())
-            .sum()
+        rows.iter().filter(is).filter_map(|r| r["count"].as_u64()).sum()
     };
     // `comm` has 15 letters.
     let writes = of("syscalls:sys_enter_write", "writes-by-task");
     assert_eq!(writes, MANY + 1_000, "{document:#}");
     assert!(of("task-clock", "writes-by-task") > 0);
     for event in ["syscalls:sys_enter_write", "task-clock", "context-switches"] {
-        let parts = rows
-            .iter()
-            .filter(|r| r["event"] == event && !r["task"].is_null());
+        let parts = rows.iter().filter(|r| r["event"] == event && !r["task"].is_null());
         let parts: u64 = parts.filter_map(|row| row["count"].as_u64()).sum();
-        let whole = rows
-            .iter()
-            .find(|r| r["event"] == event && r["task"].is_null());
+        let whole = rows.iter().find(|r| r["event"] == event && r["task"].is_null());
         assert_eq!(whole.unwrap()["count"].as_u64(), Some(parts), "{event}");
     }
     let refused = stat(&place, &["--by", "task", "--", "true"]);
@@ -572,45 +481,27 @@ fn as_root_by_layer() {
     );
     let rows = document["events"].as_array().unwrap();
     let of = |event: &str, is: &dyn Fn(&Value) -> bool| -> u64 {
-        let all = rows
-            .iter()
-            .filter(|r| r["event"] == event && is(&r["layer"]));
+        let all = rows.iter().filter(|r| r["event"] == event && is(&r["layer"]));
         all.filter_map(|row| row["count"].as_u64()).sum()
     };
     let writes = "syscalls:sys_enter_write";
-    assert_eq!(
-        of(writes, &|layer| layer == "syscall"),
-        2 * MANY,
-        "{document:#}"
-    );
+    assert_eq!(of(writes, &|layer| layer == "syscall"), 2 * MANY, "{document:#}");
     for event in [writes, "page-faults"] {
         let (whole, parts) = (of(event, &Value::is_null), of(event, &Value::is_string));
         assert!(whole > 0 && whole == parts, "{event}: {document:#}");
     }
     // Each process has a stack, data and code of its own.
-    assert!(
-        of("page-faults", &|layer| layer == "application") > 12,
-        "{document:#}"
-    );
+    assert!(of("page-faults", &|layer| layer == "application") > 12, "{document:#}");
     let clock = rows.iter().find(|r| r["event"] == "task-clock").unwrap();
-    assert!(
-        clock["not_counted"]
-            .as_str()
-            .unwrap()
-            .contains("plumb profile")
-    );
+    assert!(clock["not_counted"].as_str().unwrap().contains("plumb profile"));
     let report = (place.command(env!("CARGO_BIN_EXE_plumb")))
         .args(["report", "layers.plumb", "--clock", "callers", "--csv"])
         .output()
         .unwrap();
     let text = String::from_utf8(report.stdout).unwrap();
-    let root = text
-        .lines()
-        .find(|line| line.contains(&format!(",{writes},")));
-    let has = |line: &str| {
-        line.split(',')
-            .any(|f| f == MANY.to_string() || f == (2 * MANY).to_string())
-    };
+    let root = text.lines().find(|line| line.contains(&format!(",{writes},")));
+    let has =
+        |line: &str| line.split(',').any(|f| f == MANY.to_string() || f == (2 * MANY).to_string());
     assert!(root.is_some_and(has), "{text}");
     let refused = stat(&place, &["--by", "stack", "task-clock", "--", "true"]);
     assert_eq!(refused.status.code(), Some(3));
@@ -629,16 +520,7 @@ fn as_root_many_stacks() {
     let pid = idle.id().to_string();
     let mut beside = place.command(env!("CARGO_BIN_EXE_plumb"));
     let mut beside = beside
-        .args([
-            "stat",
-            event,
-            "--by",
-            "layer",
-            "--pid",
-            &pid,
-            "-o",
-            "beside.plumb",
-        ])
+        .args(["stat", event, "--by", "layer", "--pid", &pid, "-o", "beside.plumb"])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
@@ -656,11 +538,7 @@ fn as_root_many_stacks() {
     let recording = netplumb_store::read(&place.path("names.plumb")).unwrap();
     for block in 0..3 {
         let of = recording.costs.iter().filter(|cost| cost.block == block);
-        assert_eq!(
-            of.map(|cost| cost.own).sum::<u64>(),
-            12_000,
-            "block {block}"
-        );
+        assert_eq!(of.map(|cost| cost.own).sum::<u64>(), 12_000, "block {block}");
     }
 }
 
@@ -671,17 +549,7 @@ fn vm_as_it_exits() {
         return;
     }
     let place = compiled("names", NAMES);
-    let words = [
-        "fentry:filp_close",
-        "--by",
-        "layer",
-        "--lab",
-        "vm",
-        "--",
-        "./names",
-        "1",
-        "300",
-    ];
+    let words = ["fentry:filp_close", "--by", "layer", "--lab", "vm", "--", "./names", "1", "300"];
     let closed = count(&json(&place, &words), "fentry:filp_close");
     assert!((300..310).contains(&closed), "{closed}");
 }
@@ -701,10 +569,7 @@ fn vm_trampolines_one_by_one() {
     let text = document.to_string();
     assert!(!text.contains("probed by kprobes"), "{document:#}");
     assert!(text.contains("no_such_function"), "{document:#}");
-    let alone = stat(
-        &place,
-        &["kprobe:ksys_wrte", "--lab", "vm", "--", "./names", "1", "3"],
-    );
+    let alone = stat(&place, &["kprobe:ksys_wrte", "--lab", "vm", "--", "./names", "1", "3"]);
     let said = String::from_utf8_lossy(&alone.stderr).into_owned();
     assert_eq!(alone.status.code(), Some(2), "{said}");
     assert!(said.contains("did you mean `ksys_write`?"), "{said}");

@@ -20,8 +20,5 @@ pub(crate) fn path<'a>(explained: &'a Value, name: &str) -> &'a Value {
 /// What a function of a path costs for each packet.
 pub(crate) fn function(path: &Value, name: &str) -> f64 {
     let functions = path["functions"].as_array().unwrap().iter();
-    functions
-        .filter(|f| f["name"] == name)
-        .map(|f| f["own"].as_f64().unwrap())
-        .sum()
+    functions.filter(|f| f["name"] == name).map(|f| f["own"].as_f64().unwrap()).sum()
 }

@@ -53,9 +53,7 @@ pub(crate) fn kernel() -> Result<KernelEntry, String> {
     if trial::find_qemu(Arch::OWN).is_err() {
         return Err("qemu-system-x86_64 is not installed".into());
     }
-    KernelStore::new(&cache())
-        .find("debian")
-        .map_err(|error| error.to_string())
+    KernelStore::new(&cache()).find("debian").map_err(|error| error.to_string())
 }
 
 /// Whether guests can be booted; prints a note if not.
@@ -190,16 +188,12 @@ impl Place {
         let fact = |key: &str| facts.get(key).map_or("", String::as_str);
         // Others are of files that came with the test, or of perf.
         let is_import = facts.contains_key(env::IMPORTED);
-        if is_import
-            || !fact(env::STARTED)
-                .parse()
-                .is_ok_and(|started| self.made_unix_s <= started)
+        if is_import || !fact(env::STARTED).parse().is_ok_and(|started| self.made_unix_s <= started)
         {
             return;
         }
-        let instruments: BTreeSet<&str> = (recording.blocks.iter())
-            .map(|block| block.instrument.as_str())
-            .collect();
+        let instruments: BTreeSet<&str> =
+            (recording.blocks.iter()).map(|block| block.instrument.as_str()).collect();
         let (qemu, lab) = (fact(env::QEMU), fact(env::LAB));
         for arm in 0..recording.arms.len() {
             let kernel = recording.fact(arm, env::KERNEL).unwrap_or_default();
@@ -221,10 +215,7 @@ impl Place {
             let Ok(environment) = fs::read(entry.path().join("environ")) else {
                 continue;
             };
-            if environment
-                .split(|b| *b == 0)
-                .any(|variable| variable == self.mark.as_bytes())
-            {
+            if environment.split(|b| *b == 0).any(|variable| variable == self.mark.as_bytes()) {
                 let command = fs::read(entry.path().join("comm")).unwrap_or_default();
                 found.push(format!(
                     "{} {}",
@@ -245,10 +236,7 @@ impl Place {
             if left.is_empty() {
                 return;
             }
-            assert!(
-                started.elapsed() < Duration::from_secs(10),
-                "left running: {left:?}"
-            );
+            assert!(started.elapsed() < Duration::from_secs(10), "left running: {left:?}");
             thread::sleep(Duration::from_millis(20));
         }
     }
@@ -327,11 +315,7 @@ impl Running {
     /// Start it.
     pub(crate) fn start(command: &mut Command) -> Running {
         let started = Instant::now();
-        let mut child = command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stdout = child.stdout.take().unwrap();
         let stdout = thread::spawn(move || {
             let mut bytes = Vec::new();
@@ -347,13 +331,7 @@ impl Running {
                 }
             }
         });
-        Running {
-            child,
-            started,
-            lines,
-            seen: String::new(),
-            stdout,
-        }
+        Running { child, started, lines, seen: String::new(), stdout }
     }
 
     /// Wait for a line of the errors that holds these words.
@@ -409,12 +387,7 @@ impl Running {
             self.seen.push_str(&line);
             self.seen.push('\n');
         }
-        Ran {
-            status,
-            stdout,
-            stderr: self.seen,
-            took,
-        }
+        Ran { status, stdout, stderr: self.seen, took }
     }
 }
 

@@ -26,9 +26,7 @@ fn boots() -> &'static [Recording] {
                 let mut made = Vec::new();
                 while next.fetch_add(1, Ordering::Relaxed) < boots {
                     let place = Place::new();
-                    place
-                        .run("path --proto udp --link lo --cold -q -o udp.plumb")
-                        .code(0);
+                    place.run("path --proto udp --link lo --cold -q -o udp.plumb").code(0);
                     made.push(place.recording("udp.plumb"));
                 }
                 made
@@ -74,10 +72,7 @@ fn costs(recording: &Recording) -> BTreeMap<Key, (u64, u64)> {
 /// Whether it is a packet's work, which must be the same in every boot.
 fn must_be_equal(key: &Key) -> bool {
     key.direction != Direction::Other
-        && matches!(
-            key.context,
-            Context::Task | Context::Softirq(Softirq::NetRx)
-        )
+        && matches!(key.context, Context::Task | Context::Softirq(Softirq::NetRx))
 }
 
 /// Check that every boot gives the same counts, function by function and block by
@@ -93,19 +88,14 @@ fn every_boot_gives_the_same_counts() {
     let mut unequal = Vec::new();
     let mut apart: BTreeMap<(Direction, Context), BTreeSet<&str>> = BTreeMap::new();
     for key in keys {
-        let values: BTreeSet<(u64, u64)> = boots
-            .iter()
-            .map(|b| b.get(key).copied().unwrap_or_default())
-            .collect();
+        let values: BTreeSet<(u64, u64)> =
+            boots.iter().map(|b| b.get(key).copied().unwrap_or_default()).collect();
         if values.len() == 1 {
             equal.insert((&key.function, key.direction, key.context));
         } else if must_be_equal(key) {
             unequal.push(format!("{key:?}: calls and instructions {values:?}"));
         } else {
-            apart
-                .entry((key.direction, key.context))
-                .or_default()
-                .insert(&key.function);
+            apart.entry((key.direction, key.context)).or_default().insert(&key.function);
         }
     }
     tell(&format!(
@@ -120,16 +110,9 @@ fn every_boot_gives_the_same_counts() {
     }
     for ((direction, context), functions) in &apart {
         let functions: Vec<&str> = functions.iter().copied().collect();
-        tell(&format!(
-            "  differs, as it may, in {direction} {context}: {}",
-            functions.join(" ")
-        ));
+        tell(&format!("  differs, as it may, in {direction} {context}: {}", functions.join(" ")));
     }
-    assert!(
-        equal.len() > 100,
-        "too little was measured: {}",
-        equal.len()
-    );
+    assert!(equal.len() > 100, "too little was measured: {}", equal.len());
     assert!(unequal.is_empty(), "{}", unequal.join("\n"));
 }
 
@@ -138,20 +121,13 @@ fn every_boot_gives_the_same_counts() {
 #[test]
 fn known_figures() {
     const KERNEL: &str = "debian:6.1";
-    const KNOWN: &[(&str, u64)] = &[
-        ("udp_sendmsg", 239),
-        ("ip_output", 74),
-        ("ip_finish_output2", 122),
-    ];
+    const KNOWN: &[(&str, u64)] =
+        &[("udp_sendmsg", 239), ("ip_output", 74), ("ip_finish_output2", 122)];
     let place = Place::new();
     if !crate::common::has_guests() || !crate::common::has_kernels(&place, &[KERNEL]) {
         return;
     }
-    place
-        .run(&format!(
-            "path --proto udp --link lo --kernel {KERNEL} -q -o udp.plumb"
-        ))
-        .code(0);
+    place.run(&format!("path --proto udp --link lo --kernel {KERNEL} -q -o udp.plumb")).code(0);
     let recording = place.recording("udp.plumb");
     assert!(recording.environment[env::KERNEL].starts_with("6.1."));
     let packets: u64 = recording.blocks.iter().map(|b| b.ledger.offered).sum();

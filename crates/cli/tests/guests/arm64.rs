@@ -21,11 +21,7 @@ const NO_COMPILER: &str = "no aarch64-linux-gnu-gcc: scripts/setup.sh arm64";
 /// Whether guests of arm64 can be booted; prints a note if not.
 fn has_guests(place: &Place) -> bool {
     let missing = trial::find_qemu(Arch::Arm64).err().map(|e| e.to_string());
-    let program = || {
-        beside()
-            .then_some(())
-            .ok_or("no plumb-agent-aarch64: make arm64")
-    };
+    let program = || beside().then_some(()).ok_or("no plumb-agent-aarch64: make arm64");
     if let Some(why) = missing.or_else(|| program().err().map(String::from)) {
         skip(&why);
         return false;
@@ -94,9 +90,7 @@ fn vm_every_link() {
     let recording = place.recording("f.plumb");
     check_whole(&recording);
     let views = classes(&recording);
-    let forwarded = views
-        .iter()
-        .filter(|v| v.class.direction == Direction::Forward);
+    let forwarded = views.iter().filter(|v| v.class.direction == Direction::Forward);
     assert_eq!(forwarded.count(), 2);
     place.nothing_runs();
 }
@@ -169,10 +163,7 @@ fn vm_both_architectures() {
     prints(ran.code(0), &["arch=x86-64", "arch=arm64", "udp_sendmsg"]);
     let recording = place.recording("both.plumb");
     check_whole(&recording);
-    assert_eq!(
-        [recording.arch(0), recording.arch(1)],
-        [Arch::X86_64, Arch::Arm64]
-    );
+    assert_eq!([recording.arch(0), recording.arch(1)], [Arch::X86_64, Arch::Arm64]);
     let ran = place.run("report both.plumb --lines ip_output --asm");
     // A call of each.
     prints(ran.code(0), &["call ", "bl "]);
@@ -204,10 +195,7 @@ fn vm_both_architectures() {
     };
     assert_eq!(lines(&within.stdout), lines(&ran.stdout));
     let ran = place.run("report both.plumb");
-    let told = [
-        "arch      x86-64 and arm64, by arm",
-        "CONFIG_ARM64_PAN absent and y",
-    ];
+    let told = ["arch      x86-64 and arm64, by arm", "CONFIG_ARM64_PAN absent and y"];
     prints(ran.code(0), &told);
 }
 
@@ -222,9 +210,7 @@ fn vm_two_hosts() {
     let mut hashes = Vec::new();
     for (name, exact) in [("a", ""), ("b", ""), ("c", "--exact")] {
         place
-            .run(&format!(
-                "bench stream --arch arm64 --bytes 1M --output {name}.plumb {exact}"
-            ))
+            .run(&format!("bench stream --arch arm64 --bytes 1M --output {name}.plumb {exact}"))
             .code(0);
         let recording = place.recording(&format!("{name}.plumb"));
         assert!(recording.losses.is_empty(), "{:?}", recording.losses);
@@ -256,15 +242,7 @@ fn vm_a_program() {
     );
     let built = place
         .command(COMPILER)
-        .args([
-            "-O1",
-            "-g",
-            "-static",
-            "-fno-optimize-sibling-calls",
-            "work.c",
-            "-o",
-            "work",
-        ])
+        .args(["-O1", "-g", "-static", "-fno-optimize-sibling-calls", "work.c", "-o", "work"])
         .status();
     if !built.is_ok_and(|status| status.success()) {
         return skip(NO_COMPILER);
@@ -327,9 +305,7 @@ fn vm_wide_arguments() {
         "wide_member(a=3, wide=?, b=79) = 87",
     ] {
         let (function, _) = call.split_once('(').unwrap();
-        let ran = place.run(&format!(
-            "trace {function} --args --arch arm64 -q -- ./wide"
-        ));
+        let ran = place.run(&format!("trace {function} --args --arch arm64 -q -- ./wide"));
         prints(ran.code(0), &[call]);
     }
 }
@@ -343,10 +319,7 @@ fn vm_shared_libraries() {
     if !has_guests(&place) {
         return;
     }
-    place.write(
-        "leaf.c",
-        "__attribute__((noinline)) int leaf(int n) { return n * 3 + 1; }\n",
-    );
+    place.write("leaf.c", "__attribute__((noinline)) int leaf(int n) { return n * 3 + 1; }\n");
     place.write(
         "work.c",
         "#include <stdlib.h>\nint leaf(int);\n\
@@ -367,11 +340,7 @@ fn vm_shared_libraries() {
         "--with {libraries}/{loader}:/lib/{loader} --with {libraries}/libc.so.6:/lib/libc.so.6"
     );
     for with in ["", &brought] {
-        place
-            .run(&format!(
-                "path --arch arm64 {with} --output lib.plumb -- ./work"
-            ))
-            .code(0);
+        place.run(&format!("path --arch arm64 {with} --output lib.plumb -- ./work")).code(0);
         let recording = place.recording("lib.plumb");
         assert!(recording.losses.is_empty(), "{:?}", recording.losses);
         let of = recording.costs.iter().filter(|cost| {
@@ -417,10 +386,7 @@ fn vm_knapsack() {
     };
     for name in ["make_items", "pack_knapsack"] {
         let [before, after] = of(name);
-        assert!(
-            before.1 > 0 && before == after,
-            "{name}: {before:?}, {after:?}"
-        );
+        assert!(before.1 > 0 && before == after, "{name}: {before:?}, {after:?}");
     }
     let [before, after] = of("get_cond_maxprice");
     assert_eq!([before.0, after.0], [4_264_780; 2]);
@@ -449,11 +415,7 @@ fn vm_programs_of_packages() {
     place.write("rules.toml", RULES);
     for (words, fact, function) in [
         ("run rules.toml", env::NFT_FILES, "nft_do_chain"),
-        (
-            "path --arch arm64 --packets 50 --blocks 2 --qdisc prio",
-            env::TC_FILES,
-            "prio_enqueue",
-        ),
+        ("path --arch arm64 --packets 50 --blocks 2 --qdisc prio", env::TC_FILES, "prio_enqueue"),
     ] {
         place.run(&format!("{words} -o x.plumb")).code(0);
         let recording = place.recording("x.plumb");
@@ -523,9 +485,7 @@ fn vm_no_network() {
     // Nothing that is half there is taken for the package.
     let left = fs::read_dir(cache.path().join("sources/programs"));
     let names = left.into_iter().flatten().flatten().map(|e| e.file_name());
-    let names: Vec<_> = names
-        .filter(|name| !name.to_string_lossy().starts_with('.'))
-        .collect();
+    let names: Vec<_> = names.filter(|name| !name.to_string_lossy().starts_with('.')).collect();
     assert!(names.is_empty(), "{names:?}");
     place.nothing_runs();
 }
@@ -556,10 +516,7 @@ fn vm_what_no_kernel_needs() {
     }
     let there = || [COMPILER, PROGRAM, LISTS].map(|folder| cache.path().join(folder).is_dir());
     let run = |words: &str| {
-        let ran = place.run(&format!(
-            "--cache {} kernel {words}",
-            cache.path().display()
-        ));
+        let ran = place.run(&format!("--cache {} kernel {words}", cache.path().display()));
         ran.code(0);
         ran.stdout
     };
@@ -597,10 +554,7 @@ fn vm_refusals() {
         .run("path --arch arm64 -- /bin/true")
         .code(3)
         .says(&["/bin/true is for x86-64", "this guest is arm64"]);
-    place
-        .run("path --arch armhf")
-        .code(2)
-        .says(&["unknown architecture `armhf`", "x86-64, arm64"]);
+    place.run("path --arch armhf").code(2).says(&["unknown architecture `armhf`", "x86-64, arm64"]);
     place.nothing_runs();
 }
 
@@ -618,9 +572,7 @@ fn vm_the_program_itself() {
     }
     for (size, file) in [("10", "x.plumb"), ("500", "y.plumb")] {
         place
-            .run(&format!(
-                "path --arch arm64 --size {size} --packets 20 --blocks 1 -o {file} -q"
-            ))
+            .run(&format!("path --arch arm64 --size {size} --packets 20 --blocks 1 -o {file} -q"))
             .code(0);
     }
     let Some(of_arm64) = whole_program() else {

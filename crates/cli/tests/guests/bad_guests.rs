@@ -30,10 +30,7 @@ fn no_qemu() {
     Running::start(&mut command).finish().code(3).says(&remedy);
     let mut command = place.plumb(SHORT);
     command.env("PLUMB_QEMU", "/nonexistent");
-    Running::start(&mut command)
-        .finish()
-        .code(3)
-        .says(&["PLUMB_QEMU", "/nonexistent"]);
+    Running::start(&mut command).finish().code(3).says(&["PLUMB_QEMU", "/nonexistent"]);
     assert_eq!(place.files(), [""; 0]);
 }
 
@@ -48,10 +45,7 @@ fn no_kernel() {
     let place = Place::new();
     let mut command = place.plumb(SHORT);
     command.env("PLUMB_CACHE", place.path("cache"));
-    Running::start(&mut command)
-        .finish()
-        .code(2)
-        .says(&["plumb kernel add debian"]);
+    Running::start(&mut command).finish().code(2).says(&["plumb kernel add debian"]);
     place.run("path --kernel 2.6.32").code(2).says(&[
         "2.6.32",
         "plumb kernel add",
@@ -81,23 +75,12 @@ fn kernels_of_other_kinds() {
         ("big-endian", 3, "build it with CONFIG_CPU_LITTLE_ENDIAN"),
         ("pages", 3, "has pages of 16 KiB"),
         ("larger-pages", 3, "has pages of 64 KiB"),
-        (
-            "no-kernel",
-            1,
-            "give the vmlinuz, Image or vmlinux of a kernel",
-        ),
-        (
-            "program",
-            1,
-            "give the vmlinuz, Image or vmlinux of a kernel",
-        ),
+        ("no-kernel", 1, "give the vmlinuz, Image or vmlinux of a kernel"),
+        ("program", 1, "give the vmlinuz, Image or vmlinux of a kernel"),
     ] {
         let mut command = place.plumb(&format!("kernel add {file}"));
         command.env("PLUMB_CACHE", place.path("cache"));
-        Running::start(&mut command)
-            .finish()
-            .code(code)
-            .says(&[says]);
+        Running::start(&mut command).finish().code(code).says(&[says]);
     }
 }
 
@@ -111,15 +94,10 @@ fn a_kernel_that_was_not_added() {
     for (name, remedy) in [
         ("debian:6.1.0-0", "plumb kernel add debian:6.1.0-0"),
         ("6.1.0-0-amd64", "plumb kernel add debian:6.1.0-0"),
-        (
-            "debian:6.1.0-0:arm64",
-            "plumb kernel add debian:6.1.0-0:arm64",
-        ),
+        ("debian:6.1.0-0:arm64", "plumb kernel add debian:6.1.0-0:arm64"),
         ("6.1.0-0-arm64", "plumb kernel add debian:6.1.0-0:arm64"),
     ] {
-        let ran = experiment(&format!(
-            "name = \"x\"\n[vary]\nkernel = [\"debian\", \"{name}\"]\n"
-        ));
+        let ran = experiment(&format!("name = \"x\"\n[vary]\nkernel = [\"debian\", \"{name}\"]\n"));
         ran.code(2).says(&[name, remedy]);
         assert!(!ran.stderr.contains("boot"), "{}", ran.stderr);
     }
@@ -139,9 +117,7 @@ fn a_truncated_deb() {
     ran.code(1).says(&["linux-image-6.1.deb"]);
     place.write("empty.deb", "");
     add_kernel(&place, "empty.deb").code(1);
-    add_kernel(&place, "missing.deb")
-        .code(2)
-        .says(&["missing.deb"]);
+    add_kernel(&place, "missing.deb").code(2).says(&["missing.deb"]);
     assert_eq!(place.temporary_files(), [""; 0]);
     let kernels = place.path("cache/kernels");
     let left: Vec<_> = fs::read_dir(kernels)
@@ -167,10 +143,10 @@ fn a_missing_module() {
     let place = Place::new();
     let mut command = place.plumb("path --link veth");
     command.env("PLUMB_CACHE", cache.path());
-    Running::start(&mut command).finish().code(3).says(&[
-        "no driver of link veth (module veth)",
-        "--link with one that it has (lo",
-    ]);
+    Running::start(&mut command)
+        .finish()
+        .code(3)
+        .says(&["no driver of link veth (module veth)", "--link with one that it has (lo"]);
     assert_eq!(place.files(), [""; 0]);
 }
 
@@ -182,13 +158,11 @@ fn a_kernel_that_panics() {
     if !crate::common::has_guests() {
         return;
     }
-    with_cmdline("init=/nonexistent rdinit=/nonexistent")
-        .code(1)
-        .says(&[
-            "the guest's kernel panicked: VFS: Unable to mount root fs",
-            "last console lines:",
-            "Call Trace:",
-        ]);
+    with_cmdline("init=/nonexistent rdinit=/nonexistent").code(1).says(&[
+        "the guest's kernel panicked: VFS: Unable to mount root fs",
+        "last console lines:",
+        "Call Trace:",
+    ]);
 }
 
 /// Check that a guest that runs out of memory is reported as such, though the trace pushes the
@@ -243,11 +217,7 @@ fn a_qemu_that_is_none() {
         let mut command = place.plumb(SHORT);
         command.env("PLUMB_QEMU", program);
         let ran = Running::start(&mut command).finish();
-        ran.code(3).says(&[
-            &format!("{program} is not QEMU"),
-            "$PLUMB_QEMU",
-            "plumb doctor",
-        ]);
+        ran.code(3).says(&[&format!("{program} is not QEMU"), "$PLUMB_QEMU", "plumb doctor"]);
     }
     assert_eq!(place.files(), [""; 0]);
 }
@@ -261,11 +231,7 @@ fn a_qemu_that_cannot() {
     }
     let place = Place::new();
     for (version, prints, says) in [
-        (
-            "6.2.0",
-            "",
-            &["is QEMU 6.2.0, and guests need 7.2 or newer", "--lab netns"][..],
-        ),
+        ("6.2.0", "", &["is QEMU 6.2.0, and guests need 7.2 or newer", "--lab netns"][..]),
         (
             "10.0.0",
             "qemu-system-x86_64: -plugin file=x: invalid option",
@@ -341,8 +307,7 @@ fn a_guest_that_takes_too_long() {
     let place = Place::new();
     // A saved state would spare it the boot.
     let ran = place.run(&format!("{SHORT} --cold --timeout 1"));
-    ran.code(1)
-        .says(&["did not start its agent within 1 s", "--timeout"]);
+    ran.code(1).says(&["did not start its agent within 1 s", "--timeout"]);
     assert!(ran.took < Duration::from_secs(10), "{:?}", ran.took);
     assert_eq!(place.processes(), [""; 0]);
     assert_eq!(place.files(), [""; 0]);

@@ -127,10 +127,7 @@ fn a_limit_on_files() {
     let mut command = place.command("sh");
     command.args(["-c", "ulimit -f 8; exec \"$0\" path --link lo"]);
     command.arg(env!("CARGO_BIN_EXE_plumb"));
-    Running::start(&mut command)
-        .finish()
-        .code(1)
-        .says(&["File too large"]);
+    Running::start(&mut command).finish().code(1).says(&["File too large"]);
     assert_eq!(place.files(), [""; 0]);
 }
 
@@ -188,10 +185,7 @@ fn csv_and_json() {
             .sum();
         assert_eq!(sum, of_json["total"]);
     }
-    place
-        .run("report good.plumb --csv --json")
-        .code(2)
-        .says(&["--csv", "--json"]);
+    place.run("report good.plumb --csv --json").code(2).says(&["--csv", "--json"]);
 }
 
 /// Check that what an instrument does not support is said by the flag that was given, not by the table of a
@@ -200,10 +194,7 @@ fn csv_and_json() {
 fn flags_of_other_instruments() {
     let place = Place::new();
     for (words, flag) in [
-        (
-            "--clock exact,functions --functions udp_sendmsg",
-            "--functions",
-        ),
+        ("--clock exact,functions --functions udp_sendmsg", "--functions"),
         ("--clock exact,functions --discover", "--discover"),
         ("--clock exact,stages --port 53", "--port"),
         ("--clock exact,stages --max-overhead 5%", "--max-overhead"),
@@ -228,34 +219,26 @@ fn words_that_a_recording_does_not_have() {
     let focus = place.run("report good.plumb --focus ip_output");
     focus.code(0);
     assert!(focus.stdout.contains("ip_output"), "{focus:?}");
-    place
-        .run("report good.plumb --focus ip_outptu")
-        .code(2)
-        .says(&["ip_outptu", "similar names", "ip_output"]);
+    place.run("report good.plumb --focus ip_outptu").code(2).says(&[
+        "ip_outptu",
+        "similar names",
+        "ip_output",
+    ]);
     place
         .run("report good.plumb --layer netwrok")
         .code(2)
         .says(&["invalid layer `netwrok`", "network"]);
-    place
-        .run("report good.plumb --direction ack")
-        .code(2)
-        .says(&["ack", "udp tx"]);
+    place.run("report good.plumb --direction ack").code(2).says(&["ack", "udp tx"]);
 }
 
 /// Check that a file that isn't a complete recording of this version is reported as what it is.
 #[test]
 fn recordings_that_are_none() {
     let place = Place::new();
-    place
-        .run("report missing.plumb")
-        .code(1)
-        .says(&["missing.plumb", "no such file"]);
+    place.run("report missing.plumb").code(1).says(&["missing.plumb", "no such file"]);
     place.write("text.plumb", "a text that is nothing of the kind".repeat(9));
     for name in ["text.plumb", "."] {
-        place
-            .run(&format!("report {name}"))
-            .code(1)
-            .says(&[name, "not a Netplumb recording"]);
+        place.run(&format!("report {name}")).code(1).says(&[name, "not a Netplumb recording"]);
     }
     if !crate::common::has_guests() {
         return;
@@ -263,18 +246,12 @@ fn recordings_that_are_none() {
     let whole = fs::read(good().0.path("good.plumb")).unwrap();
     for part in [3, 2] {
         place.write("part.plumb", &whole[..whole.len() / part]);
-        place
-            .run("report part.plumb")
-            .code(1)
-            .says(&["part.plumb", "truncated or damaged"]);
+        place.run("report part.plumb").code(1).says(&["part.plumb", "truncated or damaged"]);
     }
     let mut newer = whole;
     newer[SQLITE_USER_VERSION_AT + 3] = 99;
     place.write("newer.plumb", &newer);
-    place
-        .run("report newer.plumb")
-        .code(1)
-        .says(&["version 99", "use a newer plumb"]);
+    place.run("report newer.plumb").code(1).says(&["version 99", "use a newer plumb"]);
 }
 
 // Experiment files.
@@ -288,14 +265,8 @@ fn experiment_files() {
             "name = \"x\"\n[workload]\npackts = 3\n",
             &["x.toml", "line 3", "packts", "did you mean `packets`?"][..],
         ),
-        (
-            "name = \"x\"\n[workload]\npackets = \"many\"\n",
-            &["line 3", "\"many\"", "packets"],
-        ),
-        (
-            "name = \"x\"\n[knobs]\nsize_bytes = \"10ms\"\n",
-            &["line 3", "invalid size `10ms`", "K"],
-        ),
+        ("name = \"x\"\n[workload]\npackets = \"many\"\n", &["line 3", "\"many\"", "packets"]),
+        ("name = \"x\"\n[knobs]\nsize_bytes = \"10ms\"\n", &["line 3", "invalid size `10ms`", "K"]),
         (
             "name = \"x\"\n[vary]\nlink = [\"veth\", \"vet\"]\n",
             &["line 3", "`vet`", "did you mean `veth`?"],
@@ -308,10 +279,7 @@ fn experiment_files() {
             "name = \"x\"\n\n[knobs]\nfamily = \"ipv6\"\nmtu_bytes = 576\n",
             &["line 5", "576", "1280", "ipv6"],
         ),
-        (
-            "name = \"x\"\nlayer = \"netwrok\"\n",
-            &["line 2", "netwrok", "did you mean `network`?"],
-        ),
+        ("name = \"x\"\nlayer = \"netwrok\"\n", &["line 2", "netwrok", "did you mean `network`?"]),
         (
             "name = \"x\"\n[[claim]]\nkind = \"bottleneck\"\nsays = \"?\"\nlayer = \"lnk\"\n\
              classes = [\"udp tx\"]\n",
@@ -327,21 +295,13 @@ fn experiment_files() {
         // What is only known to be wrong when it is lowered.
         (
             "name = \"x\"\n\n[filter]\nport = 53\n",
-            &[
-                "x.toml",
-                "line 3",
-                "[filter]",
-                "not supported by instrument `exact`",
-            ],
+            &["x.toml", "line 3", "[filter]", "not supported by instrument `exact`"],
         ),
         (
             "name = \"x\"\n[workload]\nkind = \"packets\"\nrate = 100\n",
             &["line 4", "rate", "not supported by instrument `exact`"],
         ),
-        (
-            "name = \"x\"\ninstruments = [\"exact\", \"exact\"]\n",
-            &["line 2", "given twice"],
-        ),
+        ("name = \"x\"\ninstruments = [\"exact\", \"exact\"]\n", &["line 2", "given twice"]),
         (
             "name = \"x\"\nlab = \"host\"\ninstruments = [\"stages\"]\n[workload]\n\
              kind = \"traffic\"\n[filter]\npid = 4194305\n",
@@ -354,19 +314,15 @@ fn experiment_files() {
     ] {
         experiment(text).code(2).says(words);
     }
-    experiment("name = \"x\"\nlab = \"netns\"\ninstruments = [\"exact\"]\n")
-        .code(3)
-        .says(&["x.toml", "line 3", "unavailable in the netns lab"]);
+    experiment("name = \"x\"\nlab = \"netns\"\ninstruments = [\"exact\"]\n").code(3).says(&[
+        "x.toml",
+        "line 3",
+        "unavailable in the netns lab",
+    ]);
     let place = Place::new();
-    place
-        .run("run missing.toml")
-        .code(1)
-        .says(&["missing.toml", "No such file"]);
+    place.run("run missing.toml").code(1).says(&["missing.toml", "No such file"]);
     place.write("binary.toml", [0xff, 0xfe, 0, 1]);
-    place
-        .run("run binary.toml")
-        .code(1)
-        .says(&["binary.toml", "UTF-8"]);
+    place.run("run binary.toml").code(1).says(&["binary.toml", "UTF-8"]);
 }
 
 /// Check that what never ends, or never begins, is read with a bound wherever a file is read
@@ -379,10 +335,7 @@ fn files_without_an_end() {
     // Sparse: it takes no room.
     let huge = fs::File::create(place.path("huge")).unwrap();
     huge.set_len(1 << 40).unwrap();
-    place.write(
-        "module.toml",
-        "name = \"x\"\n[knobs]\nmodule = \"./pipe\"\n",
-    );
+    place.write("module.toml", "name = \"x\"\n[knobs]\nmodule = \"./pipe\"\n");
     for (words, code, said) in [
         ("run /dev/zero", 2, &["/dev/zero", "a device"][..]),
         ("run huge", 2, &["huge", "1 MiB"]),
@@ -396,11 +349,7 @@ fn files_without_an_end() {
         ("bench verify /dev/zero", 2, &["/dev/zero", "a device"]),
         ("bench verify pipe", 1, &["pipe", "no data"]),
         ("bench verify huge", 2, &["huge", "64 MiB"]),
-        (
-            "report /dev/zero",
-            1,
-            &["/dev/zero", "not a Netplumb recording"],
-        ),
+        ("report /dev/zero", 1, &["/dev/zero", "not a Netplumb recording"]),
         ("report pipe", 1, &["pipe", "not a Netplumb recording"]),
         ("report huge", 1, &["huge", "not a Netplumb recording"]),
         ("diff pipe pipe", 1, &["pipe", "not a Netplumb recording"]),
@@ -416,17 +365,11 @@ fn files_without_an_end() {
     let mut command = place.command("bash");
     command.args(["-c", "\"$0\" run <(printf 'nonsense')"]);
     command.arg(env!("CARGO_BIN_EXE_plumb"));
-    Running::start(&mut command)
-        .finish()
-        .code(2)
-        .says(&["line 1"]);
+    Running::start(&mut command).finish().code(2).says(&["line 1"]);
     let mut command = place.command("bash");
     command.args(["-c", "\"$0\" run <(yes)"]);
     command.arg(env!("CARGO_BIN_EXE_plumb"));
-    Running::start(&mut command)
-        .finish()
-        .code(2)
-        .says(&["1 MiB"]);
+    Running::start(&mut command).finish().code(2).says(&["1 MiB"]);
 }
 
 /// Check that a low limit on memory ends in an error, whatever the limit and the command.
@@ -437,15 +380,7 @@ fn a_limit_on_memory() {
     let mut size = fs::metadata(env!("CARGO_BIN_EXE_plumb")).unwrap().len() / 1024;
     // Below what the program itself takes the kernel can't start it.
     size += size / 2 + 4_000;
-    for kib in [
-        size,
-        size + 5_000,
-        60_000,
-        100_000,
-        200_000,
-        400_000,
-        600_000,
-    ] {
+    for kib in [size, size + 5_000, 60_000, 100_000, 200_000, 400_000, 600_000] {
         for words in ["report x.plumb", "doctor", "path --link lo", "kernel list"] {
             let mut command = place.command("sh");
             command.args(["-c", "ulimit -c 0; ulimit -v $1; shift; exec \"$0\" \"$@\""]);
@@ -453,10 +388,7 @@ fn a_limit_on_memory() {
             command.arg(kib.to_string()).args(words.split(' '));
             let ran = Running::start(&mut command).finish();
             let code = ran.status.code();
-            assert!(
-                code.is_some_and(|code| code < 5),
-                "{kib} KiB, {words}: {ran:?}"
-            );
+            assert!(code.is_some_and(|code| code < 5), "{kib} KiB, {words}: {ran:?}");
             // Who asks what there is gets a table.
             let is_told = ran.stderr.contains("plumb: ") || words == "doctor";
             assert!(code == Some(0) || is_told, "{kib} KiB, {words}: {ran:?}");
@@ -490,8 +422,7 @@ fn rules_from_elsewhere() {
             format!("name = \"x\"\n[knobs]\nnft = {{ file = \"{name}\" }}\n"),
         );
         let ran = place.run("run experiment/x.toml");
-        ran.code(2)
-            .says(&[name, "below the experiment's directory"]);
+        ran.code(2).says(&[name, "below the experiment's directory"]);
         assert!(!ran.stderr.contains("secret:1"), "{ran:?}");
     }
 }
@@ -543,11 +474,7 @@ fn experiments_ask_for_this_machine() {
         (format!("{host}command = {touch}\n"), &["run `touch "]),
         (
             format!("{host}command = {touch}\n[knobs.sysctl]\n\"vm.swappiness\" = \"10\"\n{arms}"),
-            &[
-                "run `touch ",
-                "run `true`",
-                "set sysctl vm.swappiness to 10",
-            ],
+            &["run `touch ", "run `true`", "set sysctl vm.swappiness to 10"],
         ),
         (
             format!(
@@ -574,10 +501,7 @@ fn experiments_ask_for_this_machine() {
         assert!(place.path("ran").exists(), "{words}");
         fs::remove_file(place.path("ran")).unwrap();
     }
-    place
-        .run("run --yes-change")
-        .code(2)
-        .says(&["experiment file"]);
+    place.run("run --yes-change").code(2).says(&["experiment file"]);
     fs::set_permissions(place.path("secret"), fs::Permissions::from_mode(0o644)).unwrap();
     let ran = run(&format!("{guest}with = [\"{secret}\"]\n"), "folder/x.toml");
     ran.says(&["no such kernel"]);
@@ -591,14 +515,8 @@ fn experiments_ask_for_this_machine() {
     }
     let typed = place.run("path --lab netns --sysctl kernel.core_pattern=x --packets 1");
     typed.code(2).says(&["`kernel.core_pattern`"]);
-    place.write(
-        "folder/x.toml",
-        "name = \"x\"\n[knobs]\nnft = \"include '/etc/shadow'\"\n",
-    );
-    place
-        .run("run folder/x.toml")
-        .code(2)
-        .says(&["can't include other files"]);
+    place.write("folder/x.toml", "name = \"x\"\n[knobs]\nnft = \"include '/etc/shadow'\"\n");
+    place.run("run folder/x.toml").code(2).says(&["can't include other files"]);
 }
 
 // Words on the command line.
@@ -616,14 +534,8 @@ fn words_that_make_no_sense() {
         ("path --mtu 20", &["20", "68"]),
         ("path --size 70K", &["71680", "65507"]),
         ("path --size 64K", &["65536", "65507", "63K"]),
-        (
-            "path --offload gro=on --offload gro=on",
-            &["duplicate arm `gro=on`"],
-        ),
-        (
-            "path --lab vm --offload gro=on --offload gro=off -- true",
-            &["--offload"],
-        ),
+        ("path --offload gro=on --offload gro=on", &["duplicate arm `gro=on`"]),
+        ("path --lab vm --offload gro=on --offload gro=off -- true", &["--offload"]),
         (
             "path --lab netns --sysctl net.core.x=1 --sysctl net.core.x=2 -- true",
             &["--sysctl", "only one value"],
@@ -637,10 +549,7 @@ fn words_that_make_no_sense() {
     ] {
         place.run(line).code(2).says(words);
     }
-    place
-        .run("path --layers missing.toml")
-        .code(1)
-        .says(&["missing.toml", "No such file"]);
+    place.run("path --layers missing.toml").code(1).says(&["missing.toml", "No such file"]);
     assert_eq!(place.files(), [""; 0]);
     assert_eq!(place.processes(), [""; 0]);
 }

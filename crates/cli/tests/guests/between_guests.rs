@@ -102,9 +102,7 @@ fn total(recording: &Recording, arm: usize, stage: &str) -> (u64, u64) {
     let is_its = |block: u32| recording.blocks[block as usize].arm as usize == arm;
     let of = recording.stages();
     let of = of.filter(|(span, s)| s.name == stage && is_its(span.block));
-    of.fold((0, 0), |sum, (span, _)| {
-        (sum.0 + span.times.count, sum.1 + span.times.total_ns)
-    })
+    of.fold((0, 0), |sum, (span, _)| (sum.0 + span.times.count, sum.1 + span.times.total_ns))
 }
 
 fn assert_ledger(recording: &Recording, arm: usize) {
@@ -125,18 +123,14 @@ fn functions() {
     let events = [
         ("kprobe:ksys_write kretprobe:ksys_write", 100),
         ("fentry:ksys_write fexit:ksys_write", 100),
-        (
-            "uprobe:./writes:begin uprobe:./writes:end --key arg0",
-            20_000,
-        ),
+        ("uprobe:./writes:begin uprobe:./writes:end --key arg0", 20_000),
     ];
     let all = crate::common::oldest_and_newest(&place)
         .into_iter()
         .flat_map(|kernel| events.map(|events| (kernel, events)));
     for (kernel, (events, least_ns)) in all {
-        let ran = place.run(&format!(
-            "between -q {events} --lab vm --kernel {kernel} -- ./writes {ROUNDS}"
-        ));
+        let ran = place
+            .run(&format!("between -q {events} --lab vm --kernel {kernel} -- ./writes {ROUNDS}"));
         ran.code(0);
         crate::common::prints(&ran, &["100 begun = 100 ended + 0 open + 0 unmatched"]);
         let recording = place.recording("between.plumb");
@@ -145,10 +139,7 @@ fn functions() {
         assert_eq!(count, ROUNDS, "{events}");
         let each = ns / count;
         // Probes by kprobes have what they cost themselves within: 2,328 instructions on the newest kernel.
-        assert!(
-            each >= least_ns && each < 30 * least_ns,
-            "{events}: {each} ns"
-        );
+        assert!(each >= least_ns && each < 30 * least_ns, "{events}: {each} ns");
         assert!(!recording.environment.contains_key("spans.probes"));
     }
     // Whoever returns what was asked for is found by that.
@@ -182,18 +173,10 @@ fn begun_again() {
         crate::common::prints(ran.code(0), &[ledger]);
         let recording = place.recording("between.plumb");
         assert_ledger(&recording, 0);
-        assert_eq!(
-            recording.all_losses().count(),
-            0,
-            "{kernel}: {}",
-            ran.stdout
-        );
+        assert_eq!(recording.all_losses().count(), 0, "{kernel}: {}", ran.stdout);
         let (count, ns) = total(&recording, 0, "total");
         let each = ns as f64 / count as f64;
-        assert!(
-            (each / 10e6 - 1.0).abs() < 0.05,
-            "{kernel}: {each} ns of 10 ms"
-        );
+        assert!((each / 10e6 - 1.0).abs() < 0.05, "{kernel}: {each} ns of 10 ms");
     }
 }
 
@@ -209,10 +192,7 @@ fn calls_of_itself() {
         let ran = place.run(&format!(
             "between -q uprobe:./again:fib uretprobe:./again:fib --lab vm --kernel {kernel} -- ./again 10"
         ));
-        crate::common::prints(
-            ran.code(0),
-            &["177 begun = 177 ended + 0 open + 0 unmatched"],
-        );
+        crate::common::prints(ran.code(0), &["177 begun = 177 ended + 0 open + 0 unmatched"]);
         let recording = place.recording("between.plumb");
         assert_ledger(&recording, 0);
         let whole = recording.stages().find(|(_, stage)| stage.name == "total");
@@ -268,18 +248,12 @@ knobs.disk = "null_blk:24M:ext4:3300us"
     let ran = place.run("run -q queue.toml -o one.plumb");
     ran.code(0);
     let recording = place.recording("one.plumb");
-    let stages = [
-        "block_rq_insert → block_rq_issue",
-        "block_rq_issue → block_rq_complete",
-    ];
+    let stages = ["block_rq_insert → block_rq_issue", "block_rq_issue → block_rq_complete"];
     for arm in 0..2 {
         assert_ledger(&recording, arm);
         let whole = total(&recording, arm, "total");
         assert!(whole.0 > 10, "{whole:?}");
-        let parts: u64 = stages
-            .iter()
-            .map(|name| total(&recording, arm, name).1)
-            .sum();
+        let parts: u64 = stages.iter().map(|name| total(&recording, arm, name).1).sum();
         assert_eq!(parts, whole.1);
     }
     let mean = |arm: usize| {
@@ -339,16 +313,8 @@ fn bad_input() {
     }
     let place = compiled();
     for (words, code, says) in [
-        (
-            "fentry:ksys_wrte fexit:ksys_write",
-            2,
-            "did you mean `ksys_write`?",
-        ),
-        (
-            "kprobe:ksys_wrte kretprobe:ksys_write",
-            2,
-            "did you mean `ksys_write`?",
-        ),
+        ("fentry:ksys_wrte fexit:ksys_write", 2, "did you mean `ksys_write`?"),
+        ("kprobe:ksys_wrte kretprobe:ksys_write", 2, "did you mean `ksys_write`?"),
         ("uprobe:/bin/sh:main uprobe:/bin/sh:f", 2, "--with /bin/sh"),
         ("--preset disk", 1, "what was run does not cause it"),
         ("--preset disk --duration 1s", 2, "goes on until it ends"),
@@ -399,19 +365,13 @@ fn counts_on(place: &Place, kernel: &str) {
         ],
     );
     let recording = place.recording("stat.plumb");
-    for event in [
-        "syscalls:sys_enter_write",
-        "fentry:ksys_write",
-        "fexit:ksys_write",
-    ] {
+    for event in ["syscalls:sys_enter_write", "fentry:ksys_write", "fexit:ksys_write"] {
         assert_eq!(sum(&recording, 0, &COUNT, Some(event)), ROUNDS, "{event}");
     }
     assert!(sum(&recording, 0, &COUNT, Some("page-faults")) > 0);
     let exact = recording.blocks.iter().filter(|b| b.instrument == "exact");
-    let instructions: u64 = exact
-        .flat_map(|block| &block.totals)
-        .map(|total| total.kernel + total.user)
-        .sum();
+    let instructions: u64 =
+        exact.flat_map(|block| &block.totals).map(|total| total.kernel + total.user).sum();
     // Each round spins that often.
     assert!(instructions > ROUNDS * 20_000, "{instructions}");
     // The same function, counted without a probe.

@@ -83,11 +83,7 @@ fn to_the_instruction() {
         let ran = place.run(&format!("path -q {how} -o x.plumb -- ./{name}"));
         ran.code(0);
         assert!(ran.stdout.starts_with("done\n"), "{}", ran.stdout);
-        assert!(
-            ran.stdout.contains("instructions per run"),
-            "{}",
-            ran.stdout
-        );
+        assert!(ran.stdout.contains("instructions per run"), "{}", ran.stdout);
         let recording = place.recording("x.plumb");
         check_sums(&recording);
         assert!(recording.losses.is_empty(), "{:?}", recording.losses);
@@ -162,10 +158,7 @@ fn lines() {
         ran.code(0);
         let document: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
         let functions = document["classes"][0]["functions"].as_array().unwrap();
-        let spin = functions
-            .iter()
-            .find(|f| f["name"] == "spin" && f["module"] == name)
-            .unwrap();
+        let spin = functions.iter().find(|f| f["name"] == "spin" && f["module"] == name).unwrap();
         assert_eq!(spin["self"], 400_001, "{name}");
         let recording = place.recording("x.plumb");
         check_sums(&recording);
@@ -194,10 +187,7 @@ fn lines() {
         let body = json!({"file": file, "line": defined + 1, "self": 400_001});
         assert_eq!(spin["lines"], json!([body]));
         let said = report("--lines");
-        assert!(
-            said.contains("400,001") && said.contains("100.0%"),
-            "{said}"
-        );
+        assert!(said.contains("400,001") && said.contains("100.0%"), "{said}");
         let said = report("--focus");
         let place_of_it = format!("defined at {file}:{defined}");
         assert!(said.contains(&place_of_it), "{said}");
@@ -264,10 +254,8 @@ int main(void) {
     command.args(["--peer", "./answer", "--", "./ask"]);
     let ran = crate::common::Running::start(&mut command).finish();
     // It did what it should, and exited with its own status. Why, the peer may tell.
-    ran.code(1).says(&[
-        "./ask exited with code 7",
-        "output of --peer: greeting with how do you do",
-    ]);
+    ran.code(1)
+        .says(&["./ask exited with code 7", "output of --peer: greeting with how do you do"]);
     assert!(ran.stdout.starts_with("how do you do\n"), "{}", ran.stdout);
     let recording = place.recording("path.plumb");
     check_sums(&recording);
@@ -310,17 +298,10 @@ fn large_files_go_along() {
     }
     let place = Place::new();
     for (bytes, memory) in [(92 << 20, "256"), (380 << 20, "1024")] {
-        std::fs::File::create(place.path("large"))
-            .unwrap()
-            .set_len(bytes)
-            .unwrap();
+        std::fs::File::create(place.path("large")).unwrap().set_len(bytes).unwrap();
         let ran = place.run("path -q -o x.plumb --with large -- wc -c large");
         ran.code(0);
-        assert!(
-            ran.stdout.starts_with(&format!("{bytes} large\n")),
-            "{}",
-            ran.stdout
-        );
+        assert!(ran.stdout.starts_with(&format!("{bytes} large\n")), "{}", ran.stdout);
         let recording = place.recording("x.plumb");
         assert_eq!(recording.environment["vm.memory_mib"], memory);
     }
@@ -374,9 +355,7 @@ int main(void) {
     };
     let cold = kernel("--warmup 0", "cold.plumb");
     let warm = kernel("", "warm.plumb");
-    crate::common::tell(&format!(
-        "first and second run: {cold:?}, after a warm-up {warm:?}"
-    ));
+    crate::common::tell(&format!("first and second run: {cold:?}, after a warm-up {warm:?}"));
     // 64 Ki numbers of four bytes, at ten instructions a byte or so.
     assert!(cold[0] > cold[1] + 1_000_000, "{cold:?}");
     // What is left is memory: pages that the kernel moves between its lists in batches.
@@ -422,11 +401,7 @@ fn commands_that_end_badly() {
     ] {
         compile(&place, name, source, &[]);
         let ran = place.run(words);
-        let code = if matches!(name, "away" | "flood") {
-            0
-        } else {
-            1
-        };
+        let code = if matches!(name, "away" | "flood") { 0 } else { 1 };
         ran.code(code).says(said);
         assert!(ran.stdout.contains("instructions per run"), "{name}");
         assert!(ran.stdout.len() < 17 << 20, "{name}");
@@ -457,41 +432,19 @@ fn what_a_guest_may_lack() {
 fn refused_at_once() {
     let place = Place::new();
     place.write("text", "not a program\n");
-    compile(
-        &place,
-        "libgone.so",
-        "int f(void) { return 1; }",
-        &["-shared", "-fPIC"],
-    );
-    compile(
-        &place,
-        "needs",
-        "int f(void); int main(void) { return f(); }",
-        &["-L.", "-lgone"],
-    );
+    compile(&place, "libgone.so", "int f(void) { return 1; }", &["-shared", "-fPIC"]);
+    compile(&place, "needs", "int f(void); int main(void) { return f(); }", &["-L.", "-lgone"]);
     std::fs::remove_file(place.path("libgone.so")).unwrap();
     for (words, code, said) in [
-        (
-            "path -- nothing-of-this-name",
-            2,
-            &["nothing-of-this-name", "$PATH"][..],
-        ),
+        ("path -- nothing-of-this-name", 2, &["nothing-of-this-name", "$PATH"][..]),
         ("path -- ./missing", 2, &["missing", "No such file"]),
         ("path -- ./text", 2, &["text", "chmod +x"]),
         ("path -- ./needs", 1, &["libgone.so", "--with"]),
-        (
-            "path --with missing -- true",
-            2,
-            &["missing", "No such file"],
-        ),
+        ("path --with missing -- true", 2, &["missing", "No such file"]),
         ("path --peer nothing-at-all -- true", 2, &["nothing-at-all"]),
         ("path --lab netns --peer x -- true", 2, &["--lab vm"]),
         ("path --lab moon -- true", 2, &["moon", "vm"]),
-        (
-            "path --lab netns --link veth,lo -- true",
-            2,
-            &["only one value"],
-        ),
+        ("path --lab netns --link veth,lo -- true", 2, &["only one value"]),
         ("path --proto udp -- true", 2, &["--proto"]),
         ("path --proto command", 2, &["unknown protocol `command`"]),
         ("path --peer true", 2, &["COMMAND"]),

@@ -38,11 +38,7 @@ fn recording(arms: &[(Arm, u64)], callee: &str) -> Recording {
         size_bytes: 16,
         source: None,
     };
-    let node = |parent, function| Node {
-        parent,
-        function,
-        tail: false,
-    };
+    let node = |parent, function| Node { parent, function, tail: false };
     let mut recording = Recording {
         environment: [
             (env::CLOCK, "exact"),
@@ -68,11 +64,7 @@ fn recording(arms: &[(Arm, u64)], callee: &str) -> Recording {
                 arm: n as u32,
                 instrument: "exact".into(),
                 index,
-                ledger: Ledger {
-                    offered: PACKETS,
-                    delivered: PACKETS,
-                    dropped: BTreeMap::new(),
-                },
+                ledger: Ledger { offered: PACKETS, delivered: PACKETS, dropped: BTreeMap::new() },
                 totals: vec![netplumb_model::recording::Total {
                     quantity: 0,
                     kernel: PACKETS * (1_000 + insns),
@@ -124,8 +116,7 @@ fn the_sentence() {
     ran.code(0);
     let dearer = "UDP send: 1,100 to 1,116 instructions per packet, +16 (+1.5%), all of it in nft_do_chain\n";
     assert!(
-        ran.stdout
-            .starts_with(&format!("before    a.plumb\nafter     b.plumb\n\n{dearer}")),
+        ran.stdout.starts_with(&format!("before    a.plumb\nafter     b.plumb\n\n{dearer}")),
         "{}",
         ran.stdout
     );
@@ -136,10 +127,7 @@ fn the_sentence() {
     );
     std::fs::copy(place.path("a.plumb"), place.path("c.plumb")).unwrap();
     let ran = place.run("diff a.plumb c.plumb --fail-if-worse 0");
-    prints(
-        ran.code(0),
-        &["UDP send: 1,100 instructions per packet, no difference\n"],
-    );
+    prints(ran.code(0), &["UDP send: 1,100 instructions per packet, no difference\n"]);
 }
 
 /// Check the exit code for CI, at the limit and beyond it, by percent and by
@@ -162,17 +150,12 @@ fn fail_if_worse() {
             ran.says(&["worse by more than", "UDP send: 1,100 to 1,116"]);
         }
         // Better is not worse.
-        place
-            .run(&format!("diff b.plumb a.plumb --fail-if-worse {limit}"))
-            .code(0);
+        place.run(&format!("diff b.plumb a.plumb --fail-if-worse {limit}")).code(0);
     }
     for limit in ["much", "-1%", "inf", "1ms", ""] {
         let mut command = place.plumb("diff a.plumb b.plumb");
         command.arg(format!("--fail-if-worse={limit}"));
-        Running::start(&mut command)
-            .finish()
-            .code(2)
-            .says(&["like 0.5%, 10insns"]);
+        Running::start(&mut command).finish().code(2).says(&["like 0.5%, 10insns"]);
     }
 }
 
@@ -185,26 +168,16 @@ fn renderings() {
     assert_eq!(json["schema"], 2);
     assert_eq!(json["classes"][0]["verdict"], "worse");
     assert_eq!(json["classes"][0]["total"]["change_per_packet"], 16.0);
-    let text = place
-        .run("diff a.plumb b.plumb --csv")
-        .code(0)
-        .stdout
-        .clone();
+    let text = place.run("diff a.plumb b.plumb --csv").code(0).stdout.clone();
     let mut reader = csv::Reader::from_reader(text.as_bytes());
     assert_eq!(reader.records().map(Result::unwrap).count(), 2);
     let markdown = place.run("diff a.plumb b.plumb --markdown");
-    prints(
-        markdown.code(0),
-        &["all of it in `nft_do_chain`", "<details>", "| **all** "],
-    );
+    prints(markdown.code(0), &["all of it in `nft_do_chain`", "<details>", "| **all** "]);
     let ran = place.run("diff a.plumb b.plumb --html d.html");
     ran.code(0).says(&["wrote d.html"]);
     prints(&ran, &["all of it in nft_do_chain"]);
     let page = std::fs::read_to_string(place.path("d.html")).unwrap();
-    assert!(
-        page.contains("all of it in nft_do_chain"),
-        "the headline is there without scripts"
-    );
+    assert!(page.contains("all of it in nft_do_chain"), "the headline is there without scripts");
     place.run("diff a.plumb b.plumb --csv --json").code(2);
 }
 
@@ -229,9 +202,7 @@ fn mail() {
         assert!(!mail.stdout.contains(mark), "{mark} in {}", mail.stdout);
     }
     for other in ["--csv", "--json", "--markdown", "--tree"] {
-        place
-            .run(&format!("diff a.plumb b.plumb --mail {other}"))
-            .code(2);
+        place.run(&format!("diff a.plumb b.plumb --mail {other}")).code(2);
     }
 }
 
@@ -244,14 +215,7 @@ fn below() {
     let ran = place.run("diff a.plumb b.plumb --below nft_do_chain");
     let sentence =
         "UDP send: nft_do_chain takes 16 more instructions per packet (+16.0%): 100 \u{2192} 116";
-    prints(
-        ran.code(0),
-        &[
-            sentence,
-            "below     nft_do_chain",
-            "9.09% of all in the windows",
-        ],
-    );
+    prints(ran.code(0), &[sentence, "below     nft_do_chain", "9.09% of all in the windows"]);
     assert!(!ran.stdout.contains(" send "), "{}", ran.stdout);
     let ran = place.run("diff a.plumb b.plumb --below send --tree");
     let lines = [
@@ -260,21 +224,11 @@ fn below() {
     ];
     prints(ran.code(0), &lines);
     for format in ["--json", "--csv", "--markdown", "--html d.html"] {
-        place
-            .run(&format!(
-                "diff a.plumb b.plumb --below nft_do_chain {format}"
-            ))
-            .code(0);
+        place.run(&format!("diff a.plumb b.plumb --below nft_do_chain {format}")).code(0);
     }
     let report = "report b.plumb --below nft_do_chain";
     let ran = place.run(report);
-    prints(
-        ran.code(0),
-        &[
-            "udp tx below nft_do_chain  116 instructions per packet",
-            "per call",
-        ],
-    );
+    prints(ran.code(0), &["udp tx below nft_do_chain  116 instructions per packet", "per call"]);
     let folded = place.run(&format!("{report} --folded"));
     prints(folded.code(0), &["udp;udp_tx;task;nft_do_chain 116000\n"]);
     for format in [
@@ -293,20 +247,14 @@ fn below() {
     let json = place.run(&format!("{report} --json"));
     let json: serde_json::Value = serde_json::from_str(&json.code(0).stdout).unwrap();
     assert_eq!(json["environment"]["part.below"], "nft_do_chain");
-    assert_eq!(
-        json["classes"][0]["functions"][0]["calls_per_root_call"],
-        1.0
-    );
+    assert_eq!(json["classes"][0]["functions"][0]["calls_per_root_call"], 1.0);
     for command in ["report a.plumb", "diff a.plumb b.plumb"] {
-        place
-            .run(&format!("{command} --below nft_do_chian"))
-            .code(2)
-            .says(&[
-                "a.plumb",
-                "no such function",
-                "nft_do_chian",
-                "nft_do_chain, send",
-            ]);
+        place.run(&format!("{command} --below nft_do_chian")).code(2).says(&[
+            "a.plumb",
+            "no such function",
+            "nft_do_chian",
+            "nft_do_chain, send",
+        ]);
     }
     // What only one side calls costs nothing on the other.
     let arms = [(arm("udp", Proto::Udp, 0), 116)];
@@ -324,10 +272,7 @@ fn below() {
         .code(2)
         .says(&["either recording", "nft_do_chain, "]);
     let chain = place.run("report b.plumb --below send;nft_do_chain");
-    prints(
-        chain.code(0),
-        &["udp tx below nft_do_chain below send  116 instructions"],
-    );
+    prints(chain.code(0), &["udp tx below nft_do_chain below send  116 instructions"]);
     place
         .run("report a.plumb --below nft_do_chain;send")
         .code(2)
@@ -417,40 +362,16 @@ fn bad_input() {
         ran.code(code).says(told);
         assert_eq!(ran.stdout, "");
     };
-    says(
-        "diff a.plumb:upd b.plumb",
-        2,
-        &["a.plumb: no such arm `upd`; it has udp"],
-    );
-    says(
-        "diff a.plumb b.plumb --direction rx",
-        2,
-        &["no class of rx in common", "udp tx"],
-    );
+    says("diff a.plumb:upd b.plumb", 2, &["a.plumb: no such arm `upd`; it has udp"]);
+    says("diff a.plumb b.plumb --direction rx", 2, &["no class of rx in common", "udp tx"]);
     says("diff a.plumb b.plumb --proto tcp", 2, &["no class of tcp"]);
-    says(
-        "diff a.plumb b.plumb --layer netwrok",
-        2,
-        &["invalid layer `netwrok`", "network"],
-    );
+    says("diff a.plumb b.plumb --layer netwrok", 2, &["invalid layer `netwrok`", "network"]);
     says("diff a.plumb a.plumb", 2, &["both sides are the same"]);
-    says(
-        "diff a.plumb ./a.plumb:udp",
-        2,
-        &["both sides are the same"],
-    );
+    says("diff a.plumb ./a.plumb:udp", 2, &["both sides are the same"]);
     says("diff a.plumb", 2, &["no two arms to compare (it has udp)"]);
     says("diff", 2, &["BEFORE"]);
-    says(
-        "diff a.plumb missing.plumb",
-        1,
-        &["missing.plumb: no such file"],
-    );
-    says(
-        "diff missing.plumb:udp b.plumb",
-        1,
-        &["missing.plumb: no such file"],
-    );
+    says("diff a.plumb missing.plumb", 1, &["missing.plumb: no such file"]);
+    says("diff missing.plumb:udp b.plumb", 1, &["missing.plumb: no such file"]);
     says("diff a.plumb .", 1, &["not a Netplumb recording"]);
     place.write("text", "no recording at all");
     says("diff a.plumb text", 1, &["text: not a Netplumb recording"]);
@@ -458,30 +379,16 @@ fn bad_input() {
     empty.blocks.clear();
     empty.costs.clear();
     save(&place, "empty.plumb", &empty);
-    says(
-        "diff a.plumb empty.plumb",
-        1,
-        &["empty.plumb", "nothing was measured"],
-    );
+    says("diff a.plumb empty.plumb", 1, &["empty.plumb", "nothing was measured"]);
     save(
         &place,
         "tcp.plumb",
-        &recording(
-            &[
-                (arm("tcp", Proto::Tcp, 0), 5),
-                (arm("raw", Proto::Raw, 0), 5),
-            ],
-            "f",
-        ),
+        &recording(&[(arm("tcp", Proto::Tcp, 0), 5), (arm("raw", Proto::Raw, 0), 5)], "f"),
     );
     says(
         "diff a.plumb tcp.plumb",
         2,
-        &[
-            "no class in common",
-            "arm udp: only in a.plumb",
-            "arm raw: only in tcp.plumb",
-        ],
+        &["no class in common", "arm udp: only in a.plumb", "arm raw: only in tcp.plumb"],
     );
 }
 
@@ -489,36 +396,20 @@ fn bad_input() {
 /// no rendering.
 #[test]
 fn hostile_names() {
-    for name in [
-        "<script>alert(1)</script>",
-        "\x1b[2J\x07\n\r",
-        &"x".repeat(10_000),
-        "`|@all #1",
-        "",
-    ] {
+    for name in
+        ["<script>alert(1)</script>", "\x1b[2J\x07\n\r", &"x".repeat(10_000), "`|@all #1", ""]
+    {
         let place = Place::new();
         for (file, insns) in [("a.plumb", 100), ("b.plumb", 150)] {
-            save(
-                &place,
-                file,
-                &recording(&[(arm(name, Proto::Udp, 0), insns)], name),
-            );
+            save(&place, file, &recording(&[(arm(name, Proto::Udp, 0), insns)], name));
         }
         for format in ["", "--markdown"] {
             let ran = place.run(&format!("diff a.plumb b.plumb {format}"));
             ran.code(0);
-            assert!(
-                !ran.stdout.chars().any(|c| c.is_control() && c != '\n'),
-                "{}",
-                ran.stdout
-            );
+            assert!(!ran.stdout.chars().any(|c| c.is_control() && c != '\n'), "{}", ran.stdout);
             assert!(ran.stdout.len() < 10_000, "{}", ran.stdout.len());
         }
-        let json = place
-            .run("diff a.plumb b.plumb --json")
-            .code(0)
-            .stdout
-            .clone();
+        let json = place.run("diff a.plumb b.plumb --json").code(0).stdout.clone();
         let json: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert_eq!(json["classes"][0]["arm"], name);
         place.run("diff a.plumb b.plumb --html d.html").code(0);
@@ -536,23 +427,12 @@ fn two_boots() {
     }
     let place = Place::new();
     let short = "--link veth --packets 50 --blocks 5 -q";
-    for (name, more) in [
-        ("a", ""),
-        ("b", ""),
-        ("c", "--sysctl net.ipv4.ip_early_demux=0"),
-    ] {
-        place
-            .run(&format!(
-                "path --proto udp,tcp,raw {short} {more} -o {name}.plumb"
-            ))
-            .code(0);
+    for (name, more) in [("a", ""), ("b", ""), ("c", "--sysctl net.ipv4.ip_early_demux=0")] {
+        place.run(&format!("path --proto udp,tcp,raw {short} {more} -o {name}.plumb")).code(0);
     }
     let ran = place.run("diff a.plumb b.plumb --fail-if-worse 0");
     ran.code(0);
-    let sentences = ran
-        .stdout
-        .lines()
-        .filter(|l| l.contains("instructions per packet"));
+    let sentences = ran.stdout.lines().filter(|l| l.contains("instructions per packet"));
     let equal = sentences.filter(|l| l.contains("no difference")).count();
     // Eight classes, and all of each protocol.
     assert_eq!(equal, 11, "{}", ran.stdout);

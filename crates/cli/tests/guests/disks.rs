@@ -22,9 +22,7 @@ fn figure(recording: &Recording, arm: &str, quantity: &Declared) -> f64 {
         .scalars_of(quantity)
         .filter(|scalar| scalar.block().is_some_and(is_its))
         .map(|scalar| scalar.value);
-    let value = values
-        .next()
-        .unwrap_or_else(|| panic!("{arm}: no {}", quantity.name));
+    let value = values.next().unwrap_or_else(|| panic!("{arm}: no {}", quantity.name));
     assert_eq!(values.next(), None);
     value
 }
@@ -53,9 +51,7 @@ fn costs(recording: &Recording) -> (Costs, Done) {
         let node = &recording.nodes[cost.node as usize];
         let function = recording.functions[node.function as usize].name.clone();
         let arm = recording.arms[block.arm as usize].name.clone();
-        let of = costs
-            .entry((arm, cost.context.to_string(), function))
-            .or_default();
+        let of = costs.entry((arm, cost.context.to_string(), function)).or_default();
         of.0 += cost.calls;
         of.1 += cost.own;
     }
@@ -100,25 +96,17 @@ fn where_a_request_waits() {
     };
     for (arm, planted_ns) in [("3.3 ms", 3.3e6), ("6.6 ms", 6.6e6)] {
         let disk_ns = mean_ns(arm, "block_rq_issue");
-        assert!(
-            (disk_ns / planted_ns - 1.0).abs() < 0.05,
-            "{arm}: {disk_ns}"
-        );
+        assert!((disk_ns / planted_ns - 1.0).abs() < 0.05, "{arm}: {disk_ns}");
         let queue_ns = mean_ns(arm, "block_rq_insert");
         assert!(queue_ns < 0.01 * planted_ns, "{arm}: {queue_ns}");
     }
     assert!(mean_ns("no delay", "block_rq_issue") < 0.1 * 3.3e6);
     // A disk that takes one request at a time has the others wait.
-    for (arm, planted_ns) in [
-        ("7 in flight", 6.0 * 550e3),
-        ("4 in flight", 3.0 * 550e3),
-        ("2 in flight", 3.3e6),
-    ] {
+    for (arm, planted_ns) in
+        [("7 in flight", 6.0 * 550e3), ("4 in flight", 3.0 * 550e3), ("2 in flight", 3.3e6)]
+    {
         let queue_ns = mean_ns(arm, "block_rq_insert");
-        assert!(
-            (queue_ns / planted_ns - 1.0).abs() < 0.05,
-            "{arm}: {queue_ns}"
-        );
+        assert!((queue_ns / planted_ns - 1.0).abs() < 0.05, "{arm}: {queue_ns}");
     }
 }
 
@@ -162,10 +150,7 @@ fn what_is_read_ahead() {
     assert_eq!(pages("held open"), pages("after"));
     assert_eq!(pages("opened again"), pages("before"));
     let faults = figure(&one, "before", &reads::MAJOR_FAULTS);
-    assert_eq!(
-        calls(&one, "before", "page_cache_ra_unbounded"),
-        faults as u64
-    );
+    assert_eq!(calls(&one, "before", "page_cache_ra_unbounded"), faults as u64);
 
     // 3.3 ms more for each time that the program waits, whatever it waits for at once.
     let time = |arm: &str| figure(&one, arm, &reads::GUEST_TIME);
@@ -186,9 +171,7 @@ fn what_is_read_ahead() {
 
 fn has_program(name: &str) -> bool {
     let folders = ["/usr/sbin", "/sbin", "/usr/local/sbin"];
-    folders
-        .iter()
-        .any(|folder| Path::new(folder).join(name).exists())
+    folders.iter().any(|folder| Path::new(folder).join(name).exists())
 }
 
 /// Check that XFS and a RAM disk without a queue do it as well, with files of this machine on them.
@@ -210,11 +193,7 @@ fn other_disks() {
              read-file /disk/data"
         ));
         ran.code(0);
-        assert!(
-            ran.stdout.contains("read 3145728 bytes in 24"),
-            "{}",
-            ran.stdout
-        );
+        assert!(ran.stdout.contains("read 3145728 bytes in 24"), "{}", ran.stdout);
         let recording = place.recording("path.plumb");
         let arm = recording.arms[0].name.clone();
         if disk.starts_with("null_blk") {
@@ -245,20 +224,13 @@ fn a_disk_of_qemu() {
     ] {
         let ran = place.run(&format!("{command} {disk} -q -- {read}"));
         ran.code(0);
-        assert!(
-            ran.stdout.contains("not repeatable"),
-            "{command}: {}",
-            ran.stdout
-        );
+        assert!(ran.stdout.contains("not repeatable"), "{command}: {}", ran.stdout);
         let recording = place.recording(&format!("{name}.plumb"));
         if name == "path" {
             let arm = recording.arms[0].name.clone();
             let faults = figure(&recording, &arm, &reads::MAJOR_FAULTS);
             let bytes = figure(&recording, &arm, &reads::DISK_READ_BYTES);
-            assert!(
-                bytes / PAGE / faults <= 32.0 && faults >= 10.0,
-                "{bytes} {faults}"
-            );
+            assert!(bytes / PAGE / faults <= 32.0 && faults >= 10.0, "{bytes} {faults}");
             assert!(calls(&recording, &arm, "virtblk_done") > 0);
         }
     }
@@ -283,12 +255,7 @@ fn a_disk_of_qemu() {
         assert!(ran.stdout.contains(says), "{says}: {}", ran.stdout);
     }
     let ran = place.run("diff x.plumb:inside x.plumb:outside");
-    assert!(
-        ran.stdout.contains("not repeatable"),
-        "{} {}",
-        ran.stdout,
-        ran.stderr
-    );
+    assert!(ran.stdout.contains("not repeatable"), "{} {}", ran.stdout, ran.stderr);
 }
 
 /// Check that what can't be is one clear line, and that a step of the setup that fails shows why.
@@ -303,11 +270,7 @@ fn what_fails() {
         ("--disk null_blk:64M:ext3 -- true", 2, "ext4, xfs, raw"),
         ("--disk null_blk:4M:ext4 -- true", 2, "8M to 96M"),
         ("--disk virtio-blk:2048M:raw -- true", 2, "1M to 1024M"),
-        (
-            "--disk null_blk:8M:raw --make-file /disk/x:1M -- true",
-            2,
-            "no file system",
-        ),
+        ("--disk null_blk:8M:raw --make-file /disk/x:1M -- true", 2, "no file system"),
         (
             "--disk null_blk:8M:raw --with /bin/true:/disk/true -- true",
             2,
@@ -325,36 +288,12 @@ fn what_fails() {
         ("--disk null_blk:64M:ext4", 2, "command"),
         ("--disk brd:16M:ext4 --scheduler bfq -- true", 2, "no queue"),
         ("--disk brd:16M:ext4 --read-ahead 129 -- true", 2, "use 128"),
-        (
-            "--disk brd:16M:ext4 --read-ahead=1then -- true",
-            2,
-            "2048 then 128",
-        ),
-        (
-            "--disk null_blk:16M:ext4 --nr-requests 100000 -- true",
-            1,
-            "nr_requests",
-        ),
-        (
-            "--disk null_blk:16M:ext4 --make-file /disk/data:17M -- true",
-            2,
-            "don't fit",
-        ),
-        (
-            "--disk null_blk:16M:ext4 --make-file /disk/data:15M -- true",
-            1,
-            "No space left",
-        ),
-        (
-            "--disk null_blk:96M:ext4 --make-file /data:64M -- true",
-            3,
-            "96 MiB",
-        ),
-        (
-            "--disk null_blk:16M:ext4 --setup ls\u{a0}/nowhere -- true",
-            1,
-            "No such file",
-        ),
+        ("--disk brd:16M:ext4 --read-ahead=1then -- true", 2, "2048 then 128"),
+        ("--disk null_blk:16M:ext4 --nr-requests 100000 -- true", 1, "nr_requests"),
+        ("--disk null_blk:16M:ext4 --make-file /disk/data:17M -- true", 2, "don't fit"),
+        ("--disk null_blk:16M:ext4 --make-file /disk/data:15M -- true", 1, "No space left"),
+        ("--disk null_blk:96M:ext4 --make-file /data:64M -- true", 3, "96 MiB"),
+        ("--disk null_blk:16M:ext4 --setup ls\u{a0}/nowhere -- true", 1, "No such file"),
         (&format!("--disk null_blk:16M:ext4 {read}"), 1, "/disk/data"),
         ("--lab netns --disk null_blk:16M:ext4 -- true", 2, "lab vm"),
     ] {

@@ -37,12 +37,7 @@ documents! {
 fn no_document_is_left_out() {
     for document in markdown::all() {
         let shows = document.blocks.iter().any(|b| b.language == "console");
-        assert_eq!(
-            shows,
-            DOCUMENTS.contains(&document.name.as_str()),
-            "{}",
-            document.name
-        );
+        assert_eq!(shows, DOCUMENTS.contains(&document.name.as_str()), "{}", document.name);
     }
 }
 

@@ -78,25 +78,15 @@ fn where_frames_of_a_device_go() {
     let place = Place::new();
     let words = format!("path -q --sender device --packets {PACKETS} --blocks {BLOCKS}");
     place
-        .run(&format!(
-            "{words} --link smsc95xx --rx-fault none,bad-size,error-bit -o one.plumb"
-        ))
+        .run(&format!("{words} --link smsc95xx --rx-fault none,bad-size,error-bit -o one.plumb"))
         .code(0);
     place
         .run(&format!(
             "{words} --link smsc95xx --per-transfer 4 --rx-fault none,error-bit -o more.plumb"
         ))
         .code(0);
-    place
-        .run(&format!(
-            "{words} --link cdc-ncm --per-transfer 1,8 -o ncm.plumb"
-        ))
-        .code(0);
-    place
-        .run(&format!(
-            "{words} --link cdc-ncm --rx-fault bad-size -o refused.plumb"
-        ))
-        .code(0);
+    place.run(&format!("{words} --link cdc-ncm --per-transfer 1,8 -o ncm.plumb")).code(0);
+    place.run(&format!("{words} --link cdc-ncm --rx-fault bad-size -o refused.plumb")).code(0);
     for file in ["one.plumb", "more.plumb", "ncm.plumb", "refused.plumb"] {
         let recording = place.recording(file);
         for (n, block) in recording.blocks.iter().enumerate() {
@@ -105,9 +95,8 @@ fn where_frames_of_a_device_go() {
             let ledger = &block.ledger;
             assert!(ledger.closes(), "{file}, {}: {ledger:?}", arm.name);
             assert_eq!(ledger.offered, PACKETS);
-            let dropped: Vec<(&str, u64)> = (ledger.dropped.iter())
-                .map(|(c, n)| (c.as_str(), *n))
-                .collect();
+            let dropped: Vec<(&str, u64)> =
+                (ledger.dropped.iter()).map(|(c, n)| (c.as_str(), *n)).collect();
             let expected: &[(&str, u64)] = match fault {
                 "bad-size" => &[("receiver: rx0 rx_errors", PACKETS)],
                 "error-bit" => &[("receiver: rx0 rx_crc_errors", PACKETS)],

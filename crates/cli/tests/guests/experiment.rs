@@ -19,18 +19,8 @@ fn ip_layer() {
     command.arg(&file);
     let ran = crate::common::Running::start(&mut command).finish();
     ran.code(0).says(&["recorded in ip-layer.plumb"]);
-    tell(&format!(
-        "{} from a cold start: {:.1} s",
-        experiment.name,
-        ran.took.as_secs_f64()
-    ));
-    let has = |words: &str| {
-        assert!(
-            ran.stdout.contains(words),
-            "no `{words}` in:\n{}",
-            ran.stdout
-        )
-    };
+    tell(&format!("{} from a cold start: {:.1} s", experiment.name, ran.took.as_secs_f64()));
+    let has = |words: &str| assert!(ran.stdout.contains(words), "no `{words}` in:\n{}", ran.stdout);
 
     has(&experiment.title);
     assert_eq!(experiment.published.len(), 6);
@@ -38,10 +28,7 @@ fn ip_layer() {
         has(&format!("Figure {}  {}", published.figure, published.class));
         has(&format!("{:.3} us", published.total_us));
         has(&published.top_function);
-        has(&format!(
-            "Call graph of the network layer, {}",
-            published.class
-        ));
+        has(&format!("Call graph of the network layer, {}", published.class));
     }
     // A claim's statement may be broken into lines.
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -53,9 +40,7 @@ fn ip_layer() {
             .find(|mark| told.contains(&words(&format!("{mark} {}", claim.says()))));
         assert!(verdict.is_some(), "no verdict on: {}", claim.says());
     }
-    for line in [
-        "clock", "kernel", "machine", "packets", "blocks", "layers", "loss",
-    ] {
+    for line in ["clock", "kernel", "machine", "packets", "blocks", "layers", "loss"] {
         assert!(
             ran.stdout.lines().any(|l| l.starts_with(line)),
             "no `{line}` in the footer:\n{}",

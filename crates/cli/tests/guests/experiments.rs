@@ -13,16 +13,13 @@ use netplumb_model::experiment::{Experiment, Kind, Lab};
 use netplumb_model::recording::{Arm, Recording};
 
 fn shipped(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../experiments")
-        .join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments").join(name)
 }
 
 /// Whether rules can be loaded; prints a note if not.
 fn has_nft() -> bool {
-    let found = ["/usr/sbin/nft", "/usr/bin/nft", "/sbin/nft"]
-        .iter()
-        .any(|path| Path::new(path).exists());
+    let found =
+        ["/usr/sbin/nft", "/usr/bin/nft", "/sbin/nft"].iter().any(|path| Path::new(path).exists());
     if !found {
         crate::common::skip("nft is not installed: apt-get install nftables");
     }
@@ -42,10 +39,7 @@ fn steady(recording: &Recording, arm: &str) -> BTreeMap<(Direction, String), u64
     let mut sums = BTreeMap::new();
     for cost in &recording.costs {
         let of_arm = recording.blocks[cost.block as usize].arm as usize == arm;
-        let steady = matches!(
-            cost.context,
-            Context::Task | Context::Softirq(Softirq::NetRx)
-        );
+        let steady = matches!(cost.context, Context::Task | Context::Softirq(Softirq::NetRx));
         if of_arm && steady && cost.direction != Direction::Other {
             let node = &recording.nodes[cost.node as usize];
             let name = recording.functions[node.function as usize].name.clone();
@@ -59,9 +53,7 @@ fn steady(recording: &Recording, arm: &str) -> BTreeMap<(Direction, String), u64
 fn experiments() -> Vec<PathBuf> {
     let entries = fs::read_dir(shipped("")).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path());
-    paths
-        .filter(|path| path.extension().is_some_and(|end| end == "toml"))
-        .collect()
+    paths.filter(|path| path.extension().is_some_and(|end| end == "toml")).collect()
 }
 
 /// Check that every experiment that comes with the program is well-formed, named after
@@ -74,11 +66,7 @@ fn shipped_files() {
         let experiment = Experiment::parse(&text).unwrap_or_else(|e| panic!("{path:?}: {e}"));
         experiment.check_layers(&text, LAYERS).unwrap();
         let written = experiment.to_toml().unwrap();
-        assert_eq!(
-            Experiment::parse(&written),
-            Ok(experiment.clone()),
-            "{written}"
-        );
+        assert_eq!(Experiment::parse(&written), Ok(experiment.clone()), "{written}");
         assert_eq!(path.file_stem().unwrap(), experiment.name.as_str());
         assert!(!experiment.title.is_empty() && experiment.question.contains('?'));
         let scans = experiment.scan.is_some();
@@ -134,11 +122,8 @@ fn rules_that_never_match() {
     let ran = Running::start(command.arg(shipped("nft-rules.toml"))).finish();
     ran.code(0);
     let recording = place.recording("nft-rules.plumb");
-    let packets = u64::from(
-        Experiment::parse(&recording.experiment_toml)
-            .unwrap()
-            .block_count(),
-    ) * recording.blocks[0].ledger.offered;
+    let packets = u64::from(Experiment::parse(&recording.experiment_toml).unwrap().block_count())
+        * recording.blocks[0].ledger.offered;
     let counts = [1_u64, 2, 10, 100, 1_000];
     let arms: Vec<BTreeMap<_, u64>> = counts
         .iter()
@@ -150,22 +135,12 @@ fn rules_that_never_match() {
         .collect();
     let in_the_loop = (Direction::Tx, "nft_do_chain".to_string());
     let per_rule = arms[1][&in_the_loop] - arms[0][&in_the_loop];
-    assert!(
-        per_rule > 0 && per_rule.is_multiple_of(packets),
-        "{per_rule}"
-    );
+    assert!(per_rule > 0 && per_rule.is_multiple_of(packets), "{per_rule}");
     for (n, arm) in counts.iter().zip(&arms) {
-        assert_eq!(
-            arm[&in_the_loop],
-            arms[0][&in_the_loop] + (n - 1) * per_rule,
-            "{n} rules"
-        );
+        assert_eq!(arm[&in_the_loop], arms[0][&in_the_loop] + (n - 1) * per_rule, "{n} rules");
         for (key, insns) in arm {
             let first = arms[0].get(key);
-            assert!(
-                *key == in_the_loop || first == Some(insns),
-                "{n} rules: {key:?}"
-            );
+            assert!(*key == in_the_loop || first == Some(insns), "{n} rules: {key:?}");
         }
         assert_eq!(arm.len(), arms[0].len(), "{n} rules");
     }
@@ -186,11 +161,7 @@ fn rules_that_never_match() {
         "+ {} for each rule, to the instruction, from 1 to 1,000. udp rx with 0 rules, 1 rule",
         per_rule / packets
     );
-    assert!(
-        told.contains(&sentence),
-        "no `{sentence}` in:\n{}",
-        ran.stdout
-    );
+    assert!(told.contains(&sentence), "no `{sentence}` in:\n{}", ran.stdout);
     assert!(!told.contains("fails:"), "{}", ran.stdout);
 }
 
@@ -215,17 +186,11 @@ fn the_same_knobs_twice() {
         let ran = run(&place, TEXT);
         ran.code(0);
         let told = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(
-            told.contains("no effect gso of tx0 was already on"),
-            "{told}"
-        );
+        assert!(told.contains("no effect gso of tx0 was already on"), "{told}");
         recordings.push(place.recording("x.plumb"));
     }
     for arm in &recordings[0].arms {
-        let (one, other) = (
-            steady(&recordings[0], &arm.name),
-            steady(&recordings[1], &arm.name),
-        );
+        let (one, other) = (steady(&recordings[0], &arm.name), steady(&recordings[1], &arm.name));
         assert!(one.len() > 50, "{}: {}", arm.name, one.len());
         assert_eq!(one, other, "{}", arm.name);
     }
@@ -266,13 +231,7 @@ fn shipped_experiments_twice() {
         let text = fs::read_to_string(&path).unwrap();
         let experiment = Experiment::parse(&text).unwrap();
         let counts = experiment.lab == Lab::Vm && experiment.workload.kind == Kind::Packets;
-        if !counts
-            || experiment
-                .instruments
-                .iter()
-                .flatten()
-                .any(|i| i != "exact")
-        {
+        if !counts || experiment.instruments.iter().flatten().any(|i| i != "exact") {
             continue;
         }
         let missing = |k: &&str| !place.run(&format!("kernel show {k}")).status.success();
@@ -297,10 +256,7 @@ fn shipped_experiments_twice() {
         for arm in &recordings[0].arms {
             let [one, other] = recordings.each_ref().map(|r| steady(r, &arm.name));
             assert!(one.len() > 50, "{}, {}", experiment.name, arm.name);
-            let differs: Vec<_> = one
-                .iter()
-                .filter(|(k, v)| other.get(k) != Some(v))
-                .collect();
+            let differs: Vec<_> = one.iter().filter(|(k, v)| other.get(k) != Some(v)).collect();
             let lost = other.len() != one.len();
             let alike = if may_differ(arm) {
                 let sum = |of: &BTreeMap<_, u64>| of.values().sum::<u64>() as f64;
@@ -341,11 +297,7 @@ fn knobs_that_cannot_be_turned() {
         place.nothing_runs();
         assert_eq!(place.files(), ["x.toml"]);
     };
-    refused(
-        "sysctl.\"net.core.no_such\" = \"1\"",
-        3,
-        &["net.core.no_such", "no such sysctl"],
-    );
+    refused("sysctl.\"net.core.no_such\" = \"1\"", 3, &["net.core.no_such", "no such sysctl"]);
     refused(
         "sysctl.\"net.ipv4.tcp_available_ulp\" = \"x\"",
         3,
@@ -356,21 +308,9 @@ fn knobs_that_cannot_be_turned() {
         2,
         &["ip_early_demux", "rejected this value"],
     );
-    refused(
-        "nft = \"table ip t {\\n  nonsense\\n}\"",
-        1,
-        &["nft says", "line 2:"],
-    );
-    refused(
-        "nft = { file = \"gone.nft\" }",
-        1,
-        &["gone.nft", "can't read the nftables rules"],
-    );
-    refused(
-        "module = \"gone.ko\"",
-        1,
-        &["gone.ko", "can't read the module"],
-    );
+    refused("nft = \"table ip t {\\n  nonsense\\n}\"", 1, &["nft says", "line 2:"]);
+    refused("nft = { file = \"gone.nft\" }", 1, &["gone.nft", "can't read the nftables rules"]);
+    refused("module = \"gone.ko\"", 1, &["gone.ko", "can't read the module"]);
     refused(
         "link = \"lo\"\noffload = { tx-checksum = \"off\" }",
         3,
@@ -399,11 +339,7 @@ fn a_module_of_ones_own() {
     fs::remove_file(place.path("x.plumb")).unwrap();
 
     let vermagic = format!("vermagic={}", kernel.release);
-    let find = |bytes: &[u8]| {
-        veth.windows(bytes.len())
-            .position(|window| window == bytes)
-            .unwrap()
-    };
+    let find = |bytes: &[u8]| veth.windows(bytes.len()).position(|window| window == bytes).unwrap();
     let mut other = veth.clone();
     other[find(vermagic.as_bytes()) + "vermagic=".len()] = b'9';
     place.write("veth.ko", &other);
@@ -459,11 +395,7 @@ fn other_seeds() {
     let ran = place.run("path --link lo --packets 20 --blocks 1 --seeds 2 -q");
     ran.code(0);
     let has = |words: &str| ran.stdout.contains(words);
-    assert!(
-        has("under 2 random seeds") && !has("seed=2"),
-        "{}",
-        ran.stdout
-    );
+    assert!(has("under 2 random seeds") && !has("seed=2"), "{}", ran.stdout);
     let recording = place.recording("path.plumb");
     assert_eq!(recording.arms.len(), 2);
     assert_eq!(recording.arms[1].repeats(), Some("udp"));

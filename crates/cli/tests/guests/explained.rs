@@ -46,15 +46,9 @@ fn explained_twice_is_the_same() {
     }
     // What is read is read by system calls: their part is the path's.
     assert!(function(path(&runs[0], "socket"), "udp_recvmsg") > 5.0);
-    assert!(
-        insns[0] * 2.0 < insns[1] && insns[1] < insns[2],
-        "{insns:?}"
-    );
+    assert!(insns[0] * 2.0 < insns[1] && insns[1] < insns[2], "{insns:?}");
     let again = place.run("report one.plumb");
-    let words = [
-        "why: kernel instructions of each packet",
-        "nft-raw against xdp: +",
-    ];
+    let words = ["why: kernel instructions of each packet", "nft-raw against xdp: +"];
     prints(again.code(0), &words);
     place.run("diff one.plumb two.plumb").code(0);
     place.nothing_runs();

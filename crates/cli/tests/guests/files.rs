@@ -48,19 +48,10 @@ fn files_both_ways() {
         .collect();
     let init = std::fs::read(crate::common::agent(Arch::OWN)).unwrap();
     let initramfs = initramfs::build(machine.arch, &init, &modules).unwrap();
-    let from = Start::Boot {
-        initramfs: &initramfs,
-        memory: None,
-    };
-    let mut guest = Guest::start(
-        &machine,
-        from,
-        [&[], &[]],
-        Extra::default(),
-        LIMIT,
-        Default::default(),
-    )
-    .unwrap();
+    let from = Start::Boot { initramfs: &initramfs, memory: None };
+    let mut guest =
+        Guest::start(&machine, from, [&[], &[]], Extra::default(), LIMIT, Default::default())
+            .unwrap();
     guest.wait_ready(LIMIT).unwrap();
     guest.go_on().unwrap();
 
@@ -79,8 +70,6 @@ fn files_both_ways() {
             "{refused:?}"
         );
     }
-    let release = guest
-        .read_file("/proc/sys/kernel/osrelease", LIMIT)
-        .unwrap();
+    let release = guest.read_file("/proc/sys/kernel/osrelease", LIMIT).unwrap();
     assert_eq!(String::from_utf8_lossy(&release).trim(), kernel.release);
 }

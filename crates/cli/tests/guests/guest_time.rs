@@ -142,9 +142,7 @@ fn in_functions(place: &Place, kernel: &str) {
             recording.functions[function as usize].name == name
         };
         let all = recording.calls();
-        all.filter(|(_, call)| of(call.node))
-            .map(|(span, _)| span.times.count)
-            .sum()
+        all.filter(|(_, call)| of(call.node)).map(|(span, _)| span.times.count).sum()
     };
     assert_eq!(calls("udp_sendmsg"), PACKETS);
     assert_eq!(calls("ip_rcv"), PACKETS);
@@ -157,13 +155,8 @@ fn in_functions(place: &Place, kernel: &str) {
 fn commands_that_end_otherwise() {
     let Some(place) = place() else { return };
     let ran = timed(&place, "stages", &["sh", "-c", "exit 7"]);
-    ran.code(1)
-        .says(&["sh exited with code 7", "no packets", "exited without"]);
-    let ran = timed(
-        &place,
-        "stages --proto tcp --peer ./answer",
-        &["./ask", "0"],
-    );
+    ran.code(1).says(&["sh exited with code 7", "no packets", "exited without"]);
+    let ran = timed(&place, "stages --proto tcp --peer ./answer", &["./ask", "0"]);
     ran.code(1).says(&["--proto"]);
     assert!(!place.path("x.plumb").exists());
     let ran = timed(&place, "stages --timeout 8 --peer ./answer", &["./ask"]);
@@ -190,14 +183,7 @@ fn what_measuring_costs() {
             "path -q --lab vm --clock {clock} --measure-cost --packets 50 --blocks 3 -o x.plumb"
         ));
         ran.code(0);
-        prints(
-            &ran,
-            &[
-                "overhead of measuring, udp",
-                "throughput",
-                "per instruction",
-            ],
-        );
+        prints(&ran, &["overhead of measuring, udp", "throughput", "per instruction"]);
         let recording = place.recording("x.plumb");
         let names: Vec<&str> = recording.arms.iter().map(|a| a.name.as_str()).collect();
         assert_eq!(names, ["udp", "udp probes=off"]);
@@ -236,14 +222,10 @@ fn several_instruments_share_the_bare_blocks() {
          --packets 50 --blocks 2 -o x.plumb",
     );
     ran.code(0);
-    prints(
-        &ran,
-        &["stages: overhead of measuring", "functions: overhead"],
-    );
+    prints(&ran, &["stages: overhead of measuring", "functions: overhead"]);
     let recording = place.recording("x.plumb");
-    let mut blocks: Vec<(u32, &str, u32)> = (recording.blocks.iter())
-        .map(|b| (b.arm, b.instrument.as_str(), b.index))
-        .collect();
+    let mut blocks: Vec<(u32, &str, u32)> =
+        (recording.blocks.iter()).map(|b| (b.arm, b.instrument.as_str(), b.index)).collect();
     blocks.sort_unstable();
     let of = |arm, instrument| [(arm, instrument, 0), (arm, instrument, 1)];
     let wanted = [of(0, "functions"), of(0, "stages"), of(1, "")].concat();
@@ -277,10 +259,9 @@ fn forwarded_and_answered() {
         return;
     }
     let place = Place::new();
-    for (words, direction) in [
-        ("--proto udp --forward", Direction::Forward),
-        ("--proto raw", Direction::Echo),
-    ] {
+    for (words, direction) in
+        [("--proto udp --forward", Direction::Forward), ("--proto raw", Direction::Echo)]
+    {
         let words = format!(
             "path --lab vm --link veth --family ipv4 {words} --clock functions --packets 30 --blocks 1 -o x.plumb"
         );

@@ -84,33 +84,17 @@ fn what_devices_cannot() {
     }
     for (words, code, says) in [
         ("--coalesce rx-usecs=20000", 3, "refuses rx-usecs=20000"),
-        (
-            "--link virtio-net --coalesce rx-usecs=50",
-            3,
-            "refuses rx-usecs=50",
-        ),
+        ("--link virtio-net --coalesce rx-usecs=50", 3, "refuses rx-usecs=50"),
         ("--feature speed=on", 2, "no feature `speed`"),
-        (
-            "--rings rx=256 --rings rx=100000",
-            3,
-            "arm rings.rx=100000: in the guest",
-        ),
+        ("--rings rx=256 --rings rx=100000", 3, "arm rings.rx=100000: in the guest"),
         ("--feature tx-lockless=on", 3, "[fixed]; leave it out"),
-        (
-            "--module-options e1000=Speeed=1",
-            2,
-            "has no option `Speeed`; it has",
-        ),
+        ("--module-options e1000=Speeed=1", 2, "has no option `Speeed`; it has"),
         ("--module-options veth=x=1", 2, "veth has no option"),
         ("--module-options nothing=x=1", 2, "no module `nothing`"),
         ("--coalesce rx-usec=1", 2, "rx-usecs"),
         ("--rings rx=0", 2, "1 or more"),
         ("--coalesce-in rx", 2, "--coalesce"),
-        (
-            "--link e1000e --offload tso=off --throttle off",
-            2,
-            "e1000 only",
-        ),
+        ("--link e1000e --offload tso=off --throttle off", 2, "e1000 only"),
         ("--gro-flush-timeout soon", 2, "like 1us"),
     ] {
         let ran = place.run(&format!("{stream} {words}"));
@@ -128,18 +112,11 @@ fn compared() {
     }
     let place = Place::new();
     for (file, words) in [("a", ""), ("b", ""), ("c", "--tx-shift 2")] {
-        place
-            .run(&format!(
-                "bench stream --bytes 256K --blocks 1 -o {file}.plumb {words}"
-            ))
-            .code(0);
+        place.run(&format!("bench stream --bytes 256K --blocks 1 -o {file}.plumb {words}")).code(0);
     }
     let same = place.run("diff a.plumb b.plumb --fail-if-worse 0%");
     same.code(0);
-    prints(
-        &same,
-        &["figures are equal, and so are the times of all frames"],
-    );
+    prints(&same, &["figures are equal, and so are the times of all frames"]);
     let other = place.run("diff a.plumb c.plumb --fail-if-worse 5%");
     other.code(4);
     prints(&other, &["CPU use of sender", "differ"]);
@@ -155,46 +132,17 @@ fn compared() {
 type Study = (
     &'static str,
     usize,
-    &'static [(
-        &'static str,
-        &'static str,
-        Declared,
-        Option<&'static str>,
-        f64,
-        f64,
-    )],
+    &'static [(&'static str, &'static str, Declared, Option<&'static str>, f64, f64)],
 );
 
 const STUDIES: &[Study] = &[
-    (
-        "socket-buffers",
-        27,
-        &[(
-            "rx_buffer=65536",
-            "rx_buffer=8192",
-            THROUGHPUT,
-            None,
-            3.0,
-            6.0,
-        )],
-    ),
-    (
-        "offload",
-        10,
-        &[("all off", "all on", BUSY, Some("sender"), 1.5, 4.0)],
-    ),
+    ("socket-buffers", 27, &[("rx_buffer=65536", "rx_buffer=8192", THROUGHPUT, None, 3.0, 6.0)]),
+    ("offload", 10, &[("all off", "all on", BUSY, Some("sender"), 1.5, 4.0)]),
     (
         "who-should-work",
         12,
         &[
-            (
-                "tx-checksum=on tx_shift=2",
-                "tx-checksum=off tx_shift=2",
-                THROUGHPUT,
-                None,
-                1.2,
-                1.6,
-            ),
+            ("tx-checksum=on tx_shift=2", "tx-checksum=off tx_shift=2", THROUGHPUT, None, 1.2, 1.6),
             (
                 "lower load: tx-checksum=on tx_shift=2",
                 "lower load: tx-checksum=off tx_shift=2",
@@ -233,50 +181,21 @@ const STUDIES: &[Study] = &[
         &[
             ("memory: all on", "memory: all off", TURNS, None, 1.3, 2.0),
             ("disk: all on", "disk: all off", TURNS, None, 1.1, 2.0),
-            (
-                "fast server: all on",
-                "fast server: all off",
-                TURNS,
-                None,
-                0.98,
-                1.02,
-            ),
+            ("fast server: all on", "fast server: all off", TURNS, None, 0.98, 1.02),
         ],
     ),
-    (
-        "offload-turns",
-        3,
-        &[("all on", "all off", TURN, Some("mean"), 0.9, 1.0)],
-    ),
+    ("offload-turns", 3, &[("all on", "all off", TURN, Some("mean"), 0.9, 1.0)]),
     (
         "moderation",
         10,
-        &[(
-            "gro_flush_timeout=100us",
-            "gro_flush_timeout=0",
-            BUSY,
-            Some("receiver"),
-            0.1,
-            0.7,
-        )],
+        &[("gro_flush_timeout=100us", "gro_flush_timeout=0", BUSY, Some("receiver"), 0.1, 0.7)],
     ),
     (
         "moderation-latency",
         7,
-        &[(
-            "gro_flush_timeout=250us",
-            "gro_flush_timeout=100us",
-            TURN,
-            Some("median"),
-            2.0,
-            2.6,
-        )],
+        &[("gro_flush_timeout=250us", "gro_flush_timeout=100us", TURN, Some("median"), 2.0, 2.6)],
     ),
-    (
-        "jumbo",
-        2,
-        &[("mtu=9000", "mtu=1500", THROUGHPUT, None, 1.04, 1.1)],
-    ),
+    ("jumbo", 2, &[("mtu=9000", "mtu=1500", THROUGHPUT, None, 1.04, 1.1)]),
 ];
 
 /// An experiment whose blocks send a quarter: what it claims are ratios.
@@ -312,9 +231,7 @@ fn studies() {
             false => (quarter(&text), "--seeds 1"),
         };
         place.write("study.toml", text);
-        let ran = place.run(&format!(
-            "run -q study.toml -o x.plumb --html x.html {seeds}"
-        ));
+        let ran = place.run(&format!("run -q study.toml -o x.plumb --html x.html {seeds}"));
         ran.code(0);
         // Claims of the study's that are refuted.
         let refuted = match *name {
@@ -324,10 +241,7 @@ fn studies() {
         };
         // Where both ends are busy, one seed is one draw of a wide spread: its ratios are bounded below.
         let is_draw = *name == "web-offload" && !netplumb_testkit::is_soak();
-        assert!(
-            is_draw || ran.stdout.matches("fails:").count() == refuted,
-            "{name}: {ran:?}"
-        );
+        assert!(is_draw || ran.stdout.matches("fails:").count() == refuted, "{name}: {ran:?}");
         for word in ["not shown:", "no data:", "nothing to show"] {
             assert!(!ran.stdout.contains(word), "{name}: {ran:?}");
         }

@@ -132,9 +132,7 @@ fn one_ends_all() {
     }
     let place = Place::new();
     // So that what is killed below is at work, not booting.
-    place
-        .run("bench stream --bytes 1M --blocks 1 -o x.plumb")
-        .code(0);
+    place.run("bench stream --bytes 1M --blocks 1 -o x.plumb").code(0);
     for victim in 0..3 {
         let mut running =
             Running::start(&mut place.plumb("bench stream --bytes 256M --blocks 50 -o y.plumb"));
@@ -197,10 +195,8 @@ fn instructions_of_both() {
     assert_eq!(first.code, second.code);
 
     for (number, block) in (0..).zip(&counts.blocks) {
-        let own: u64 = (counts.costs.iter())
-            .filter(|cost| cost.block == number)
-            .map(|cost| cost.own)
-            .sum();
+        let own: u64 =
+            (counts.costs.iter()).filter(|cost| cost.block == number).map(|cost| cost.own).sum();
         assert_eq!(own, block.totals[0].kernel);
         // 512 KiB in frames of 1,448 bytes, and the first ones of either direction.
         assert!((362..400).contains(&block.ledger.offered), "{block:?}");
@@ -216,10 +212,7 @@ fn instructions_of_both() {
         let executed = sum(&first, &INSTRUCTIONS, host);
         let counted =
             sum(&first, &COUNTED_IN_KERNEL, host) + sum(&first, &COUNTED_IN_PROGRAMS, host);
-        assert!(
-            executed.abs_diff(counted) < 200,
-            "{host}: {executed} {counted}"
-        );
+        assert!(executed.abs_diff(counted) < 200, "{host}: {executed} {counted}");
     }
     let has = |direction: Direction, function: &str| {
         counts.costs.iter().any(|cost| {
@@ -240,13 +233,7 @@ fn instructions_of_both() {
     }
     let told = place.run("report 1.plumb");
     told.code(0);
-    for word in [
-        "Instrument wire",
-        "Instrument exact",
-        "tcp tx",
-        "tcp rx",
-        "per KiB",
-    ] {
+    for word in ["Instrument wire", "Instrument exact", "tcp tx", "tcp rx", "per KiB"] {
         assert!(told.stdout.contains(word), "{word}: {told:?}");
     }
     let same = place.run("diff 1.plumb 2.plumb --clock exact");
@@ -263,9 +250,7 @@ fn connections_and_echoes() {
     }
     let place = Place::new();
     let run = |words: &str| {
-        place
-            .run(&format!("bench {words} --blocks 1 -o x.plumb"))
-            .code(0);
+        place.run(&format!("bench {words} --blocks 1 -o x.plumb")).code(0);
         place.recording("x.plumb")
     };
     let several = "stream --bytes 512K --connections 3";
@@ -298,10 +283,7 @@ fn children(of: u32) -> Vec<u32> {
             continue;
         };
         let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-        let parent = stat
-            .rsplit(')')
-            .next()
-            .and_then(|rest| rest.split(' ').nth(2));
+        let parent = stat.rsplit(')').next().and_then(|rest| rest.split(' ').nth(2));
         if parent.and_then(|p| p.parse().ok()) == Some(of) {
             found.push(id);
         }
@@ -318,16 +300,11 @@ fn as_long_as_it_goes_on() {
         return;
     }
     let place = Place::new();
-    place
-        .run("bench stream --bytes 1M --blocks 1 -o x.plumb")
-        .code(0);
+    place.run("bench stream --bytes 1M --blocks 1 -o x.plumb").code(0);
     let began = Instant::now();
     let long = "bench stream --blocks 1 --timeout 3 -o y.plumb --bytes";
     place.run(&format!("{long} 48M")).code(0);
-    assert!(
-        began.elapsed() > Duration::from_secs(3),
-        "too short for this test"
-    );
+    assert!(began.elapsed() > Duration::from_secs(3), "too short for this test");
 
     let mut running = Running::start(&mut place.plumb(&format!("{long} 1024M")));
     running.wait_for("measuring");
@@ -361,10 +338,7 @@ fn dropped_by_the_nic() {
     let ledger = &counts.blocks[0].ledger;
     assert!(ledger.closes());
     assert_eq!(ledger.delivered, ledger.offered - dropped);
-    let receive = counts
-        .functions
-        .iter()
-        .position(|f| f.name == "napi_gro_receive");
+    let receive = counts.functions.iter().position(|f| f.name == "napi_gro_receive");
     let calls: u64 = (counts.costs.iter())
         .filter(|cost| counts.nodes[cost.node as usize].function as usize == receive.unwrap())
         .filter(|cost| cost.direction == Direction::Rx)
@@ -372,9 +346,7 @@ fn dropped_by_the_nic() {
         .sum();
     // The byte by which both agree on the end is among them, or not.
     assert!(calls.abs_diff(ledger.delivered) <= 2, "{calls} {ledger:?}");
-    place
-        .run(&format!("{words} y.plumb --rings rx=4096"))
-        .code(0);
+    place.run(&format!("{words} y.plumb --rings rx=4096")).code(0);
     let longer = place.recording("y.plumb");
     assert_eq!(mean(&longer, &MISSED, Some("receiver")), 0.0);
 }
@@ -387,16 +359,11 @@ fn idle_by_the_kernel() {
         return;
     }
     let place = Place::new();
-    place
-        .run("bench stream --bytes 1M --blocks 1 -o x.plumb")
-        .code(0);
+    place.run("bench stream --bytes 1M --blocks 1 -o x.plumb").code(0);
     let recording = place.recording("x.plumb");
     for host in ["sender", "receiver"] {
         let [busy, idle] = [&BUSY, &KERNEL_IDLE].map(|of| mean(&recording, of, Some(host)));
-        assert!(
-            (0.98..1.2).contains(&(busy + idle)),
-            "{host}: {busy} {idle}"
-        );
+        assert!((0.98..1.2).contains(&(busy + idle)), "{host}: {busy} {idle}");
     }
 }
 
@@ -412,8 +379,7 @@ fn a_boot_that_fails_is_not_repeated() {
     let mut command = place.plumb(&words);
     command.args(["--cmdline", "rdinit=/nonexistent panic=0"]);
     let ran = Running::start(&mut command).finish();
-    ran.code(1)
-        .says(&["arm tso=on tx_shift=0: the guest's kernel panicked"]);
+    ran.code(1).says(&["arm tso=on tx_shift=0: the guest's kernel panicked"]);
     // Of both hosts.
     assert_eq!(ran.stderr.matches("booting").count(), 2, "{ran:?}");
     assert_eq!(place.processes(), [""; 0]);

@@ -12,10 +12,7 @@ use netplumb_model::arch::Arch;
 /// What each does when it was started as QEMU is; `control` is the control channel.
 const STUBS: [(&str, &str); 8] = [
     // By a program that it started, which holds all of our pipes.
-    (
-        "opens-nothing",
-        "subprocess.run(['sleep', '1000'], close_fds=False)",
-    ),
+    ("opens-nothing", "subprocess.run(['sleep', '1000'], close_fds=False)"),
     (
         "ignores-signals",
         "for n in range(1, 65):\n    try: signal.signal(n, signal.SIG_IGN)\n    except: pass\n\
@@ -23,18 +20,12 @@ const STUBS: [(&str, &str); 8] = [
     ),
     ("says-nothing", "control.recv(1); time.sleep(1000)"),
     ("greets", "greet(); time.sleep(1000)"),
-    (
-        "is-stopped",
-        "greet(); os.kill(os.getpid(), signal.SIGSTOP)",
-    ),
+    ("is-stopped", "greet(); os.kill(os.getpid(), signal.SIGSTOP)"),
     (
         "says-no-end",
         "try:\n    while True: control.sendall(b'x' * 65536)\nexcept OSError: time.sleep(1000)",
     ),
-    (
-        "events-without-end",
-        "greet()\nwhile True: control.sendall(b'{\"event\": \"X\"}\\n')",
-    ),
+    ("events-without-end", "greet()\nwhile True: control.sendall(b'{\"event\": \"X\"}\\n')"),
     ("answers", "greet(); answer(lambda what: {})"),
 ];
 
@@ -105,10 +96,7 @@ fn the_version() {
     place.write("qemu", text);
     fs::set_permissions(place.path("qemu"), fs::Permissions::from_mode(0o755)).unwrap();
     let cache = crate::common::own_cache();
-    let words = format!(
-        "--cache {} path --link lo --timeout 5 -o x.plumb",
-        cache.path().display()
-    );
+    let words = format!("--cache {} path --link lo --timeout 5 -o x.plumb", cache.path().display());
     let mut command = place.plumb(&words);
     command.env("PLUMB_QEMU", place.path("qemu"));
     let ran = Running::start(&mut command).finish();
@@ -122,11 +110,7 @@ fn a_signal_ends_it() {
     if !crate::common::has_guests() || !has_python() {
         return;
     }
-    for (signal, code) in [
-        (libc::SIGINT, 130),
-        (libc::SIGTERM, 143),
-        (libc::SIGHUP, 129),
-    ] {
+    for (signal, code) in [(libc::SIGINT, 130), (libc::SIGTERM, 143), (libc::SIGHUP, 129)] {
         let place = Place::new();
         place.write("qemu", stub("time.sleep(1000)"));
         fs::set_permissions(place.path("qemu"), fs::Permissions::from_mode(0o755)).unwrap();

@@ -16,10 +16,7 @@ fn add_up(recording: &Recording, without: impl Fn(&str) -> bool) {
     let part = recording.part(INSTRUCTIONS.instrument);
     let mut costs: BTreeMap<(u32, u32), u64> = BTreeMap::new();
     for cost in &part.costs {
-        let of = (
-            part.blocks[cost.block as usize].arm,
-            part.nodes[cost.node as usize].function,
-        );
+        let of = (part.blocks[cost.block as usize].arm, part.nodes[cost.node as usize].function);
         *costs.entry(of).or_default() += cost.own;
     }
     let mut executed: BTreeMap<(u32, u32), u64> = BTreeMap::new();
@@ -35,8 +32,7 @@ fn add_up(recording: &Recording, without: impl Fn(&str) -> bool) {
     });
     let named = |of: &BTreeMap<(u32, u32), u64>| -> Vec<(u32, String, u64)> {
         let each = of.iter();
-        each.map(|((arm, f), n)| (*arm, part.functions[*f as usize].name.clone(), *n))
-            .collect()
+        each.map(|((arm, f), n)| (*arm, part.functions[*f as usize].name.clone(), *n)).collect()
     };
     executed.retain(|of, _| costs.contains_key(of));
     assert_eq!(named(&executed), named(&costs));
@@ -50,9 +46,7 @@ fn of_the_kernel() {
         return;
     }
     let place = Place::new();
-    place
-        .run("path -q --proto udp,tcp --link veth,virtio-net --blocks 2 -o x.plumb")
-        .code(0);
+    place.run("path -q --proto udp,tcp --link veth,virtio-net --blocks 2 -o x.plumb").code(0);
     add_up(&place.recording("x.plumb"), |_| false);
     let mut command = place.plumb("report x.plumb --lines udp_sendmsg --asm");
     command.args(["--arm", "udp veth"]);
@@ -108,9 +102,7 @@ fn lines_of_the_kernel() {
             symlink(entry.path(), folder.join(entry.file_name())).unwrap();
         }
     }
-    place
-        .run("path -q --cache cache --proto udp -o without.plumb")
-        .code(0);
+    place.run("path -q --cache cache --proto udp -o without.plumb").code(0);
     let without = place.recording("without.plumb");
     let named = |r: &Recording| {
         let found = r.functions.iter().find(|f| f.name == "udp_sendmsg");
@@ -128,20 +120,12 @@ fn lines_of_the_kernel() {
     let text = format!("-Wl,-Ttext={:#x},-e,udp_sendmsg", named(&without).address);
     let status = (place.command("gcc"))
         .args(["-g", "-O0", "-nostdlib", "-static", "-fno-pie", "-no-pie"])
-        .args([
-            "-fcf-protection=none",
-            "-mcmodel=kernel",
-            &text,
-            "udp.c",
-            "-o",
-        ])
+        .args(["-fcf-protection=none", "-mcmodel=kernel", &text, "udp.c", "-o"])
         .arg(folder.join("debug/vmlinux"))
         .status()
         .unwrap();
     assert!(status.success(), "{status}");
-    place
-        .run("path -q --cache cache --proto udp -o with.plumb")
-        .code(0);
+    place.run("path -q --cache cache --proto udp -o with.plumb").code(0);
     let with = place.recording("with.plumb");
     let function = named(&with);
     let line = |source: SourceLine| {
@@ -152,16 +136,9 @@ fn lines_of_the_kernel() {
     assert_eq!(function.source.map(line), Some(10));
     let is_it = |code: &&FunctionCode| with.functions[code.function as usize] == function;
     let code = with.code.iter().find(is_it).unwrap();
-    let lines: Vec<u32> = code
-        .insns
-        .iter()
-        .map(|insn| line(insn.source.unwrap()))
-        .collect();
+    let lines: Vec<u32> = code.insns.iter().map(|insn| line(insn.source.unwrap())).collect();
     assert_eq!(lines[0], 10);
-    assert!(
-        lines.len() > 50 && lines[1..].iter().all(|line| *line == 20),
-        "{lines:?}"
-    );
+    assert!(lines.len() > 50 && lines[1..].iter().all(|line| *line == 20), "{lines:?}");
     let told = place.run("report with.plumb --lines udp_sendmsg");
     told.code(0);
     crate::common::prints(&told, &["net/ipv4/udp.c:10", "of all packets of the arm"]);
@@ -180,10 +157,7 @@ fn of_a_program() {
     }
     let place = Place::new();
     place.write("work.c", PROGRAM);
-    place.write(
-        "twice.h",
-        "static inline int twice(int n) { return 2 * n; }\n",
-    );
+    place.write("twice.h", "static inline int twice(int n) { return 2 * n; }\n");
     let built = Command::new("cc")
         .args(["-g", "-O1", "-o", "work", "work.c"])
         .current_dir(place.path("."))
@@ -197,10 +171,7 @@ fn of_a_program() {
     let function = (recording.functions.iter())
         .position(|f| f.name == "work" && f.module.as_deref() == Some("work"))
         .unwrap();
-    let code = recording
-        .code
-        .iter()
-        .find(|c| c.function as usize == function);
+    let code = recording.code.iter().find(|c| c.function as usize == function);
     let code = code.unwrap();
     let listed = Command::new("objdump")
         .args(["-d", "--disassemble=work", "--insn-width=15", "work"])
@@ -226,20 +197,15 @@ fn of_a_program() {
         assert_eq!(insn.code(), bytes);
     }
     let times = |mnemonic: &str| {
-        let (address, ..) = (listed.iter())
-            .find(|(_, _, text)| text.starts_with(mnemonic))
-            .unwrap();
+        let (address, ..) =
+            (listed.iter()).find(|(_, _, text)| text.starts_with(mnemonic)).unwrap();
         let at = (address - code.address) as u32;
         code.insns.iter().find(|i| i.offset == at).unwrap().times
     };
     // Twice each, for there are two runs.
     assert_eq!(times("ret"), 2);
     // A repetition each, and the pages that fault.
-    assert!(
-        (600..620).contains(&times("rep movsb")),
-        "{}",
-        times("rep movsb")
-    );
+    assert!((600..620).contains(&times("rep movsb")), "{}", times("rep movsb"));
 
     // Its sources may go: the recording has them.
     std::fs::remove_file(place.path("work.c")).unwrap();

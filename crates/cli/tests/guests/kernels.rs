@@ -64,11 +64,7 @@ fn flavours() {
         for proto in [Proto::Udp, Proto::Tcp] {
             let of = |kernel| arm(&views, proto, kernel);
             let (plain_views, rt_views, cloud_views) = (of(plain), of(rt), of(cloud));
-            for (kernel, views) in [
-                (plain, &plain_views),
-                (rt, &rt_views),
-                (cloud, &cloud_views),
-            ] {
+            for (kernel, views) in [(plain, &plain_views), (rt, &rt_views), (cloud, &cloud_views)] {
                 let (tx, rx) = (views[&Direction::Tx], views[&Direction::Rx]);
                 let softirq = rx.contexts.get(&NET_RX).copied().unwrap_or(0);
                 tell(&format!(
@@ -78,11 +74,7 @@ fn flavours() {
                     each(rx, softirq)
                 ));
                 // The most of it is the system call, and TCP's answer.
-                assert!(
-                    softirq * 4 > rx.total,
-                    "{proto} {kernel}: {:?}",
-                    rx.contexts
-                );
+                assert!(softirq * 4 > rx.total, "{proto} {kernel}: {:?}", rx.contexts);
                 if proto == Proto::Udp {
                     assert_eq!(tx.contexts.get(&NET_RX), None, "{kernel}");
                 }
@@ -98,17 +90,11 @@ fn flavours() {
                 let ratio =
                     |view: &ClassView<'_>| each(view, view.total) / each(plain, plain.total);
                 let name = format!("{proto} {direction} of {}", rt.arm().name);
-                assert!(
-                    (1.05..2.0).contains(&ratio(rt)),
-                    "{name}: x {:.2}",
-                    ratio(rt)
-                );
+                assert!((1.05..2.0).contains(&ratio(rt)), "{name}: x {:.2}", ratio(rt));
                 assert!((0.8..1.2).contains(&ratio(cloud)), "{}", cloud.arm().name);
                 let of = |view: &ClassView<'_>| {
-                    let all: u64 = ["locking", "scheduling"]
-                        .iter()
-                        .map(|layer| view.layer_insns(layer))
-                        .sum();
+                    let all: u64 =
+                        ["locking", "scheduling"].iter().map(|layer| view.layer_insns(layer)).sum();
                     each(view, all)
                 };
                 let more = each(rt, rt.total) - each(plain, plain.total);
@@ -142,16 +128,9 @@ fn interrupts_in_threads() {
     for kernel in kernels {
         let views = arm(&views, Proto::Udp, kernel);
         let (tx, rx) = (views[&Direction::Tx], views[&Direction::Rx]);
-        tell(&format!(
-            "{kernel}: tx {:?}, rx {:?}",
-            tx.contexts, rx.contexts
-        ));
+        tell(&format!("{kernel}: tx {:?}, rx {:?}", tx.contexts, rx.contexts));
         for context in [NET_RX, Context::OtherTask, Context::Hardirq, Context::Task] {
-            assert!(
-                rx.contexts.contains_key(&context),
-                "{kernel}: {:?}",
-                rx.contexts
-            );
+            assert!(rx.contexts.contains_key(&context), "{kernel}: {:?}", rx.contexts);
         }
         // The driver's watchdog has the device interrupt without a packet, but not now: guests go
         // on at a moment far from it.
@@ -168,11 +147,7 @@ fn interrupts_in_threads() {
             }
         }
         let of = |direction| handled.get(&direction).copied().unwrap_or_default();
-        assert_eq!(
-            [of(Direction::Rx), of(Direction::Other)],
-            [50, 0],
-            "{kernel}"
-        );
+        assert_eq!([of(Direction::Rx), of(Direction::Other)], [50, 0], "{kernel}");
     }
 }
 
@@ -194,9 +169,6 @@ fn bare_acknowledgements() {
         let packets: Vec<u64> = of.clone().map(|v| v.packets).collect();
         assert_eq!(packets, [20, 20], "{direction}");
         let costs: Vec<f64> = of.map(|v| each(v, v.total)).collect();
-        assert!(
-            (0.9..1.1).contains(&(costs[0] / costs[1])),
-            "{direction}: {costs:?}"
-        );
+        assert!((0.9..1.1).contains(&(costs[0] / costs[1])), "{direction}: {costs:?}");
     }
 }

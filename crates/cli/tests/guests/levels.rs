@@ -45,9 +45,8 @@ fn an_offload_without_anything_to_do() {
     }
     let place = Place::new();
     let words = "path --packets 20 --warmup 20 --blocks 2 -q -o";
-    let ran = place.run(&format!(
-        "{words} gro.plumb --offload gro=on --offload gro=off --offload tso=off"
-    ));
+    let ran = place
+        .run(&format!("{words} gro.plumb --offload gro=on --offload gro=off --offload tso=off"));
     ran.code(0);
     let recording = place.recording("gro.plumb");
     assert_eq!(names(&recording), ["gro=on", "gro=off"]);
@@ -84,10 +83,7 @@ fn settings_that_act() {
     let place = Place::new();
     let words = "path --packets 20 --warmup 20 --blocks 2 -q --size 4000 -o";
     for (name, settings) in [
-        (
-            "tso.plumb",
-            "--proto tcp --offload tso=on --offload tso=off",
-        ),
+        ("tso.plumb", "--proto tcp --offload tso=on --offload tso=off"),
         ("mtu.plumb", "--proto udp --mtu 1500,9000"),
     ] {
         let ran = place.run(&format!("{words} {name} {settings}"));

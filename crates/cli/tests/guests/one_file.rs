@@ -23,9 +23,7 @@ fn a_copy_of_the_program() {
     let beside = place.path("bin").join(agent::file_name(Arch::OWN));
     // `make build` may have put one inside.
     let mut bare = Command::new("objcopy");
-    bare.args(["--remove-section", ".plumb.agent.*"])
-        .arg(env!("CARGO_BIN_EXE_plumb"))
-        .arg(&own);
+    bare.args(["--remove-section", ".plumb.agent.*"]).arg(env!("CARGO_BIN_EXE_plumb")).arg(&own);
     assert!(bare.status().unwrap().success());
     let run = || {
         let mut command = place.command(&own);

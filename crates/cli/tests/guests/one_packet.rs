@@ -19,17 +19,11 @@ fn tracks(trace: &Value) -> BTreeMap<(u64, u64), Vec<Slice>> {
     let mut tracks: BTreeMap<(u64, u64), Vec<Slice>> = BTreeMap::new();
     for event in trace["traceEvents"].as_array().unwrap() {
         // Every kind that there is has these.
-        assert!(
-            event["name"].is_string() && event["pid"].is_u64(),
-            "{event}"
-        );
+        assert!(event["name"].is_string() && event["pid"].is_u64(), "{event}");
         match event["ph"].as_str().unwrap() {
             "X" => {
                 let begin = event["ts"].as_f64().unwrap();
-                let track = (
-                    event["pid"].as_u64().unwrap(),
-                    event["tid"].as_u64().unwrap(),
-                );
+                let track = (event["pid"].as_u64().unwrap(), event["tid"].as_u64().unwrap());
                 tracks.entry(track).or_default().push(Slice {
                     name: event["name"].as_str().unwrap().into(),
                     begin,
@@ -87,15 +81,9 @@ fn a_packets_way_is_a_trace() {
     assert_eq!(tracks.len(), 2, "{tracks:?}");
     let names =
         |slices: &[Slice]| -> Vec<String> { slices.iter().map(|s| s.name.clone()).collect() };
-    let (task, softirq) = (
-        tracks.values().next().unwrap(),
-        tracks.values().last().unwrap(),
-    );
+    let (task, softirq) = (tracks.values().next().unwrap(), tracks.values().last().unwrap());
     // The system call does not see the packet: the trace starts at the socket.
-    assert_eq!(
-        names(task),
-        ["udp_sendmsg", "ip_output", "__dev_queue_xmit"]
-    );
+    assert_eq!(names(task), ["udp_sendmsg", "ip_output", "__dev_queue_xmit"]);
     assert_eq!(names(softirq), ["ip_rcv", "udp_rcv"]);
     assert_eq!((nested(task), nested(softirq)), (2, 1));
     let events = trace["traceEvents"].as_array().unwrap();

@@ -35,10 +35,7 @@ fn a_delay_that_was_planted() {
         each_ns(&recording, arms.position(is_it).unwrap() as u32)
     };
     let near = |longer: f64, expected: f64| {
-        assert!(
-            (longer / expected - 1.0).abs() < 0.02,
-            "{longer} {expected}"
-        );
+        assert!((longer / expected - 1.0).abs() < 0.02, "{longer} {expected}");
     };
     let fast = of("1G", "0");
     near(of("1G", "1ms") - fast, 1e6);
@@ -89,10 +86,7 @@ fn what_cannot_be() {
         ("--link veth --wire-rate 1G", "between two NICs of QEMU"),
         ("--link cdc-ncm --wire-delay 1us", "expected virtio-net"),
         ("--link e1000 --wire-loss 1%", "never sent again"),
-        (
-            "--link e1000 --wire-rate 1G --quick",
-            "clock of instructions",
-        ),
+        ("--link e1000 --wire-rate 1G --quick", "clock of instructions"),
         ("--link e1000 --wire-rate 1", "from 100k to 100G"),
     ] {
         let ran = place.run(&format!("path {words}"));

@@ -38,10 +38,7 @@ fn all_arms(link: &str) {
     for family in Family::ALL {
         for (proto, directions) in CLASSES {
             for direction in *directions {
-                let class = Class {
-                    proto: *proto,
-                    direction: *direction,
-                };
+                let class = Class { proto: *proto, direction: *direction };
                 assert!(have.contains(&(*family, class)), "no {class} of {family}");
             }
         }
@@ -60,9 +57,8 @@ fn check_sums(recording: &Recording) {
         assert!(block.ledger.closes(), "{arm}: {:?}", block.ledger);
         assert_eq!(block.ledger.offered, block.ledger.delivered, "{arm}");
         let of_block = recording.costs.iter().filter(|c| c.block as usize == id);
-        let (calls, insns) = of_block.fold((0, 0), |(calls, insns), cost| {
-            (calls + cost.calls, insns + cost.own)
-        });
+        let (calls, insns) =
+            of_block.fold((0, 0), |(calls, insns), cost| (calls + cost.calls, insns + cost.own));
         assert_eq!(insns, block.kernel(), "self costs of {arm}");
         assert_eq!(calls, block.entered, "calls of {arm}");
         // Those of the sleeper that the window began or ended in.
@@ -87,11 +83,7 @@ fn check_class(view: &ClassView<'_>) {
         sum(view.layers.iter().map(|(_, insns)| *insns).collect()),
         "{name}: layers"
     );
-    assert_eq!(
-        view.total,
-        sum(view.contexts.values().copied().collect()),
-        "{name}: contexts"
-    );
+    assert_eq!(view.total, sum(view.contexts.values().copied().collect()), "{name}: contexts");
     // Each node's cost, given to the root that it is under.
     let nodes = &view.recording.nodes;
     let mut under: BTreeMap<u32, u64> = BTreeMap::new();
@@ -105,10 +97,7 @@ fn check_class(view: &ClassView<'_>) {
         *calls.entry(nodes[*id as usize].function).or_default() += node.calls;
     }
     for root in view.roots() {
-        assert_eq!(
-            view.nodes[&root].inclusive_insns, under[&root],
-            "{name}: root {root}"
-        );
+        assert_eq!(view.nodes[&root].inclusive_insns, under[&root], "{name}: root {root}");
     }
     for function in &view.functions {
         assert_eq!(function.calls, calls[&function.function], "{name}");
@@ -116,10 +105,7 @@ fn check_class(view: &ClassView<'_>) {
         assert!(function.inclusive_insns <= view.total, "{name}");
     }
     let unnamed = view.layer_insns(NO_LAYER) as f64 * 100.0 / view.total as f64;
-    assert!(
-        unnamed <= MAX_UNNAMED_PERCENT,
-        "{name}: {unnamed:.1}% is in no layer"
-    );
+    assert!(unnamed <= MAX_UNNAMED_PERCENT, "{name}: {unnamed:.1}% is in no layer");
 }
 
 /// Run UDP through a router, and check that the router's work is a separate class.
@@ -129,9 +115,7 @@ fn forwarded(link: &str) {
     }
     let place = Place::new();
     place
-        .run(&format!(
-            "path --link {link} --forward --family ipv4,ipv6 --packets 20 --blocks 1"
-        ))
+        .run(&format!("path --link {link} --forward --family ipv4,ipv6 --packets 20 --blocks 1"))
         .code(0);
     let recording = place.recording("path.plumb");
     check_sums(&recording);
@@ -145,11 +129,8 @@ fn forwarded(link: &str) {
             .find(|v| v.class.direction == Direction::Forward && v.arm().family == family)
             .unwrap_or_else(|| panic!("nothing was forwarded over {family}"));
         let packets = view.packets;
-        let calls = view
-            .functions
-            .iter()
-            .find(|f| view.name(f.function) == function)
-            .map(|f| f.calls);
+        let calls =
+            view.functions.iter().find(|f| view.name(f.function) == function).map(|f| f.calls);
         assert_eq!(calls, Some(packets), "{function}");
         // The ends are no part of the router.
         for end in ["udp_sendmsg", "udpv6_sendmsg", "udp_recvmsg"] {
@@ -252,9 +233,7 @@ fn without_virtio_console() {
     let cache = crate::common::poorer_cache(&[]);
     let place = Place::new();
     let mut command = place.plumb("path --link lo --packets 20 --blocks 1 --quick");
-    crate::common::Running::start(command.env("PLUMB_CACHE", cache.path()))
-        .finish()
-        .code(0);
+    crate::common::Running::start(command.env("PLUMB_CACHE", cache.path())).finish().code(0);
     let recording = place.recording("path.plumb");
     assert_eq!(recording.environment["guest.modules"], "");
     assert!(recording.blocks[0].ledger.closes());

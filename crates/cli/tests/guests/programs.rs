@@ -73,9 +73,7 @@ fn libraries_of_one_source() {
         compile(&place, &library, PLUGIN, &["-shared", "-fPIC", &define]);
     }
     compile(&place, "loader", LOADER, &["-ldl"]);
-    place
-        .run("path -q -o x.plumb --with ./libone.so --with ./libtwo.so -- ./loader")
-        .code(0);
+    place.run("path -q -o x.plumb --with ./libone.so --with ./libtwo.so -- ./loader").code(0);
     let recording = place.recording("x.plumb");
     assert!(recording.losses.is_empty(), "{:?}", recording.losses);
     let one = cost(&recording, "plug_one", "libone.so");
@@ -99,10 +97,7 @@ fn copies_of_a_program() {
     for copy in ["second", "other/second"] {
         fs::copy(place.path("first"), place.path(copy)).unwrap();
     }
-    place.write(
-        "all.sh",
-        "#!/bin/sh\n./first\n./second 2\n./other/second 2 3\n./first\n",
-    );
+    place.write("all.sh", "#!/bin/sh\n./first\n./second 2\n./other/second 2 3\n./first\n");
     place
         .run("path -q -o x.plumb --with ./first --with ./second --with ./other --with all.sh -- sh all.sh")
         .code(0);
@@ -276,10 +271,7 @@ fn goroutines() {
             .env("GOTOOLCHAIN", "local");
         command.status().ok()
     };
-    let Some(built) = ["go", "/usr/local/go/bin/go"]
-        .iter()
-        .find_map(|go| build(go))
-    else {
+    let Some(built) = ["go", "/usr/local/go/bin/go"].iter().find_map(|go| build(go)) else {
         return netplumb_testkit::skip("no go");
     };
     assert!(built.success());

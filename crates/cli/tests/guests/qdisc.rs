@@ -62,10 +62,7 @@ fn a_delay_is_a_wait_in_the_qdisc() {
     assert_eq!(names, ["qdisc=netem delay 10us", "qdisc=netem delay 30us"]);
     let read_back = &told(&recording, "qdisc=netem delay 30us").unwrap();
     // It shows the delay in whole microseconds, rounded down.
-    assert!(
-        read_back.starts_with("netem") && read_back.contains("delay"),
-        "{read_back}"
-    );
+    assert!(read_back.starts_with("netem") && read_back.contains("delay"), "{read_back}");
     for block in &recording.blocks {
         let ledger = &block.ledger;
         assert!(ledger.closes() && ledger.delivered == 100, "{ledger:?}");
@@ -160,11 +157,7 @@ fn instructions_of_queueing_disciplines() {
         assert!(fq.starts_with("fq limit"), "{fq}");
         assert_eq!(told(&recording, "qdisc=own"), None);
         let mut arms = vec![BTreeMap::new(); 3];
-        for cost in recording
-            .costs
-            .iter()
-            .filter(|c| c.direction == Direction::Tx)
-        {
+        for cost in recording.costs.iter().filter(|c| c.direction == Direction::Tx) {
             let arm = recording.blocks[cost.block as usize].arm as usize;
             let function = recording.nodes[cost.node as usize].function;
             *arms[arm].entry(function).or_default() += cost.own;
@@ -177,17 +170,10 @@ fn instructions_of_queueing_disciplines() {
     };
     assert_eq!(sums(&first), sums(&again));
     let sums = sums(&first);
-    assert!(
-        0 < sums[0] && sums[0] < sums[1] && sums[1] < sums[2],
-        "{sums:?}"
-    );
+    assert!(0 < sums[0] && sums[0] < sums[1] && sums[1] < sums[2], "{sums:?}");
     let diff = place.run("diff first.plumb");
     diff.code(0);
-    assert!(
-        diff.stdout.contains("qdisc not set → fq"),
-        "{}",
-        diff.stdout
-    );
+    assert!(diff.stdout.contains("qdisc not set → fq"), "{}", diff.stdout);
 }
 
 /// Check that what a guest's kernel lacks is reported before it boots, and words that `tc` rejects
@@ -198,11 +184,7 @@ fn guests_that_cannot() {
         return;
     }
     let place = Place::new();
-    let folders = [
-        "kernel/drivers/net",
-        "kernel/drivers/virtio",
-        "kernel/drivers/char",
-    ];
+    let folders = ["kernel/drivers/net", "kernel/drivers/virtio", "kernel/drivers/char"];
     let cache = poorer_cache(&folders);
     let words = format!("--cache {} path", cache.path().display());
     let ran = path(&place, &words, &["", "netem delay 20us"]);
@@ -244,16 +226,9 @@ fn as_root_between_namespaces() {
     }
     let place = Place::new();
     let words = "path --lab netns --clock stages --duration 1s --blocks 4 -o run.plumb";
-    let ran = path(
-        &place,
-        words,
-        &["", "tbf rate 800mbit burst 1600 limit 1000000"],
-    );
+    let ran = path(&place, words, &["", "tbf rate 800mbit burst 1600 limit 1000000"]);
     if ran.status.code() == Some(3) {
-        return skip(&format!(
-            "no stages, tc or sch_tbf here: {}",
-            ran.stderr.trim()
-        ));
+        return skip(&format!("no stages, tc or sch_tbf here: {}", ran.stderr.trim()));
     }
     ran.code(0);
     let recording = place.recording("run.plumb");
@@ -268,10 +243,7 @@ fn as_root_between_namespaces() {
     let arm = &recording.arms[1].name;
     let told = told(&recording, arm).unwrap();
     assert!(told.starts_with("tbf rate 800Mbit"), "{told}");
-    assert_eq!(
-        recording.environment["net.veth.ipv4.sender.tx0.qdisc"],
-        "noqueue"
-    );
+    assert_eq!(recording.environment["net.veth.ipv4.sender.tx0.qdisc"], "noqueue");
 
     let lacks = path(&place, "path --lab netns --duration 1s", &["no_such_thing"]);
     lacks.code(3).says(&["no_such_thing", "--lab vm"]);

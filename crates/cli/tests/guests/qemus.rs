@@ -33,17 +33,13 @@ fn qemus(place: &Place, arch: Arch) -> Vec<PathBuf> {
         skip(&format!("no {}", arch.qemu()));
         return Vec::new();
     };
-    std::iter::once(usual)
-        .chain(other_qemu(arch.qemu()))
-        .collect()
+    std::iter::once(usual).chain(other_qemu(arch.qemu())).collect()
 }
 
 /// Run the program with a QEMU; returns its recording.
 fn run_with(place: &Place, qemu: &Path, words: &str) -> Recording {
     let mut command = place.plumb(words);
-    command
-        .args(["--output", "w.plumb"])
-        .env("PLUMB_QEMU", qemu);
+    command.args(["--output", "w.plumb"]).env("PLUMB_QEMU", qemu);
     Running::start(&mut command).finish().code(0);
     let recording = place.recording("w.plumb");
     fs::remove_file(place.path("w.plumb")).unwrap();
@@ -187,11 +183,7 @@ fn vm_two_hosts_in_every_qemu() {
     let place = Place::new();
     for qemu in qemus(&place, Arch::OWN) {
         let first = frames(&place, &qemu);
-        assert!(
-            !first.is_empty() && first == frames(&place, &qemu),
-            "{}",
-            qemu.display()
-        );
+        assert!(!first.is_empty() && first == frames(&place, &qemu), "{}", qemu.display());
     }
 }
 
@@ -222,10 +214,7 @@ fn vm_an_experiment_of_two_hosts_repeats() {
 fn vm_a_throttle_that_stays_on() {
     let place = Place::new();
     for qemu in qemus(&place, Arch::X86_64) {
-        let help = Command::new(&qemu)
-            .args(["-device", "e1000-82545em,help"])
-            .output()
-            .unwrap();
+        let help = Command::new(&qemu).args(["-device", "e1000-82545em,help"]).output().unwrap();
         let can = String::from_utf8_lossy(&help.stdout).contains("mitigation=");
         let words = "bench request --turns 2 --blocks 1 --throttle off --output w.plumb";
         let mut command = place.plumb(words);
@@ -239,13 +228,7 @@ fn vm_a_throttle_that_stays_on() {
 /// A QEMU with the witness of plugins/qemu/count.c beside the plugin that counts.
 fn with_witness(place: &Place, arch: Arch, qemu: &Path) -> String {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugins/qemu");
-    let names = [
-        "count.c",
-        "arch.c",
-        "arch_arm64.c",
-        "arch_x86.c",
-        "plugin_api.c",
-    ];
+    let names = ["count.c", "arch.c", "arch_arm64.c", "arch_x86.c", "plugin_api.c"];
     let built = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()))
         .args(["-O2", "-fPIC", "-std=gnu11", "-shared", "-o"])
         .arg(place.path("count.so"))
@@ -276,9 +259,7 @@ fn vm_an_independent_count_agrees() {
         (Arch::Arm64, "lo", "tcp"),
     ];
     let of = of.map(|(arch, link, proto)| {
-        qemus(&place, arch)
-            .into_iter()
-            .map(move |qemu| (arch, link, proto, qemu))
+        qemus(&place, arch).into_iter().map(move |qemu| (arch, link, proto, qemu))
     });
     for (arch, link, proto, qemu) in of.into_iter().flatten() {
         let qemu = with_witness(&place, arch, &qemu);
@@ -321,10 +302,6 @@ fn vm_an_independent_count_agrees() {
             more += own - counted;
         }
         assert_eq!(more, outside, "{arch} {link} {proto}");
-        assert!(
-            own.len() > 100 && differ * 20 < own.len(),
-            "{differ} of {}",
-            own.len()
-        );
+        assert!(own.len() > 100 && differ * 20 < own.len(), "{differ} of {}", own.len());
     }
 }

@@ -10,9 +10,8 @@ use crate::common::Place;
 
 /// Whether rules can be loaded; prints a note if not.
 fn has_nft() -> bool {
-    let found = ["/usr/sbin/nft", "/usr/bin/nft", "/sbin/nft"]
-        .iter()
-        .any(|path| Path::new(path).exists());
+    let found =
+        ["/usr/sbin/nft", "/usr/bin/nft", "/sbin/nft"].iter().any(|path| Path::new(path).exists());
     if !found {
         crate::common::skip("nft is not installed: apt-get install nftables");
     }
@@ -29,46 +28,16 @@ fn output(family: &str, rest: &str) -> String {
 /// Rules, each of which needs modules that no other one does, and what is loaded then.
 const NEEDED: &[(&str, &str, &str, &str)] = &[
     ("log", "ip", "log prefix \"x\"", "nft_log"),
-    (
-        "reject",
-        "inet",
-        "udp dport 9 reject with icmpx admin-prohibited",
-        "nft_reject_inet",
-    ),
-    (
-        "limit",
-        "ip",
-        "limit rate over 1000000/second drop",
-        "nft_limit",
-    ),
-    (
-        "numgen",
-        "ip",
-        "numgen inc mod 2 vmap { 0 : accept }",
-        "nft_numgen",
-    ),
-    (
-        "jhash",
-        "ip",
-        "jhash ip saddr mod 2 vmap { 0 : accept }",
-        "nft_hash",
-    ),
+    ("reject", "inet", "udp dport 9 reject with icmpx admin-prohibited", "nft_reject_inet"),
+    ("limit", "ip", "limit rate over 1000000/second drop", "nft_limit"),
+    ("numgen", "ip", "numgen inc mod 2 vmap { 0 : accept }", "nft_numgen"),
+    ("jhash", "ip", "jhash ip saddr mod 2 vmap { 0 : accept }", "nft_hash"),
     ("quota", "ip", "quota over 1000 mbytes drop", "nft_quota"),
     ("connlimit", "ip", "ct count over 10 drop", "nft_connlimit"),
     ("dup", "ip", "udp dport 9 dup to 10.9.9.9", "nft_dup_ipv4"),
-    (
-        "ipsec",
-        "inet",
-        "ipsec out ip saddr 10.9.9.9 drop",
-        "nft_xfrm",
-    ),
+    ("ipsec", "inet", "ipsec out ip saddr 10.9.9.9 drop", "nft_xfrm"),
     ("fib", "inet", "fib daddr type local accept", "nft_fib_inet"),
-    (
-        "socket",
-        "inet",
-        "socket transparent 1 accept",
-        "nft_socket",
-    ),
+    ("socket", "inet", "socket transparent 1 accept", "nft_socket"),
 ];
 
 /// Texts with statements outside of a chain.
@@ -109,46 +78,26 @@ fn rules_of_any_kind_load() {
     }
     let place = Place::new();
     let mut text = "name = \"x\"\n[workload]\npackets = 20\n[blocks]\ncount = 1\n".to_string();
-    let simple = NEEDED
-        .iter()
-        .map(|(name, family, rule, _)| (*name, output(family, rule)));
-    let whole = WHOLE
-        .iter()
-        .map(|(name, rules, _)| (*name, (*rules).to_string()));
+    let simple = NEEDED.iter().map(|(name, family, rule, _)| (*name, output(family, rule)));
+    let whole = WHOLE.iter().map(|(name, rules, _)| (*name, (*rules).to_string()));
     for (name, rules) in simple.chain(whole) {
-        write!(
-            text,
-            "[[arm]]\nname = \"{name}\"\nknobs.nft = '''\n{rules}'''\n"
-        )
-        .unwrap();
+        write!(text, "[[arm]]\nname = \"{name}\"\nknobs.nft = '''\n{rules}'''\n").unwrap();
     }
     place.write("x.toml", &text);
     let ran = place.run("run -q x.toml");
     ran.code(0);
     let recording = place.recording("x.plumb");
     for (number, arm) in recording.arms.iter().enumerate() {
-        assert_eq!(
-            recording.fact(number, "nft.rules"),
-            Some("1"),
-            "{}",
-            arm.name
-        );
+        assert_eq!(recording.fact(number, "nft.rules"), Some("1"), "{}", arm.name);
         let blocks = recording.blocks.iter().filter(|b| b.arm as usize == number);
         assert_eq!(blocks.count(), 1, "{}", arm.name);
     }
     let names = NEEDED.iter().map(|(name, .., module)| (*name, *module));
     let all = names.chain(WHOLE.iter().map(|(name, _, module)| (*name, *module)));
     for (name, module) in all {
-        let of = recording
-            .arms
-            .iter()
-            .position(|arm| arm.name == name)
-            .unwrap();
+        let of = recording.arms.iter().position(|arm| arm.name == name).unwrap();
         let loaded = recording.fact(of, "nft.modules").unwrap_or_default();
-        assert!(
-            loaded.split(' ').any(|m| m == module),
-            "{name}: {module} of {loaded}"
-        );
+        assert!(loaded.split(' ').any(|m| m == module), "{name}: {module} of {loaded}");
     }
 }
 
@@ -190,19 +139,11 @@ fn arms_fail_by_name() {
     // Arms in parallel end in any order.
     measured.sort_unstable();
     assert_eq!(measured, ["masquerade", "none"]);
-    assert!(
-        recording
-            .blocks
-            .iter()
-            .all(|block| block.ledger.delivered == 20)
-    );
+    assert!(recording.blocks.iter().all(|block| block.ledger.delivered == 20));
     let report = place.run("report x.plumb");
     report.code(0);
     // NAT rules are evaluated once for a flow.
-    crate::common::prints(
-        &report,
-        &["nft chain ip t c could not act", "arm refused: "],
-    );
+    crate::common::prints(&report, &["nft chain ip t c could not act", "arm refused: "]);
 }
 
 /// Check that an arm between namespaces whose rules refuse or are wrong fails by its name, while the others are measured.
@@ -234,17 +175,8 @@ fn arms_between_namespaces_fail_by_name() {
     };
     measured(
         "instruments = [\"stages\"]\n[workload]\npackets = 20\n",
-        &[
-            arm("refused", &output("ip", "reject")),
-            arm("wrong", &output("ip", "frobnicate")),
-        ],
-        &[
-            "arm `refused` failed",
-            "may reject",
-            "arm `wrong` failed",
-            "line 4:",
-            "frobnicate",
-        ],
+        &[arm("refused", &output("ip", "reject")), arm("wrong", &output("ip", "frobnicate"))],
+        &["arm `refused` failed", "may reject", "arm `wrong` failed", "line 4:", "frobnicate"],
     );
     measured(
         "hosts = 2\n[workload]\nkind = \"request\"\nturns = 20\n",
@@ -316,10 +248,7 @@ fn modules_by_name() {
     let recording = place.recording("x.plumb");
     let loaded = &recording.environment["guest.modules"];
     for module in ["br_netfilter", "bridge", "nf_conntrack"] {
-        assert!(
-            loaded.split(' ').any(|m| m == module),
-            "{module} of {loaded}"
-        );
+        assert!(loaded.split(' ').any(|m| m == module), "{module} of {loaded}");
     }
     assert_eq!(recording.arms[0].knobs["load"], "br_netfilter,nf-conntrack");
     let wrong = place.run("path -q --load br_netfiltr");

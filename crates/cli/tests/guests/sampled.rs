@@ -44,12 +44,8 @@ fn seeds(recording: &Recording) -> Vec<u64> {
 /// The functions of which samples differ, if there are any.
 fn differs(before: &Recording, after: &Recording) -> Option<String> {
     let parts = [before, after].map(|r| r.part(SAMPLED.instrument));
-    let sides = Sides {
-        before: &parts[0],
-        after: &parts[1],
-        before_name: "before",
-        after_name: "after",
-    };
+    let sides =
+        Sides { before: &parts[0], after: &parts[1], before_name: "before", after_name: "after" };
     let all = |r: &Recording| (0..r.arms.len()).collect();
     let pairs = pair((&before.arms, all(before)), (&after.arms, all(after)));
     let diff = compare(sides, &pairs, &[]);
@@ -98,9 +94,7 @@ fn shares_are_unbiased() {
     };
     let first = both("1", "first.plumb");
     let again = both("1", "again.plumb");
-    place
-        .run("path -q --proto udp,tcp,raw -o bare.plumb")
-        .code(0);
+    place.run("path -q --proto udp,tcp,raw -o bare.plumb").code(0);
     same(&first, &again);
     let counted = |r: &Recording| {
         let part = r.part(INSTRUCTIONS.instrument);
@@ -115,11 +109,7 @@ fn shares_are_unbiased() {
     };
     assert_eq!(counted(&first), counted(&place.recording("bare.plumb")));
 
-    for block in first
-        .blocks
-        .iter()
-        .filter(|b| b.instrument == SAMPLED.instrument)
-    {
+    for block in first.blocks.iter().filter(|b| b.instrument == SAMPLED.instrument) {
         let [fell, deferred] = block.totals[..] else {
             panic!("{block:?}");
         };
@@ -155,10 +145,7 @@ fn shares_are_unbiased() {
         before = of_seed;
     }
     assert!(good >= 19, "{good} of 20 seeds");
-    tell(&format!(
-        "{} of 20 A/A pairs flagged: {flagged:?}",
-        flagged.len()
-    ));
+    tell(&format!("{} of 20 A/A pairs flagged: {flagged:?}", flagged.len()));
     assert!(flagged.len() <= 1, "{flagged:?}");
 
     // All of them at once: the samples of each, over the same packets.
@@ -194,23 +181,13 @@ fn outputs() {
         "[user mode]",
     ];
     prints(&ran, &words);
-    place
-        .run("path -q --clock samples --sample-seed 2 -o two.plumb")
-        .code(0);
+    place.run("path -q --clock samples --sample-seed 2 -o two.plumb").code(0);
     let recording = place.recording("one.plumb");
     assert!(recording.scalars_of(&INTERRUPTS_OFF).count() > 0);
     assert_eq!(recording.parts(), [SAMPLED.instrument, DEFERRED.name]);
     for clock in ["", "--clock samples", "--clock deferred"] {
-        for format in [
-            "--json",
-            "--csv",
-            "--folded -",
-            "--callgrind -",
-            "--html x.html",
-        ] {
-            place
-                .run(&format!("report one.plumb {clock} {format}"))
-                .code(0);
+        for format in ["--json", "--csv", "--folded -", "--callgrind -", "--html x.html"] {
+            place.run(&format!("report one.plumb {clock} {format}")).code(0);
         }
         let name = match clock {
             "--clock deferred" => "deferred",
@@ -221,10 +198,7 @@ fn outputs() {
         let diff = place.run(&format!("diff one.plumb two.plumb {clock}"));
         prints(diff.code(0), &[&format!("quantity  {name}")]);
     }
-    place
-        .run("path --lab netns --clock samples --sample-period 5")
-        .code(2)
-        .says(&["vm lab"]);
+    place.run("path --lab netns --clock samples --sample-period 5").code(2).says(&["vm lab"]);
     place.nothing_runs();
 }
 
@@ -254,10 +228,7 @@ fn experiments() {
     assert!(says.iter().all(|words| end.contains(words)), "{end}");
     assert!(!end.contains("(not measured)"), "{end}");
     let recording = place.recording("x.plumb");
-    assert_eq!(
-        recording.parts(),
-        ["exact", "samples", "deferred", "stages"]
-    );
+    assert_eq!(recording.parts(), ["exact", "samples", "deferred", "stages"]);
     let of = |name: &str| {
         let blocks = recording.blocks.iter();
         blocks.filter(|b| b.instrument == name).count()
@@ -266,18 +237,9 @@ fn experiments() {
     assert_eq!(seeds(&recording), [7, 8]);
     for (text, why) in [
         ("[samples]\nperiod = 5\n", "needs instrument `samples`"),
-        (
-            "instruments = [\"samples\"]\n[samples]\nperiod = 0\n",
-            "invalid period `0`",
-        ),
-        (
-            "instruments = [\"samples\"]\n[samples]\nseeds = [1, 1]\n",
-            "given twice",
-        ),
-        (
-            "lab = \"netns\"\ninstruments = [\"samples\"]\n[samples]\nperiod = 5\n",
-            "vm",
-        ),
+        ("instruments = [\"samples\"]\n[samples]\nperiod = 0\n", "invalid period `0`"),
+        ("instruments = [\"samples\"]\n[samples]\nseeds = [1, 1]\n", "given twice"),
+        ("lab = \"netns\"\ninstruments = [\"samples\"]\n[samples]\nperiod = 5\n", "vm"),
     ] {
         place.write("wrong.toml", format!("name = \"x\"\n{text}"));
         place.run("run wrong.toml").code(2).says(&["line ", why]);
@@ -366,11 +328,7 @@ const PERIODS: u32 = 8;
 const SHORTEST_NS: f64 = 16_000.0;
 
 fn periods() -> Vec<u64> {
-    let is_prime = |n: &u64| {
-        (2..)
-            .take_while(|k| k * k <= *n)
-            .all(|k| !n.is_multiple_of(k))
-    };
+    let is_prime = |n: &u64| (2..).take_while(|k| k * k <= *n).all(|k| !n.is_multiple_of(k));
     let from = |k: u32| (SHORTEST_NS * 2_f64.powf(f64::from(k) / 2.0)) as u64;
     let next = |k: u32| (from(k)..).find(is_prime).unwrap();
     (0..PERIODS).map(next).collect()
@@ -420,19 +378,14 @@ fn a_timer_agrees() {
     let periods = periods();
     let words: Vec<String> = periods.iter().map(ToString::to_string).collect();
     let words = words.join(" ");
-    let ran = place.run(&format!(
-        "path -q --timeout 900 -o timer.plumb -- ./echo 8000 {words}"
-    ));
+    let ran = place.run(&format!("path -q --timeout 900 -o timer.plumb -- ./echo 8000 {words}"));
     ran.code(0);
     // By name: the shares of each period.
     let mut timer: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     let (mut number, mut hits) = (0, vec![Vec::new(); periods.len()]);
     for line in ran.stdout.lines() {
         if let Some(period) = line.strip_prefix("period ") {
-            number = periods
-                .iter()
-                .position(|p| p.to_string() == period)
-                .unwrap();
+            number = periods.iter().position(|p| p.to_string() == period).unwrap();
         } else if let Ok(address) = u64::from_str_radix(line, 16) {
             hits[number].push(name_of(address));
         }
@@ -458,9 +411,8 @@ fn a_timer_agrees() {
         names.into_iter().take(BLAMED).cloned().collect()
     };
     let of = |shares: &BTreeMap<String, f64>, name: &str| shares.get(name).copied().unwrap_or(0.0);
-    let blamed: BTreeSet<String> = (most(&mean).into_iter())
-        .chain(most(&|name| of(&deferred, name)))
-        .collect();
+    let blamed: BTreeSet<String> =
+        (most(&mean).into_iter()).chain(most(&|name| of(&deferred, name))).collect();
     println!(
         "mean of {} periods: timer, deferred, exact, and the worst of one period",
         periods.len()
@@ -470,10 +422,7 @@ fn a_timer_agrees() {
         let (timed, ours) = (mean(name), of(&deferred, name));
         let each = timer.get(name).into_iter().flatten();
         let worst = each.map(|share| (share - ours).abs()).fold(0.0, f64::max);
-        println!(
-            "{name:<34} {timed:5.1} {ours:5.1} {:5.1} {worst:5.1}",
-            of(&exact, name)
-        );
+        println!("{name:<34} {timed:5.1} {ours:5.1} {:5.1} {worst:5.1}", of(&exact, name));
         if (timed - ours).abs() >= POINTS {
             wrong.push(format!("{name}: {timed}, not {ours}"));
         }

@@ -89,13 +89,8 @@ fn fexit_agrees_on_inclusive_cost() {
          [knobs]\nproto = \"udp\"\nlink = \"lo\"\nfamily = \"ipv4\"\nsize_bytes = 10\n",
     )
     .unwrap();
-    let plan = Plan {
-        arms: experiment.arms(),
-        packets: 200,
-        warmup_packets: 200,
-        blocks: 2,
-        scan: None,
-    };
+    let plan =
+        Plan { arms: experiment.arms(), packets: 200, warmup_packets: 200, blocks: 2, scan: None };
     let options = Options {
         cache,
         cache_bytes: netplumb_lab::vm::saved::MAX_BYTES,
@@ -115,15 +110,9 @@ fn fexit_agrees_on_inclusive_cost() {
     let opinion = time_functions(&plan, &options, &names).unwrap();
     // "tsc-early" is the same counter, before the kernel has measured it at length.
     let source = &opinion.clock_source;
-    assert!(
-        source.starts_with("tsc"),
-        "{source} does not count instructions"
-    );
+    assert!(source.starts_with("tsc"), "{source} does not count instructions");
     let clock = opinion.insns_per_ns();
-    assert!(
-        (clock - 1.0).abs() < 0.01,
-        "a nanosecond is {clock} instructions"
-    );
+    assert!((clock - 1.0).abs() < 0.01, "a nanosecond is {clock} instructions");
 
     println!("clock: {clock:.6} instructions a nanosecond");
     for timed in &opinion.functions {
@@ -134,11 +123,7 @@ fn fexit_agrees_on_inclusive_cost() {
     let rows = compare(&recording, &opinion);
     let mut left: Vec<f64> = rows.iter().map(|r| r.raw - r.known - r.exact).collect();
     left.sort_by(f64::total_cmp);
-    assert!(
-        left.len() >= MIN_FUNCTIONS,
-        "only {} functions to compare",
-        left.len()
-    );
+    assert!(left.len() >= MIN_FUNCTIONS, "only {} functions to compare", left.len());
     let probe = left[left.len() / 2];
     println!(
         "probe's own cost: {probe:.2} instructions, and one for each argument, and {RCU_INSNS} \
@@ -164,11 +149,7 @@ fn fexit_agrees_on_inclusive_cost() {
     for row in &rows {
         assert_eq!(row.calls, row.timed_calls, "calls of {}", row.name);
         let off_by = row.off_by(probe);
-        assert!(
-            off_by.abs() <= BOUND_INSNS,
-            "{} is off by {off_by:.2}",
-            row.name
-        );
+        assert!(off_by.abs() <= BOUND_INSNS, "{} is off by {off_by:.2}", row.name);
     }
 }
 
@@ -254,10 +235,7 @@ fn cannot_run(cache: &Path) -> Option<String> {
     if trial::find_qemu(Arch::OWN).is_err() {
         return Some("qemu-system-x86_64 is not installed".into());
     }
-    KernelStore::new(cache)
-        .find("debian")
-        .err()
-        .map(|e| e.to_string())
+    KernelStore::new(cache).find("debian").err().map(|e| e.to_string())
 }
 
 /// The program for guests of an architecture, which is beside the one under test.

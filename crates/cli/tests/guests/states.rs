@@ -65,10 +65,7 @@ fn same_packets(what: &str, one: &Recording, other: &Recording) {
 fn nearly_same_packets(what: &str, one: &Recording, other: &Recording) {
     let (one, other) = (costs(one), costs(other));
     let mut classes: BTreeMap<(&str, Direction), (u64, u64)> = BTreeMap::new();
-    for key in one
-        .keys()
-        .chain(other.keys().filter(|k| !one.contains_key(k)))
-    {
+    for key in one.keys().chain(other.keys().filter(|k| !one.contains_key(k))) {
         if key.2 == Direction::Other {
             continue;
         }
@@ -79,9 +76,7 @@ fn nearly_same_packets(what: &str, one: &Recording, other: &Recording) {
     }
     assert!(!classes.is_empty(), "{what}: nothing was measured");
     for ((arm, direction), (all, apart)) in classes {
-        tell(&format!(
-            "  {what}: {arm} {direction}: {apart} of {all} instructions apart"
-        ));
+        tell(&format!("  {what}: {arm} {direction}: {apart} of {all} instructions apart"));
         assert!(apart * 1_000 <= all, "{what}: {arm} {direction}");
     }
 }
@@ -232,15 +227,7 @@ __attribute__((constructor)) static void start(void)
 fn run_woken(place: &Place, words: &str) {
     place.write("waker.c", WAKER);
     let mut compiler = place.command("cc");
-    compiler.args([
-        "-shared",
-        "-fPIC",
-        "-o",
-        "waker.so",
-        "waker.c",
-        "-lpthread",
-        "-ldl",
-    ]);
+    compiler.args(["-shared", "-fPIC", "-o", "waker.so", "waker.c", "-lpthread", "-ldl"]);
     assert!(compiler.status().unwrap().success());
     // plumb is static, and hands it on.
     let mut command = place.plumb(words);
@@ -347,11 +334,7 @@ fn another_build_counts_the_same() {
     let mut command = place.plumb(&format!("{WORDS} -o longer.plumb"));
     command.env(agent::variable(Arch::OWN), &other);
     Running::start(&mut command).finish().code(0);
-    same(
-        "another build",
-        &place.recording("as-it-is.plumb"),
-        &place.recording("longer.plumb"),
-    );
+    same("another build", &place.recording("as-it-is.plumb"), &place.recording("longer.plumb"));
 }
 
 /// An arm whose counts depend on the kernel's hash keys, and one without its own keys.
@@ -425,12 +408,8 @@ fn another_nft_counts_the_same() {
     std::fs::create_dir(place.path("programs")).unwrap();
     let folder = place.path("programs");
     std::fs::copy(nft, folder.join("nft")).unwrap();
-    let file = File::options()
-        .append(true)
-        .open(folder.join("nft"))
-        .unwrap();
-    file.set_len(file.metadata().unwrap().len() + 300_000)
-        .unwrap();
+    let file = File::options().append(true).open(folder.join("nft")).unwrap();
+    file.set_len(file.metadata().unwrap().len() + 300_000).unwrap();
     drop(file);
     let mut command = place.plumb("run rules.toml -q -o longer.plumb");
     let folders = [folder].into_iter().chain(std::env::split_paths(&path));
@@ -453,9 +432,7 @@ fn a_send_does_not_depend_on_the_seed() {
         return;
     }
     let place = Place::new();
-    place
-        .run("path -q --packets 20 --blocks 1 --seeds 6 --direction tx")
-        .code(0);
+    place.run("path -q --packets 20 --blocks 1 --seeds 6 --direction tx").code(0);
     let recording = place.recording("path.plumb");
     let mut by_arm: BTreeMap<String, u64> = BTreeMap::new();
     for (key, (_, insns)) in costs(&recording) {
@@ -465,10 +442,7 @@ fn a_send_does_not_depend_on_the_seed() {
     }
     assert_eq!(by_arm.len(), 6, "{by_arm:?}");
     let first = by_arm.values().next();
-    assert!(
-        by_arm.values().all(|insns| Some(insns) == first),
-        "{by_arm:?}"
-    );
+    assert!(by_arm.values().all(|insns| Some(insns) == first), "{by_arm:?}");
 }
 
 fn states(cache: &Path) -> Vec<std::path::PathBuf> {
@@ -489,10 +463,8 @@ fn states_are_made_when_they_must_be() {
     const BOOTING: &str = "booting";
     let place = Place::new();
     let cache = crate::common::own_cache();
-    let words = format!(
-        "--cache {} path --link lo --packets 20 --blocks 1",
-        cache.path().display()
-    );
+    let words =
+        format!("--cache {} path --link lo --packets 20 --blocks 1", cache.path().display());
     let run = |more: &str| {
         let ran = place.run(&format!("{words} {more}"));
         ran.code(0);
@@ -513,45 +485,27 @@ fn states_are_made_when_they_must_be() {
         file.set_len(bytes).unwrap();
     };
     type Damage<'a> = (&'a str, &'a dyn Fn(&Path));
-    let damages: [Damage<'_>; 4] = [
-        ("devices", &emptied),
-        ("symbols", &emptied),
-        ("memory", &hole),
-        ("state.toml", &emptied),
-    ];
+    let damages: [Damage<'_>; 4] =
+        [("devices", &emptied), ("symbols", &emptied), ("memory", &hole), ("state.toml", &emptied)];
     for (name, damage) in damages {
         for state in &first {
             damage(&state.join(name));
         }
         let ran = run("-o torn.plumb");
         ran.says(&["removed the saved guest state", "damaged", name, BOOTING]);
-        assert_eq!(
-            ran.stderr.matches("removed the saved").count(),
-            2,
-            "{ran:?}"
-        );
+        assert_eq!(ran.stderr.matches("removed the saved").count(), 2, "{ran:?}");
         assert_eq!(states(cache.path()), first, "{name}");
     }
     for state in &first {
         emptied(&state.join("devices"));
     }
-    let cleaned = place.run(&format!(
-        "--cache {} doctor --clean",
-        cache.path().display()
-    ));
+    let cleaned = place.run(&format!("--cache {} doctor --clean", cache.path().display()));
     cleaned.code(0);
-    assert!(
-        cleaned.stdout.contains("devices: it has 0 bytes"),
-        "{cleaned:?}"
-    );
+    assert!(cleaned.stdout.contains("devices: it has 0 bytes"), "{cleaned:?}");
     assert_eq!(states(cache.path()).len(), 0);
     run("-o cleaned.plumb");
     assert_eq!(states(cache.path()), first);
-    same(
-        "made again",
-        &place.recording("first.plumb"),
-        &place.recording("cleaned.plumb"),
-    );
+    same("made again", &place.recording("first.plumb"), &place.recording("cleaned.plumb"));
 
     // The bound holds, whatever the states are of.
     run("--cmdline nosmt --cache-size 1M -o small.plumb");
@@ -574,11 +528,7 @@ fn states_are_made_when_they_must_be() {
     // Neither of its two states can be saved, for the same reason.
     let notes = unkept.stderr.matches("can't save the state").count();
     assert_eq!(notes, 1, "{unkept:?}");
-    same(
-        "not kept",
-        &place.recording("first.plumb"),
-        &place.recording("unkept.plumb"),
-    );
+    same("not kept", &place.recording("first.plumb"), &place.recording("unkept.plumb"));
 }
 
 /// Check that a guest goes on for as long as a run has, that a run which was killed is continued by
@@ -612,9 +562,7 @@ fn hours_in_a_guest() {
         assert_eq!(begin.kernel(), resumed.blocks[0].kernel());
     }
     // A short one ends by itself, in about that time.
-    place
-        .run("path --link lo --packets 50 --duration 5s -o short.plumb")
-        .code(0);
+    place.run("path --link lo --packets 50 --duration 5s -o short.plumb").code(0);
     let short = place.recording("short.plumb");
     assert!(short.complete);
     assert!((5.0..20.0).contains(&(short.run_ns() as f64 / 1e9)));
@@ -651,10 +599,7 @@ fn resumed(clock: &str, of_arm: usize) {
 
     let resumed = place.run(&format!("{words} --resume -o run.plumb"));
     resumed.code(0);
-    assert!(
-        !resumed.stderr.contains("measuring size=0\n"),
-        "{resumed:?}"
-    );
+    assert!(!resumed.stderr.contains("measuring size=0\n"), "{resumed:?}");
     let after = place.recording("run.plumb");
     assert!(after.complete);
     assert_eq!(after.blocks.len(), 12 * of_arm);

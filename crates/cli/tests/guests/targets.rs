@@ -33,16 +33,8 @@ fn place() -> Place {
             arm: 0,
             instrument: "exact".into(),
             index: 0,
-            ledger: Ledger {
-                offered: 10,
-                delivered: 10,
-                dropped: BTreeMap::new(),
-            },
-            totals: vec![netplumb_model::recording::Total {
-                quantity: 0,
-                kernel: 420,
-                user: 0,
-            }],
+            ledger: Ledger { offered: 10, delivered: 10, dropped: BTreeMap::new() },
+            totals: vec![netplumb_model::recording::Total { quantity: 0, kernel: 420, user: 0 }],
             entered: 10,
             returned: 10,
             duration_ns: 0,
@@ -55,11 +47,7 @@ fn place() -> Place {
             size_bytes: 16,
             source: None,
         }],
-        nodes: vec![Node {
-            parent: None,
-            function: 0,
-            tail: false,
-        }],
+        nodes: vec![Node { parent: None, function: 0, tail: false }],
         costs: vec![Cost {
             quantity: 0,
             block: 0,
@@ -100,15 +88,7 @@ fn a_recording_goes_into_a_file() {
     fs::create_dir(place.path("folder")).unwrap();
     let mut fifo = Command::new("mkfifo");
     assert!(fifo.arg(place.path("pipe")).status().unwrap().success());
-    let mut named = vec![
-        "notes",
-        "link",
-        "to-null",
-        "folder",
-        "pipe",
-        "-",
-        "/dev/stdout",
-    ];
+    let mut named = vec!["notes", "link", "to-null", "folder", "pipe", "-", "/dev/stdout"];
     if node(&place, "null", ["c", "1", "3"]) && node(&place, "block", ["b", "7", "250"]) {
         named.extend(["null", "block"]);
     }
@@ -152,17 +132,11 @@ fn other_files() {
     let page = fs::read(place.path("page")).unwrap();
     assert!(page.starts_with(b"<!doctype html>"));
     // What it replaces keeps its permissions.
-    fs::set_permissions(
-        place.path("page"),
-        std::os::unix::fs::PermissionsExt::from_mode(0o600),
-    )
-    .unwrap();
+    fs::set_permissions(place.path("page"), std::os::unix::fs::PermissionsExt::from_mode(0o600))
+        .unwrap();
     report("--html page").code(0);
     let mode = fs::metadata(place.path("page")).unwrap().permissions();
-    assert_eq!(
-        std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777,
-        0o600
-    );
+    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777, 0o600);
     let ran = report("--html -");
     ran.code(0).says(&["to standard output"]);
     assert_eq!(ran.stdout.as_bytes(), page);
@@ -276,11 +250,7 @@ fn killed_at_any_moment() {
     place.run(&format!("{WORDS} -o x.plumb")).code(0);
     let begun_again = std::time::Instant::now();
     place.run(&format!("{WORDS} -o x.plumb")).code(0);
-    crate::common::tell(&format!(
-        "{:?} and {:?}",
-        begun_again - begun,
-        begun_again.elapsed()
-    ));
+    crate::common::tell(&format!("{:?} and {:?}", begun_again - begun, begun_again.elapsed()));
     let whole = begun_again.elapsed();
     for n in 0..netplumb_testkit::kills(8) {
         // Moments that no two runs share: multiples of the golden ratio, modulo one.
@@ -325,18 +295,11 @@ fn an_add_that_a_signal_ends_leaves_nothing() {
         let running = Running::start(&mut place.plumb(&words));
         // It copies some thousand modules.
         let busy = || {
-            let kernels = std::fs::read_dir(cache.join("kernels"))
-                .into_iter()
-                .flatten();
-            kernels
-                .flatten()
-                .any(|e| e.path().join("entry/modules/kernel").exists())
+            let kernels = std::fs::read_dir(cache.join("kernels")).into_iter().flatten();
+            kernels.flatten().any(|e| e.path().join("entry/modules/kernel").exists())
         };
         while !busy() {
-            assert!(
-                started.elapsed() < crate::common::PATIENCE,
-                "nothing was copied"
-            );
+            assert!(started.elapsed() < crate::common::PATIENCE, "nothing was copied");
             std::thread::sleep(std::time::Duration::from_millis(2));
         }
         running.signal(signal);

@@ -73,9 +73,7 @@ fn cost(recording: &Recording, name: &str) -> (u64, u64) {
 /// The names of a trace's steps, each with its depth.
 fn names<'r>(recording: &'r Recording, trace: &Trace) -> Vec<(usize, &'r str)> {
     let steps = trace.steps.iter().zip(trace.depths());
-    steps
-        .map(|(step, depth)| (depth, recording.text_of_trace(step.name)))
-        .collect()
+    steps.map(|(step, depth)| (depth, recording.text_of_trace(step.name))).collect()
 }
 
 /// Check that the calls of a function in packets are the same in two runs, to the instruction, that
@@ -86,15 +84,9 @@ fn calls_in_packets() {
         return;
     }
     let place = Place::new();
-    place
-        .run("trace ip_rcv -q --packets 10 --depth 20 --slowest 100 -o a.plumb")
-        .code(0);
-    place
-        .run("trace ip_rcv -q --packets 10 --depth 20 --slowest 100 -o b.plumb")
-        .code(0);
-    place
-        .run("path -q --packets 10 --blocks 1 -o c.plumb")
-        .code(0);
+    place.run("trace ip_rcv -q --packets 10 --depth 20 --slowest 100 -o a.plumb").code(0);
+    place.run("trace ip_rcv -q --packets 10 --depth 20 --slowest 100 -o b.plumb").code(0);
+    place.run("path -q --packets 10 --blocks 1 -o c.plumb").code(0);
     let [a, b, c] = ["a.plumb", "b.plumb", "c.plumb"].map(|name| place.recording(name));
     assert_eq!((&a.traces, &a.trace_texts), (&b.traces, &b.trace_texts));
     let (calls, insns) = told(&a);
@@ -106,36 +98,16 @@ fn calls_in_packets() {
     assert_eq!(sum, insns);
     let first = names(&a, &a.traces[0]);
     assert_eq!(first[0], (0, "ip_rcv"));
-    assert!(
-        first
-            .iter()
-            .any(|(depth, name)| *depth > 0 && *name == "udp_rcv"),
-        "{first:?}"
-    );
+    assert!(first.iter().any(|(depth, name)| *depth > 0 && *name == "udp_rcv"), "{first:?}");
     for trace in &a.traces {
-        let own: u64 = trace
-            .steps
-            .iter()
-            .filter(|s| counts(trace, s.parent))
-            .map(|s| s.own)
-            .sum();
+        let own: u64 = trace.steps.iter().filter(|s| counts(trace, s.parent)).map(|s| s.own).sum();
         let cut = trace.steps.iter().any(|s| s.flags.has(Flags::CUT));
         assert!(cut || own == trace.steps[0].total);
     }
     let shown = place.run("report a.plumb");
     shown.code(0);
-    assert!(
-        shown.stdout.contains("10 calls of ip_rcv"),
-        "{}",
-        shown.stdout
-    );
-    assert!(
-        place
-            .run("report a.plumb --call 11")
-            .code(2)
-            .stderr
-            .contains("not kept")
-    );
+    assert!(shown.stdout.contains("10 calls of ip_rcv"), "{}", shown.stdout);
+    assert!(place.run("report a.plumb --call 11").code(2).stderr.contains("not kept"));
 }
 
 /// Whether nothing came in between above a step.
@@ -168,10 +140,7 @@ fn calls_in_a_program() {
     assert_eq!(told(&program), cost(&program, "outer"));
     let kept: Vec<u64> = program.traces.iter().map(|t| t.number).collect();
     assert_eq!(kept, [0, 2]);
-    assert_eq!(
-        names(&program, &program.traces[0]),
-        [(0, "outer"), (1, "inner")]
-    );
+    assert_eq!(names(&program, &program.traces[0]), [(0, "outer"), (1, "inner")]);
     assert_eq!(program.traces[0].steps[1].total, 31);
     let slow = names(&program, &program.traces[1]);
     for wanted in ["inner", "entry_SYSCALL_64", "asm_exc_page_fault"] {
@@ -235,9 +204,7 @@ int main(void)
 fn values(recording: &Recording) -> Vec<(String, String)> {
     let text = |id: Option<u32>| id.map_or(String::new(), |id| recording.text_of_trace(id).into());
     let first = recording.traces.iter().map(|trace| &trace.steps[0]);
-    first
-        .map(|step| (text(step.arguments), text(step.returned)))
-        .collect()
+    first.map(|step| (text(step.arguments), text(step.returned))).collect()
 }
 
 /// Check that arguments and return values are those that a program passed and saw, of its own functions
@@ -264,9 +231,8 @@ fn arguments_and_return_values() {
     };
     let buffer = address("buffer");
     let trace = |words: &str| {
-        let ran = place.run(&format!(
-            "trace {words} -q --slowest 100 -o x.plumb --with data -- ./v"
-        ));
+        let ran =
+            place.run(&format!("trace {words} -q --slowest 100 -o x.plumb --with data -- ./v"));
         ran.code(0);
         assert!(ran.stdout.contains("3 77 -1 9 -1 "), "{}", ran.stdout);
         (ran.stdout, place.recording("x.plumb"))
@@ -282,18 +248,12 @@ fn arguments_and_return_values() {
         [of(3, buffer, 77, "77"), of(u32::MAX, buffer + 16, 5, "-9")],
         "{shown}"
     );
-    assert!(
-        shown.contains(&format!("ksys_read(fd=3, buf={buffer:#x}, count=77) = 77")),
-        "{shown}"
-    );
+    assert!(shown.contains(&format!("ksys_read(fd=3, buf={buffer:#x}, count=77) = 77")), "{shown}");
     let below = &with.traces[0].steps[1..];
     let named = below.iter().filter(|step| step.arguments.is_some());
     assert!(named.count() * 2 > below.len(), "{shown}");
     let (_, again) = trace("ksys_read --args --depth 4");
-    assert_eq!(
-        (&with.traces, &with.trace_texts),
-        (&again.traces, &again.trace_texts)
-    );
+    assert_eq!((&with.traces, &with.trace_texts), (&again.traces, &again.trace_texts));
     let (_, without) = trace("ksys_read --depth 4");
     assert_eq!(
         (&with.costs, &with.nodes, &with.functions),
@@ -305,12 +265,7 @@ fn arguments_and_return_values() {
     let opened = values(&opened);
     let errors: Vec<_> = opened.iter().filter(|(_, error)| error != "-2").collect();
     assert!(!opened.is_empty() && errors.is_empty(), "{shown}");
-    assert!(
-        opened[0]
-            .0
-            .starts_with("dfd=-100, filename=\"absent\", how=0x"),
-        "{shown}"
-    );
+    assert!(opened[0].0.starts_with("dfd=-100, filename=\"absent\", how=0x"), "{shown}");
     let (_, some) = trace("ksys_read --if fd==3&&count>=77");
     assert_eq!(values(&some), [of(3, buffer, 77, "77")]);
 
@@ -344,14 +299,8 @@ fn arguments_and_return_values() {
         }
         assert_eq!(ran.stderr.trim_end().lines().count(), 1, "{}", ran.stderr);
     };
-    refused(
-        "ksys_read --if nbytes>3",
-        &["no argument `nbytes`", "fd, buf, count, retval, insns"],
-    );
-    refused(
-        "nothing --if retval>3",
-        &["returns nothing", "one of n, insns"],
-    );
+    refused("ksys_read --if nbytes>3", &["no argument `nbytes`", "fd, buf, count, retval, insns"]);
+    refused("nothing --if retval>3", &["returns nothing", "one of n, insns"]);
     refused("v:inlined", &["inlined into work"]);
 }
 
@@ -402,10 +351,6 @@ fn what_is_refused() {
     // Inlined in this kernel, whose debug information is elsewhere.
     refused("trace do_page_cache_ra -q", 2, "page_cache_ra_unbounded");
     refused("trace ip_rcv -q --if calls>3", 2, "one of skb, dev, pt");
-    refused(
-        "trace no_such_function_anywhere -q -- true",
-        2,
-        "no name is similar",
-    );
+    refused("trace no_such_function_anywhere -q -- true", 2, "no name is similar");
     refused("trace gone.so:main -q -- true", 2, "no file `gone.so`");
 }

@@ -94,12 +94,7 @@ fn calls_of_a_command() {
         assert!(names.clone().any(|name| name == "vfs_write"));
     }
     // What the tracer costs is known, and subtracted: some of it is in every call that calls others.
-    assert!(
-        recording
-            .traces
-            .iter()
-            .all(|t| t.steps[0].total < t.steps[0].elapsed)
-    );
+    assert!(recording.traces.iter().all(|t| t.steps[0].total < t.steps[0].elapsed));
     // In a guest an instruction is a nanosecond: without the tracer's cost, times are what is executed.
     // However few levels are shown.
     let runs = [
@@ -109,9 +104,7 @@ fn calls_of_a_command() {
     ];
     let [deep, shallow, counted] = runs.map(|(how, name)| {
         let words = format!("trace ksys_write -q {how} --slowest 100 --lab vm");
-        place
-            .run(&format!("{words} -o {name} -- ./p {WRITES}"))
-            .code(0);
+        place.run(&format!("{words} -o {name} -- ./p {WRITES}")).code(0);
         place.recording(name)
     });
     for trace in &shallow.traces {
@@ -142,9 +135,8 @@ fn calls_of_a_command() {
     let of = |t: &Trace| counted.text_of_trace(t.steps[0].command).to_string();
     assert!(counted.traces.iter().map(of).all(|name| name != "agent"));
     assert_eq!(counted.traces.len() as u64, WRITES);
-    let ran = place.run(&format!(
-        "trace hrtimer_nanosleep -q --time --lab vm -o s.plumb -- ./p {WRITES}"
-    ));
+    let ran = place
+        .run(&format!("trace hrtimer_nanosleep -q --time --lab vm -o s.plumb -- ./p {WRITES}"));
     ran.code(0);
     let recording = place.recording("s.plumb");
     let [trace] = &recording.traces[..] else {
@@ -152,10 +144,7 @@ fn calls_of_a_command() {
     };
     let first = &trace.steps[0];
     assert!(first.elapsed >= SLEEP_NS, "{first:?}");
-    assert!(
-        first.total < SLEEP_NS / 10 && first.switches == 1,
-        "{first:?}"
-    );
+    assert!(first.total < SLEEP_NS / 10 && first.switches == 1, "{first:?}");
     check_sums(trace);
     let ran = place.run(&format!(
         "trace ksys_write -q --time --if dur>1s --lab vm -o n.plumb -- ./p {WRITES}"
@@ -179,19 +168,13 @@ fn calls_of_packets() {
         return;
     }
     let place = Place::new();
-    place
-        .run("trace ip_rcv -q --time --packets 10 --slowest 100 -o a.plumb")
-        .code(0);
+    place.run("trace ip_rcv -q --time --packets 10 --slowest 100 -o a.plumb").code(0);
     let recording = place.recording("a.plumb");
     assert_eq!(calls(&recording), 10);
     for trace in &recording.traces {
-        let names: Vec<&str> = (trace.steps.iter())
-            .map(|s| recording.text_of_trace(s.name))
-            .collect();
-        assert!(
-            names[0] == "ip_rcv" && names.contains(&"udp_rcv"),
-            "{names:?}"
-        );
+        let names: Vec<&str> =
+            (trace.steps.iter()).map(|s| recording.text_of_trace(s.name)).collect();
+        assert!(names[0] == "ip_rcv" && names.contains(&"udp_rcv"), "{names:?}");
         check_sums(trace);
     }
     place.run("report a.plumb --json").code(0);
@@ -290,26 +273,10 @@ fn nothing_to_time() {
     }
     let place = place();
     for (words, code, says) in [
-        (
-            "main --time",
-            2,
-            "./p has one, but functions of programs can't be timed",
-        ),
-        (
-            "no_such_function_anywhere --time",
-            2,
-            "that can be traced. It may have been inlined",
-        ),
-        (
-            "ksys_sync --time",
-            1,
-            "`ksys_sync` was not called: what was run does not call it",
-        ),
-        (
-            "ksys_sync",
-            1,
-            "`ksys_sync` was not called: what was run does not call it",
-        ),
+        ("main --time", 2, "./p has one, but functions of programs can't be timed"),
+        ("no_such_function_anywhere --time", 2, "that can be traced. It may have been inlined"),
+        ("ksys_sync --time", 1, "`ksys_sync` was not called: what was run does not call it"),
+        ("ksys_sync", 1, "`ksys_sync` was not called: what was run does not call it"),
     ] {
         let ran = place.run(&format!("trace {words} -q -- ./p 1"));
         ran.code(code);
@@ -323,18 +290,10 @@ fn refused() {
     let place = Place::new();
     for (words, code, why) in [
         ("trace f --time --args", 2, "leave out --args"),
-        (
-            "trace f --time --if insns>5",
-            2,
-            "use dur, elapsed or switches",
-        ),
+        ("trace f --time --if insns>5", 2, "use dur, elapsed or switches"),
         ("trace f --if dur>5us", 2, "--time"),
         ("trace f --if dur>5", 2, "not a duration"),
-        (
-            "trace a.out:f --time -- ls",
-            2,
-            "only functions of the kernel",
-        ),
+        ("trace a.out:f --time -- ls", 2, "only functions of the kernel"),
         ("trace f --pid 1", 2, "--lab host"),
         ("trace f --lab host --blocks 2", 2, "--blocks"),
     ] {

@@ -198,10 +198,7 @@ fn agree_on(proto: &str, own: &[&str], mechanism: Option<Mechanism>, kernel: &st
     let run = GuestRun::exact(plan.clone());
     run_in_guests(&run, &options, &mut recording, &mut |_| Ok(()), &|_| ()).unwrap();
     let names: Vec<&str> = COMMON.iter().chain(own).copied().collect();
-    let spec = TimingSpec {
-        mechanism,
-        ..spec_of(&names)
-    };
+    let spec = TimingSpec { mechanism, ..spec_of(&names) };
     let opinion = match time_by(&plan, &options, spec) {
         // Debian's 6.1 is older than it. That, and no other error: the same functions are
         // timed by the other mechanisms.
@@ -221,10 +218,7 @@ fn agree_on(proto: &str, own: &[&str], mechanism: Option<Mechanism>, kernel: &st
         println!("{c:?}");
     }
     println!("nested: {} ns less", opinion.attached.nested_saving_ns);
-    println!(
-        "{:?} attached in {} ns",
-        opinion.attached.facts, opinion.attached.attach_ns
-    );
+    println!("{:?} attached in {} ns", opinion.attached.facts, opinion.attached.attach_ns);
     for window in &opinion.windows {
         println!("losses: {:?} ledger: {:?}", window.losses, window.ledger);
     }
@@ -248,24 +242,14 @@ fn agree_on(proto: &str, own: &[&str], mechanism: Option<Mechanism>, kernel: &st
             row.corrected,
             row.corrected - row.exact,
             100.0 * (row.corrected - row.exact) / row.exact,
-            if row.agrees(is_by_ticks, by_kprobes) {
-                ""
-            } else {
-                "  !"
-            },
+            if row.agrees(is_by_ticks, by_kprobes) { "" } else { "  !" },
         );
     }
-    let agreed = rows
-        .iter()
-        .filter(|r| r.agrees(is_by_ticks, by_kprobes))
-        .count();
+    let agreed = rows.iter().filter(|r| r.agrees(is_by_ticks, by_kprobes)).count();
     println!("{agreed} of {} agree", rows.len());
     assert!(agreed >= MIN_FUNCTIONS, "only {agreed} functions agree");
-    let apart: Vec<_> = rows
-        .iter()
-        .filter(|r| !r.agrees(is_by_ticks, by_kprobes))
-        .map(|r| r.name)
-        .collect();
+    let apart: Vec<_> =
+        rows.iter().filter(|r| !r.agrees(is_by_ticks, by_kprobes)).map(|r| r.name).collect();
     assert!(apart.is_empty(), "{apart:?} do not agree");
 }
 
@@ -291,19 +275,11 @@ fn filters_keep_what_they_name() {
         return;
     };
     let all = u64::from(plan.packets * plan.blocks);
-    let address = |text: &str| Filter {
-        address: Some(text.parse().unwrap()),
-        ..Default::default()
-    };
-    let port = |port| Filter {
-        port: Some(port),
-        ..Default::default()
-    };
+    let address =
+        |text: &str| Filter { address: Some(text.parse().unwrap()), ..Default::default() };
+    let port = |port| Filter { port: Some(port), ..Default::default() };
     // The agent is the guest's first process.
-    let pid = |pid| Filter {
-        pid: Some(pid),
-        ..Default::default()
-    };
+    let pid = |pid| Filter { pid: Some(pid), ..Default::default() };
     // The filter, and how often udp_sendmsg() and udp_rcv() are to be seen.
     for (filter, sent, received) in [
         (port(40_002), all, all),
@@ -313,10 +289,7 @@ fn filters_keep_what_they_name() {
         (pid(1), all, 0),
         (pid(2), 0, 0),
     ] {
-        let spec = TimingSpec {
-            filter: filter.clone(),
-            ..spec_of(&["udp_sendmsg", "udp_rcv"])
-        };
+        let spec = TimingSpec { filter: filter.clone(), ..spec_of(&["udp_sendmsg", "udp_rcv"]) };
         let opinion = time_by(&plan, &options, spec).unwrap();
         let seen = (calls(&opinion, "udp_sendmsg"), calls(&opinion, "udp_rcv"));
         assert_eq!(seen, (sent, received), "{filter:?}");
@@ -493,10 +466,7 @@ fn assert_counts_instructions(opinion: &SecondOpinion) {
         "{source} does not count instructions"
     );
     let clock = opinion.insns_per_ns();
-    assert!(
-        (clock - 1.0).abs() < 0.01,
-        "a nanosecond is {clock} instructions"
-    );
+    assert!((clock - 1.0).abs() < 0.01, "a nanosecond is {clock} instructions");
 }
 
 /// What is sent, and how; none if it can't run here.
@@ -515,13 +485,8 @@ fn setup_with(proto: &str, kernel: &str) -> Option<(Plan, Options)> {
          [knobs]\nproto = \"{proto}\"\nlink = \"lo\"\nkernel = \"{kernel}\"\nfamily = \"ipv4\"\nsize_bytes = 10\n"
     ))
     .unwrap();
-    let plan = Plan {
-        arms: experiment.arms(),
-        packets: 200,
-        warmup_packets: 200,
-        blocks: 2,
-        scan: None,
-    };
+    let plan =
+        Plan { arms: experiment.arms(), packets: 200, warmup_packets: 200, blocks: 2, scan: None };
     let options = Options {
         cache,
         cache_bytes: netplumb_lab::vm::saved::MAX_BYTES,
@@ -544,9 +509,7 @@ fn has_arm64(kernel: &str) -> Result<(), String> {
     if !built.is_file() {
         return Err(format!("no {}: make arm64", built.display()));
     }
-    let beside = std::env::current_exe()
-        .unwrap()
-        .with_file_name(agent::file_name(Arch::Arm64));
+    let beside = std::env::current_exe().unwrap().with_file_name(agent::file_name(Arch::Arm64));
     if !beside.exists() {
         std::os::unix::fs::symlink(&built, beside).unwrap();
     }
@@ -564,10 +527,7 @@ fn cannot_run(cache: &Path, kernel: &str) -> Option<String> {
     if trial::find_qemu(Arch::OWN).is_err() {
         return Some("qemu-system-x86_64 is not installed".into());
     }
-    KernelStore::new(cache)
-        .find(kernel)
-        .err()
-        .map(|e| e.to_string())
+    KernelStore::new(cache).find(kernel).err().map(|e| e.to_string())
 }
 
 /// The program for guests of an architecture, which is beside the one under test.

@@ -31,24 +31,15 @@ fn less_cpu_time_within_a_latency() {
     assert_eq!(found["holds"], true, "{found:#}");
     let front = found["front"].as_array().unwrap();
     let best = &front[0];
-    assert_eq!(
-        best["settings"].as_str().unwrap().trim_start_matches("* "),
-        found["best"]
-    );
+    assert_eq!(best["settings"].as_str().unwrap().trim_start_matches("* "), found["best"]);
     let of = |row: &Value, key: &str| row[key].as_f64().unwrap();
     assert!(of(best, "latency_ns") < 120e3, "{found:#}");
     // The default waits for QEMU's NIC, which takes longer than that.
     assert!(of(&found["default"], "latency_ns") > 120e3, "{found:#}");
     let lines = found["lines"].to_string();
-    assert!(
-        lines.contains("enp1s0") && !lines.contains("NIC"),
-        "{lines}"
-    );
+    assert!(lines.contains("enp1s0") && !lines.contains("NIC"), "{lines}");
     assert!(!lines.contains("tso"), "{lines}");
-    for row in front
-        .iter()
-        .filter(|row| !row["settings"].to_string().contains("default"))
-    {
+    for row in front.iter().filter(|row| !row["settings"].to_string().contains("default")) {
         let beaten = front.iter().any(|other| {
             of(other, "mbit_per_second") > of(row, "mbit_per_second")
                 && of(other, "latency_ns") < of(row, "latency_ns")
@@ -64,10 +55,7 @@ fn less_cpu_time_within_a_latency() {
     // Only what says something: no empty value, and no heading that nothing follows.
     let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();
     for (line, next) in lines.iter().zip(lines.iter().skip(1).chain([&"["])) {
-        assert!(
-            !line.ends_with("= \"\"") && !line.ends_with("= []"),
-            "{text}"
-        );
+        assert!(!line.ends_with("= \"\"") && !line.ends_with("= []"), "{text}");
         assert!(!line.starts_with('[') || !next.starts_with('['), "{text}");
     }
     assert_eq!(text.matches("[[arm]]").count(), arms, "{text}");
@@ -75,10 +63,7 @@ fn less_cpu_time_within_a_latency() {
     // What is there may have been edited.
     let again = place.run(&format!("{words} -o c.plumb --experiment front.toml"));
     again.code(2).says(&["front.toml exists", "--overwrite"]);
-    assert_eq!(
-        std::fs::read_to_string(place.path("front.toml")).unwrap(),
-        text
-    );
+    assert_eq!(std::fs::read_to_string(place.path("front.toml")).unwrap(), text);
 }
 
 /// Check that conditions that nothing holds are judged so, and that no lines are recommended.
@@ -93,11 +78,7 @@ fn conditions_that_nothing_holds() {
     ran.code(4);
     crate::common::prints(
         &ran,
-        &[
-            "Nothing that was tried holds all conditions",
-            "latency below 1 us",
-            "the time ran",
-        ],
+        &["Nothing that was tried holds all conditions", "latency below 1 us", "the time ran"],
     );
     assert!(!ran.stdout.contains("ethtool"), "{}", ran.stdout);
 }
@@ -115,10 +96,7 @@ fn levels_of_another_link() {
     );
     ran.code(0);
     let found = document(&ran.stdout);
-    assert_eq!(
-        (&found["possible"], &found["tried"]),
-        (&4.into(), &4.into())
-    );
+    assert_eq!((&found["possible"], &found["tried"]), (&4.into(), &4.into()));
     assert_eq!(found["left_out"], Value::Array(Vec::new()));
     for word in ["TSO", "rings", "adaptive", "rx-usecs", "at once"] {
         assert!(!ran.stdout.contains(word), "{word}: {found:#}");
@@ -174,17 +152,9 @@ fn as_root_between_namespaces() {
     let ran = place.run(&format!("{words} -o n.plumb --budget 2m"));
     ran.code(0);
     let found = document(&ran.stdout);
-    assert_eq!(
-        (&found["lab"], &found["tried"]),
-        (&"netns".into(), &5.into()),
-        "{found:#}"
-    );
+    assert_eq!((&found["lab"], &found["tried"]), (&"netns".into(), &5.into()), "{found:#}");
     let front = found["front"].as_array().unwrap();
-    let has = |name: &str| {
-        front
-            .iter()
-            .any(|row| row["settings"].to_string().contains(name))
-    };
+    let has = |name: &str| front.iter().any(|row| row["settings"].to_string().contains(name));
     assert!(has("default") && !has("buffers of 4K"), "{found:#}");
     let ratio = |key: &str| found["ratio"][key].as_f64().unwrap();
     assert!(ratio("low") <= ratio("value"), "{found:#}");
@@ -220,10 +190,7 @@ fn as_root_a_level_that_is_refused() {
     let left_out = found["left_out"].as_array().unwrap();
     assert_eq!(left_out.len(), 1, "{found:#}");
     let why = left_out[0].as_str().unwrap();
-    assert!(
-        why.starts_with("no checksum offload: ") && why.contains("tso"),
-        "{why}"
-    );
+    assert!(why.starts_with("no checksum offload: ") && why.contains("tso"), "{why}");
     assert!(found["tried"].as_u64().unwrap() > 1, "{found:#}");
     for row in found["front"].as_array().unwrap() {
         assert!(!row["settings"].to_string().contains("checksum"), "{row:#}");
@@ -256,20 +223,14 @@ impl Machine {
             return None;
         }
         for tool in ["iperf3", "ethtool"] {
-            if !Command::new(tool)
-                .arg("--version")
-                .output()
-                .is_ok_and(|o| o.status.success())
-            {
+            if !Command::new(tool).arg("--version").output().is_ok_and(|o| o.status.success()) {
                 skip(&format!("no {tool}"));
                 return None;
             }
         }
         let [namespace, peer] = [(); 2].map(|()| Namespace::new().unwrap());
         let [left, right] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
-        namespace
-            .add_veth(("v0", left), ("v1", right), &peer, None)
-            .unwrap();
+        namespace.add_veth(("v0", left), ("v1", right), &peer, None).unwrap();
         for (namespace, line) in [
             (&namespace, "ip addr add 192.0.2.1/24 dev v0"),
             (&peer, "ip addr add 192.0.2.2/24 dev v1"),
@@ -280,10 +241,7 @@ impl Machine {
         }
         set(&namespace, "net.ipv4.tcp_rmem=4096 4096 4096");
         let mut server = Command::new("iperf3");
-        server
-            .args(["-s", "-B", "192.0.2.2"])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
+        server.args(["-s", "-B", "192.0.2.2"]).stdout(Stdio::null()).stderr(Stdio::null());
         let server = own::inside(&peer, server).spawn().unwrap();
         let machine = Machine {
             namespace,
@@ -297,28 +255,17 @@ impl Machine {
         let load = || {
             let mut load = Command::new("sh");
             load.arg(machine.place.path("load.sh"));
-            own::inside(&machine.namespace, load)
-                .output()
-                .unwrap()
-                .status
-                .success()
+            own::inside(&machine.namespace, load).output().unwrap().status.success()
         };
         while !load() {
-            assert!(
-                begun.elapsed() < crate::common::PATIENCE,
-                "iperf3 never answers"
-            );
+            assert!(begun.elapsed() < crate::common::PATIENCE, "iperf3 never answers");
             sleep(Duration::from_millis(100));
         }
         Some(machine)
     }
 
     fn plumb(&self, words: &str) -> Command {
-        own::plumb(
-            &self.namespace,
-            self.place.plumb(words),
-            self.journal.path(),
-        )
+        own::plumb(&self.namespace, self.place.plumb(words), self.journal.path())
     }
 
     fn run(&self, words: &str) -> Ran {
@@ -328,10 +275,7 @@ impl Machine {
     /// All that a search changes.
     fn state(&self) -> String {
         let mut text = own::sh(&self.namespace, "ethtool -k v0");
-        text += &own::sh(
-            &self.namespace,
-            "sysctl net.ipv4.tcp_wmem net.ipv4.tcp_rmem",
-        );
+        text += &own::sh(&self.namespace, "sysctl net.ipv4.tcp_wmem net.ipv4.tcp_rmem");
         for file in ["gro_flush_timeout", "napi_defer_hard_irqs"] {
             let path = format!("/sys/class/net/v0/{file}");
             let read = self.namespace.with_sysfs(|| std::fs::read_to_string(&path));
@@ -367,14 +311,8 @@ fn as_root_an_interface() {
     ran.code(0);
     assert_eq!(machine.state(), before);
     let found = document(&ran.stdout);
-    assert_eq!(
-        (&found["lab"], &found["kept"]),
-        (&"host".into(), &false.into())
-    );
-    assert!(
-        found["best"].to_string().contains("buffers of"),
-        "{found:#}"
-    );
+    assert_eq!((&found["lab"], &found["kept"]), (&"host".into(), &false.into()));
+    assert!(found["best"].to_string().contains("buffers of"), "{found:#}");
     assert_eq!(found["recommended"], true, "{found:#}");
     assert!(found["ratio"]["low"].as_f64().unwrap() > 1.2, "{found:#}");
     assert!(found["lines"].to_string().contains("tcp_wmem"), "{found:#}");
@@ -392,22 +330,14 @@ fn as_root_an_interface() {
         assert!(!report.stdout.contains(not), "{not}: {}", report.stdout);
     }
     for words in ["--json", "--csv", "--markdown"] {
-        machine
-            .place
-            .run(&format!("report tune.plumb {words}"))
-            .code(0);
+        machine.place.run(&format!("report tune.plumb {words}")).code(0);
     }
-    machine
-        .place
-        .run("report tune.plumb --html page.html")
-        .code(0);
+    machine.place.run("report tune.plumb --html page.html").code(0);
     let file = |name: &str| machine.place.path(name);
     std::fs::copy(file("tune.plumb"), file("again.plumb")).unwrap();
     machine.place.run("diff tune.plumb again.plumb").code(0);
 
-    let ran = machine.run(&format!(
-        "{words} -o kept.plumb --keep --peer 192.0.2.2 -- {LOAD}"
-    ));
+    let ran = machine.run(&format!("{words} -o kept.plumb --keep --peer 192.0.2.2 -- {LOAD}"));
     ran.code(0);
     let report = machine.place.run("report kept.plumb");
     crate::common::prints(report.code(0), &["median", "echoes (ICMP)"]);
@@ -419,16 +349,12 @@ fn as_root_an_interface() {
         let line = line.as_str().unwrap();
         if let Some(limits) = line.split("tcp_wmem='").nth(1) {
             let limits = limits.split('\'').next().unwrap().replace(' ', "\t");
-            assert!(
-                kept.contains(&format!("tcp_wmem = {limits}")),
-                "{line}: {kept}"
-            );
+            assert!(kept.contains(&format!("tcp_wmem = {limits}")), "{line}: {kept}");
         }
     }
     let path = machine.place.path("undo");
-    let undo: Vec<&str> = (found["undo"].as_array().unwrap().iter())
-        .map(|line| line.as_str().unwrap())
-        .collect();
+    let undo: Vec<&str> =
+        (found["undo"].as_array().unwrap().iter()).map(|line| line.as_str().unwrap()).collect();
     // /sys is that of another namespace here: those lines are read, and made by the test.
     let (files, lines): (Vec<&str>, Vec<&str>) = undo.iter().partition(|l| l.starts_with("echo"));
     std::fs::write(&path, format!("set -e\n{}\n", lines.join("\n"))).unwrap();
@@ -450,10 +376,7 @@ fn as_root_an_interface_ended_early() {
     };
     let before = machine.state();
     let words = "tune --nic v0 --goal cpu -q";
-    for (load, says) in [
-        ("false", "exited with 1"),
-        ("true", "moved nothing over v0"),
-    ] {
+    for (load, says) in [("false", "exited with 1"), ("true", "moved nothing over v0")] {
         let ran = machine.run(&format!("{words} -- {load}"));
         ran.code(1).says(&[says]);
         assert_eq!(machine.state(), before);
@@ -462,10 +385,7 @@ fn as_root_an_interface_ended_early() {
         let running = Running::start(&mut machine.plumb(&format!("{words} -- sleep 60")));
         let begun = Instant::now();
         while machine.state() == before {
-            assert!(
-                begun.elapsed() < crate::common::PATIENCE,
-                "nothing was ever set"
-            );
+            assert!(begun.elapsed() < crate::common::PATIENCE, "nothing was ever set");
             sleep(Duration::from_millis(2));
         }
         running.signal(signal);

@@ -47,11 +47,7 @@ fn measured(place: &Place, words: &str) -> (Ran, Recording) {
     let ran = place.run(&format!("{FEW} -o x.plumb {words}"));
     ran.code(0);
     let recording = place.recording("x.plumb");
-    for block in recording
-        .blocks
-        .iter()
-        .filter(|b| b.instrument == INSTRUMENT)
-    {
+    for block in recording.blocks.iter().filter(|b| b.instrument == INSTRUMENT) {
         assert_eq!(block.ledger.offered, block.ledger.delivered, "{ran:?}");
         // A hundred files of SPECweb99 have 14.7 KB each on average, most of which one of them has.
         assert!((300_000..2_500_000).contains(&block.ledger.offered));
@@ -129,16 +125,12 @@ fn files_of_a_disk() {
         "--disk null_blk:32M:ext4:2ms --page-cache warm,cold,direct",
     );
     let arms = ["warm", "cold", "direct"].map(|level| format!("page_cache={level}"));
-    let shares = arms
-        .each_ref()
-        .map(|arm| of(&recording, arm, &FROM_DISK, None));
+    let shares = arms.each_ref().map(|arm| of(&recording, arm, &FROM_DISK, None));
     assert_eq!(shares[0], 0.0);
     // Some files are asked for again.
     assert!((0.2..1.2).contains(&shares[1]), "{shares:?}");
     assert!((0.2..1.2).contains(&shares[2]), "{shares:?}");
-    let rates = arms
-        .each_ref()
-        .map(|arm| of(&recording, arm, &THROUGHPUT, None));
+    let rates = arms.each_ref().map(|arm| of(&recording, arm, &THROUGHPUT, None));
     assert!(rates[0] > rates[1] && rates[0] > rates[2], "{rates:?}");
     assert!(ran.stdout.contains(" disk "), "{ran:?}");
 }
@@ -173,12 +165,7 @@ fn all_that_a_server_sends() {
     let place = Place::new();
     let (_, recording) = measured(&place, "--exact --offload tso=off");
     let is_counted = |block: &&Block| block.instrument == INSTRUCTIONS.instrument;
-    let [block] = &recording
-        .blocks
-        .iter()
-        .filter(is_counted)
-        .collect::<Vec<_>>()[..]
-    else {
+    let [block] = &recording.blocks.iter().filter(is_counted).collect::<Vec<_>>()[..] else {
         panic!("{:?}", recording.blocks);
     };
     let calls: u64 = (recording.costs.iter())
@@ -191,18 +178,12 @@ fn all_that_a_server_sends() {
         .sum();
     let frames = block.ledger.offered;
     // One at either end of the window may be half in it.
-    assert!(
-        frames > 300 && calls.abs_diff(frames) <= 2,
-        "{calls} of {frames}"
-    );
+    assert!(frames > 300 && calls.abs_diff(frames) <= 2, "{calls} of {frames}");
 }
 
 /// Check that what can't be measured is said before anything boots.
 #[test]
 fn what_it_cannot() {
     let place = Place::new();
-    place
-        .run(&format!("{FEW} --page-cache cold"))
-        .code(2)
-        .says(&["needs a disk"]);
+    place.run(&format!("{FEW} --page-cache cold")).code(2).says(&["needs a disk"]);
 }

@@ -39,15 +39,9 @@ impl Disk {
         let device = works("losetup", &["--find", "--show", image])?;
         let mounted = place.path("mounted");
         fs::create_dir(&mounted).unwrap();
-        let mut disk = Disk {
-            device,
-            mounted,
-            scheduler: String::new(),
-        };
+        let mut disk = Disk { device, mounted, scheduler: String::new() };
         let all = disk.text("scheduler");
-        let inside = all
-            .split_once('[')
-            .and_then(|(_, rest)| rest.split_once(']'));
+        let inside = all.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
         disk.scheduler = inside?.0.into();
         works("mount", &[&disk.device, disk.mounted.to_str()?])?;
         fs::write(disk.file(), vec![7; 32 << 20]).unwrap();
@@ -140,20 +134,13 @@ fn as_root_read_ahead() {
     );
     let asked = place.run("run -q disks.toml");
     asked.code(2);
-    for says in [
-        "read_ahead_kb is set to 2048",
-        &format!("--yes-change {}", disk.name()),
-    ] {
+    for says in ["read_ahead_kb is set to 2048", &format!("--yes-change {}", disk.name())] {
         assert!(asked.stderr.contains(says), "{}", asked.stderr);
     }
     let ran = place.run(&format!("run -q disks.toml --yes-change {}", disk.name()));
     ran.code(0);
     assert_eq!(disk.all(), before);
-    assert!(
-        ran.stdout.contains("set       read_ahead_kb"),
-        "{}",
-        ran.stdout
-    );
+    assert!(ran.stdout.contains("set       read_ahead_kb"), "{}", ran.stdout);
     let recording = place.recording("disks.plumb");
     let pages = |arm: &str| {
         let all = counts(&recording, arm, added);
@@ -195,11 +182,9 @@ fn as_root_schedulers() {
          --chunk 4K",
         file.display()
     );
-    for command in [
-        "stat -q block:block_rq_issue",
-        "between -q --preset disk",
-        "profile -q --frequency 9999",
-    ] {
+    for command in
+        ["stat -q block:block_rq_issue", "between -q --preset disk", "profile -q --frequency 9999"]
+    {
         let ran = place.run(&format!("{command} {rest}"));
         ran.code(0);
         assert_eq!(disk.all(), before, "{command}");
@@ -275,54 +260,18 @@ fn as_root_refused() {
     let before = disk.all();
     let device = &disk.device;
     for (words, code, says) in [
-        (
-            format!("--disk {device} --read-ahead 130 -- true"),
-            2,
-            "use 128",
-        ),
-        (
-            format!("--disk {device} --nr-requests 1000000 -- true"),
-            3,
-            "nr_requests",
-        ),
-        (
-            format!("--disk {device} --scheduler noop -- true"),
-            2,
-            "mq-deadline",
-        ),
+        (format!("--disk {device} --read-ahead 130 -- true"), 2, "use 128"),
+        (format!("--disk {device} --nr-requests 1000000 -- true"), 3, "nr_requests"),
+        (format!("--disk {device} --scheduler noop -- true"), 2, "mq-deadline"),
         (format!("--disk {device} -- true"), 2, "no effect by itself"),
-        (
-            format!("--disk {device} --read-ahead 4,8"),
-            2,
-            "each run of a command",
-        ),
-        (
-            format!("--disk {device} --read-ahead 4,8 --duration 2s -- true"),
-            2,
-            "each run",
-        ),
-        (
-            format!("--disk {device} --read-ahead=4\u{a0}then\u{a0}8 -- true"),
-            2,
-            "plumb read-file",
-        ),
+        (format!("--disk {device} --read-ahead 4,8"), 2, "each run of a command"),
+        (format!("--disk {device} --read-ahead 4,8 --duration 2s -- true"), 2, "each run"),
+        (format!("--disk {device} --read-ahead=4\u{a0}then\u{a0}8 -- true"), 2, "plumb read-file"),
         ("--disk nosuch --read-ahead 4 -- true".into(), 2, "vda"),
-        (
-            "--disk /nowhere --read-ahead 4 -- true".into(),
-            2,
-            "No such file",
-        ),
+        ("--disk /nowhere --read-ahead 4 -- true".into(), 2, "No such file"),
         ("--disk /proc --read-ahead 4 -- true".into(), 2, "lsblk"),
-        (
-            "--disk ../sda --read-ahead 4 -- true".into(),
-            2,
-            "invalid disk",
-        ),
-        (
-            "--disk null_blk:8M:ext4 --read-ahead 4 -- true".into(),
-            2,
-            "guest",
-        ),
+        ("--disk ../sda --read-ahead 4 -- true".into(), 2, "invalid disk"),
+        ("--disk null_blk:8M:ext4 --read-ahead 4 -- true".into(), 2, "guest"),
         ("--mtu 1500 -- true".into(), 2, "not supported"),
     ] {
         let mut command = place.plumb("stat -q cs");

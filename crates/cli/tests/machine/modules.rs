@@ -34,13 +34,8 @@ fn kernel(place: &Place, module: &str) -> Option<KernelEntry> {
 
 /// The source of the module, as the program keeps it.
 fn source(kernel: &KernelEntry, file: &str) -> PathBuf {
-    let kept = crate::common::cache()
-        .join("sources")
-        .join(&kernel.hash)
-        .join("trees");
-    kept.join("drivers-net-usb")
-        .join("drivers/net/usb")
-        .join(file)
+    let kept = crate::common::cache().join("sources").join(&kernel.hash).join("trees");
+    kept.join("drivers-net-usb").join("drivers/net/usb").join(file)
 }
 
 /// A patch of a file, by `diff`.
@@ -69,22 +64,14 @@ fn unmodified_and_patched() {
     let Some(kernel) = kernel(&place, "usbnet") else {
         return;
     };
-    let own = kernel
-        .module_tree()
-        .unwrap()
-        .require("usbnet")
-        .unwrap()
-        .read()
-        .unwrap();
+    let own = kernel.module_tree().unwrap().require("usbnet").unwrap().read().unwrap();
     let built = fs::read(place.path("tried.ko")).unwrap();
     let (own, built) = (code::code(&own).unwrap(), code::code(&built).unwrap());
     let difference = code::compare(&own, &built);
     assert!(difference.is_empty(), "{difference:#?}");
     // No name but the user's.
     let nowhere = place.run("module build usbnet -o nowhere/usbnet.ko");
-    nowhere
-        .code(1)
-        .says(&["can't write nowhere/usbnet.ko: No such file or directory"]);
+    nowhere.code(1).says(&["can't write nowhere/usbnet.ko: No such file or directory"]);
     assert!(!nowhere.stderr.contains(".tmp"), "{nowhere:#?}");
     assert_eq!(own.text_bytes, built.text_bytes);
 
@@ -94,10 +81,7 @@ fn unmodified_and_patched() {
     });
     let patched = place.run("module build usbnet --patch change.patch -o patched.ko");
     assert!(patched.status.success(), "{patched:#?}");
-    assert!(
-        patched.stdout.contains("drivers/net/usb/usbnet.c"),
-        "{patched:#?}"
-    );
+    assert!(patched.stdout.contains("drivers/net/usb/usbnet.c"), "{patched:#?}");
     let changed = code::code(&fs::read(place.path("patched.ko")).unwrap()).unwrap();
     let names: Vec<String> = code::compare(&built, &changed)
         .functions
@@ -118,15 +102,9 @@ fn unmodified_and_patched() {
         fs::write(place.path("change.cocci"), cocci.replace("KILL", "NONE")).unwrap();
         let nothing = place.run("module build usbnet --cocci change.cocci -o refused.ko");
         assert_eq!(nothing.status.code(), Some(1), "{nothing:#?}");
-        assert!(
-            nothing.stderr.contains("matches nothing in usbnet.c"),
-            "{nothing:#?}"
-        );
+        assert!(nothing.stderr.contains("matches nothing in usbnet.c"), "{nothing:#?}");
         for (text, says) in [
-            (
-                "@@\nexpression e;\n@\n- foo(e);\n",
-                "change.cocci: line 3, column 0",
-            ),
+            ("@@\nexpression e;\n@\n- foo(e);\n", "change.cocci: line 3, column 0"),
             ("", "change.cocci: it has no rule"),
         ] {
             fs::write(place.path("change.cocci"), text).unwrap();
@@ -138,9 +116,7 @@ fn unmodified_and_patched() {
     for (text, code, says) in [
         ("no patch at all\n".to_owned(), 2, "not a patch"),
         (
-            fs::read_to_string(&patch)
-                .unwrap()
-                .replace("clear_bit(EVENT", "clear_bet(EVENT"),
+            fs::read_to_string(&patch).unwrap().replace("clear_bit(EVENT", "clear_bet(EVENT"),
             1,
             "rebase it on Linux ",
         ),
@@ -209,10 +185,7 @@ fn measured() {
     assert!(built.status.success(), "{built:#?}");
     let folder = source(&crate::common::kernel().unwrap(), "");
     let folder = format!("source      {}", folder.display());
-    assert!(
-        built.stdout.contains(folder.trim_end_matches('/')),
-        "{built:#?}"
-    );
+    assert!(built.stdout.contains(folder.trim_end_matches('/')), "{built:#?}");
     let experiment = "name = \"aa\"\nlab = \"vm\"\ninstruments = [\"exact\"]\n[workload]\n\
                       kind = \"packets\"\npackets = 100\n[knobs]\nlink = \"usb-net\"\nproto = \
                       \"udp\"\n[vary]\nmodule = [\"\", \"tried.ko\", [\"tried.ko\", \"other.ko\"]]\n";
@@ -221,10 +194,7 @@ fn measured() {
     assert!(ran.status.success(), "{ran:#?}");
     let recording = place.recording("aa.plumb");
     let names: Vec<&str> = recording.arms.iter().map(|arm| arm.name.as_str()).collect();
-    assert_eq!(
-        names,
-        ["module=own", "module=tried.ko", "module=tried.ko+other.ko"]
-    );
+    assert_eq!(names, ["module=own", "module=tried.ko", "module=tried.ko+other.ko"]);
     for module in ["tried.ko", "tried.ko+other.ko"] {
         same(&place, "aa.plumb", module);
     }
@@ -267,10 +237,7 @@ fn same(place: &Place, file: &str, module: &str) {
         views.collect()
     };
     let (own, built) = (of("own"), of(module));
-    assert!(
-        !own.is_empty() && own.len() == built.len(),
-        "{own:?}, {built:?}"
-    );
+    assert!(!own.is_empty() && own.len() == built.len(), "{own:?}, {built:?}");
     for (own, built) in own.iter().zip(&built) {
         // An interrupt may set a timer of the kernel's random numbers, once a second of the guest's
         // clock, and acknowledgements of a stream differ by a few in a million: see docs/limits.md.
@@ -290,9 +257,7 @@ fn of_the_command_line() {
     }
     let words =
         "path -q --link smsc95xx --sender device --rx-fault bad-size --packets 50 --blocks 1";
-    place
-        .run(&format!("{words} --module= --module usbnet -o a.plumb"))
-        .code(0);
+    place.run(&format!("{words} --module= --module usbnet -o a.plumb")).code(0);
     let recording = place.recording("a.plumb");
     let dropped: Vec<u64> = (classes(&recording).iter())
         .filter(|view| view.class.direction == Direction::Drop)
@@ -304,10 +269,7 @@ fn of_the_command_line() {
     let refused = place.run("path --lab netns --clock stages --module usbnet");
     refused.code(2);
     let refused = place.run("path --link smsc95xx --module usbnet+none.patch");
-    assert!(
-        refused.stderr.contains("none.patch: can't read the patch"),
-        "{refused:#?}"
-    );
+    assert!(refused.stderr.contains("none.patch: can't read the patch"), "{refused:#?}");
 }
 
 /// Check that a module which the kernel refuses is reported with its file, the kernel's reason and a
@@ -363,11 +325,7 @@ fn loaded_for_a_command() {
     ran.code(0);
     let loaded = ran.stdout.lines().filter(|l| l.starts_with("usbnet "));
     // O, from outside of the kernel's tree; E, without its signature.
-    assert_eq!(
-        loaded.filter(|l| l.ends_with("(OE)")).count(),
-        1,
-        "{ran:#?}"
-    );
+    assert_eq!(loaded.filter(|l| l.ends_with("(OE)")).count(), 1, "{ran:#?}");
     let recording = place.recording("work.plumb");
     assert_eq!(recording.arms.len(), 2);
 }
@@ -403,10 +361,7 @@ fn patches_stay_inside() {
     let Some(kernel) = kernel(&place, "crc64") else {
         return;
     };
-    let trees = crate::common::cache()
-        .join("sources")
-        .join(&kernel.hash)
-        .join("trees");
+    let trees = crate::common::cache().join("sources").join(&kernel.hash).join("trees");
     let original = trees.join("lib/lib/gen_crc64table.c");
     fs::write(place.path("secret"), "#error a secret\n").unwrap();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -417,11 +372,7 @@ fn patches_stay_inside() {
         .replace("PROCESS", &std::process::id().to_string());
     let patch = write_patch(&place.path(""), &original, |text| format!("{text}{escape}"));
     let text = fs::read_to_string(&patch).unwrap();
-    fs::write(
-        &patch,
-        text.replace("drivers/net/usb/usbnet.c", "lib/gen_crc64table.c"),
-    )
-    .unwrap();
+    fs::write(&patch, text.replace("drivers/net/usb/usbnet.c", "lib/gen_crc64table.c")).unwrap();
     // Whoever types a patch may change such programs: they run, and get nowhere.
     let built = place.run("module build crc64 --patch change.patch -o changed.ko");
     built.code(0).says(&[]);
@@ -436,38 +387,23 @@ fn patches_stay_inside() {
     for file in ["lib/Makefile", "scripts/kallsyms.c"] {
         fs::write(&patch, text.replace("drivers/net/usb/usbnet.c", file)).unwrap();
         let refused = place.run("run -q x.toml");
-        assert!(
-            [Some(1), Some(2)].contains(&refused.status.code()),
-            "{refused:#?}"
-        );
+        assert!([Some(1), Some(2)].contains(&refused.status.code()), "{refused:#?}");
         assert!(refused.stderr.contains(file), "{refused:#?}");
     }
     // Of another module in the same folder.
     let other = trees.join("lib/lib/crc32.c");
     write_patch(&place.path(""), &other, |text| format!("{text}\nint x;\n"));
     let text = fs::read_to_string(&patch).unwrap();
-    fs::write(
-        &patch,
-        text.replace("drivers/net/usb/usbnet.c", "lib/crc32.c"),
-    )
-    .unwrap();
+    fs::write(&patch, text.replace("drivers/net/usb/usbnet.c", "lib/crc32.c")).unwrap();
     refuse(&["lib/crc32.c", "crc64 is not compiled from"]);
-    fs::write(
-        &patch,
-        "--- /dev/null\n+++ b/lib/stdio.h\n@@ -0,0 +1 @@\n+int x;\n",
-    )
-    .unwrap();
+    fs::write(&patch, "--- /dev/null\n+++ b/lib/stdio.h\n@@ -0,0 +1 @@\n+int x;\n").unwrap();
     refuse(&["--- /dev/null"]);
     let own = trees.join("lib/lib/crc64.c");
     for line in ["#include \"SECRET\"", "asm(\".incbin \\\"SECRET\\\"\");"] {
         let line = line.replace("SECRET", &place.path("secret").display().to_string());
         let patch = write_patch(&place.path(""), &own, |text| format!("{text}\n{line}\n"));
         let text = fs::read_to_string(&patch).unwrap();
-        fs::write(
-            &patch,
-            text.replace("drivers/net/usb/usbnet.c", "lib/crc64.c"),
-        )
-        .unwrap();
+        fs::write(&patch, text.replace("drivers/net/usb/usbnet.c", "lib/crc64.c")).unwrap();
         let refused = place.run("run -q x.toml");
         refused.code(1).says(&["does not build", "secret"]);
         assert!(!refused.stderr.contains("a secret"), "{refused:#?}");

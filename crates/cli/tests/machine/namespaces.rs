@@ -23,9 +23,7 @@ fn has(programs: &[&str]) -> bool {
     }
     let is_here = |program: &str| {
         let folders = ["/usr/local/bin", "/usr/sbin", "/usr/bin"];
-        folders
-            .iter()
-            .any(|folder| Path::new(folder).join(program).exists())
+        folders.iter().any(|folder| Path::new(folder).join(program).exists())
     };
     match programs.iter().find(|program| !is_here(program)) {
         None => true,
@@ -71,10 +69,8 @@ fn a_stream_beside_iperf3() {
         return;
     }
     let place = Place::new();
-    let recording = measured(
-        &place,
-        "stream --client plumb,iperf3 --bytes 64M --blocks 3 --connections 2",
-    );
+    let recording =
+        measured(&place, "stream --client plumb,iperf3 --bytes 64M --blocks 3 --connections 2");
     assert_eq!(recording.blocks.len(), 6);
     for arm in ["plumb", "iperf3"] {
         let rates = of(&recording, arm, &THROUGHPUT, None);
@@ -83,10 +79,7 @@ fn a_stream_beside_iperf3() {
         assert_eq!(of(&recording, arm, &RETRANSMITTED, None).len(), 3);
     }
     let busy = of(&recording, "plumb", &BUSY, Some("sender"));
-    assert!(
-        busy.iter().all(|busy| (0.2..=1.0).contains(busy)),
-        "{busy:?}"
-    );
+    assert!(busy.iter().all(|busy| (0.2..=1.0).contains(busy)), "{busy:?}");
     for block in &recording.blocks {
         assert!(block.ledger.offered >= 64 << 20, "{:?}", block.ledger);
     }
@@ -101,10 +94,7 @@ fn requests_and_echoes() {
     let place = Place::new();
     for (words, bytes) in [
         ("request --turns 200 --size 64,1000 --blocks 2", 1000),
-        (
-            "ping --turns 200 --size 1000 --family ipv6 --blocks 2",
-            1000,
-        ),
+        ("ping --turns 200 --size 1000 --family ipv6 --blocks 2", 1000),
     ] {
         let recording = measured(&place, words);
         let last = recording.arms.last().unwrap().name.clone();
@@ -112,12 +102,7 @@ fn requests_and_echoes() {
         let median = of(&recording, &last, &TURN, Some("median"));
         let rate = of(&recording, &last, &TURNS, None);
         assert_eq!((least.len(), rate.len()), (2, 2), "{words}");
-        assert!(
-            least
-                .iter()
-                .zip(&median)
-                .all(|(least, median)| least <= median && *least > 0.0)
-        );
+        assert!(least.iter().zip(&median).all(|(least, median)| least <= median && *least > 0.0));
         assert_eq!(recording.blocks.last().unwrap().ledger.offered, 200 * bytes);
         assert!(of(&recording, &last, &THROUGHPUT, None).is_empty());
     }
@@ -141,10 +126,7 @@ fn a_web_server_beside_wrk() {
         assert_eq!(of(&recording, &arm.name, &TURNS, None).len(), 1);
         assert!(of(&recording, &arm.name, &TURN, Some("99%"))[0] > 0.0);
         let bytes = block.ledger.delivered;
-        by_client
-            .entry(arm.level("client").unwrap())
-            .or_default()
-            .push(bytes);
+        by_client.entry(arm.level("client").unwrap()).or_default().push(bytes);
     }
     // The files that are asked for are the same ones.
     assert_eq!(by_client["plumb"][0], by_client["plumb"][1]);

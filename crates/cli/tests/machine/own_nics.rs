@@ -25,11 +25,7 @@ impl Machine {
             skip("not root: no network namespaces");
             return None;
         }
-        if !Command::new("ethtool")
-            .arg("--version")
-            .output()
-            .is_ok_and(|o| o.status.success())
-        {
+        if !Command::new("ethtool").arg("--version").output().is_ok_and(|o| o.status.success()) {
             skip("ethtool is not installed: what is there can't be compared");
             return None;
         }
@@ -106,28 +102,18 @@ fn as_root_the_default_route() {
     let Some(machine) = Machine::new() else {
         return;
     };
-    own::sh(
-        &machine.namespace,
-        "ip route add default via 192.0.2.9 dev v0",
-    );
+    own::sh(&machine.namespace, "ip route add default via 192.0.2.9 dev v0");
     let before = machine.state();
-    for words in [
-        "tune --goal cpu",
-        "stat -q cs --offload tso=off",
-        "profile -q --offload tso=off",
-    ] {
+    for words in ["tune --goal cpu", "stat -q cs --offload tso=off", "profile -q --offload tso=off"]
+    {
         let ran = machine.run(&format!("{words} --nic v0 -- true"));
-        ran.code(2).says(&[
-            "refusing to change v0: it carries the default route",
-            "--even-default-route",
-        ]);
+        ran.code(2)
+            .says(&["refusing to change v0: it carries the default route", "--even-default-route"]);
         assert_eq!(machine.state(), before, "{words}");
     }
     let words = "stat -q cs --nic v0 --offload tso=off --even-default-route -- true";
     machine.run(words).code(0);
-    machine
-        .run("stat -q cs --nic t0 --coalesce rx-frames=8 -- true")
-        .code(0);
+    machine.run("stat -q cs --nic t0 --coalesce rx-frames=8 -- true").code(0);
     assert_eq!(machine.state(), before);
 }
 
@@ -160,17 +146,11 @@ fn as_root_while_a_command_runs() {
     for code in [0, 1] {
         let _ = std::fs::remove_file(&shown);
         let mut command = machine.plumb("stat -q cs");
-        command
-            .args(words(OF_VETH))
-            .args(["--", "sh", "show", &code.to_string()]);
+        command.args(words(OF_VETH)).args(["--", "sh", "show", &code.to_string()]);
         Running::start(&mut command).finish().code(code);
         assert_eq!(machine.state(), before);
         let text = std::fs::read_to_string(&shown).unwrap();
-        for part in [
-            "tx-tcp-segmentation: off",
-            "RX:\t\t2\nRX:\t\t2",
-            "65536\t65536",
-        ] {
+        for part in ["tx-tcp-segmentation: off", "RX:\t\t2\nRX:\t\t2", "65536\t65536"] {
             assert!(text.contains(part), "no {part:?} in {text}");
         }
     }
@@ -182,10 +162,7 @@ fn as_root_without_effect() {
     let Some(machine) = Machine::new() else {
         return;
     };
-    own::sh(
-        &machine.namespace,
-        "ip addr add 192.0.2.2/24 dev v1 noprefixroute",
-    );
+    own::sh(&machine.namespace, "ip addr add 192.0.2.2/24 dev v1 noprefixroute");
     let before = machine.state();
     let still =
         "stat -q cs --nic t0 --coalesce rx-frames=3 --coalesce rx-frames=8 --blocks 2 -- true";
@@ -197,9 +174,7 @@ fn as_root_without_effect() {
     joined(ran.code(0), &of_t0);
     // An echo to a neighbour that does not answer is asked for: that is a packet.
     // Of each only once in a second.
-    machine
-        .place
-        .write("send", "echo > /dev/udp/$1/9\nsleep 0.3\n");
+    machine.place.write("send", "echo > /dev/udp/$1/9\nsleep 0.3\n");
     let ran = machine.run(
         "stat -q cs --nic v0 --offload gro=on --offload tso=on --rps-cpus 0 --napi-defer-hard-irqs 2 -- \
          bash send 192.0.2.77",
@@ -239,10 +214,7 @@ fn as_root_a_file_asks() {
     );
     let asked = machine.run("run -q nics.toml");
     asked.code(2);
-    for says in [
-        "t0: the coalescing rx-frames is set to 8",
-        "--yes-change t0",
-    ] {
+    for says in ["t0: the coalescing rx-frames is set to 8", "--yes-change t0"] {
         assert!(asked.stderr.contains(says), "{}", asked.stderr);
     }
     machine.run("run -q nics.toml --yes-change t0").code(0);
@@ -263,10 +235,7 @@ fn as_root_ended_early() {
         let running = Running::start(&mut machine.plumb(line));
         let begun = Instant::now();
         while !frames().contains("rx-frames: 16") {
-            assert!(
-                begun.elapsed() < crate::common::PATIENCE,
-                "it was never set"
-            );
+            assert!(begun.elapsed() < crate::common::PATIENCE, "it was never set");
             sleep(Duration::from_millis(5));
         }
         // It was tried before, and is set again for the run.
@@ -297,11 +266,7 @@ fn as_root_refused() {
     for (line, code, says) in [
         ("--nic v0 --coalesce rx-usecs=5", 3, "ethtool -c v0"),
         ("--nic v0 --coalesce adaptive-rx=on", 3, "ethtool -c v0"),
-        (
-            "--nic t0 --coalesce rx-frames=16 --coalesce rx-usecs=5",
-            3,
-            "ethtool -c t0",
-        ),
+        ("--nic t0 --coalesce rx-frames=16 --coalesce rx-usecs=5", 3, "ethtool -c t0"),
         ("--nic t0 --coalesce rx-frames=100000", 3, "use 64"),
         ("--nic t0 --rings rx=64", 3, "ethtool -g t0"),
         ("--nic v0 --channels rx=9", 3, "ethtool -l v0"),

@@ -21,19 +21,9 @@ fn kernel<'a>(release: &str, version: &'a str) -> Vec<(String, &'a str, &'static
     vec![
         (format!("{image}-dbg"), version, "amd64", String::new()),
         (image, version, "amd64", String::new()),
-        (
-            format!("linux-headers-{release}-amd64"),
-            version,
-            "amd64",
-            needs,
-        ),
+        (format!("linux-headers-{release}-amd64"), version, "amd64", needs),
         (common, version, "all", String::new()),
-        (
-            "linux-kbuild-6.1".to_owned(),
-            version,
-            "amd64",
-            String::new(),
-        ),
+        ("linux-kbuild-6.1".to_owned(), version, "amd64", String::new()),
         ("linux-source-6.1".to_owned(), version, "all", String::new()),
     ]
 }
@@ -80,10 +70,7 @@ impl Archive {
              APT::Architecture \"amd64\";\nAPT::Sandbox::User \"root\";\n"
         );
         place.write("apt.conf", config);
-        place.write(
-            "sources.list",
-            format!("deb [trusted=yes] copy:{top}/repo ./\n"),
-        );
+        place.write("sources.list", format!("deb [trusted=yes] copy:{top}/repo ./\n"));
         Some(Self { place })
     }
 
@@ -122,11 +109,7 @@ impl Archive {
 
     /// What the archive's list says of the package that was built last.
     fn listed(&self, built: &Path) -> String {
-        let sum = Command::new("sha256sum")
-            .arg(built)
-            .output()
-            .unwrap()
-            .stdout;
+        let sum = Command::new("sha256sum").arg(built).output().unwrap().stdout;
         let sum = String::from_utf8(sum).unwrap();
         let size = fs::metadata(built).unwrap().len();
         let file = built.file_name().unwrap().to_string_lossy().into_owned();
@@ -149,11 +132,7 @@ impl Archive {
         let control = format!(
             "Package: {name}\nVersion: {version}\nArchitecture: {arch}\nMaintainer: A <a@example.org>\n\
              {depends}Section: {}\nDescription: made up\n",
-            if name.ends_with("-base") {
-                "libs"
-            } else {
-                "kernel"
-            }
+            if name.ends_with("-base") { "libs" } else { "kernel" }
         );
         fs::write(tree.join("DEBIAN/control"), control).unwrap();
         tree
@@ -169,10 +148,7 @@ impl Archive {
             fs::write(path, data).unwrap();
         };
         let mark = format!("{name} {version}\n");
-        if let Some(release) = name
-            .strip_prefix("linux-image-")
-            .filter(|_| depends.is_empty())
-        {
+        if let Some(release) = name.strip_prefix("linux-image-").filter(|_| depends.is_empty()) {
             let (release, image) = match release.strip_suffix("-dbg") {
                 Some(release) => (release, "usr/lib/debug/boot/vmlinux"),
                 None => (release, "boot/vmlinuz"),
@@ -200,10 +176,7 @@ impl Archive {
     /// Make the package of its tree.
     fn pack(&self, (name, version, arch, _): Package<'_>) -> PathBuf {
         let tree = self.place.path("tree");
-        let deb = self
-            .place
-            .path("repo")
-            .join(format!("{name}_{version}_{arch}.deb"));
+        let deb = self.place.path("repo").join(format!("{name}_{version}_{arch}.deb"));
         let built = Command::new("dpkg-deb")
             .args(["-Znone", "--root-owner-group", "--build"])
             .args([&tree, &deb])
@@ -216,9 +189,7 @@ impl Archive {
     /// What the machine's administrator does once in a while.
     fn update(&self) {
         let mut command = self.place.command("apt-get");
-        command
-            .args(["-qq", "update"])
-            .env("APT_CONFIG", self.place.path("apt.conf"));
+        command.args(["-qq", "update"]).env("APT_CONFIG", self.place.path("apt.conf"));
         assert!(command.status().unwrap().success());
     }
 
@@ -232,9 +203,7 @@ impl Archive {
     }
 
     fn entry(&self, name: &str) -> KernelEntry {
-        KernelStore::new(&self.place.path("plumb"))
-            .find(name)
-            .unwrap()
+        KernelStore::new(&self.place.path("plumb")).find(name).unwrap()
     }
 
     /// The packages that a kernel's modules would be built from, which are not of its version.
@@ -282,10 +251,7 @@ fn packages_that_moved_on() {
         ),
         (
             &["linux-source-6.1"],
-            &[
-                ("linux-source-6.1", "6.1.191-1"),
-                ("linux-source-6.1", "6.1.210-1"),
-            ],
+            &[("linux-source-6.1", "6.1.191-1"), ("linux-source-6.1", "6.1.210-1")],
             "linux-source-6.1 6.1.191-1\n",
         ),
     ] {
@@ -317,9 +283,7 @@ fn headers_of_another_revision() {
     let mut packages = kernel("6.1.0-56", "6.1.192-3");
     packages.retain(|(name, ..)| !name.contains("image"));
     let image = kernel("6.1.0-56", "6.1.192-2");
-    let image = image
-        .into_iter()
-        .filter(|(name, ..)| name.contains("image"));
+    let image = image.into_iter().filter(|(name, ..)| name.contains("image"));
     archive.holds(&[packages, image.collect()]);
     // The machine's lists are old: newer ones are fetched.
     archive.plumb("kernel add debian:6.1.0-56 --debug").code(0);
@@ -356,21 +320,13 @@ fn what_is_missing() {
     archive.holds(&[kernel("6.1.0-57", "6.1.195-1"), older]);
     let ran = archive.plumb("kernel add debian:6.1.0-56 --debug");
     assert_ne!(ran.status.code(), Some(0));
-    ran.says(&[
-        "no linux-headers-6.1.0-56-amd64",
-        "`plumb kernel add debian:6.1.0-57`",
-    ]);
+    ran.says(&["no linux-headers-6.1.0-56-amd64", "`plumb kernel add debian:6.1.0-57`"]);
     archive.heed(&ran);
 
     // kbuild is too old for the headers.
     let mut packages = kernel("6.1.0-56", "6.1.192-2");
     packages.retain(|(name, ..)| name != "linux-kbuild-6.1");
-    packages.push((
-        "linux-kbuild-6.1".into(),
-        "6.1.176-1",
-        "amd64",
-        String::new(),
-    ));
+    packages.push(("linux-kbuild-6.1".into(), "6.1.176-1", "amd64", String::new()));
     archive.holds(&[packages, kernel("6.1.0-47", "6.1.170-1")]);
     let again = || {
         let _ = fs::remove_dir_all(archive.place.path("plumb/apt"));
@@ -406,10 +362,7 @@ fn kernels_that_moved_on() {
     let Some(archive) = Archive::new() else {
         return;
     };
-    archive.holds(&[
-        kernel("6.1.0-56", "6.1.192-2"),
-        vec![current("6.1.0-56", "6.1.192-2")],
-    ]);
+    archive.holds(&[kernel("6.1.0-56", "6.1.192-2"), vec![current("6.1.0-56", "6.1.192-2")]]);
     archive.update();
     // The file that the machine's lists name is gone.
     let backport = kernel("6.12.9+deb12", "6.12.9-1~deb12u1");
@@ -427,15 +380,9 @@ fn kernels_that_moved_on() {
         "`plumb kernel add debian:6.1.0-57`",
     ]);
     archive.heed(&ran);
-    archive
-        .plumb("kernel add debian:6.16")
-        .code(1)
-        .says(&["debian:6.12.9+deb12"]);
+    archive.plumb("kernel add debian:6.16").code(1).says(&["debian:6.12.9+deb12"]);
     // The metapackage is ahead of its kernel.
-    archive.holds(&[
-        kernel("6.1.0-58", "6.1.196-1"),
-        vec![current("6.1.0-59", "6.1.199-1")],
-    ]);
+    archive.holds(&[kernel("6.1.0-58", "6.1.196-1"), vec![current("6.1.0-59", "6.1.199-1")]]);
     let _ = fs::remove_dir_all(archive.place.path("plumb"));
     archive.plumb("kernel add debian").code(0);
     assert_eq!(archive.entry("debian").release, "6.1.0-58-amd64");
@@ -450,10 +397,7 @@ fn damaged_kernels() {
         return;
     };
     let at = |version: &'static str| {
-        archive.holds(&[
-            kernel("6.1.0-56", version),
-            vec![current("6.1.0-56", version)],
-        ]);
+        archive.holds(&[kernel("6.1.0-56", version), vec![current("6.1.0-56", version)]]);
     };
     // It stops after the kernel was looked up.
     let run = |kernel: &str| {
@@ -467,16 +411,8 @@ fn damaged_kernels() {
     let image = entry.folder.join("vmlinux");
     let whole = fs::read(&image).unwrap();
     for (name, file, marks) in [
-        (
-            "mine",
-            &image,
-            ["vmlinux", "fetching it again from debian:6.1.0-56"],
-        ),
-        (
-            "debian",
-            &entry.folder.join("kernel.toml"),
-            ["kernel.toml", "removed"],
-        ),
+        ("mine", &image, ["vmlinux", "fetching it again from debian:6.1.0-56"]),
+        ("debian", &entry.folder.join("kernel.toml"), ["kernel.toml", "removed"]),
     ] {
         fs::write(file, "").unwrap();
         run(name).says(&marks).says(&["no_such_module"]);
@@ -491,11 +427,7 @@ fn damaged_kernels() {
     ran.says(&["was damaged (vmlinux"]);
     let other = archive.entry("debian");
     assert!(other.hash != entry.hash && !entry.folder.exists());
-    ran.says(&[
-        entry.short(),
-        "was damaged (vmlinux",
-        &format!("--kernel {}", other.short()),
-    ]);
+    ran.says(&[entry.short(), "was damaged (vmlinux", &format!("--kernel {}", other.short())]);
 
     fs::write(other.folder.join("vmlinux"), "").unwrap();
     fs::remove_dir_all(archive.place.path("repo")).unwrap();
@@ -505,10 +437,7 @@ fn damaged_kernels() {
     let file = file.display().to_string();
     archive.plumb(&format!("kernel add {file}")).code(0);
     fs::write(archive.entry(&file).folder.join("vmlinux"), "").unwrap();
-    run(&file).says(&[
-        "is damaged (vmlinux",
-        &format!("`plumb kernel add {file}` replaces it"),
-    ]);
+    run(&file).says(&["is damaged (vmlinux", &format!("`plumb kernel add {file}` replaces it")]);
 }
 
 /// Check that a guest boots a kernel whose image and modules were damaged where their lengths don't show it, since they
@@ -528,20 +457,13 @@ fn vm_damaged_kernels_are_fetched_again() {
     assert_eq!(entry.hash, real.hash);
     const RUN: &str = "path --cold --link veth --packets 20 --blocks 1 -o";
     archive.plumb(&format!("{RUN} before.plumb")).code(0);
-    let veth = entry
-        .module_tree()
-        .unwrap()
-        .find("veth")
-        .unwrap()
-        .path
-        .clone();
+    let veth = entry.module_tree().unwrap().find("veth").unwrap().path.clone();
     for damaged in [entry.boot_image(), veth] {
         let bytes = fs::read(&damaged).unwrap();
         fs::write(&damaged, vec![0; bytes.len()]).unwrap();
         let ran = archive.plumb(&format!("{RUN} after.plumb"));
         let name = damaged.file_name().unwrap().to_string_lossy();
-        ran.code(0)
-            .says(&["was damaged", &name, "fetching it again"]);
+        ran.code(0).says(&["was damaged", &name, "fetching it again"]);
         let costs = |file: &str| archive.place.recording(file).costs.clone();
         assert_eq!(costs("before.plumb"), costs("after.plumb"), "{name}");
         assert_eq!(fs::read(&damaged).unwrap(), bytes);
@@ -554,10 +476,7 @@ fn archive_out_of_reach() {
     let Some(archive) = Archive::new() else {
         return;
     };
-    archive.holds(&[
-        kernel("6.1.0-56", "6.1.192-2"),
-        vec![current("6.1.0-56", "6.1.192-2")],
-    ]);
+    archive.holds(&[kernel("6.1.0-56", "6.1.192-2"), vec![current("6.1.0-56", "6.1.192-2")]]);
     archive.update();
     fs::remove_dir_all(archive.place.path("repo")).unwrap();
     archive.plumb("kernel add debian:6.1.0-57").code(1).says(&[
@@ -602,26 +521,14 @@ fn compiler_that_was_rebuilt() {
             of_arm64("gcc-12-base", "12.2.0-15", ""),
         ],
         vec![
-            (
-                "linux-kbuild-6.1".to_owned(),
-                "6.1.192-3",
-                "amd64",
-                String::new(),
-            ),
-            (
-                "linux-source-6.1".to_owned(),
-                "6.1.192-2",
-                "all",
-                String::new(),
-            ),
+            ("linux-kbuild-6.1".to_owned(), "6.1.192-3", "amd64", String::new()),
+            ("linux-source-6.1".to_owned(), "6.1.192-2", "all", String::new()),
         ],
     ]);
     archive.update();
     archive.plumb("kernel add debian:6.1.0-56:arm64").code(0);
     // There is no source to build.
-    archive
-        .plumb("module build usbnet --kernel debian:6.1.0-56:arm64")
-        .code(1);
+    archive.plumb("module build usbnet --kernel debian:6.1.0-56:arm64").code(1);
     let kernel = archive.entry("debian:6.1.0-56:arm64");
     assert_eq!(archive.others(&kernel), "linux-kbuild-6.1 6.1.192-3\n");
     let compilers = archive.place.path("plumb/sources/compilers");

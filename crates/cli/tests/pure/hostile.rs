@@ -30,10 +30,7 @@ fn bounded(command: &mut Command, what: &str) -> Ran {
             (libc::RLIMIT_AS, MEMORY_BYTES),
             (libc::RLIMIT_CORE, 0),
         ] {
-            let limit = libc::rlimit {
-                rlim_cur: most,
-                rlim_max: most,
-            };
+            let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
             // SAFETY: a limit of this process's, from a struct that lives.
             if unsafe { libc::setrlimit(resource, &limit) } != 0 {
                 return Err(std::io::Error::last_os_error());

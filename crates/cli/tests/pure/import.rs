@@ -19,11 +19,7 @@ use netplumb_testkit::skip;
 use tempfile::TempDir;
 
 fn plumb(folder: &Path, words: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_plumb"))
-        .args(words)
-        .current_dir(folder)
-        .output()
-        .unwrap()
+    Command::new(env!("CARGO_BIN_EXE_plumb")).args(words).current_dir(folder).output().unwrap()
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -36,15 +32,8 @@ fn samples() -> Made {
     made.events.push((1, 2));
     let kernel = |at: u64| TEXT + at;
     for n in 0..40 {
-        let chain = [
-            IN_KERNEL,
-            kernel(0x3010),
-            kernel(0x2020),
-            kernel(0x1030),
-            IN_USER,
-            0x40_0123,
-            0x12,
-        ];
+        let chain =
+            [IN_KERNEL, kernel(0x3010), kernel(0x2020), kernel(0x1030), IN_USER, 0x40_0123, 0x12];
         made.sample(0, 1_000 + n * 100, 250, &chain);
     }
     made.sample(0, 1_500, 50, &[IN_KERNEL, kernel(0x4004), kernel(0x1030)]);
@@ -57,12 +46,7 @@ fn samples() -> Made {
 fn options(folder: &Path) -> Options {
     let kallsyms = folder.join("kallsyms");
     fs::write(&kallsyms, KALLSYMS).unwrap();
-    Options {
-        blocks: 4,
-        kallsyms: Some(kallsyms),
-        symfs: None,
-        cache: None,
-    }
+    Options { blocks: 4, kallsyms: Some(kallsyms), symfs: None, cache: None }
 }
 
 /// What was imported of these bytes.
@@ -81,16 +65,9 @@ fn what_is_in_it() {
     let recording = imported(&folder, &samples().file());
     let pipe = imported(&folder, &samples().pipe());
     assert_eq!(recording.samples, pipe.samples);
-    assert_eq!(
-        (&recording.costs, &recording.nodes),
-        (&pipe.costs, &pipe.nodes)
-    );
+    assert_eq!((&recording.costs, &recording.nodes), (&pipe.costs, &pipe.nodes));
     assert_eq!(recording.blocks.len(), 4);
-    let names: Vec<&str> = recording
-        .quantities
-        .iter()
-        .map(|q| q.name.as_str())
-        .collect();
+    let names: Vec<&str> = recording.quantities.iter().map(|q| q.name.as_str()).collect();
     assert_eq!(names, ["CPU time", "page-faults"]);
     let total = |of: u32| {
         let totals = recording.blocks.iter().flat_map(|b| &b.totals);
@@ -111,43 +88,26 @@ fn what_is_in_it() {
     };
     let mut found = BTreeMap::new();
     for cost in &recording.costs {
-        let of = found
-            .entry((stack(cost.node), cost.context))
-            .or_insert((0, 0));
+        let of = found.entry((stack(cost.node), cost.context)).or_insert((0, 0));
         *of = (of.0 + cost.calls, of.1 + cost.own);
     }
     let thread = "net\u{1b}[31m";
-    let call = [
-        "udp_sendmsg",
-        "do_syscall_64",
-        "entry_SYSCALL_64",
-        "[0x123]",
-        "[unknown]",
-        thread,
-    ];
+    let call = ["udp_sendmsg", "do_syscall_64", "entry_SYSCALL_64", "[0x123]", "[unknown]", thread];
     let receive = ["net_rx_action", "entry_SYSCALL_64", thread];
     let expected = BTreeMap::from([
         ((call.to_vec(), Context::Task), (40, 10_000)),
-        (
-            (receive.to_vec(), Context::Softirq(Softirq::NetRx)),
-            (1, 50),
-        ),
+        ((receive.to_vec(), Context::Softirq(Softirq::NetRx)), (1, 50)),
         ((vec!["[0x456]", thread], Context::Task), (2, 103)),
     ]);
     assert_eq!(found, expected);
     let first = recording.samples[0].get(0).unwrap();
     assert_eq!((first.time_ns, first.cpu, first.thread), (0, 1, 0));
     assert_eq!(recording.threads[0].name, thread);
-    let losses: Vec<(&str, u64)> = recording
-        .all_losses()
-        .map(|l| (l.cause.as_str(), l.count))
-        .collect();
+    let losses: Vec<(&str, u64)> =
+        recording.all_losses().map(|l| (l.cause.as_str(), l.count)).collect();
     assert_eq!(
         losses,
-        [
-            ("samples lost by perf record", 9),
-            ("samples of programs without a name", 2)
-        ]
+        [("samples lost by perf record", 9), ("samples of programs without a name", 2)]
     );
 }
 
@@ -178,17 +138,8 @@ fn idle_is_no_share() {
     };
     let (few, many) = (shares(10), shares(400));
     assert_eq!(few.0, many.0);
-    assert!(
-        few.0.contains("net_rx_action") && few.0.contains("swapper"),
-        "{}",
-        few.0
-    );
-    assert!(
-        many.1
-            .contains("400 more samples (90.3% of all) found CPUs idle"),
-        "{}",
-        many.1
-    );
+    assert!(few.0.contains("net_rx_action") && few.0.contains("swapper"), "{}", few.0);
+    assert!(many.1.contains("400 more samples (90.3% of all) found CPUs idle"), "{}", many.1);
 }
 
 /// Check that standard input is read, from a pipe and as a file, and bad input there is an error.
@@ -208,11 +159,7 @@ fn standard_input() {
             let mut cat = None;
             if piped {
                 let mut of = Command::new("cat");
-                let mut child = of
-                    .arg(at.join("x.data"))
-                    .stdout(Stdio::piped())
-                    .spawn()
-                    .unwrap();
+                let mut child = of.arg(at.join("x.data")).stdout(Stdio::piped()).spawn().unwrap();
                 command.stdin(child.stdout.take().unwrap());
                 cat = Some(child);
             } else {
@@ -221,23 +168,14 @@ fn standard_input() {
             let ran = command.output().unwrap();
             cat.map(|mut cat| cat.wait().unwrap());
             assert!(ran.status.success(), "{}", text(&ran.stderr));
-            assert!(
-                text(&ran.stderr).starts_with("imported 43 samples"),
-                "{ran:?}"
-            );
+            assert!(text(&ran.stderr).starts_with("imported 43 samples"), "{ran:?}");
         }
     }
     let mut command = Command::new(env!("CARGO_BIN_EXE_plumb"));
-    let ran = command
-        .args(["import", "-"])
-        .current_dir(at)
-        .stdin(Stdio::null());
+    let ran = command.args(["import", "-"]).current_dir(at).stdin(Stdio::null());
     let ran = ran.output().unwrap();
     assert_eq!(ran.status.code(), Some(1));
-    assert!(
-        text(&ran.stderr).contains("standard input: not a perf.data file"),
-        "{ran:?}"
-    );
+    assert!(text(&ran.stderr).contains("standard input: not a perf.data file"), "{ran:?}");
 }
 
 /// Check that samples are of what was mapped, and of what threads were called, when they were taken:
@@ -253,12 +191,7 @@ fn in_any_order() {
         made.now_ns += 1;
         made.execute(70, &format!("turn{turn}"));
         made.now_ns += 1;
-        made.map(
-            70,
-            USER,
-            (0x50_0000, 0x1000, 0),
-            &format!("/nowhere/p{turn}"),
-        );
+        made.map(70, USER, (0x50_0000, 0x1000, 0), &format!("/nowhere/p{turn}"));
         for n in 0..5 {
             let at = (made.now_ns + 1_000 * (n + 1), 100);
             made.sample_of(70, 0, at, &[IN_USER, 0x50_0010 + n]);
@@ -281,10 +214,7 @@ fn in_any_order() {
     assert_eq!(turns, expected.collect::<Vec<_>>());
     // Multiplied by a number without a common divisor, places are mixed.
     let mixed = |count: usize| (0..count).map(|n| n * 7_919 % count).collect();
-    for other in [
-        made.reordered(|count| (0..count).rev().collect()),
-        made.reordered(mixed),
-    ] {
+    for other in [made.reordered(|count| (0..count).rev().collect()), made.reordered(mixed)] {
         let mut marked = other.clone();
         marked.record(68, 0, &[]);
         for bytes in [other.file(), other.pipe(), marked.file()] {
@@ -309,11 +239,8 @@ fn many_samples() {
         (600_000, 100, 200_000, 8_000_000),
     ] {
         let made = Made::many(samples, processes, stacks);
-        let made = made.reordered(|count| {
-            (0..count)
-                .map(|n| if n ^ 1 < count { n ^ 1 } else { n })
-                .collect()
-        });
+        let made = made
+            .reordered(|count| (0..count).map(|n| if n ^ 1 < count { n ^ 1 } else { n }).collect());
         fs::write(at.join("m.data"), made.file()).unwrap();
         let child = Command::new(env!("CARGO_BIN_EXE_plumb"))
             .args(["import", "m.data", "-o", "m.plumb"])
@@ -344,12 +271,7 @@ fn many_symbols() {
     fs::write(&path, large(SYMBOLS)).unwrap();
     let mut made = Made::many(600_000, 100, 5_000);
     made.machine = Some((std::env::consts::ARCH, "6.1.0"));
-    made.map(
-        7,
-        USER,
-        (0x10_0000, CODE_BYTES * SYMBOLS, 0),
-        path.to_str().unwrap(),
-    );
+    made.map(7, USER, (0x10_0000, CODE_BYTES * SYMBOLS, 0), path.to_str().unwrap());
     // Every place of some functions, and some of others.
     for n in 0..40_000_u64 {
         let place = n % 20 + (n / 20) * 97 % SYMBOLS * CODE_BYTES;
@@ -367,12 +289,7 @@ fn many_symbols() {
     assert!(peak_bytes < 100_000_000, "{peak_bytes} bytes");
     let folded = plumb(at, &["report", "l.plumb", "--clock", "samples", "--csv"]);
     let csv = text(&folded.stdout);
-    assert!(
-        csv.lines()
-            .filter(|line| line.contains("a_function_"))
-            .count()
-            > 1_000
-    );
+    assert!(csv.lines().filter(|line| line.contains("a_function_")).count() > 1_000);
 }
 
 /// What a process writes to its standard error, and the most memory that it has: of its own, for what
@@ -406,26 +323,16 @@ fn what_is_missing() {
         let ran = plumb(at, &["import", "m.data", "--kallsyms", "kallsyms"]);
         assert!(ran.status.success(), "{}", text(&ran.stderr));
         let words = ["report", "m.plumb"];
-        let words = words
-            .into_iter()
-            .map(str::to_string)
-            .collect::<Vec<_>>()
-            .join(" ");
+        let words = words.into_iter().map(str::to_string).collect::<Vec<_>>().join(" ");
         let out = plumb(at, &words.split(' ').collect::<Vec<_>>());
-        text(&out.stdout)
-            .split_whitespace()
-            .collect::<Vec<_>>()
-            .join(" ")
+        text(&out.stdout).split_whitespace().collect::<Vec<_>>().join(" ")
     };
     let mut made = Made::new();
     made.no_stacks = true;
     made.machine = Some(("x86_64", "6.1.0"));
     made.sample(0, 1_000, 250, &[IN_KERNEL, TEXT + 0x3010]);
     let said = report(&made.file());
-    assert!(
-        said.contains("call graph none: samples have no stacks"),
-        "{said}"
-    );
+    assert!(said.contains("call graph none: samples have no stacks"), "{said}");
     assert!(
         said.contains(
             "names sampled on x86_64; the kernel's by kallsyms; files of programs: 0 found"
@@ -439,20 +346,14 @@ fn what_is_missing() {
     }
     let whole = made.file();
     let said = report(&whole);
-    assert!(
-        said.contains("20 samples whose user stack is recorded later"),
-        "{said}"
-    );
+    assert!(said.contains("20 samples whose user stack is recorded later"), "{said}");
     assert!(!said.contains("[0x4c]") && !said.contains("0x4d"), "{said}");
     assert!(!said.contains("cut short"), "{said}");
     let said = report(&whole[..whole.len() - 40]);
     let cut = plumb(at, &["import", "m.data", "--kallsyms", "kallsyms"]);
     assert!(cut.status.success());
     let heard = text(&cut.stderr);
-    assert!(
-        heard.contains("plumb: m.data: end of the file missing: samples until"),
-        "{heard}"
-    );
+    assert!(heard.contains("plumb: m.data: end of the file missing: samples until"), "{heard}");
     assert!(
         said.contains("cut short the file was not read to its end: later samples are missing"),
         "{said}"
@@ -493,14 +394,8 @@ fn reports() {
     }
     let ran = plumb(at, &["report", "a.plumb", "--folded", clock[0], clock[1]]);
     let folded = text(&ran.stdout);
-    let line = folded
-        .lines()
-        .find(|line| line.contains("udp_sendmsg"))
-        .unwrap();
-    assert!(
-        line.ends_with("entry_SYSCALL_64;do_syscall_64;udp_sendmsg 10000"),
-        "{folded}"
-    );
+    let line = folded.lines().find(|line| line.contains("udp_sendmsg")).unwrap();
+    assert!(line.ends_with("entry_SYSCALL_64;do_syscall_64;udp_sendmsg 10000"), "{folded}");
 }
 
 /// Check that a file of another machine is imported with the addresses of its kernel, and says what
@@ -512,18 +407,12 @@ fn other_machine() {
     made.machine = Some(("aarch64", "6.1.0-arm64"));
     let path = folder.path().join("x.data");
     fs::write(&path, made.file()).unwrap();
-    let without = Options {
-        kallsyms: None,
-        ..options(folder.path())
-    };
+    let without = Options { kallsyms: None, ..options(folder.path()) };
     let recording = perf_data(&path, &without).unwrap();
     assert_eq!(recording.environment["kernel.release"], "6.1.0-arm64");
     let name = format!("[{:#x}]", TEXT + 0x3010);
     assert!(recording.functions.iter().any(|f| f.name == name));
-    let loss = recording
-        .all_losses()
-        .find(|loss| loss.count == 41)
-        .unwrap();
+    let loss = recording.all_losses().find(|loss| loss.count == 41).unwrap();
     assert!(loss.meaning.contains("use --kallsyms"));
 }
 
@@ -560,11 +449,7 @@ fn another_architecture() {
         (text(&ran.stderr), report.join(" "), named.len(), bare.len())
     };
     let here = std::env::consts::ARCH;
-    let other = if here == "aarch64" {
-        "x86_64"
-    } else {
-        "aarch64"
-    };
+    let other = if here == "aarch64" { "x86_64" } else { "aarch64" };
     let (said, report, named, bare) = import(here, false);
     assert!(!said.contains("this machine is"), "{said}");
     assert!(!report.contains("imported on"), "{report}");
@@ -572,20 +457,11 @@ fn another_architecture() {
     assert!(named + bare > 0, "{report}");
     for symfs in [false, true] {
         let (said, report, named, bare) = import(other, symfs);
-        let line = said
-            .lines()
-            .find(|line| line.contains("this machine is"))
-            .unwrap();
+        let line = said.lines().find(|line| line.contains("this machine is")).unwrap();
         let begin = format!("plumb: a.data: sampled on {other}, and this machine is {here}: ");
         assert!(line.starts_with(&begin), "{line}");
-        assert!(
-            line.contains("--kallsyms FILE") && line.contains("--symfs DIR"),
-            "{line}"
-        );
-        assert!(
-            report.contains(&format!("{other}, imported on {here}")),
-            "{report}"
-        );
+        assert!(line.contains("--kallsyms FILE") && line.contains("--symfs DIR"), "{line}");
+        assert!(report.contains(&format!("{other}, imported on {here}")), "{report}");
         assert!(named == 0 && bare > 0, "{named} names, {bare} addresses");
     }
 }
@@ -600,10 +476,7 @@ fn refused() {
     let mut swapped = file.clone();
     swapped[..8].copy_from_slice(b"2ELIFREP");
     for (bytes, why) in [
-        (
-            &b"hello"[..],
-            "not a perf.data file; expected one by `perf record`",
-        ),
+        (&b"hello"[..], "not a perf.data file; expected one by `perf record`"),
         (b"", "not a perf.data file"),
         (&file[..50], "its header is cut short"),
         (&file[..150], "its list of events makes no sense"),
@@ -618,22 +491,10 @@ fn refused() {
     }
     for (words, why, code) in [
         (&["import", "nosuch"][..], "nosuch", 1),
-        (
-            &["import", "x.data", "--kallsyms", "nosuch"],
-            "--kallsyms nosuch",
-            2,
-        ),
-        (
-            &["import", "x.data", "--symfs", "nosuch"],
-            "no such directory",
-            2,
-        ),
+        (&["import", "x.data", "--kallsyms", "nosuch"], "--kallsyms nosuch", 2),
+        (&["import", "x.data", "--symfs", "nosuch"], "no such directory", 2),
         (&["import", "x.data", "--blocks", "0"], "invalid value", 2),
-        (
-            &["import", "x.data", "-o", "x.data"],
-            "is not a Netplumb recording",
-            2,
-        ),
+        (&["import", "x.data", "-o", "x.data"], "is not a Netplumb recording", 2),
     ] {
         let ran = plumb(at, words);
         let said = text(&ran.stderr);
@@ -667,9 +528,8 @@ fn damaged() {
             assert!(samples < all && samples >= most, "cut at {cut}");
             most = samples;
             // A stream that ends after a record has nothing that would say so.
-            let said = recording
-                .all_losses()
-                .any(|loss| loss.cause.contains("end of the file missing"));
+            let said =
+                recording.all_losses().any(|loss| loss.cause.contains("end of the file missing"));
             assert!(said || whole[8] == 16, "cut at {cut}");
         }
         assert!(most > all / 2);
@@ -697,10 +557,7 @@ fn damaged() {
         }
     }
     let peak = fs::read_to_string("/proc/self/status").unwrap();
-    let peak = peak
-        .lines()
-        .find(|line| line.starts_with("VmHWM:"))
-        .unwrap();
+    let peak = peak.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
     let kilobytes: u64 = peak.split_whitespace().nth(1).unwrap().parse().unwrap();
     assert!(kilobytes < 400 << 10, "{peak}");
 }
@@ -713,11 +570,9 @@ fn as_root_as_perf_has_it() {
     let at = folder.path();
     let load = "for n in 1 2 3 4 5 6 7 8 9; do ls -R /usr/include > /dev/null; done";
     let events = "cpu-clock,page-faults";
-    for (name, flags) in [
-        ("file", "-o file.data"),
-        ("packed", "-z -o packed.data"),
-        ("pipe", "-o -"),
-    ] {
+    for (name, flags) in
+        [("file", "-o file.data"), ("packed", "-z -o packed.data"), ("pipe", "-o -")]
+    {
         let mut words = vec!["record", "-q", "-F", "2000", "-g", "-e", events];
         words.extend(flags.split(' '));
         let perf = Command::new("perf")
@@ -749,28 +604,17 @@ fn as_root_as_perf_has_it() {
         }
         let recording = perf_data(
             &at.join(&data),
-            &Options {
-                blocks: 5,
-                kallsyms: None,
-                symfs: None,
-                cache: None,
-            },
+            &Options { blocks: 5, kallsyms: None, symfs: None, cache: None },
         )
         .unwrap();
         let mut ours: BTreeMap<String, u64> = BTreeMap::new();
         for samples in &recording.samples {
             let quantity = &recording.quantities[samples.quantity as usize].name;
-            let event = if quantity == "CPU time" {
-                "cpu-clock"
-            } else {
-                quantity
-            };
+            let event = if quantity == "CPU time" { "cpu-clock" } else { quantity };
             *ours.entry(event.to_string()).or_default() += samples.len() as u64;
         }
         assert_eq!(ours, theirs, "{name}: {:?}", recording.losses);
-        let lost = recording
-            .all_losses()
-            .any(|loss| loss.cause.contains("make no sense"));
+        let lost = recording.all_losses().any(|loss| loss.cause.contains("make no sense"));
         assert!(!lost, "{name}: {:?}", recording.losses);
         let path = at.join("x.plumb");
         let mut writer = netplumb_store::Writer::create(&path).unwrap();

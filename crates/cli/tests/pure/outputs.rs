@@ -30,10 +30,7 @@ fn help_is_wrapped() {
     for words in ["path", "diff", "run", "bench stream"] {
         let [narrow, wide] = [60, 100].map(|columns| {
             let (widest, lines) = help(words, columns);
-            assert!(
-                (columns - 5..=columns).contains(&widest),
-                "{words}: {widest}"
-            );
+            assert!((columns - 5..=columns).contains(&widest), "{words}: {widest}");
             lines
         });
         assert!(narrow > wide, "{words}");
@@ -108,11 +105,7 @@ fn recording() -> Recording {
         });
     }
     for (parent, function) in NODES {
-        recording.nodes.push(Node {
-            parent,
-            function,
-            tail: false,
-        });
+        recording.nodes.push(Node { parent, function, tail: false });
     }
     for block in 0..4 {
         let arm = block % 2;
@@ -142,11 +135,7 @@ fn recording() -> Recording {
             arm,
             instrument: "exact".into(),
             index: block / 2,
-            ledger: Ledger {
-                offered: PACKETS,
-                delivered: PACKETS,
-                dropped: BTreeMap::new(),
-            },
+            ledger: Ledger { offered: PACKETS, delivered: PACKETS, dropped: BTreeMap::new() },
             totals: vec![netplumb_model::recording::Total {
                 quantity: 0,
                 kernel: kernel_insns,
@@ -216,9 +205,7 @@ fn costs_by_name(recording: &Recording) -> BTreeMap<String, (u64, u64)> {
 fn tool(names: &[&str]) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = names.iter().find_map(|name| {
-        std::env::split_paths(&path)
-            .map(|folder| folder.join(name))
-            .find(|file| file.is_file())
+        std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
     });
     if found.is_none() {
         crate::common::skip(&format!("{} is not installed", names[0]));
@@ -268,10 +255,7 @@ fn callgrind_annotate_agrees() {
     for (words, views) in [
         ("", of(&|_| true)),
         ("--arm size=20", of(&|c| c.arm == 1)),
-        (
-            "--arm size=10 --direction tx",
-            of(&|c| c.arm == 0 && c.class.direction == Direction::Tx),
-        ),
+        ("--arm size=10 --direction tx", of(&|c| c.arm == 0 && c.class.direction == Direction::Tx)),
     ] {
         let out = place.path("callgrind.out");
         written(&place, &format!("{words} --callgrind callgrind.out"));
@@ -292,10 +276,7 @@ fn callgrind_annotate_agrees() {
                 });
                 let sum: u64 = if inclusive {
                     // The first level has what is below it.
-                    names
-                        .filter(|(n, _)| !n.contains('\''))
-                        .map(|(_, i)| i)
-                        .sum()
+                    names.filter(|(n, _)| !n.contains('\'')).map(|(_, i)| i).sum()
                 } else {
                     names.map(|(_, insns)| insns).sum()
                 };
@@ -308,9 +289,7 @@ fn callgrind_annotate_agrees() {
 
 /// A table of `go tool pprof -top`: flat and cumulative, by name.
 fn top(text: &str) -> BTreeMap<String, (u64, u64)> {
-    let rows = text
-        .lines()
-        .skip_while(|l| !l.trim_start().starts_with("flat"));
+    let rows = text.lines().skip_while(|l| !l.trim_start().starts_with("flat"));
     rows.skip(1)
         .map(|line| {
             let words: Vec<&str> = line.split_whitespace().collect();
@@ -348,11 +327,8 @@ fn go_tool_pprof_agrees() {
     assert_eq!(told, costs_by_name(&recording));
     let of_class = [&exact[..], &["-tagfocus=class=^udp tx$"]].concat();
     let told = top(&pprof(&of_class));
-    let udp_tx: Vec<ClassView<'_>> = all
-        .iter()
-        .filter(|c| c.class.direction == Direction::Tx)
-        .cloned()
-        .collect();
+    let udp_tx: Vec<ClassView<'_>> =
+        all.iter().filter(|c| c.class.direction == Direction::Tx).cloned().collect();
     assert_eq!(told, costs(&udp_tx));
     let calls = top(&pprof(&[&exact[..], &["-sample_index=calls"]].concat()));
     let expected: u64 = all
@@ -369,22 +345,10 @@ fn go_tool_pprof_agrees() {
         .skip_while(|l| !l.starts_with("Samples:"))
         .take_while(|l| !l.starts_with("Locations"))
         // calls insns: locations
-        .filter_map(|l| {
-            l.split_once(':')?
-                .0
-                .split_whitespace()
-                .nth(1)?
-                .parse::<u64>()
-                .ok()
-        })
+        .filter_map(|l| l.split_once(':')?.0.split_whitespace().nth(1)?.parse::<u64>().ok())
         .sum();
     assert_eq!(sum, total, "{raw}");
-    for word in [
-        "kernel.release: 6.1.0",
-        "vmlinux",
-        "veth",
-        "context:[softirq:NET_RX]",
-    ] {
+    for word in ["kernel.release: 6.1.0", "vmlinux", "veth", "context:[softirq:NET_RX]"] {
         assert!(raw.contains(word), "no {word} in {raw}");
     }
 }
@@ -428,35 +392,18 @@ fn what_cannot_be_written() {
     let place = place();
     let before = fs::read(place.path("r.plumb")).unwrap();
     let report = |words: &str| place.run(&format!("report r.plumb {words}"));
-    report("--svg nowhere/x.svg")
-        .code(1)
-        .says(&["can't write nowhere/x.svg", "No such file"]);
-    report("--svg .")
-        .code(2)
-        .says(&["can't write .", "directory"]);
-    report("--svg /dev/full")
-        .code(1)
-        .says(&["can't write /dev/full", "No space left"]);
-    report("--folded r.plumb")
-        .code(2)
-        .says(&["r.plumb is a recording"]);
-    report("--folded --svg")
-        .code(2)
-        .says(&["cannot be used with"]);
-    report("--folded --json")
-        .code(2)
-        .says(&["cannot be used with"]);
-    report("--markdown --tree")
-        .code(2)
-        .says(&["cannot be used with"]);
+    report("--svg nowhere/x.svg").code(1).says(&["can't write nowhere/x.svg", "No such file"]);
+    report("--svg .").code(2).says(&["can't write .", "directory"]);
+    report("--svg /dev/full").code(1).says(&["can't write /dev/full", "No space left"]);
+    report("--folded r.plumb").code(2).says(&["r.plumb is a recording"]);
+    report("--folded --svg").code(2).says(&["cannot be used with"]);
+    report("--folded --json").code(2).says(&["cannot be used with"]);
+    report("--markdown --tree").code(2).says(&["cannot be used with"]);
     report("--folded --arm size=30")
         .code(2)
         .says(&["no such arm `size=30`; the recording has size=10, size=20"]);
     // Nothing is measured if it couldn't be written.
-    place
-        .run("path --svg nowhere/x.svg")
-        .code(1)
-        .says(&["can't write nowhere/x.svg"]);
+    place.run("path --svg nowhere/x.svg").code(1).says(&["can't write nowhere/x.svg"]);
     assert_eq!(place.files(), ["r.plumb"]);
     assert_eq!(fs::read(place.path("r.plumb")).unwrap(), before);
 }
@@ -500,18 +447,13 @@ fn of_what_was_just_measured() {
         return;
     }
     let place = Place::new();
-    place
-        .run("path --link lo --packets 20 --blocks 2 -o r.plumb --folded stacks.folded")
-        .code(0);
+    place.run("path --link lo --packets 20 --blocks 2 -o r.plumb --folded stacks.folded").code(0);
     let text = fs::read_to_string(place.path("stacks.folded")).unwrap();
     assert_eq!(text, written(&place, "--folded"));
     let recording = place.recording("r.plumb");
     let total: u64 = classes(&recording).iter().map(|c| c.total).sum();
     let counts = text.lines().map(|l| l.rsplit_once(' ').unwrap().1);
-    assert_eq!(
-        counts.map(|n| n.parse::<u64>().unwrap()).sum::<u64>(),
-        total
-    );
+    assert_eq!(counts.map(|n| n.parse::<u64>().unwrap()).sum::<u64>(), total);
 }
 
 /// The script of docs/guide/ci.md, with an experiment of this text.

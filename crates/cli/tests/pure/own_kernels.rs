@@ -120,15 +120,11 @@ fn two_options_are_missing() {
 
     // The kernel is found, QEMU isn't; no kernel has the other label.
     let path = "path -q --packets 10 --blocks 1 --kernel";
-    own.run(&format!("{path} before"))
-        .code(3)
-        .says(&["/nonexistent"]);
+    own.run(&format!("{path} before")).code(3).says(&["/nonexistent"]);
     own.run(&format!("{path} after"))
         .code(2)
         .says(&["no such kernel \"after\"", "linux, label before\n"]);
-    own.run("kernel add linux --label debian")
-        .code(2)
-        .says(&["debian"]);
+    own.run("kernel add linux --label debian").code(2).says(&["debian"]);
     assert_eq!(own.place.files(), ["cache", "linux"]);
 }
 
@@ -144,17 +140,10 @@ fn labels_of_a_repository() {
         return skip("no git");
     }
     own.build(&config(["NET"].into_iter()));
-    prints(
-        own.run("kernel add linux").code(0),
-        &["Its label is v6.1: `--kernel v6.1`\n"],
-    );
-    own.place
-        .write("linux/Makefile", "VERSION = 6\nPATCHLEVEL = 1\n");
+    prints(own.run("kernel add linux").code(0), &["Its label is v6.1: `--kernel v6.1`\n"]);
+    own.place.write("linux/Makefile", "VERSION = 6\nPATCHLEVEL = 1\n");
     own.build(&config(["NET", "INET"].into_iter()));
-    prints(
-        own.run("kernel add linux").code(0),
-        &["`--kernel v6.1-dirty`"],
-    );
+    prints(own.run("kernel add linux").code(0), &["`--kernel v6.1-dirty`"]);
     assert!(commit("second"));
     own.build(&config(["NET", "INET", "VETH"].into_iter()));
     let ran = own.run("kernel add linux");

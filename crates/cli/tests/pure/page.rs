@@ -39,16 +39,8 @@ fn recording() -> Recording {
             arm: 0,
             instrument: "exact".into(),
             index: 0,
-            ledger: Ledger {
-                offered: 100,
-                delivered: 100,
-                dropped: BTreeMap::new(),
-            },
-            totals: vec![netplumb_model::recording::Total {
-                quantity: 0,
-                kernel: 23_900,
-                user: 0,
-            }],
+            ledger: Ledger { offered: 100, delivered: 100, dropped: BTreeMap::new() },
+            totals: vec![netplumb_model::recording::Total { quantity: 0, kernel: 23_900, user: 0 }],
             entered: 100,
             returned: 100,
             duration_ns: 0,
@@ -61,11 +53,7 @@ fn recording() -> Recording {
             size_bytes: 0x100,
             source: None,
         }],
-        nodes: vec![Node {
-            parent: None,
-            function: 0,
-            tail: false,
-        }],
+        nodes: vec![Node { parent: None, function: 0, tail: false }],
         costs: vec![Cost {
             quantity: 0,
             block: 0,
@@ -131,14 +119,8 @@ fn nowhere_to_go() {
         .run("report x.plumb --html missing/out.html")
         .code(1)
         .says(&["missing/out.html", "No such file or directory"]);
-    place
-        .run("report x.plumb --html .")
-        .code(2)
-        .says(&["is a directory"]);
-    place
-        .run("report x.plumb --html x.plumb")
-        .code(2)
-        .says(&["x.plumb is a recording"]);
+    place.run("report x.plumb --html .").code(2).says(&["is a directory"]);
+    place.run("report x.plumb --html x.plumb").code(2).says(&["x.plumb is a recording"]);
     place
         .run("report x.plumb --direction rx --html out.html")
         .code(2)
@@ -156,16 +138,10 @@ fn told_before_measuring() {
     for command in ["path", "run x.toml"] {
         let mut command = place.plumb(&format!("{command} --html missing/out.html"));
         command.env("PLUMB_CACHE", place.path("no-kernels"));
-        Running::start(&mut command)
-            .finish()
-            .code(1)
-            .says(&["missing/out.html"]);
+        Running::start(&mut command).finish().code(1).says(&["missing/out.html"]);
         let mut command = place.plumb("path --open");
         command.env("PATH", "").env_remove("BROWSER");
-        Running::start(&mut command)
-            .finish()
-            .code(2)
-            .says(&["no browser", "$BROWSER", "--html"]);
+        Running::start(&mut command).finish().code(2).says(&["no browser", "$BROWSER", "--html"]);
     }
     assert_eq!(place.files(), ["x.toml"]);
 }
@@ -182,9 +158,7 @@ fn opened_in_a_browser() {
     fs::create_dir(&runtime).unwrap();
     let named = format!("/no/such/one:{} --new-tab %s ;touch", browser.display());
     let mut command = place.plumb("report x.plumb --open");
-    command
-        .env("BROWSER", named)
-        .env("XDG_RUNTIME_DIR", &runtime);
+    command.env("BROWSER", named).env("XDG_RUNTIME_DIR", &runtime);
     let ran = Running::start(&mut command).finish();
     ran.code(0);
     let page = told(&ran.stderr);
@@ -204,10 +178,7 @@ fn no_browser() {
         let started = Instant::now();
         let mut command = place.plumb("report x.plumb --open --html out.html");
         command.env("BROWSER", browser).env("PATH", "");
-        Running::start(&mut command)
-            .finish()
-            .code(1)
-            .says(&["wrote out.html", "$BROWSER", "copy"]);
+        Running::start(&mut command).finish().code(1).says(&["wrote out.html", "$BROWSER", "copy"]);
         assert!(started.elapsed() < SOON);
         assert!(place.path("out.html").exists());
     }

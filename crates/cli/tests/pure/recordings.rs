@@ -84,9 +84,6 @@ fn losses_of_nobody_in_particular() {
     unpacked(&place, "explain");
     for by in ["rates", "exact"] {
         let ran = place.run(&format!("report explain.plumb --clock {by}"));
-        crate::common::prints(
-            ran.code(0),
-            &["12,096 stack addresses outside of the kernel"],
-        );
+        crate::common::prints(ran.code(0), &["12,096 stack addresses outside of the kernel"]);
     }
 }

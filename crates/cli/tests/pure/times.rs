@@ -42,11 +42,7 @@ fn stages(driver_ns: u64) -> Recording {
             arm: 0,
             instrument: "stages".into(),
             index,
-            ledger: Ledger {
-                offered: PACKETS,
-                delivered: PACKETS,
-                dropped: BTreeMap::new(),
-            },
+            ledger: Ledger { offered: PACKETS, delivered: PACKETS, dropped: BTreeMap::new() },
             totals: Vec::new(),
             entered: 0,
             returned: 0,
@@ -127,10 +123,7 @@ fn noise() {
     ] {
         assert!(text.contains(said), "no `{said}` in {text}");
     }
-    ran.says(&[
-        "a change of that size of UDP send may not be seen",
-        "--blocks",
-    ]);
+    ran.says(&["a change of that size of UDP send may not be seen", "--blocks"]);
     let percents = ran.stdout.split_whitespace().filter_map(|word| {
         let number = word.trim_matches(['(', ')', ',', ';']).strip_suffix('%')?;
         number.parse::<f64>().ok()
@@ -181,12 +174,7 @@ fn gaps() {
     saved(&place, "gaps.plumb", &recording);
     let wide = |name: &str| place.run(&format!("report {name}"));
     let ran = wide("gaps.plumb");
-    let text = ran
-        .code(0)
-        .stdout
-        .split_whitespace()
-        .collect::<Vec<_>>()
-        .join(" ");
+    let text = ran.code(0).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     for line in [
         "gap udp: 8,982 offered by the workload, 4,401 of them followed (4,581 not seen at the device's queue",
         "gap udp tx queue: 4,401 seen, 9 of them not at tx sent or tx dropped (3 still under way when a \
@@ -224,13 +212,7 @@ fn packets_of_others() {
     }
     saved(&place, "host.plumb", &recording);
     let ran = place.run("report host.plumb");
-    prints(
-        ran.code(0),
-        &[
-            "udp: udp over ipv4, as other programs sent it",
-            "22 followed",
-        ],
-    );
+    prints(ran.code(0), &["udp: udp over ipv4, as other programs sent it", "22 followed"]);
     for word in ["offered", "0 bytes", "any,"] {
         assert!(!ran.stdout.contains(word), "`{word}` in {}", ran.stdout);
     }
@@ -261,13 +243,7 @@ fn compared() {
         &["- **beware**: not interleaved", "| `driver` |", "| slower"],
     );
     let ran = place.run("diff a.plumb b.plumb --csv");
-    prints(
-        ran.code(0),
-        &[
-            "arm_before,",
-            ",stage,driver,work,packet,604.500,804.500,200.000,1.3",
-        ],
-    );
+    prints(ran.code(0), &["arm_before,", ",stage,driver,work,packet,604.500,804.500,200.000,1.3"]);
     let ran = place.run("diff a.plumb b.plumb --json");
     let json: serde_json::Value = serde_json::from_str(&ran.code(0).stdout).unwrap();
     assert_eq!(json["times"][0]["whole"]["verdict"], "slower");
@@ -282,26 +258,16 @@ fn compared() {
 #[test]
 fn fail_if_worse() {
     let place = two();
-    for (limit, code) in [
-        ("5%", 4),
-        ("100ns", 4),
-        ("20%", 0),
-        ("300ns", 0),
-        ("10insns", 2),
-    ] {
+    for (limit, code) in [("5%", 4), ("100ns", 4), ("20%", 0), ("300ns", 0), ("10insns", 2)] {
         for format in ["", "--markdown", "--csv"] {
-            let ran = place.run(&format!(
-                "diff a.plumb b.plumb {format} --fail-if-worse {limit}"
-            ));
+            let ran = place.run(&format!("diff a.plumb b.plumb {format} --fail-if-worse {limit}"));
             ran.code(code);
             if code == 4 {
                 ran.says(&["worse by more than", "UDP send: 1,809 to 2,009"]);
             }
         }
         if code != 2 {
-            place
-                .run(&format!("diff b.plumb a.plumb --fail-if-worse {limit}"))
-                .code(0);
+            place.run(&format!("diff b.plumb a.plumb --fail-if-worse {limit}")).code(0);
         }
     }
 }
@@ -311,10 +277,7 @@ fn fail_if_worse() {
 #[test]
 fn a_page() {
     let place = two();
-    place
-        .run("report a.plumb --html out.html")
-        .code(0)
-        .says(&["wrote out.html"]);
+    place.run("report a.plumb --html out.html").code(0).says(&["wrote out.html"]);
     let page = std::fs::read_to_string(place.path("out.html")).unwrap();
     for word in ["a packet&#39;s way takes 1,809 ns", "of waiting"] {
         assert!(page.contains(word), "no `{word}`");

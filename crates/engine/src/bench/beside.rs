@@ -75,11 +75,7 @@ fn add_seen(
         arm,
         instrument: BESIDE_RATES.name().into(),
         index: number,
-        ledger: Ledger {
-            offered: packets,
-            delivered: packets,
-            ..Ledger::default()
-        },
+        ledger: Ledger { offered: packets, delivered: packets, ..Ledger::default() },
         totals: Vec::new(),
         entered: 0,
         returned: 0,
@@ -87,12 +83,6 @@ fn add_seen(
     });
     // CPU use and packets of this window.
     measured.add_to(recording, block);
-    let mut gatherer = Gatherer::new(
-        BESIDE_RATES.name(),
-        recording,
-        index,
-        layers,
-        &seen.attached,
-    );
+    let mut gatherer = Gatherer::new(BESIDE_RATES.name(), recording, index, layers, &seen.attached);
     gatherer.add(recording, index, &[block], &seen.window);
 }

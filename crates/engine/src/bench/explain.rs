@@ -28,13 +28,7 @@ use crate::traces::Traced;
 /// Prefix of environment keys with facts of the guests in which instructions were counted.
 const FACTS: &str = "counted";
 /// Facts of a guest that affect its counts.
-const TOLD: &[&str] = &[
-    env::KERNEL,
-    env::KERNEL_HASH,
-    env::QEMU,
-    env::MITIGATIONS,
-    env::CMDLINE,
-];
+const TOLD: &[&str] = &[env::KERNEL, env::KERNEL_HASH, env::QEMU, env::MITIGATIONS, env::CMDLINE];
 
 /// How much to count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,11 +84,7 @@ pub fn explain(
     }
     let numbered = numbered(&paths, &recording.arms);
     let turns: Vec<Turn> = (numbered.keys())
-        .map(|arm| Turn {
-            arm: *arm as usize,
-            by: 0,
-            blocks: 0..plan.blocks,
-        })
+        .map(|arm| Turn { arm: *arm as usize, by: 0, blocks: 0..plan.blocks })
         .collect();
     let all = paths.len() as u32 * plan.blocks;
     let mut index = Index::of(recording);
@@ -172,11 +162,7 @@ impl Alone for Counting<'_> {
             recording.environment.insert(key, value.clone());
         }
         if let Some(symbols) = counted.symbols.get() {
-            let executed = Executed {
-                symbols,
-                user: &[],
-                nodes: &counted.told.nodes,
-            };
+            let executed = Executed { symbols, user: &[], nodes: &counted.told.nodes };
             let (windows, layers) = (&counted.told.windows, &self.options.layers);
             let translation = Translation::add(recording, self.index, &executed, layers, windows);
             let blocks = windows.iter().zip(counted.ledgers);
@@ -251,9 +237,7 @@ fn count(origin: &Origin, plan: CountPlan, options: &Options) -> Result<Counted,
             Ok(())
         })();
         drop((guest, ready));
-        let told = reader
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let told = reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         (outcome, told)
     });
     outcome?;
@@ -280,11 +264,7 @@ mod tests {
     #[test]
     fn names_of_new_arms() {
         let path = |path| BenchArm::plain(Bench::Drop, path).counted();
-        let paths = [
-            path(DataPath::Xdp),
-            path(DataPath::Tc),
-            path(DataPath::Route),
-        ];
+        let paths = [path(DataPath::Xdp), path(DataPath::Tc), path(DataPath::Route)];
         let mut fast = paths[0];
         fast.cores = 2;
         let mut recorded = vec![fast.arm(&paths), paths[1].arm(&paths)];

@@ -87,27 +87,16 @@ impl GuestLab<'_> {
         link: Link,
         forward: bool,
     ) -> Result<(Origin, Options), EngineError> {
-        let options = Options {
-            quick,
-            ..self.options.clone()
-        };
+        let options = Options { quick, ..self.options.clone() };
         let kernel = self.kernel()?;
         // Paths that need it are not supported without.
         let nft = extras::fetch(&kernel, [Program::Nft], &options, &|event| {
             (self.tell)(event);
         })
         .and_then(|()| Program::Nft.archive(kernel.arch, &options.cache));
-        let guest = GuestPlan {
-            link,
-            forward,
-            load: self.load.to_vec(),
-            ..plan(self.kernel, nft.is_ok())
-        };
-        let boot = Boot {
-            guest: &guest,
-            kernel: &kernel,
-            options: &options,
-        };
+        let guest =
+            GuestPlan { link, forward, load: self.load.to_vec(), ..plan(self.kernel, nft.is_ok()) };
+        let boot = Boot { guest: &guest, kernel: &kernel, options: &options };
         let origin = boot.origin(&nothing()?, &|event| (self.tell)(event))?;
         Ok((origin, options))
     }
@@ -123,9 +112,7 @@ fn plan(kernel: &str, with_nft: bool) -> GuestPlan {
         nft: with_nft,
         requests: false,
         load: Vec::new(),
-        more_modules: (NFT_MODULES.into_iter().filter(|_| with_nft))
-            .chain(MODULES)
-            .collect(),
+        more_modules: (NFT_MODULES.into_iter().filter(|_| with_nft)).chain(MODULES).collect(),
         qdisc: false,
         qdisc_modules: Default::default(),
         own_modules: Vec::new(),
@@ -146,13 +133,7 @@ fn nothing() -> Result<RunPlan, EngineError> {
     let plan = Plan::of(&Experiment::default());
     let run = plan.arms.first().map(|arm| plan.run_plan(arm));
     let run = run.ok_or_else(|| EngineError::Guest("no arm to prepare".into()))?;
-    Ok(RunPlan {
-        link: Link::Lo,
-        packets: 0,
-        warmup_packets: 0,
-        blocks: 0,
-        ..run
-    })
+    Ok(RunPlan { link: Link::Lo, packets: 0, warmup_packets: 0, blocks: 0, ..run })
 }
 
 /// A running guest that measures blocks on request, in real time.
@@ -182,10 +163,7 @@ impl InGuest {
         for (key, value) in [(env::LAB, "vm"), (env::CPU, cpu(origin.arch()))] {
             facts.insert(key.into(), value.into());
         }
-        let guest = InGuest {
-            guest,
-            limit: options.timeout,
-        };
+        let guest = InGuest { guest, limit: options.timeout };
         Ok((guest, facts))
     }
 

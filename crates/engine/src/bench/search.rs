@@ -42,10 +42,7 @@ impl Run<'_, '_> {
         let arm = self.plan.arms[number];
         let name = keeper.recording.arms[number].name.clone();
         // Over NICs, the generator's rate is the maximum, whatever they are.
-        let made = BenchArm {
-            apart: arm.apart && !self.has_nics(),
-            ..arm
-        };
+        let made = BenchArm { apart: arm.apart && !self.has_nics(), ..arm };
         let limit = match self.limit(&made)? {
             Ok(Limit::Pps(limit)) => Ok(limit),
             Ok(Limit::Unknown) => Err(UNSTEADY.to_string()),
@@ -62,11 +59,7 @@ impl Run<'_, '_> {
         let mut trials = 0;
         while let Some(trial) = search.next_trial() {
             keeper.go_on()?;
-            let paced = BenchArm {
-                offered: Offered::Pps(trial.load_pps),
-                stamped: false,
-                ..arm
-            };
+            let paced = BenchArm { offered: Offered::Pps(trial.load_pps), stamped: false, ..arm };
             let window = Duration::from_secs_f64(trial.duration_s);
             match self.block_of(&paced, window)? {
                 Ran::Measured(measured, facts) => {
@@ -107,10 +100,7 @@ impl Run<'_, '_> {
         keeper: &mut Keeper<'_>,
     ) -> Result<(), EngineError> {
         for share in SHARES {
-            let paced = BenchArm {
-                offered: Offered::Pps((rate * share).max(1.0)),
-                ..*arm
-            };
+            let paced = BenchArm { offered: Offered::Pps((rate * share).max(1.0)), ..*arm };
             let mut new = paced.arm(&[paced]);
             new.name = format!("{name} at {:.0} %", share * 100.0);
             keeper.recording.arms.push(new);
@@ -153,11 +143,7 @@ fn result_of(trial: Trial, measured: &Measured) -> TrialResult {
         None => measured.loss(),
     };
     let offered = measured.offered_pps() / trial.load_pps;
-    let missing = if offered < OFFERED {
-        1.0 - offered
-    } else {
-        0.0
-    };
+    let missing = if offered < OFFERED { 1.0 - offered } else { 0.0 };
     TrialResult {
         loss_ratio: lost.max(missing).clamp(0.0, 1.0),
         effective_s: measured.window_ns as f64 / 1e9,
@@ -199,16 +185,10 @@ mod tests {
     use super::*;
 
     fn trial(load_pps: f64, frames: u64, left: u64) -> TrialResult {
-        let trial = Trial {
-            load_pps,
-            duration_s: 1.0,
-        };
+        let trial = Trial { load_pps, duration_s: 1.0 };
         let measured = Measured {
             window_ns: 1_000_000_000,
-            generated: vec![Generated {
-                frames,
-                ..Generated::default()
-            }],
+            generated: vec![Generated { frames, ..Generated::default() }],
             handled: netplumb_model::bench::Handled {
                 packets: BTreeMap::from([(0, left)]),
                 ..Default::default()

@@ -52,13 +52,7 @@ pub(super) fn measure(
     let recording = &mut *keeper.recording;
     let counted = run.counted();
     note_clock(recording, arm.link, options);
-    let Base {
-        origin,
-        links,
-        modules,
-        shipped,
-        archive,
-    } = one.base(options, keeper, progress)?;
+    let Base { origin, links, modules, shipped, archive } = one.base(options, keeper, progress)?;
     let recording = &mut *keeper.recording;
     let saved = match &origin.symbols {
         Some(symbols) => Some(symbols.wait()?),
@@ -160,9 +154,7 @@ pub(super) fn measure(
         let peak = guest.peak_memory_bytes().unwrap_or(0);
         recording.set_most(&QEMU_PEAK, peak as f64);
         drop((guest, ready));
-        let (told, late) = reader
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let (told, late) = reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         (outcome, told, late)
     });
 
@@ -172,11 +164,7 @@ pub(super) fn measure(
     traced.check(&told.losses)?;
     if let Some(symbols) = symbols.or(late.as_ref()) {
         let mut index = Index::of(recording);
-        let executed = Executed {
-            symbols,
-            user: &told.user_symbols,
-            nodes: &told.nodes,
-        };
+        let executed = Executed { symbols, user: &told.user_symbols, nodes: &told.nodes };
         let (windows, layers) = (&told.windows, &options.layers);
         let translation = Translation::add(recording, &mut index, &executed, layers, windows);
         if let Some(sampling) = &run.sampling {
@@ -196,11 +184,7 @@ pub(super) fn measure(
                     traces::add(recording, &executed, layers, traced, of_calls.as_ref());
                 }
             }
-            let ran = Ran {
-                symbols: &told.user_symbols,
-                code: &told.code,
-                windows,
-            };
+            let ran = Ran { symbols: &told.user_symbols, code: &told.code, windows };
             let sources = debug_info::add_lines(
                 recording,
                 &translation,
@@ -269,10 +253,7 @@ fn equal_pages(images: &Images, paths: &[PathBuf]) -> Vec<(u32, FilePages)> {
                 let Some(path) = paths.get(image as usize).and_then(|path| path.to_str()) else {
                     continue;
                 };
-                let pages = FilePages {
-                    path: path.into(),
-                    offsets: vec![offset],
-                };
+                let pages = FilePages { path: path.into(), offsets: vec![offset] };
                 files.push((image, pages));
             }
         }
@@ -294,9 +275,8 @@ fn frames(
         }
         Ok(())
     })?;
-    let pages = equal
-        .iter()
-        .flat_map(|(image, pages)| pages.offsets.iter().map(|at| (*image, *at)));
+    let pages =
+        equal.iter().flat_map(|(image, pages)| pages.offsets.iter().map(|at| (*image, *at)));
     for ((image, offset), frame) in pages.zip(found) {
         if frame != 0 {
             images.add_frame(image, offset, frame);
@@ -307,11 +287,7 @@ fn frames(
 
 /// The ledger of a command: one run.
 fn one_run() -> Ledger {
-    Ledger {
-        offered: 1,
-        delivered: 1,
-        ..Ledger::default()
-    }
+    Ledger { offered: 1, delivered: 1, ..Ledger::default() }
 }
 
 /// The plugin's results.

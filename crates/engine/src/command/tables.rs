@@ -52,19 +52,12 @@ impl Tables {
             return Ok(Arc::clone(table));
         }
         let requests = [
-            Request::Unpack {
-                modules: modules.to_vec(),
-            },
+            Request::Unpack { modules: modules.to_vec() },
             Request::ReadFile("/proc/kallsyms".into()),
         ];
-        let archive = archive
-            .try_clone()
-            .map_err(EngineError::host("hold the files"))?;
-        let extra = Extra {
-            args: bulk::qemu_args(archive.as_raw_fd()),
-            fds: vec![archive],
-            cpu: None,
-        };
+        let archive = archive.try_clone().map_err(EngineError::host("hold the files"))?;
+        let extra =
+            Extra { args: bulk::qemu_args(archive.as_raw_fd()), fds: vec![archive], cpu: None };
         let mut guest = origin.start(&requests, extra, options)?;
         guest.go_on()?;
         guest.answers(options.timeout, |_| Ok(()))?;

@@ -51,22 +51,13 @@ pub(super) fn measure(
     let ends_before = said.ends.len();
     let recording = &mut *keeper.recording;
     note_clock(recording, arm.link, options);
-    let Base {
-        origin,
-        links,
-        modules,
-        shipped,
-        archive,
-    } = one.base(options, keeper, progress)?;
+    let Base { origin, links, modules, shipped, archive } = one.base(options, keeper, progress)?;
     let recording = &mut *keeper.recording;
     let mut requests = vec![Request::Unpack { modules }];
     if origin.symbols.is_none() {
         requests.push(Request::Describe);
     }
-    requests.push(Request::Attach {
-        spec: one.spec(spec),
-        links: links.clone(),
-    });
+    requests.push(Request::Attach { spec: one.spec(spec), links: links.clone() });
     requests.push(one.request(links, None, shipped));
     let extra = one.extra(archive)?;
     let mut guest = origin.start(&requests, extra, options)?;
@@ -99,9 +90,9 @@ pub(super) fn measure(
     }
     add_command_losses(recording, &spec.instrument, 0, ends);
     match (outcome, ends.last()) {
-        (Ok(()), Some(end)) if recording.blocks.is_empty() => Err(EngineError::NothingSeen {
-            command: Some(end.exit),
-        }),
+        (Ok(()), Some(end)) if recording.blocks.is_empty() => {
+            Err(EngineError::NothingSeen { command: Some(end.exit) })
+        }
         (outcome, _) => outcome,
     }
 }

@@ -13,12 +13,7 @@ fn lines_of_blocks() {
         7,
         UserCode {
             image: 1,
-            insns: vec![
-                (0x10, symbol),
-                (0x14, symbol),
-                (0x18, symbol),
-                (0x1c, symbol),
-            ],
+            insns: vec![(0x10, symbol), (0x14, symbol), (0x18, symbol), (0x1c, symbol)],
         },
     )]);
     let line = |line| SourceLine { file: 0, line };
@@ -38,17 +33,9 @@ fn lines_of_blocks() {
             size_bytes: 0x10,
             image: Some(1),
         }],
-        nodes: &[netplumb_instruments::exact::TreeNode {
-            parent: None,
-            symbol,
-            tail: false,
-        }],
+        nodes: &[netplumb_instruments::exact::TreeNode { parent: None, symbol, tail: false }],
     };
-    let ran = |insns, times| RanCode {
-        block: 7,
-        insns,
-        times,
-    };
+    let ran = |insns, times| RanCode { block: 7, insns, times };
     let window = Window {
         costs: vec![Counted {
             direction: Direction::Other,
@@ -68,9 +55,6 @@ fn lines_of_blocks() {
         [&window],
     );
     let costs = line_costs(&window, &code, &sources, &translation);
-    let expected = [
-        ((0, line(3)), 5 + 10 * 2 + 2 * (2 + 100)),
-        ((0, line(4)), 10 + 2),
-    ];
+    let expected = [((0, line(3)), 5 + 10 * 2 + 2 * (2 + 100)), ((0, line(4)), 10 + 2)];
     assert_eq!(costs, BTreeMap::from(expected));
 }

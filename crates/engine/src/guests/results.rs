@@ -57,11 +57,7 @@ impl Site for Guests<'_, '_, '_> {
         self.scope.spawn(move || {
             let result = shared.one(&turn, first, &sender);
             // There is no receiver if the run has panicked.
-            let _ = sender.send(News::Over(Ran {
-                turn,
-                first,
-                result,
-            }));
+            let _ = sender.send(News::Over(Ran { turn, first, result }));
         });
     }
 
@@ -74,12 +70,7 @@ impl Site for Guests<'_, '_, '_> {
                 News::Over(ran) => break ran,
                 // Those of others are taken, so that they can end.
                 News::Round { .. } if unsaved.is_some() => {}
-                News::Round {
-                    turn,
-                    first,
-                    origin,
-                    measured,
-                } => {
+                News::Round { turn, first, origin, measured } => {
                     let added = self.counted(&turn, first, &origin, *measured, keeper.recording);
                     let kept = added.and_then(|_| self.keep(keeper));
                     if kept.is_err() {
@@ -143,11 +134,7 @@ impl Guests<'_, '_, '_> {
         extras::note(recording, turn.arm, &measured.notes);
         let options = self.shared.options;
         if let Some(symbols) = symbols {
-            let executed = Executed {
-                symbols,
-                user: &[],
-                nodes: &measured.nodes,
-            };
+            let executed = Executed { symbols, user: &[], nodes: &measured.nodes };
             let windows = measured.blocks.iter().map(|(window, _)| window);
             let translation =
                 Translation::add(recording, self.index, &executed, &options.layers, windows);
@@ -208,9 +195,7 @@ impl Guests<'_, '_, '_> {
         } else {
             extras::note(recording, turn.arm, &origin.facts);
         }
-        let Shared {
-            run, plan, options, ..
-        } = self.shared;
+        let Shared { run, plan, options, .. } = self.shared;
         let instrument = run.spec(turn.by).map_or("", |spec| &spec.instrument);
         let mut gatherer = None;
         for reply in told {
@@ -225,11 +210,7 @@ impl Guests<'_, '_, '_> {
                     let probed = told.window.is_some();
                     recording.blocks.push(Block {
                         arm: (turn.arm + if probed { 0 } else { plan.arms.len() }) as u32,
-                        instrument: if probed {
-                            instrument.into()
-                        } else {
-                            String::new()
-                        },
+                        instrument: if probed { instrument.into() } else { String::new() },
                         index: told.index,
                         ledger: told.ledger.clone(),
                         totals: Vec::new(),

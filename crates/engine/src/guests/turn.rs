@@ -66,12 +66,7 @@ pub(super) struct Shared<'a> {
 /// What a thread sends.
 pub(super) enum News {
     /// A round of a guest that goes on.
-    Round {
-        turn: Turn,
-        first: bool,
-        origin: Arc<Origin>,
-        measured: Box<Measured>,
-    },
+    Round { turn: Turn, first: bool, origin: Arc<Origin>, measured: Box<Measured> },
     /// The end of a turn.
     Over(Ran),
 }
@@ -124,27 +119,18 @@ impl Shared<'_> {
         }
         let sampling = self.run.sampling.as_ref();
         let sampling = sampling.map(|sampling| sampling.from_block(next));
-        let outcome = measure_on(
-            origin,
-            plan,
-            wires,
-            sampling.as_ref(),
-            self.options,
-            &mut |measured| {
+        let outcome =
+            measure_on(origin, plan, wires, sampling.as_ref(), self.options, &mut |measured| {
                 let begin = next;
                 next += measured.blocks.len() as u32;
                 let round = News::Round {
-                    turn: Turn {
-                        blocks: begin..next,
-                        ..turn.clone()
-                    },
+                    turn: Turn { blocks: begin..next, ..turn.clone() },
                     first: first && begin == 0,
                     origin: Arc::clone(origin),
                     measured: Box::new(measured),
                 };
                 sender.send(round).is_ok() && !is_over() && !self.stop.load(Ordering::Relaxed)
-            },
-        );
+            });
         if outcome.is_err() {
             self.stop.store(true, Ordering::Relaxed);
         }
@@ -161,10 +147,7 @@ impl Shared<'_> {
         let spec = self.run.spec(turn.by);
         let plan = self.plan.run_plan(arm);
         let plan = match spec {
-            None => RunPlan {
-                aligned: !self.options.quick,
-                ..plan
-            },
+            None => RunPlan { aligned: !self.options.quick, ..plan },
             Some(_) => RunPlan {
                 aligned: false,
                 rate_pps: self.run.rate_pps,
@@ -173,9 +156,7 @@ impl Shared<'_> {
                 ..plan
             },
         };
-        let group = self
-            .group(turn.arm)
-            .ok_or(EngineError::OtherPlan("other arms"))?;
+        let group = self.group(turn.arm).ok_or(EngineError::OtherPlan("other arms"))?;
         let origin = group.origin(&plan, self.progress)?;
         (self.progress)(Progress::Arm(arm.name.clone()));
         let (wires, extra) = Wires::of(arm)?;
@@ -205,9 +186,7 @@ impl Shared<'_> {
             Some(spec) => {
                 let mut told = Vec::new();
                 let bare = self.run.is_beside_bare(turn.by);
-                let error = self
-                    .time(&origin, spec, plan, (extra, bare), &mut told)
-                    .err();
+                let error = self.time(&origin, spec, plan, (extra, bare), &mut told).err();
                 Seen::Timed(told, error)
             }
         };
@@ -231,11 +210,7 @@ impl Shared<'_> {
         (extra, bare): (Extra, bool),
         told: &mut Vec<Reply>,
     ) -> Result<(), EngineError> {
-        let request = Request::Time {
-            spec: spec.clone(),
-            plan,
-            bare,
-        };
+        let request = Request::Time { spec: spec.clone(), plan, bare };
         let mut machine = origin.start(&[request], extra, self.options)?;
         machine.go_on()?;
         machine.answers(self.options.timeout, |reply| {

@@ -39,11 +39,7 @@ impl Counted<'_> {
                 continue;
             };
             let told = &executed.told;
-            let of = Executed {
-                symbols,
-                user: &[],
-                nodes: &told.nodes,
-            };
+            let of = Executed { symbols, user: &[], nodes: &told.nodes };
             let windows = &told.windows;
             let translation = Translation::add(recording, index, &of, self.layers, windows);
             let none = Lookup::default();
@@ -98,17 +94,14 @@ fn add_block(
         duration_ns: 0,
     });
     let costs = windows.iter().flat_map(|(side, translation, window)| {
-        translation.costs((block, quantity), window, |direction| {
-            direction_at(*side, direction)
-        })
+        translation.costs((block, quantity), window, |direction| direction_at(*side, direction))
     });
     add_costs(recording, costs);
     recording.add(Of::Block(block), &PAYLOAD, Item::ONLY, rx.bytes as f64);
     for (side, _, window) in windows {
-        for (of, insns) in [
-            (&COUNTED_IN_KERNEL, window.kernel_insns),
-            (&COUNTED_IN_PROGRAMS, window.user_insns),
-        ] {
+        for (of, insns) in
+            [(&COUNTED_IN_KERNEL, window.kernel_insns), (&COUNTED_IN_PROGRAMS, window.user_insns)]
+        {
             let item = Item::label(side.called());
             recording.add(Of::Block(block), of, item, insns as f64);
         }
@@ -123,20 +116,13 @@ fn frames(tx: &HostBlock, rx: &HostBlock) -> Ledger {
     for (cause, frames) in [
         ("lost by the wire", since(|latch| latch.lost)),
         ("longer than the wire's MTU", since(|latch| latch.too_long)),
-        (
-            "dropped by the receiver's NIC, which had no room",
-            rx.missed.unwrap_or(0),
-        ),
+        ("dropped by the receiver's NIC, which had no room", rx.missed.unwrap_or(0)),
     ] {
         if frames > 0 {
             dropped.insert(cause.to_string(), frames);
         }
     }
-    Ledger {
-        offered,
-        delivered: offered.saturating_sub(dropped.values().sum()),
-        dropped,
-    }
+    Ledger { offered, delivered: offered.saturating_sub(dropped.values().sum()), dropped }
 }
 
 /// Add up instructions of one function of which both hosts have a list.
@@ -150,9 +136,7 @@ fn merge_code(recording: &mut Recording, first: usize) {
         };
         let mut insns: BTreeMap<u32, Instruction> = BTreeMap::new();
         for insn in before.insns.drain(..).chain(code.insns) {
-            (insns.entry(insn.offset))
-                .and_modify(|sum| sum.times += insn.times)
-                .or_insert(insn);
+            (insns.entry(insn.offset)).and_modify(|sum| sum.times += insn.times).or_insert(insn);
         }
         before.insns = insns.into_values().collect();
     }
@@ -179,22 +163,11 @@ mod tests {
     #[test]
     fn lost_frames() {
         let tx = HostBlock {
-            begin: Latch {
-                frames: 10,
-                lost: 1,
-                ..Latch::default()
-            },
-            end: Latch {
-                frames: 110,
-                lost: 4,
-                ..Latch::default()
-            },
+            begin: Latch { frames: 10, lost: 1, ..Latch::default() },
+            end: Latch { frames: 110, lost: 4, ..Latch::default() },
             ..HostBlock::default()
         };
-        let rx = HostBlock {
-            missed: Some(7),
-            ..HostBlock::default()
-        };
+        let rx = HostBlock { missed: Some(7), ..HostBlock::default() };
         let ledger = frames(&tx, &rx);
         assert_eq!((ledger.offered, ledger.delivered), (100, 90));
         assert!(ledger.closes());

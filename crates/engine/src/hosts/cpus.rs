@@ -37,11 +37,7 @@ pub(super) struct Seat<'a> {
 impl Cpus {
     /// For so many pairs at a time.
     pub(super) fn of(pairs: usize) -> Cpus {
-        Cpus {
-            now: Mutex::default(),
-            changed: Condvar::new(),
-            pairs: pairs.max(1),
-        }
+        Cpus { now: Mutex::default(), changed: Condvar::new(), pairs: pairs.max(1) }
     }
 
     /// Wait until the pair of this number may run, after all before it have begun, and take a CPU: of those with the
@@ -50,9 +46,7 @@ impl Cpus {
     pub(super) fn take(&self, number: usize) -> Seat<'_> {
         let waits = |now: &mut Now| now.begun != number || now.taken.len() >= self.pairs;
         let now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut now = (self.changed)
-            .wait_while(now, waits)
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut now = (self.changed).wait_while(now, waits).unwrap_or_else(PoisonError::into_inner);
         let here = cpus::current();
         let pairs = |cpu: u32| now.taken.iter().filter(|of| **of == Some(cpu)).count();
         let cpu = (cpus::allowed().unwrap_or_default().into_iter())

@@ -38,11 +38,7 @@ pub(super) fn add(
         arm: arm as u32,
         instrument: hosts::INSTRUMENT.into(),
         index,
-        ledger: Ledger {
-            offered: tx.bytes,
-            delivered: rx.bytes,
-            dropped,
-        },
+        ledger: Ledger { offered: tx.bytes, delivered: rx.bytes, dropped },
         totals: Vec::new(),
         entered: 0,
         returned: 0,
@@ -75,19 +71,14 @@ pub(super) fn add(
     let retransmitted = tx.retransmitted as f64;
     figure(&hosts::RETRANSMITTED, Item::ONLY, retransmitted);
     for (end, side) in ends.iter().zip(sides) {
-        let HostBlock {
-            begin, end: over, ..
-        } = side;
+        let HostBlock { begin, end: over, .. } = side;
         let instructions = over.instructions - begin.instructions;
         let busy_ns = instructions << end.icount_shift();
         let lost = (over.lost + over.too_long) - (begin.lost + begin.too_long);
         let arrived = (over.arrived - begin.arrived) as f64;
         let by = |what: f64, count: u64| (count > 0).then(|| what / count as f64);
         for (quantity, value) in [
-            (
-                &hosts::INSTRUCTIONS_PER_BYTE,
-                by(instructions as f64, rx.bytes),
-            ),
+            (&hosts::INSTRUCTIONS_PER_BYTE, by(instructions as f64, rx.bytes)),
             (&hosts::FRAMES_PER_INTERRUPT, by(arrived, side.interrupts)),
             (&hosts::FRAMES_PER_POLL, by(arrived, side.polls)),
             (&hosts::SEGMENTS, side.segments.map(|n| n as f64)),

@@ -102,9 +102,8 @@ pub(super) fn run(
         }
         logs.extend(of_ends.into_iter().map(|log| (end.side, log)));
     }
-    let guests: [Guest; 2] = guests
-        .try_into()
-        .map_err(|_| EngineError::OtherPlan("other hosts"))?;
+    let guests: [Guest; 2] =
+        guests.try_into().map_err(|_| EngineError::OtherPlan("other hosts"))?;
     let seen = AtomicU64::new(0);
     let (seen, limit) = (&seen, options.timeout);
     let (together, logs, counted) = thread::scope(|scope| {
@@ -119,11 +118,7 @@ pub(super) fn run(
         let streams: Vec<_> = (streams.into_iter())
             .map(|(stream, symbols, release, serving)| {
                 scope.spawn(move || {
-                    let traced = Traced {
-                        beside: Beside::default(),
-                        release,
-                        command: false,
-                    };
+                    let traced = Traced { beside: Beside::default(), release, command: false };
                     measure::follow(stream, symbols, traced, serving, &|| ())
                 })
             })
@@ -149,9 +144,7 @@ pub(super) fn run(
         executed.push(executed_of(told, qemu_peak_bytes, tx.blocks.len())?);
     }
     Ok(Ran {
-        blocks: (tx.blocks.into_iter().zip(rx.blocks))
-            .map(|(tx, rx)| [tx, rx])
-            .collect(),
+        blocks: (tx.blocks.into_iter().zip(rx.blocks)).map(|(tx, rx)| [tx, rx]).collect(),
         occupied,
         notes: tx.notes.into_iter().chain(rx.notes).collect(),
         frames_hash: hash.finish(),
@@ -162,9 +155,7 @@ pub(super) fn run(
 /// Wait for what some threads return.
 fn all<T>(threads: Vec<ScopedJoinHandle<'_, T>>) -> Vec<T> {
     let join = |thread: ScopedJoinHandle<'_, T>| {
-        thread
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     };
     threads.into_iter().map(join).collect()
 }
@@ -207,10 +198,7 @@ fn executed_of(
         return Err(EngineError::WindowsMissing { got, wanted });
     }
     told.windows.remove(0);
-    Ok(Executed {
-        told,
-        qemu_peak_bytes,
-    })
+    Ok(Executed { told, qemu_peak_bytes })
 }
 
 /// Check the ledger of the wire, in one direction.
@@ -234,22 +222,11 @@ mod tests {
     /// frames may be on their way or lost.
     #[test]
     fn ledgers() {
-        let of = |frames, arrived, late| Latch {
-            frames,
-            arrived,
-            late,
-            ..Latch::default()
-        };
+        let of = |frames, arrived, late| Latch { frames, arrived, late, ..Latch::default() };
         assert!(check(&of(10, 0, 0), &of(0, 10, 0)).is_ok());
         assert!(check(&of(10, 0, 0), &of(0, 9, 0)).is_err());
-        let lost = Latch {
-            lost: 1,
-            ..of(10, 0, 0)
-        };
-        let under_way = Latch {
-            under_way: 2,
-            ..of(0, 7, 0)
-        };
+        let lost = Latch { lost: 1, ..of(10, 0, 0) };
+        let under_way = Latch { under_way: 2, ..of(0, 7, 0) };
         assert!(check(&lost, &under_way).is_ok());
         assert!(check(&of(10, 0, 0), &of(0, 11, 0)).is_err());
         assert!(check(&of(10, 0, 1), &of(0, 10, 0)).is_err());

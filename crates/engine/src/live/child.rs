@@ -32,10 +32,7 @@ impl Held {
         match self.own.read(&mut [0]) {
             Ok(bytes) => Ok(Some(bytes > 0)),
             Err(e)
-                if matches!(
-                    e.kind(),
-                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-                ) =>
+                if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) =>
             {
                 Ok(None)
             }
@@ -141,23 +138,17 @@ impl Running {
             Ok(fd) if fd >= 0 => Some(unsafe { OwnedFd::from_raw_fd(fd) }),
             _ => None,
         };
-        Ok(Running {
-            child,
-            descriptor,
-            exit: None,
-        })
+        Ok(Running { child, descriptor, exit: None })
     }
 
     /// How it exited, if it has.
     pub(super) fn ended(&mut self) -> io::Result<Option<Exit>> {
         if self.exit.is_none() {
             self.exit =
-                self.child
-                    .try_wait()?
-                    .map(|status| match (status.code(), status.signal()) {
-                        (Some(code), _) => Exit::Code(code),
-                        (None, signal) => Exit::Signal(signal.unwrap_or(0)),
-                    });
+                self.child.try_wait()?.map(|status| match (status.code(), status.signal()) {
+                    (Some(code), _) => Exit::Code(code),
+                    (None, signal) => Exit::Signal(signal.unwrap_or(0)),
+                });
         }
         Ok(self.exit)
     }

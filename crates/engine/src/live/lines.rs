@@ -56,16 +56,14 @@ pub(super) fn add(recording: &mut Recording, index: &Index, by: &str, found: &So
             *sums.entry((block, function, line)).or_default() += cost.own;
         }
     }
-    recording
-        .line_costs
-        .extend(
-            (sums.into_iter()).map(|((block, function, source), own)| LineCost {
-                block,
-                function,
-                source,
-                own,
-            }),
-        );
+    recording.line_costs.extend(
+        (sums.into_iter()).map(|((block, function, source), own)| LineCost {
+            block,
+            function,
+            source,
+            own,
+        }),
+    );
     source_text::embed(recording);
 }
 
@@ -115,12 +113,7 @@ mod tests {
             user: true,
             ..Met::default()
         };
-        let cost = |window, function, line, own| WindowLine {
-            window,
-            function,
-            line,
-            own,
-        };
+        let cost = |window, function, line, own| WindowLine { window, function, line, own };
         let found = SourceLines {
             files: vec!["/a.c".into(), "/b.c".into()],
             functions: vec![(met("work"), Some((0, 3))), (met("missing"), None)],

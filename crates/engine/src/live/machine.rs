@@ -72,11 +72,7 @@ impl Machine {
     pub(super) fn begin(arms: &[&[Change]]) -> Result<Machine, EngineError> {
         let all = || arms.iter().flat_map(|arm| arm.iter());
         if all().next().is_none() {
-            return Ok(Machine {
-                journal: None,
-                carriers: Vec::new(),
-                tried: Vec::new(),
-            });
+            return Ok(Machine { journal: None, carriers: Vec::new(), tried: Vec::new() });
         }
         let disks: BTreeSet<&BlockDisk> = all()
             .filter_map(|change| match &change.setting {
@@ -91,27 +87,17 @@ impl Machine {
             let values = std::iter::once(&change.before).chain(&change.after);
             values.map(|value| change.setting.planned(value))
         });
-        let used = Used {
-            nics: &nics,
-            disks: &disks,
-        };
+        let used = Used { nics: &nics, disks: &disks };
         let own = own()?;
         let mut carriers = nics.clone();
         carriers.retain(|nic| nic.state(&own).is_ok_and(|state| state.running));
         let journal = Journal::begin(&own, used, planned)?;
-        let mut machine = Machine {
-            journal: Some(Arc::new(journal)),
-            carriers,
-            tried: Vec::new(),
-        };
+        let mut machine = Machine { journal: Some(Arc::new(journal)), carriers, tried: Vec::new() };
         for arm in arms {
             let (mut applied, changed) = machine.make(arm)?;
             let nic = arm.iter().find_map(|change| change.setting.nic());
             let flush_timeout = nic.and_then(|nic| {
-                let setting = Setting::Polling {
-                    nic: nic.clone(),
-                    file: GRO_FLUSH_TIMEOUT.into(),
-                };
+                let setting = Setting::Polling { nic: nic.clone(), file: GRO_FLUSH_TIMEOUT.into() };
                 setting.read(&own).ok()
             });
             let unpolled = nic.filter(|nic| is_unpolled(nic, &own));
@@ -155,9 +141,7 @@ impl Machine {
         let mut as_set = recording.arms[arm].clone();
         if let Some(timeout) = &tried.flush_timeout {
             let knobs = &mut as_set.knobs;
-            knobs
-                .entry(GRO_FLUSH_TIMEOUT.into())
-                .or_insert(format!("{timeout}ns"));
+            knobs.entry(GRO_FLUSH_TIMEOUT.into()).or_insert(format!("{timeout}ns"));
         }
         let scene = Scene {
             arm: &as_set,
@@ -191,10 +175,7 @@ impl Machine {
 fn is_unpolled(nic: &Nic, namespace: &Namespace) -> bool {
     // An XDP program has NAPI as well.
     let is_veth = |state: DeviceState| state.kind.as_deref() == Some("veth") && state.xdp.is_none();
-    let has_gro = Setting::Feature {
-        nic: nic.clone(),
-        which: Offload::Gro,
-    };
+    let has_gro = Setting::Feature { nic: nic.clone(), which: Offload::Gro };
     nic.state(namespace).is_ok_and(is_veth)
         && has_gro.read(namespace).is_ok_and(|level| level == "off")
 }
@@ -203,10 +184,7 @@ fn is_unpolled(nic: &Nic, namespace: &Namespace) -> bool {
 fn already(arm: &[Change], changed: &[bool]) -> BTreeMap<String, String> {
     let mut already = BTreeMap::new();
     for change in arm {
-        let of_knob = arm
-            .iter()
-            .zip(changed)
-            .filter(|(other, _)| other.knob == change.knob);
+        let of_knob = arm.iter().zip(changed).filter(|(other, _)| other.knob == change.knob);
         let mut of_knob = of_knob.map(|(other, changed)| *changed || other.after.is_some());
         if of_knob.any(|is_change| is_change) {
             continue;

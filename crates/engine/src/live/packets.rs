@@ -143,10 +143,7 @@ pub(super) fn run(
     if plans.is_empty() {
         return Ok(LiveEnd::default());
     }
-    let within = Within {
-        inodes: standing.inodes()?,
-        protos: protos(&plans),
-    };
+    let within = Within { inodes: standing.inodes()?, protos: protos(&plans) };
     // Attach all at once first: if one can't be attached, nothing is run.
     for by in (0..probes.specs.len()).rev() {
         probes.attach(Some(by), &|spec| within.spec(spec), recording)?;
@@ -195,10 +192,7 @@ pub(super) struct Within {
 impl Within {
     /// All packets of the namespaces.
     pub(super) fn of(standing: &Standing) -> Result<Within, EngineError> {
-        Ok(Within {
-            inodes: standing.inodes()?,
-            protos: Vec::new(),
-        })
+        Ok(Within { inodes: standing.inodes()?, protos: Vec::new() })
     }
 
     pub(super) fn spec(&self, spec: &TimingSpec) -> TimingSpec {
@@ -236,8 +230,7 @@ impl Alone for Namespaces<'_, '_> {
         let by = Some(turn.by).filter(|by| *by < self.probes.specs.len());
         let within = &self.within;
         let recording = &mut *keeper.recording;
-        self.probes
-            .attach(by, &|spec| within.spec(spec), recording)?;
+        self.probes.attach(by, &|spec| within.spec(spec), recording)?;
         let Some((run, at)) = &self.arms[turn.arm] else {
             return Ok(Ended::Measured);
         };
@@ -245,10 +238,7 @@ impl Alone for Namespaces<'_, '_> {
             true => run.warmup_packets.min(REWARM_PACKETS),
             false => run.warmup_packets,
         };
-        let run = RunPlan {
-            warmup_packets,
-            ..run.clone()
-        };
+        let run = RunPlan { warmup_packets, ..run.clone() };
         let ends = self.standing.ends(*at);
         let arm = turn.arm + if by.is_some() { 0 } else { self.arms.len() };
         for index in turn.blocks.clone() {

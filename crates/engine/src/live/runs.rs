@@ -78,12 +78,7 @@ pub(super) fn run(
     let ran = site::run(&mut site, turns, &[], keeper, &mut |recording, over| {
         (tell.borrow_mut())(LiveEvent::Block(recording, over, Some(all)));
     });
-    let Runs {
-        end,
-        mut probes,
-        moved,
-        ..
-    } = site.site;
+    let Runs { end, mut probes, moved, .. } = site.site;
     moved.note(keeper.recording);
     let ended = machine.end();
     if let (Err(_), Err(error)) = (&ran, &ended) {
@@ -129,10 +124,8 @@ impl Alone for Runs<'_, '_> {
         self.probes.open()?;
         let output = self.work.output_to_stderr.into();
         let started = Running::start(&arm.command, None, &[], output, other);
-        let mut command = started.map_err(|source| EngineError::Command {
-            name: arm.command[0].clone(),
-            source,
-        })?;
+        let mut command = started
+            .map_err(|source| EngineError::Command { name: arm.command[0].clone(), source })?;
         if let Some(mut held) = held {
             let is_open = loop {
                 let is_open = held.is_open(SHORT_NAP);

@@ -42,13 +42,8 @@ pub(super) fn run(
     let mut within = None;
     let recording = &mut *keeper.recording;
     if let Some(arm) = &traffic.within {
-        let plan = Plan {
-            arms: vec![arm.clone()],
-            packets: 0,
-            warmup_packets: 0,
-            blocks: 0,
-            scan: None,
-        };
+        let plan =
+            Plan { arms: vec![arm.clone()], packets: 0, warmup_packets: 0, blocks: 0, scan: None };
         let wanted = topology_of(&plan.run_plan(arm));
         let at = standing.build(wanted, &mut **probes.tell.borrow_mut())?;
         within = Some(Within::of(&standing)?);
@@ -76,16 +71,14 @@ pub(super) fn run(
             let words = &traffic.command;
             let output = traffic.output_to_stderr.into();
             let started = Running::start(words, namespace, &variables, output, None);
-            Some(started.map_err(|source| EngineError::Command {
-                name: words[0].clone(),
-                source,
-            })?)
+            Some(
+                started
+                    .map_err(|source| EngineError::Command { name: words[0].clone(), source })?,
+            )
         }
     };
     let windows = traffic.duration.map(|d| {
-        let number = d
-            .as_nanos()
-            .div_ceil(traffic.window.unwrap_or(d).as_nanos().max(1));
+        let number = d.as_nanos().div_ceil(traffic.window.unwrap_or(d).as_nanos().max(1));
         u32::try_from(number).unwrap_or(u32::MAX)
     });
     let like = Arm {
@@ -124,30 +117,19 @@ pub(super) fn run(
         end: LiveEnd::default(),
         seen,
     });
-    let turns = (first..).map(|index| Turn {
-        arm: 0,
-        by: 0,
-        blocks: index..index + 1,
-    });
+    let turns = (first..).map(|index| Turn { arm: 0, by: 0, blocks: index..index + 1 });
     site::run(&mut site, turns, &[], keeper, &mut |recording, over| {
         (tell.borrow_mut())(match &long {
             Some(long) => LiveEvent::Passed(recording, long.pace()),
             None => LiveEvent::Block(recording, over, windows),
         });
     })?;
-    let Windows {
-        mut end,
-        command,
-        seen,
-        ..
-    } = site.site;
+    let Windows { mut end, command, seen, .. } = site.site;
     end.stopped = command.is_some() && end.command.is_none();
     drop(command);
     match seen {
         true => Ok(end),
-        false => Err(EngineError::NothingSeen {
-            command: end.command,
-        }),
+        false => Err(EngineError::NothingSeen { command: end.command }),
     }
 }
 
@@ -214,10 +196,7 @@ impl Windows<'_, '_> {
             }
             if let Some(command) = &mut self.command {
                 let ended = command.ended();
-                if ended
-                    .map_err(EngineError::host("wait for the command"))?
-                    .is_some()
-                {
+                if ended.map_err(EngineError::host("wait for the command"))?.is_some() {
                     return Ok(Woken::Ended);
                 }
             }

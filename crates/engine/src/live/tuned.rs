@@ -94,22 +94,14 @@ pub fn record_nic(
                 arm: arm as u32,
                 instrument: CLOCKED.into(),
                 index: index as u32,
-                ledger: Ledger {
-                    offered: ran.bytes,
-                    delivered: ran.bytes,
-                    ..Ledger::default()
-                },
+                ledger: Ledger { offered: ran.bytes, delivered: ran.bytes, ..Ledger::default() },
                 totals: Vec::new(),
                 entered: 0,
                 returned: 0,
                 duration_ns: ran.took.as_nanos() as u64,
             });
             let block = Of::Block(recording.blocks.len() as u32 - 1);
-            let latency = if runs.peer.is_some() {
-                "median"
-            } else {
-                "mean"
-            };
+            let latency = if runs.peer.is_some() { "median" } else { "mean" };
             for (quantity, item, value) in [
                 (&THROUGHPUT, Item::ONLY, ran.figures.throughput_bps),
                 (&TURN, Item::label(latency), ran.figures.latency_ns),
@@ -241,16 +233,12 @@ fn once(
     }
     let end = AtomicBool::new(false);
     let (figures, times) = thread::scope(|scope| {
-        let times = echoes
-            .as_mut()
-            .map(|echoes| scope.spawn(|| echoes.until(BETWEEN_ECHOES, &end)));
+        let times =
+            echoes.as_mut().map(|echoes| scope.spawn(|| echoes.until(BETWEEN_ECHOES, &end)));
         let figures = command(runs, &moved, clock, cancel);
         end.store(true, Ordering::Relaxed);
-        let times = times.map(|thread| {
-            thread
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        });
+        let times = times
+            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         (figures, times)
     });
     let mut ran = figures?;
@@ -276,10 +264,8 @@ fn command(
     let (before, bytes) = (clock.read(), moved()?);
     let begun = Instant::now();
     let started = Running::start(&runs.command, None, &[], Output::Nowhere, None);
-    let mut command = started.map_err(|source| EngineError::Command {
-        name: runs.command[0].clone(),
-        source,
-    })?;
+    let mut command =
+        started.map_err(|source| EngineError::Command { name: runs.command[0].clone(), source })?;
     let ended = loop {
         let ended = command.wait(NAP);
         if let Some(ended) = ended.map_err(EngineError::host("wait for the command"))? {

@@ -71,10 +71,8 @@ pub enum Length {
 
 impl Length {
     /// Of a run that nobody watches.
-    pub const UNWATCHED: Length = Length::Growing {
-        shortest: Duration::from_millis(250),
-        part: 10,
-    };
+    pub const UNWATCHED: Length =
+        Length::Growing { shortest: Duration::from_millis(250), part: 10 };
 
     /// When the window ends of this number, from 1, of those since `began`.
     fn end(self, began: Instant, opened: Instant, number: u32) -> Instant {
@@ -141,10 +139,10 @@ pub(super) fn run(
         false => {
             let (words, output) = (&work.command, work.output_to_stderr.into());
             let started = Running::start(words, None, &[], output, None);
-            Some(started.map_err(|source| EngineError::Command {
-                name: words[0].clone(),
-                source,
-            })?)
+            Some(
+                started
+                    .map_err(|source| EngineError::Command { name: words[0].clone(), source })?,
+            )
         }
     };
     keeper.recording.arms = vec![work.arm()];
@@ -159,21 +157,11 @@ pub(super) fn run(
         end: LiveEnd::default(),
         gone: None,
     });
-    let turns = (0..).map(|index| Turn {
-        arm: 0,
-        by: 0,
-        blocks: index..index + 1,
-    });
+    let turns = (0..).map(|index| Turn { arm: 0, by: 0, blocks: index..index + 1 });
     let ran = site::run(&mut site, turns, &[], keeper, &mut |recording, over| {
         (tell.borrow_mut())(LiveEvent::Block(recording, over, windows));
     });
-    let Windows {
-        mut end,
-        command,
-        gone,
-        mut probes,
-        ..
-    } = site.site;
+    let Windows { mut end, command, gone, mut probes, .. } = site.site;
     match ran {
         // Without a duration that is how it ends.
         Err(EngineError::Vm(VmError::Interrupted)) if work.ends_by_signal() => {}
@@ -204,9 +192,7 @@ pub(super) fn finish(
     // The latest window alone may well be empty.
     match recording.costs.is_empty() && !measured && !work.rolling {
         false => Ok(end),
-        true => Err(EngineError::NothingSeen {
-            command: end.command,
-        }),
+        true => Err(EngineError::NothingSeen { command: end.command }),
     }
 }
 
@@ -329,9 +315,7 @@ fn has_ended(pid: u32) -> bool {
         return true;
     };
     // The state comes after the name, which may contain anything.
-    let state = stat
-        .rsplit_once(") ")
-        .and_then(|(_, rest)| rest.chars().next());
+    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
     matches!(state, Some('Z' | 'X'))
 }
 
@@ -351,11 +335,7 @@ fn join_rest(recording: &mut Recording) {
     let block = &mut recording.blocks[to as usize];
     block.duration_ns += last.duration_ns;
     for total in last.totals {
-        match block
-            .totals
-            .iter_mut()
-            .find(|t| t.quantity == total.quantity)
-        {
+        match block.totals.iter_mut().find(|t| t.quantity == total.quantity) {
             Some(of) => {
                 of.kernel += total.kernel;
                 of.user += total.user;
@@ -376,10 +356,7 @@ fn join_rest(recording: &mut Recording) {
     for quantity in quantities {
         let of = rest.iter().filter(|samples| samples.quantity == quantity);
         let singles: Vec<Sample> = of.flat_map(Samples::iter).collect();
-        let count = both
-            .iter()
-            .filter(|cost| cost.quantity == quantity)
-            .map(|cost| cost.calls);
+        let count = both.iter().filter(|cost| cost.quantity == quantity).map(|cost| cost.calls);
         // If all of them are known.
         if !singles.is_empty() && count.sum::<u64>() == singles.len() as u64 {
             recording.add_samples(Samples::new(to, quantity, singles));
@@ -406,10 +383,7 @@ fn join_rest(recording: &mut Recording) {
             Some(same) if is_left => same.value = scalar.value,
             Some(same) if adds_up => same.value += scalar.value,
             // A cause that came last.
-            None if adds_up => recording.scalars.push(Scalar {
-                of: Of::Block(to),
-                ..scalar
-            }),
+            None if adds_up => recording.scalars.push(Scalar { of: Of::Block(to), ..scalar }),
             _ => {}
         }
     }
@@ -463,11 +437,7 @@ fn pass_over(recording: &mut Recording, block: u32) {
     let Some(all) = total.map(|span| span.times.count) else {
         return;
     };
-    for span in recording
-        .spans
-        .iter_mut()
-        .filter(|span| span.block == block)
-    {
+    for span in recording.spans.iter_mut().filter(|span| span.block == block) {
         if let SpanOf::Stage(stage) = &mut span.of {
             stage.passed_over = all.saturating_sub(span.times.count);
         }
@@ -489,11 +459,7 @@ mod tests {
             instrument: "samples".into(),
             index: number,
             ledger: Ledger::default(),
-            totals: vec![Total {
-                quantity,
-                kernel: own,
-                user: 0,
-            }],
+            totals: vec![Total { quantity, kernel: own, user: 0 }],
             entered: 0,
             returned: 0,
             duration_ns,
@@ -523,10 +489,7 @@ mod tests {
         assert_eq!(each.end(began, at(130), 2), at(200));
         assert_eq!(each.end(began, at(440), 5), at(500));
         assert_eq!(each.end(began, at(180), 2), at(280));
-        let growing = Length::Growing {
-            shortest: Duration::from_millis(50),
-            part: 10,
-        };
+        let growing = Length::Growing { shortest: Duration::from_millis(50), part: 10 };
         assert_eq!(growing.end(began, at(0), 1), at(50));
         assert_eq!(growing.end(began, at(1000), 9), at(1100));
     }

@@ -60,16 +60,8 @@ impl Site for Seconds<'_> {
             arm: turn.arm as u32,
             instrument: "exact".into(),
             index: number,
-            ledger: Ledger {
-                offered: 100,
-                delivered: 100,
-                ..Ledger::default()
-            },
-            totals: vec![Total {
-                quantity,
-                kernel: u64::from(NODES) * 10,
-                user: 0,
-            }],
+            ledger: Ledger { offered: 100, delivered: 100, ..Ledger::default() },
+            totals: vec![Total { quantity, kernel: u64::from(NODES) * 10, user: 0 }],
             entered: 1,
             returned: 1,
             duration_ns: SECOND.as_nanos() as u64,
@@ -115,10 +107,7 @@ fn session(recording: &mut Recording, whole: Duration, blocks: u32) -> (Recordin
     let mut saved = Recording::default();
     let mut most = [0; 2];
     let mut save = |recording: &Recording| {
-        most = [
-            most[0].max(recording.blocks.len()),
-            most[1].max(recording.costs.len()),
-        ];
+        most = [most[0].max(recording.blocks.len()), most[1].max(recording.costs.len())];
         // As a file is, but not each second of days.
         if recording.blocks.len() < 8 || *left.borrow() == 0 || long.is_over() {
             saved = recording.clone();
@@ -129,11 +118,7 @@ fn session(recording: &mut Recording, whole: Duration, blocks: u32) -> (Recordin
     let mut keeper = Keeper::new(recording, &mut save, &cancel).with_long(Some(long));
     let rounds = (first..).take_while(|_| !long.is_over());
     let turns = interleaved(ARMS, 1, rounds, 7);
-    let mut site = Seconds {
-        clock: &made,
-        turn: None,
-        left: &left,
-    };
+    let mut site = Seconds { clock: &made, turn: None, left: &left };
     let outcome = site::run(&mut site, turns, &["exact"], &mut keeper, &mut |_, _| {});
     assert_eq!(outcome.is_err(), *left.borrow() == 0);
     (saved, most)
@@ -198,10 +183,7 @@ fn resumed() {
         let times: Vec<f64> = resumed.scalars_of(&INTO_RUN).map(|s| s.value).collect();
         let of_arm = |arm| {
             let of = |at: &usize| resumed.blocks[*at].arm == arm;
-            (0..times.len())
-                .filter(of)
-                .map(|at| times[at])
-                .collect::<Vec<_>>()
+            (0..times.len()).filter(of).map(|at| times[at]).collect::<Vec<_>>()
         };
         assert!((0..2).all(|arm| of_arm(arm).is_sorted()));
     }

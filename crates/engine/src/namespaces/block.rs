@@ -134,12 +134,9 @@ pub(super) fn run(
         ends: side == ends_at,
     };
     let (ends, arm) = (&standing.ends, &standing.arm);
-    let receiver = Receiver::open(
-        ends.rx_namespace.as_fd(),
-        ends.rx_address,
-        buffer_of(arm, Side::Rx),
-    )
-    .map_err(failed("listen"))?;
+    let receiver =
+        Receiver::open(ends.rx_namespace.as_fd(), ends.rx_address, buffer_of(arm, Side::Rx))
+            .map_err(failed("listen"))?;
     let (sent, received) = thread::scope(|scope| {
         let rx = scope.spawn(|| {
             pin(0, cpus[1])?;
@@ -180,9 +177,7 @@ pub(super) fn run(
 }
 
 fn join<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
-    thread
-        .join()
-        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 fn send(
@@ -226,12 +221,7 @@ fn receive(
             (done, connections.segments(false)?, Some(buffer))
         }
     };
-    Ok(Over {
-        retransmitted: None,
-        segments: Some(segments),
-        buffer,
-        done,
-    })
+    Ok(Over { retransmitted: None, segments: Some(segments), buffer, done })
 }
 
 /// Add a block to the recording.
@@ -246,11 +236,7 @@ pub(super) fn add(recording: &mut Recording, arm: u32, index: u32, ran: &Ran) {
         arm,
         instrument: CLOCKED.into(),
         index,
-        ledger: Ledger {
-            offered: ran.sent_bytes,
-            delivered: ran.received_bytes,
-            dropped,
-        },
+        ledger: Ledger { offered: ran.sent_bytes, delivered: ran.received_bytes, dropped },
         totals: Vec::new(),
         entered: 0,
         returned: 0,
@@ -311,9 +297,8 @@ mod tests {
         let ledger = &recording.blocks[0].ledger;
         assert_eq!(ledger.dropped["in flight at the end"], 10);
         assert_eq!(ledger.dropped.len(), 1);
-        let throughput: Vec<f64> = (recording.scalars_of(&clocked(&THROUGHPUT)))
-            .map(|scalar| scalar.value)
-            .collect();
+        let throughput: Vec<f64> =
+            (recording.scalars_of(&clocked(&THROUGHPUT))).map(|scalar| scalar.value).collect();
         assert_eq!(throughput, [90.0 * 8.0 / 1e-6]);
         for quantity in &recording.quantities {
             let is_declared = |known: &Declared| known.name == quantity.name;

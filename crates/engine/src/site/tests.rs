@@ -133,11 +133,7 @@ fn carry_out(
     let outcome = run(site, turns, &NAMES, &mut keeper, &mut |_, over| {
         done.push(over);
     });
-    Ran {
-        outcome,
-        kept,
-        done,
-    }
+    Ran { outcome, kept, done }
 }
 
 fn never() -> Cancel {
@@ -183,12 +179,7 @@ fn several_at_once() {
 #[test]
 fn errors_end_the_run() {
     let slow = |turn: &Turn| match turn.arm {
-        1 => Err(VmError::Timeout {
-            what: "end the arm",
-            seconds: 1,
-            console: Vec::new(),
-        }
-        .into()),
+        1 => Err(VmError::Timeout { what: "end the arm", seconds: 1, console: Vec::new() }.into()),
         2 => Err(EngineError::Guest("gone".into())),
         _ => Ok(Ended::Measured),
     };
@@ -233,12 +224,7 @@ fn arms_that_fail() {
         _ => Ok(Ended::Measured),
     });
     let mut recording = Recording::default();
-    let ran = carry_out(
-        &mut site,
-        interleaved(3, 2, 0..10, 3),
-        &mut recording,
-        &never(),
-    );
+    let ran = carry_out(&mut site, interleaved(3, 2, 0..10, 3), &mut recording, &never());
     ran.outcome.unwrap();
     let tried = site.order.iter().filter(|t| (t.arm, t.by) == (1, 0));
     assert_eq!(tried.count(), 1);
@@ -255,11 +241,7 @@ fn the_last_one() {
         4 => Ok(Ended::Last),
         _ => Ok(Ended::Measured),
     });
-    let turns = (0..).map(|index| Turn {
-        arm: 0,
-        by: 0,
-        blocks: index..index + 1,
-    });
+    let turns = (0..).map(|index| Turn { arm: 0, by: 0, blocks: index..index + 1 });
     let mut recording = Recording::default();
     let ran = carry_out(&mut site, turns, &mut recording, &never());
     ran.outcome.unwrap();
@@ -288,10 +270,7 @@ fn a_full_disk() {
 /// figures, by instrument; and a recording of another plan is refused.
 #[test]
 fn taken_up() {
-    let mut recording = Recording {
-        arms: arms(3),
-        ..Recording::default()
-    };
+    let mut recording = Recording { arms: arms(3), ..Recording::default() };
     for (arm, name, blocks) in [(0, "one", 2), (1, "one", 1), (1, "other", 2), (2, "one", 2)] {
         for index in 0..blocks {
             add(&mut recording, arm, name, index);
@@ -310,16 +289,10 @@ fn taken_up() {
     assert!(take_up(&mut recording, &arms(2), &NAMES, 2).is_err());
     assert!(take_up(&mut recording, &arms(3), &NAMES[..1], 2).is_err());
     // Samples of guests are drawn in the turn that counts, and come and go with it.
-    let mut counted = Recording {
-        arms: arms(2),
-        ..Recording::default()
-    };
-    for (arm, name, blocks) in [
-        (0, "samples", 2),
-        (0, "exact", 2),
-        (1, "samples", 2),
-        (1, "exact", 1),
-    ] {
+    let mut counted = Recording { arms: arms(2), ..Recording::default() };
+    for (arm, name, blocks) in
+        [(0, "samples", 2), (0, "exact", 2), (1, "samples", 2), (1, "exact", 1)]
+    {
         for index in 0..blocks {
             add(&mut counted, arm, name, index);
         }

@@ -80,11 +80,7 @@ pub(crate) fn spec(topology: &Topology, proto: Proto) -> TimingSpec {
     TimingSpec {
         instrument: "stages".into(),
         roles: Default::default(),
-        filter: Filter {
-            protos: vec![proto],
-            namespaces,
-            ..Filter::default()
-        },
+        filter: Filter { protos: vec![proto], namespaces, ..Filter::default() },
         selection: Selection::default(),
         mechanism: None,
         one_packet: 0,
@@ -117,34 +113,17 @@ pub(crate) fn receive(sockets: &Sockets, flags: i32) -> isize {
 /// One packet there, and out of the socket.
 pub(crate) fn one(sockets: &Sockets, payload: &[u8]) {
     let sent = send(sockets, payload);
-    assert_eq!(
-        sent,
-        payload.len() as isize,
-        "{}",
-        std::io::Error::last_os_error()
-    );
+    assert_eq!(sent, payload.len() as isize, "{}", std::io::Error::last_os_error());
     let got = receive(sockets, 0);
     assert!(got > 0, "{}", std::io::Error::last_os_error());
 }
 
 /// An echo request, checksummed for IPv4; the kernel does it for IPv6.
 pub(crate) fn echo(family: Family) -> Vec<u8> {
-    let mut packet = vec![
-        if family == Family::V4 { 8 } else { 128 },
-        0,
-        0,
-        0,
-        1,
-        2,
-        0,
-        1,
-    ];
+    let mut packet = vec![if family == Family::V4 { 8 } else { 128 }, 0, 0, 0, 1, 2, 0, 1];
     packet.extend([7; 10]);
     if family == Family::V4 {
-        let sum: u32 = packet
-            .chunks(2)
-            .map(|c| u32::from(c[0]) << 8 | u32::from(c[1]))
-            .sum();
+        let sum: u32 = packet.chunks(2).map(|c| u32::from(c[0]) << 8 | u32::from(c[1])).sum();
         let sum = !((sum >> 16) + (sum & 0xffff)) as u16;
         packet[2..4].copy_from_slice(&sum.to_be_bytes());
     }
@@ -176,12 +155,7 @@ pub(crate) fn adds_up(window: &Window, direction: Direction) {
         let buckets: u64 = stage.times.buckets.iter().map(|b| b.1).sum();
         assert_eq!(buckets, stage.times.count, "{}", stage.name);
         if stage.order <= total.order {
-            assert_eq!(
-                stage.times.count + stage.passed_over,
-                total.times.count,
-                "{}",
-                stage.name
-            );
+            assert_eq!(stage.times.count + stage.passed_over, total.times.count, "{}", stage.name);
         }
     }
 }
@@ -203,10 +177,7 @@ pub(crate) fn show(window: &Window) -> String {
             s.passed_over
         );
     }
-    text + &format!(
-        "{:?}\n{:?}\n{:?}\n",
-        window.ledger, window.drops, window.losses
-    )
+    text + &format!("{:?}\n{:?}\n{:?}\n", window.ledger, window.drops, window.losses)
 }
 
 /// How often a ledger has something.

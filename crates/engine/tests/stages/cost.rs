@@ -17,10 +17,7 @@ const BLOCKS: usize = 15;
 
 /// CPU time of this thread.
 fn thread_ns() -> f64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel writes one timespec, which outlives the call.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
@@ -35,10 +32,7 @@ fn flood(sockets: &Sockets) -> [f64; 3] {
     let mut cpu_ns = 0.0;
     thread::scope(|scope| {
         scope.spawn(|| {
-            let wait = libc::timeval {
-                tv_sec: 0,
-                tv_usec: 50_000,
-            };
+            let wait = libc::timeval { tv_sec: 0, tv_usec: 50_000 };
             // SAFETY: the option outlives the call.
             unsafe {
                 libc::setsockopt(
@@ -70,11 +64,7 @@ fn flood(sockets: &Sockets) -> [f64; 3] {
         stop.store(true, Ordering::Relaxed);
     });
     let rate = |n: &AtomicU64| n.load(Ordering::Relaxed) as f64 / BLOCK.as_secs_f64();
-    [
-        rate(&sent),
-        rate(&read),
-        cpu_ns / sent.load(Ordering::Relaxed) as f64,
-    ]
+    [rate(&sent), rate(&read), cpu_ns / sent.load(Ordering::Relaxed) as f64]
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -112,16 +102,9 @@ fn as_root_packets_per_second_lost() {
         assert!(seen(&window, "udp tx sent") > 0);
     }
     let mut out = std::io::stderr();
-    for (name, rates) in ["off", "attached", "measuring", "with pauses"]
-        .iter()
-        .zip(&rates)
-    {
+    for (name, rates) in ["off", "attached", "measuring", "with pauses"].iter().zip(&rates) {
         let of = |i: usize| median(rates.iter().map(|r| r[i]).collect());
         let (sent, read, ns) = (of(0), of(1), of(2));
-        writeln!(
-            out,
-            "{name:11} sent {sent:9.0}/s read {read:9.0}/s sender {ns:7.0} ns"
-        )
-        .unwrap();
+        writeln!(out, "{name:11} sent {sent:9.0}/s read {read:9.0}/s sender {ns:7.0} ns").unwrap();
     }
 }

@@ -52,11 +52,7 @@ fn as_root_a_full_socket_is_named() {
         assert_eq!(seen(&window, "udp rx dropped"), PACKETS - read, "{text}");
         let drops = BTreeMap::from([("udp SOCKET_RCVBUFF".to_string(), PACKETS - read)]);
         assert_eq!(window.drops, drops, "{text}");
-        assert_eq!(
-            of(&window, Direction::Rx, "total").times.count,
-            read,
-            "{text}"
-        );
+        assert_eq!(of(&window, Direction::Rx, "total").times.count, read, "{text}");
         adds_up(&window, Direction::Rx);
     }
 }
@@ -81,22 +77,10 @@ fn as_root_forwarding_is_a_way_of_its_own() {
             let text = show(&window);
             for direction in [Direction::Tx, Direction::Forward, Direction::Rx] {
                 adds_up(&window, direction);
-                assert_eq!(
-                    of(&window, direction, "total").times.count,
-                    PACKETS,
-                    "{text}"
-                );
+                assert_eq!(of(&window, direction, "total").times.count, PACKETS, "{text}");
             }
-            assert_eq!(
-                seen(&window, &format!("{proto} forward sent")),
-                PACKETS,
-                "{text}"
-            );
-            assert_eq!(
-                seen(&window, &format!("{proto} rx receive")),
-                2 * PACKETS,
-                "{text}"
-            );
+            assert_eq!(seen(&window, &format!("{proto} forward sent")), PACKETS, "{text}");
+            assert_eq!(seen(&window, &format!("{proto} rx receive")), 2 * PACKETS, "{text}");
             assert_eq!(window.losses, [], "{text}");
         }
     }
@@ -133,10 +117,7 @@ fn as_root_nothing_is_lost_between_windows() {
     assert!(windows.len() > 3, "{}", windows.len());
     let text: String = windows.iter().map(show).collect();
     for place in ["tx queue", "tx sent", "rx arrived", "rx receive", "rx user"] {
-        let seen: u64 = windows
-            .iter()
-            .map(|w| seen(w, &format!("udp {place}")))
-            .sum();
+        let seen: u64 = windows.iter().map(|w| seen(w, &format!("udp {place}"))).sum();
         assert_eq!(seen, 20 * PACKETS, "{place} {text}");
     }
     for direction in [Direction::Tx, Direction::Rx] {

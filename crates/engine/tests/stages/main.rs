@@ -43,40 +43,19 @@ fn as_root_stages_add_up_and_the_ledger_closes() {
             let text = show(&window);
             adds_up(&window, Direction::Tx);
             adds_up(&window, Direction::Rx);
-            assert!(
-                window
-                    .stages
-                    .iter()
-                    .all(|s| s.proto == proto && s.family == family)
-            );
-            assert_eq!(
-                of(&window, Direction::Tx, "total").times.count,
-                PACKETS,
-                "{text}"
-            );
-            assert_eq!(
-                of(&window, Direction::Rx, "total").times.count,
-                PACKETS,
-                "{text}"
-            );
+            assert!(window.stages.iter().all(|s| s.proto == proto && s.family == family));
+            assert_eq!(of(&window, Direction::Tx, "total").times.count, PACKETS, "{text}");
+            assert_eq!(of(&window, Direction::Rx, "total").times.count, PACKETS, "{text}");
             let mut places = vec!["tx queue", "tx xmit", "tx sent", "rx user"];
             if !live.attached().refused.contains_key("sk_data_ready") {
                 places.push("rx socket");
             }
             for place in places {
-                assert_eq!(
-                    seen(&window, &format!("{proto} {place}")),
-                    PACKETS,
-                    "{place} {text}"
-                );
+                assert_eq!(seen(&window, &format!("{proto} {place}")), PACKETS, "{place} {text}");
             }
             // The kernel's answers come in too, where the requests were sent from.
             let answers = seen(&window, &format!("{proto} tx without a call"));
-            assert_eq!(
-                answers,
-                if proto == Proto::Raw { PACKETS } else { 0 },
-                "{text}"
-            );
+            assert_eq!(answers, if proto == Proto::Raw { PACKETS } else { 0 }, "{text}");
             for place in ["rx arrived", "rx receive"] {
                 let count = seen(&window, &format!("{proto} {place}"));
                 assert_eq!(count, PACKETS + answers, "{place} {text}");
@@ -87,10 +66,7 @@ fn as_root_stages_add_up_and_the_ledger_closes() {
                 0 => BTreeMap::new(),
                 n => BTreeMap::from([("NOT_SPECIFIED".to_string(), n)]),
             };
-            assert!(
-                as_drops == 0 || (family, as_drops) == (Family::V6, PACKETS),
-                "{text}"
-            );
+            assert!(as_drops == 0 || (family, as_drops) == (Family::V6, PACKETS), "{text}");
             assert_eq!(window.drops, drops, "{text}");
             assert_eq!(window.losses, [], "{text}");
             // Nothing is counted between windows, and a new one starts at zero.
@@ -123,14 +99,7 @@ fn as_root_one_packet_is_told() {
         let steps: Vec<_> = window.steps.iter().filter(|s| s.packet == packet).collect();
         let names: Vec<_> = steps.iter().map(|s| s.name.as_str()).collect();
         let told = if live.attached().refused.contains_key("sk_data_ready") {
-            &[
-                "system call",
-                "device",
-                "driver",
-                "backlog",
-                "sent",
-                "protocol",
-            ][..]
+            &["system call", "device", "driver", "backlog", "sent", "protocol"][..]
         } else {
             &[
                 "system call",
@@ -143,10 +112,7 @@ fn as_root_one_packet_is_told() {
             ]
         };
         assert_eq!(names, [told, &["return", "returned"]].concat(), "{text}");
-        assert!(
-            steps.windows(2).all(|s| s[0].begin_ns <= s[1].begin_ns),
-            "{text}"
-        );
+        assert!(steps.windows(2).all(|s| s[0].begin_ns <= s[1].begin_ns), "{text}");
         let context = |name: &str| {
             let step = steps.iter().find(|s| s.name == name);
             step.unwrap().context.to_string()

@@ -72,22 +72,12 @@ fn as_root_what_is_followed_is_followed_to_its_end() {
         // run no program in some (docs/limits.md).
         let all = |seen: u64| seen.abs_diff(followed) <= followed / 200;
         for place in ["tx xmit", "tx sent", "rx arrived", "rx receive"] {
-            assert!(
-                all(seen(&window, &format!("udp {place}"))),
-                "{place} {text}"
-            );
+            assert!(all(seen(&window, &format!("udp {place}"))), "{place} {text}");
         }
         let ended = ["rx user", "rx dropped"].map(|place| seen(&window, &format!("udp {place}")));
         assert!(all(ended.iter().sum()), "{text}");
-        assert_eq!(
-            window.drops.values().sum::<u64>(),
-            seen(&window, "udp rx dropped"),
-            "{text}"
-        );
-        assert!(
-            all(of(&window, Direction::Tx, "total").times.count),
-            "{text}"
-        );
+        assert_eq!(window.drops.values().sum::<u64>(), seen(&window, "udp rx dropped"), "{text}");
+        assert!(all(of(&window, Direction::Tx, "total").times.count), "{text}");
         for direction in [Direction::Tx, Direction::Rx] {
             adds_up(&window, direction);
         }

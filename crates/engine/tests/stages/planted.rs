@@ -155,20 +155,9 @@ fn as_root_a_busy_loop_is_work() {
     let folder = std::env::temp_dir().join(format!("netplumb-spin-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let (source, object) = (folder.join("spin.c"), folder.join("spin.o"));
-    std::fs::File::create(&source)
-        .unwrap()
-        .write_all(SPIN.as_bytes())
-        .unwrap();
+    std::fs::File::create(&source).unwrap().write_all(SPIN.as_bytes()).unwrap();
     let compiled = Command::new("clang")
-        .args([
-            "-target",
-            "bpf",
-            "-O2",
-            "-g",
-            "-idirafter",
-            "/usr/include/x86_64-linux-gnu",
-            "-c",
-        ])
+        .args(["-target", "bpf", "-O2", "-g", "-idirafter", "/usr/include/x86_64-linux-gnu", "-c"])
         .arg(&source)
         .arg("-o")
         .arg(&object)
@@ -186,12 +175,7 @@ fn as_root_a_busy_loop_is_work() {
     }
     for (namespace, device, hook, stage) in [
         (&topology.rx, "rx0", "ingress", (Direction::Rx, "protocol")),
-        (
-            &topology.tx,
-            "tx0",
-            "egress",
-            (Direction::Tx, "system call"),
-        ),
+        (&topology.tx, "tx0", "egress", (Direction::Tx, "system call")),
     ] {
         let filter = |what: &[&str]| {
             let command = [&["tc", "filter"], what].concat();
@@ -277,8 +261,5 @@ fn as_root_a_shaper_is_a_wait() {
     }
     assert!(right >= RIGHT, "{right} of {BLOCKS} blocks\n{told}");
     let sent = 40 * BLOCKS as u64;
-    assert!(
-        unseen * 50 <= sent,
-        "{unseen} of {sent} not seen to be sent"
-    );
+    assert!(unseen * 50 <= sent, "{unseen} of {sent} not seen to be sent");
 }

@@ -286,14 +286,7 @@ impl Pages {
             }
             _ => return None,
         };
-        Some(Record {
-            ns,
-            cpu,
-            task,
-            level,
-            depth: depth as u32,
-            what,
-        })
+        Some(Record { ns, cpu, task, level, depth: depth as u32, what })
     }
 }
 
@@ -376,9 +369,7 @@ mod tests {
         };
         let enter = Record {
             ns: 0x1_9446_c0d1 + (0x58c5 >> 5),
-            what: What::Enter {
-                function: 0xffff_ffff_8136_69e0,
-            },
+            what: What::Enter { function: 0xffff_ffff_8136_69e0 },
             ..leave.clone()
         };
         assert_eq!(records, [leave, enter]);
@@ -421,18 +412,8 @@ mod tests {
         let told: Vec<(u64, i32, Level)> =
             records.iter().map(|r| (r.ns, r.task, r.level)).collect();
         let later = 1_000 + (2 << 27) + 5;
-        assert_eq!(
-            told,
-            [
-                (later + 7, 7, Level::Hardirq),
-                ((1 << 27) + 3, 1, Level::Hardirq)
-            ]
-        );
-        let switched = What::Switch {
-            name: "sjh".into(),
-            next: 9,
-            next_name: "ksoft".into(),
-        };
+        assert_eq!(told, [(later + 7, 7, Level::Hardirq), ((1 << 27) + 3, 1, Level::Hardirq)]);
+        let switched = What::Switch { name: "sjh".into(), next: 9, next_name: "ksoft".into() };
         assert_eq!(records[0].what, switched);
         // The path begins after 16 bytes, and has 23.
         let mut exec = vec![0; 16];
@@ -453,9 +434,6 @@ mod tests {
             }
             pages.read(&noise, 0, &mut records);
         }
-        assert_eq!(
-            page_bytes("\tfield: char data;\toffset:16;\tsize:4080;\tsigned:1;"),
-            4096
-        );
+        assert_eq!(page_bytes("\tfield: char data;\toffset:16;\tsize:4080;\tsigned:1;"), 4096);
     }
 }

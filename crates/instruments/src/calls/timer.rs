@@ -27,17 +27,9 @@ const POLL: Duration = Duration::from_millis(10);
 const UNKNOWN: &str = "[unknown]";
 /// What is called to find out what the tracer costs, which does nearly nothing: its names, of which
 /// kernels have one. A system call without arguments has one that all architectures share.
-const CALIBRATED: [&str; 3] = [
-    "__do_sys_getppid",
-    "__x64_sys_getppid",
-    "__arm64_sys_getppid",
-];
+const CALIBRATED: [&str; 3] = ["__do_sys_getppid", "__x64_sys_getppid", "__arm64_sys_getppid"];
 /// What is not called meanwhile.
-const NOT_CALLED: [&str; 3] = [
-    "__do_sys_vhangup",
-    "__x64_sys_vhangup",
-    "__arm64_sys_vhangup",
-];
+const NOT_CALLED: [&str; 3] = ["__do_sys_vhangup", "__x64_sys_vhangup", "__arm64_sys_vhangup"];
 /// Long enough to be switched out and in again.
 const SWITCHED: Duration = Duration::from_millis(1);
 /// Calls of a round, and rounds.
@@ -113,9 +105,7 @@ impl Names for Known {
             self.symbols = symbols;
             found = self.symbols.lookup(address);
         }
-        let name = found
-            .as_ref()
-            .map_or(UNKNOWN.into(), |symbol| symbol.name.clone());
+        let name = found.as_ref().map_or(UNKNOWN.into(), |symbol| symbol.name.clone());
         let number = self.number(&name, found);
         self.by_address.insert(address, number);
         number
@@ -183,9 +173,7 @@ fn find(name: &str, all: &[String], program: Option<&str>) -> Result<Vec<String>
 fn threads(pid: u32) -> Result<Vec<u32>, LiveError> {
     let path = format!("/proc/{pid}/task");
     let all = fs::read_dir(&path).map_err(LiveError::system("list the threads of the process"))?;
-    let numbers = all
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let numbers = all.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     Ok(numbers.collect())
 }
 
@@ -256,9 +244,7 @@ impl CallTimer {
             (false, None) => Whose::All,
         };
         let pages = Pages::new(&|of| Tracer::format(&root, of))?;
-        let calibrated = CALIBRATED
-            .into_iter()
-            .find(|name| all.iter().any(|known| known == name));
+        let calibrated = CALIBRATED.into_iter().find(|name| all.iter().any(|known| known == name));
         let calibrated = calibrated.map(|name| [name.to_string()]);
         let first = calibrated.as_ref().map_or(&traced[..], |name| &name[..]);
         // Our own calls are those that the cost is measured by.
@@ -365,13 +351,7 @@ impl CallTimer {
 
     /// What a window had.
     fn window(&mut self, ended: Ended) -> Window {
-        let Ended {
-            counts,
-            kept,
-            nodes,
-            costs,
-            losses,
-        } = ended;
+        let Ended { counts, kept, nodes, costs, losses } = ended;
         let own = process_ns();
         let functions = (0..self.known.names.len() as u32).map(|number| self.known.met(number));
         let kernel = costs.iter().map(|cost| cost.own).sum();
@@ -422,11 +402,7 @@ impl CallTimer {
                 ),
             ]),
             own_cpu_ns: own.saturating_sub(self.reader_ns),
-            calls: Some(TimedCalls {
-                counts,
-                names: self.known.names.clone(),
-                kept,
-            }),
+            calls: Some(TimedCalls { counts, names: self.known.names.clone(), kept }),
             ..Window::default()
         };
         self.reader_ns = own;
@@ -464,9 +440,7 @@ fn calibrate(
     all: &[String],
     bare: &[f64],
 ) -> Result<Cost, LiveError> {
-    let other = NOT_CALLED
-        .into_iter()
-        .find(|name| all.iter().any(|known| known == name));
+    let other = NOT_CALLED.into_iter().find(|name| all.iter().any(|known| known == name));
     let Some(other) = other.map(String::from) else {
         return Ok(Cost::default());
     };
@@ -494,11 +468,7 @@ fn calibrate(
         steps = entered(&records).count() as f64 / f64::from(CALLS);
         first = first.or_else(|| entered(&records).next());
         for record in records {
-            if let What::Leave {
-                times: Some((entered, left)),
-                ..
-            } = record.what
-            {
+            if let What::Leave { times: Some((entered, left)), .. } = record.what {
                 shortest = f64::min(shortest, left.saturating_sub(entered) as f64);
             }
         }
@@ -513,10 +483,7 @@ fn calibrate(
     let look_ns = (least(&looked_at) - least(bare)) / of_system_calls.max(steps);
     let record_ns = (least(&traced) - least(&looked_at)) / steps;
     let call_ns = look_ns.max(0.0) + record_ns.max(0.0);
-    Ok(Cost {
-        call_ns,
-        bias_ns: shortest.min(call_ns),
-    })
+    Ok(Cost { call_ns, bias_ns: shortest.min(call_ns) })
 }
 
 impl Live for CallTimer {

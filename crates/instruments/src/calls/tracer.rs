@@ -50,10 +50,8 @@ const fn setting(file: &'static str, unset: &'static str, reset: &'static str) -
 }
 
 /// Settings of all instances.
-const OF_ALL: [Setting; 2] = [
-    setting("set_graph_function", "####", "\n"),
-    setting("max_graph_depth", "0", "0"),
-];
+const OF_ALL: [Setting; 2] =
+    [setting("set_graph_function", "####", "\n"), setting("max_graph_depth", "0", "0")];
 /// Settings of the instance that all share, in the order in which they are restored: the tracer first,
 /// which without a function would trace all, and recording last, of nothing by then.
 const OF_SHARED: [Setting; 10] = [
@@ -109,10 +107,7 @@ pub(super) struct Tracer {
 }
 
 fn system(doing: &str, path: &Path, source: io::Error) -> LiveError {
-    LiveError::System {
-        doing: format!("{doing} {}", path.display()),
-        source: Box::new(source),
-    }
+    LiveError::System { doing: format!("{doing} {}", path.display()), source: Box::new(source) }
 }
 
 fn read(path: &Path) -> Result<String, LiveError> {
@@ -130,10 +125,7 @@ pub(super) fn open() -> Result<(Tree, PathBuf), LiveError> {
             ErrorKind::PermissionDenied => ("tracefs can't be read by this user", "run as root"),
             _ => ("tracefs can't be opened", OTHER_KERNEL),
         };
-        LiveError::CannotRun {
-            reason: format!("{reason} ({error})"),
-            remedy: remedy.into(),
-        }
+        LiveError::CannotRun { reason: format!("{reason} ({error})"), remedy: remedy.into() }
     })?;
     let root = tree.path();
     Ok((tree, root))
@@ -145,10 +137,8 @@ pub fn recover() -> Vec<String> {
         return Vec::new();
     };
     let left = Instance::left(&root).into_iter();
-    let left: Vec<Instance> = left
-        .filter(|(purpose, _)| purpose == PURPOSE)
-        .map(|(_, instance)| instance)
-        .collect();
+    let left: Vec<Instance> =
+        left.filter(|(purpose, _)| purpose == PURPOSE).map(|(_, instance)| instance).collect();
     if left.is_empty() {
         return Vec::new();
     }
@@ -159,9 +149,7 @@ pub fn recover() -> Vec<String> {
     let failed = restore(&root, is_shared);
     if failed.is_empty() {
         drop(left);
-        return vec![format!(
-            "tracer {TRACER}, and the functions that it is set to"
-        )];
+        return vec![format!("tracer {TRACER}, and the functions that it is set to")];
     }
     // They stay, so that the next start tries again.
     left.into_iter().for_each(std::mem::forget);
@@ -192,10 +180,7 @@ fn check_unused<'s>(
     root: &Path,
     settings: impl IntoIterator<Item = &'s Setting>,
 ) -> Result<(), LiveError> {
-    for setting in settings
-        .into_iter()
-        .filter(|setting| !setting.unset.is_empty())
-    {
+    for setting in settings.into_iter().filter(|setting| !setting.unset.is_empty()) {
         let path = root.join(setting.file);
         let text = match fs::read_to_string(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
@@ -219,15 +204,11 @@ fn check_unused<'s>(
 fn check_others(root: &Path, own: &Instance) -> Result<(), LiveError> {
     let others = fs::read_dir(root.join("instances"));
     let others = others.into_iter().flatten().flatten();
-    for other in others
-        .map(|other| other.path())
-        .filter(|path| path != own.path())
-    {
+    for other in others.map(|other| other.path()).filter(|path| path != own.path()) {
         let tracer = fs::read_to_string(other.join("current_tracer")).unwrap_or_default();
-        let is_ours = other.file_name().is_some_and(|name| {
-            name.to_string_lossy()
-                .starts_with(&Instance::prefix(PURPOSE))
-        });
+        let is_ours = other
+            .file_name()
+            .is_some_and(|name| name.to_string_lossy().starts_with(&Instance::prefix(PURPOSE)));
         if tracer.trim() == TRACER || is_ours {
             return Err(LiveError::CannotRun {
                 reason: format!("{} traces calls already", other.display()),
@@ -275,9 +256,7 @@ pub(super) fn functions(root: &Path) -> Result<Vec<String>, LiveError> {
         },
         _ => system("read", &path, error),
     })?;
-    let names = text
-        .lines()
-        .filter_map(|line| line.split_whitespace().next());
+    let names = text.lines().filter_map(|line| line.split_whitespace().next());
     Ok(names.map(String::from).collect())
 }
 
@@ -329,24 +308,18 @@ impl Tracer {
             let kb = each.clamp(*BUFFER_KB.start(), *BUFFER_KB.end());
             tracer.set("buffer_size_kb", &kb.to_string())?;
         }
-        tracer
-            .set("current_tracer", TRACER)
-            .map_err(|error| LiveError::CannotRun {
-                reason: format!("the kernel doesn't turn on {TRACER}: {error}"),
-                remedy: REMEDY.into(),
-            })?;
+        tracer.set("current_tracer", TRACER).map_err(|error| LiveError::CannotRun {
+            reason: format!("the kernel doesn't turn on {TRACER}: {error}"),
+            remedy: REMEDY.into(),
+        })?;
         for event in ["sched_switch", "sched_process_fork", "sched_process_exec"] {
             tracer.set(&format!("events/sched/{event}/enable"), "1")?;
         }
         for cpu in online {
-            let path = tracer
-                .place
-                .join(format!("per_cpu/cpu{cpu}/trace_pipe_raw"));
+            let path = tracer.place.join(format!("per_cpu/cpu{cpu}/trace_pipe_raw"));
             let mut options = OpenOptions::new();
             let pipe = options.read(true).custom_flags(libc::O_NONBLOCK);
-            let pipe = pipe
-                .open(&path)
-                .map_err(|error| system("open", &path, error))?;
+            let pipe = pipe.open(&path).map_err(|error| system("open", &path, error))?;
             tracer.pipes.push((cpu, pipe));
         }
         tracer.lost = tracer.all_lost();
@@ -433,8 +406,7 @@ impl Tracer {
             let lost = counts.filter(|(name, _)| {
                 ["overrun", "commit overrun", "dropped events"].contains(&name.trim())
             });
-            lost.filter_map(|(_, count)| count.trim().parse::<u64>().ok())
-                .sum::<u64>()
+            lost.filter_map(|(_, count)| count.trim().parse::<u64>().ok()).sum::<u64>()
         };
         self.pipes.iter().map(|(cpu, _)| of(*cpu)).sum()
     }

@@ -187,21 +187,14 @@ impl Calls {
 
     fn record(&mut self, record: &Record, names: &mut dyn Names) {
         match &record.what {
-            What::Switch {
-                name,
-                next,
-                next_name,
-            } => {
+            What::Switch { name, next, next_name } => {
                 self.rename(record.task, name);
                 self.rename(*next, next_name);
                 if let Some(task) = self.tasks.get_mut(&Self::key(record)) {
                     task.left_ns = Some(record.ns);
                     task.now.switches += 1;
                 }
-                let next = Record {
-                    task: *next,
-                    ..record.clone()
-                };
+                let next = Record { task: *next, ..record.clone() };
                 if let Some(task) = self.tasks.get_mut(&Self::key(&next))
                     && let Some(left_ns) = task.left_ns.take()
                 {
@@ -264,12 +257,7 @@ impl Calls {
         let aside = above.is_some_and(|above| record.level > above.level);
         let stack: Vec<u32> = match record.level {
             Level::Task => Vec::new(),
-            _ => task
-                .open
-                .iter()
-                .map(|open| open.name)
-                .chain([name])
-                .collect(),
+            _ => task.open.iter().map(|open| open.name).chain([name]).collect(),
         };
         let context = match (record.level, above) {
             (Level::Task, _) => Context::Task,
@@ -294,11 +282,7 @@ impl Calls {
                 cpu: record.cpu,
                 thread: record.task.unsigned_abs(),
                 command: 0,
-                flags: if aside {
-                    Flags::ASIDE
-                } else {
-                    Flags::default()
-                },
+                flags: if aside { Flags::ASIDE } else { Flags::default() },
                 arguments: None,
                 returned: None,
             }),
@@ -438,10 +422,7 @@ impl Calls {
             for step in &mut task.steps {
                 step.command = command;
             }
-            let call = TimedCall {
-                number: task.number,
-                steps: std::mem::take(&mut task.steps),
-            };
+            let call = TimedCall { number: task.number, steps: std::mem::take(&mut task.steps) };
             let dropped = task.dropped;
             self.calls.counts.unfinished += u64::from(end != End::Returned);
             // A time that nobody knows is the time of no call.
@@ -482,10 +463,7 @@ impl Calls {
 
     /// Forget what belongs to no window.
     pub(super) fn forget(&mut self) {
-        *self = Calls {
-            started: self.started.take(),
-            ..Calls::new(&self.spec, self.cost)
-        };
+        *self = Calls { started: self.started.take(), ..Calls::new(&self.spec, self.cost) };
     }
 
     /// The window is over: what it had, without calls that are still open.

@@ -6,12 +6,8 @@ use libbpf_sys as sys;
 
 /// Functions to attach to, the most harmless first. The first two exist for the test runs of BPF
 /// itself and are never called otherwise.
-pub(super) const FUNCTIONS: [&CStr; 4] = [
-    c"bpf_fentry_test1",
-    c"bpf_fentry_test2",
-    c"ip_rcv",
-    c"ip6_rcv",
-];
+pub(super) const FUNCTIONS: [&CStr; 4] =
+    [c"bpf_fentry_test1", c"bpf_fentry_test2", c"ip_rcv", c"ip6_rcv"];
 
 /// A tracepoint of every kernel with a network stack.
 pub(super) const TRACEPOINT: &CStr = c"netif_receive_skb";
@@ -65,9 +61,8 @@ impl Btf {
 /// Load the kernel's type information once, and note what the trials need of it.
 pub(super) fn find_targets() -> Result<Targets, Missing> {
     let btf = Btf::load()?;
-    let function = FUNCTIONS
-        .iter()
-        .find_map(|name| btf.find(name, sys::BTF_KIND_FUNC).map(|id| (*name, id)));
+    let function =
+        FUNCTIONS.iter().find_map(|name| btf.find(name, sys::BTF_KIND_FUNC).map(|id| (*name, id)));
     // A tracepoint's arguments are described by a typedef of this name.
     let typedef = c_string(&format!("btf_trace_{}", TRACEPOINT.to_string_lossy()));
     Ok(Targets {

@@ -54,10 +54,7 @@ impl Privilege {
 
     fn parse(status: &str, uid_map: &str) -> Self {
         let field = |name: &str| {
-            status
-                .lines()
-                .find_map(|l| l.strip_prefix(name)?.strip_prefix(':'))
-                .map(str::trim)
+            status.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
         };
         // "real effective saved filesystem"
         let uid = field("Uid").and_then(|v| v.split_whitespace().nth(1)?.parse().ok());
@@ -80,11 +77,7 @@ impl Privilege {
 
     /// A few words for the head of the report.
     pub(super) fn describe(&self) -> String {
-        let who = if self.uid == 0 {
-            "root"
-        } else {
-            "ordinary user"
-        };
+        let who = if self.uid == 0 { "root" } else { "ordinary user" };
         let all = [Cap::NetAdmin, Cap::SysAdmin, Cap::Perfmon, Cap::Bpf];
         if self.user_namespace {
             return format!("{who} in a user namespace (a container)");
@@ -94,11 +87,7 @@ impl Privilege {
             0 => who.into(),
             4 if self.uid == 0 => who.into(),
             _ => {
-                let held: Vec<_> = all
-                    .iter()
-                    .filter(|c| self.has(**c))
-                    .map(|c| c.name())
-                    .collect();
+                let held: Vec<_> = all.iter().filter(|c| self.has(**c)).map(|c| c.name()).collect();
                 format!("{who} with {}", held.join(", "))
             }
         }
@@ -118,9 +107,7 @@ impl Config {
     fn read(release: &str) -> Self {
         let zipped = fs::read("/proc/config.gz").ok().and_then(|bytes| {
             let mut text = String::new();
-            flate2::read::GzDecoder::new(&bytes[..])
-                .read_to_string(&mut text)
-                .ok()?;
+            flate2::read::GzDecoder::new(&bytes[..]).read_to_string(&mut text).ok()?;
             Some(text)
         });
         let text = zipped
@@ -130,13 +117,8 @@ impl Config {
     }
 
     pub(crate) fn parse(text: &str) -> Self {
-        let set = text
-            .lines()
-            .filter_map(|l| l.strip_prefix("CONFIG_")?.split_once('='));
-        Self(Some(
-            set.map(|(k, v)| (format!("CONFIG_{k}"), v.to_owned()))
-                .collect(),
-        ))
+        let set = text.lines().filter_map(|l| l.strip_prefix("CONFIG_")?.split_once('='));
+        Self(Some(set.map(|(k, v)| (format!("CONFIG_{k}"), v.to_owned())).collect()))
     }
 
     /// The value of an option: none if it is not set, or unknown.
@@ -224,9 +206,7 @@ fn read_line(path: &str) -> Option<String> {
 
 /// The first two numbers of a release such as `6.1.0-40-amd64`.
 fn parse_version(release: &str) -> (u32, u32) {
-    let mut numbers = release
-        .split(|c: char| !c.is_ascii_digit())
-        .map(|n| n.parse().unwrap_or(0));
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().unwrap_or(0));
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
@@ -253,10 +233,7 @@ mod tests {
     /// Check that CAP_SYS_ADMIN stands for CAP_BPF and CAP_PERFMON, but not for CAP_NET_ADMIN.
     #[test]
     fn sys_admin_covers_its_children() {
-        let p = Privilege {
-            effective: 1 << 21,
-            ..Privilege::default()
-        };
+        let p = Privilege { effective: 1 << 21, ..Privilege::default() };
         assert!(p.has(Cap::Bpf) && p.has(Cap::Perfmon) && !p.has(Cap::NetAdmin));
     }
 

@@ -25,12 +25,7 @@ const ASK_ROOT: &str = "run as root or give CAP_BPF+CAP_PERFMON+CAP_NET_ADMIN: s
 
 /// Why a trial failed, and what to do.
 pub(super) fn no(context: &Context, need: &Need, failure: &Failure) -> Availability {
-    let lacking: Vec<_> = need
-        .config
-        .iter()
-        .filter(|o| context.config.lacks(o))
-        .copied()
-        .collect();
+    let lacking: Vec<_> = need.config.iter().filter(|o| context.config.lacks(o)).copied().collect();
     if !lacking.is_empty() {
         return Availability::no(
             format!("this kernel was built without {}", lacking.join(" and ")),
@@ -42,10 +37,7 @@ pub(super) fn no(context: &Context, need: &Need, failure: &Failure) -> Availabil
     }
     if let Some((major, minor)) = need.since.filter(|since| context.version < *since) {
         return Availability::no(
-            format!(
-                "it needs Linux {major}.{minor} or newer, and this is {}",
-                context.release
-            ),
+            format!("it needs Linux {major}.{minor} or newer, and this is {}", context.release),
             format!("boot Linux {major}.{minor} or newer, or use such a kernel in the vm lab"),
         );
     }
@@ -77,12 +69,8 @@ pub(super) fn no(context: &Context, need: &Need, failure: &Failure) -> Availabil
 
 fn denied(context: &Context, need: &Need, failure: &Failure) -> Availability {
     let privilege = &context.privilege;
-    let missing: Vec<_> = need
-        .caps
-        .iter()
-        .filter(|c| !privilege.has(**c))
-        .map(|c| c.name())
-        .collect();
+    let missing: Vec<_> =
+        need.caps.iter().filter(|c| !privilege.has(**c)).map(|c| c.name()).collect();
     if !missing.is_empty() {
         let root = privilege.uid == 0;
         let who = if root { "root, but" } else { "not root, and" };
@@ -104,10 +92,7 @@ fn denied(context: &Context, need: &Need, failure: &Failure) -> Availability {
     }
     if let Some(mode) = context.locked_down() {
         return Availability::no(
-            format!(
-                "the kernel is locked down (lockdown={mode}): {}",
-                words(failure)
-            ),
+            format!("the kernel is locked down (lockdown={mode}): {}", words(failure)),
             "use the vm lab, or boot with lockdown=none (with Secure Boot, switch that off)",
         );
     }
@@ -123,11 +108,7 @@ fn denied(context: &Context, need: &Need, failure: &Failure) -> Availability {
         )
     };
     Availability::no(
-        format!(
-            "{}, although the capabilities are there; {}",
-            words(failure),
-            filter.0
-        ),
+        format!("{}, although the capabilities are there; {}", words(failure), filter.0),
         filter.1,
     )
 }
@@ -149,27 +130,18 @@ mod tests {
 
     fn context(uid: u32, effective: u64) -> Context {
         Context {
-            privilege: Privilege {
-                uid,
-                effective,
-                ..Privilege::default()
-            },
+            privilege: Privilege { uid, effective, ..Privilege::default() },
             release: "6.1.0-40-amd64".into(),
             version: (6, 1),
             lockdown: Some("none".into()),
             config: Config::default(),
             perf_event_paranoid: Some(2),
-            targets: Err(Missing {
-                errno: libc::ENOENT,
-            }),
+            targets: Err(Missing { errno: libc::ENOENT }),
         }
     }
 
-    const NEED: Need = Need {
-        caps: &[Cap::Bpf, Cap::Perfmon],
-        config: &["CONFIG_KPROBES"],
-        since: Some((5, 8)),
-    };
+    const NEED: Need =
+        Need { caps: &[Cap::Bpf, Cap::Perfmon], config: &["CONFIG_KPROBES"], since: Some((5, 8)) };
 
     fn answer(context: &Context, errno: i32) -> (String, String) {
         match no(context, &NEED, &Failure::new("loading the program", errno)) {

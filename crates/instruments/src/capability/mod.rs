@@ -43,13 +43,8 @@ pub struct Survey {
 pub fn survey() -> Survey {
     bpf::quiet();
     let context = Context::read();
-    let families = [
-        tracing::try_all,
-        probes::try_all,
-        perf::try_all,
-        tracefs::try_all,
-        packets::try_all,
-    ];
+    let families =
+        [tracing::try_all, probes::try_all, perf::try_all, tracefs::try_all, packets::try_all];
     let tasks = families
         .into_iter()
         .map(|family| {
@@ -59,10 +54,7 @@ pub fn survey() -> Survey {
         .collect();
     let mut capabilities: Vec<Capability> = threads::each(tasks).into_iter().flatten().collect();
     capabilities.sort_by_key(|c| c.group);
-    Survey {
-        machine: context.machine(),
-        capabilities,
-    }
+    Survey { machine: context.machine(), capabilities }
 }
 
 /// Run a trial, and time it.
@@ -70,13 +62,7 @@ fn trial(id: &str, group: Group, what: &str, attempt: impl FnOnce() -> Availabil
     let start = Instant::now();
     let verdict = attempt();
     let took_ms = (start.elapsed().as_secs_f64() * 1e4).round() / 10.0;
-    Capability {
-        id: id.to_owned(),
-        group,
-        what: what.to_owned(),
-        verdict,
-        took_ms,
-    }
+    Capability { id: id.to_owned(), group, what: what.to_owned(), verdict, took_ms }
 }
 
 #[cfg(test)]

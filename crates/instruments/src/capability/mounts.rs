@@ -74,14 +74,7 @@ fn open_detached(kind: &CStr) -> io::Result<OwnedFd> {
     let null = std::ptr::null::<libc::c_char>();
     // SAFETY: FSCONFIG_CMD_CREATE takes no key, no value and a zero.
     let created = unsafe {
-        libc::syscall(
-            libc::SYS_fsconfig,
-            context.as_raw_fd(),
-            FSCONFIG_CMD_CREATE,
-            null,
-            null,
-            0,
-        )
+        libc::syscall(libc::SYS_fsconfig, context.as_raw_fd(), FSCONFIG_CMD_CREATE, null, null, 0)
     };
     if created < 0 {
         return Err(io::Error::last_os_error());
@@ -115,10 +108,7 @@ mod tests {
     #[test]
     fn mounts_are_found_by_type() {
         let mounts = "tracefs /x proc rw 0 0\nnone /sys/kernel/tracing tracefs rw 0 0\n";
-        assert_eq!(
-            mounted_at(mounts, "tracefs"),
-            Some("/sys/kernel/tracing".into())
-        );
+        assert_eq!(mounted_at(mounts, "tracefs"), Some("/sys/kernel/tracing".into()));
         assert_eq!(mounted_at(mounts, "securityfs"), None);
     }
 }

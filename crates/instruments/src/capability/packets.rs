@@ -29,17 +29,10 @@ const DELIVERY: Duration = Duration::from_secs(1);
 /// How long to wait before they are sent again.
 const RETRY: Duration = Duration::from_millis(100);
 
-const NAMESPACE: Need = Need {
-    caps: &[Cap::SysAdmin, Cap::NetAdmin],
-    config: &["CONFIG_NET_NS"],
-    since: None,
-};
+const NAMESPACE: Need =
+    Need { caps: &[Cap::SysAdmin, Cap::NetAdmin], config: &["CONFIG_NET_NS"], since: None };
 
-const VETH: Need = Need {
-    caps: &[Cap::NetAdmin],
-    config: &["CONFIG_VETH"],
-    since: None,
-};
+const VETH: Need = Need { caps: &[Cap::NetAdmin], config: &["CONFIG_VETH"], since: None };
 
 const XDP: Need = Need {
     caps: &[Cap::SysAdmin, Cap::NetAdmin, Cap::NetRaw, Cap::Bpf],
@@ -82,25 +75,16 @@ pub(super) fn try_all(context: &Context) -> Vec<Capability> {
 /// Try them in the namespace that was `entered`, or say of each why it can't be tried.
 fn once_in(context: &Context, entered: io::Result<()>) -> Vec<Capability> {
     let group = Group::Packets;
-    let mut found = vec![trial(
-        "netns",
-        group,
-        "a new network namespace",
-        || match &entered {
-            Ok(()) => Availability::yes("created and removed"),
-            Err(e) => no_namespace(context, &Failure::io("creating a network namespace", e)),
-        },
-    )];
+    let mut found = vec![trial("netns", group, "a new network namespace", || match &entered {
+        Ok(()) => Availability::yes("created and removed"),
+        Err(e) => no_namespace(context, &Failure::io("creating a network namespace", e)),
+    })];
 
     let mut pair = None;
     let what = "a veth pair in it";
     found.push(trial("veth", group, what, || match &entered {
         // Without a namespace of our own a pair would be made in the machine's: never.
-        Err(e) => explain::no(
-            context,
-            &NAMESPACE,
-            &Failure::io("creating a network namespace", e),
-        ),
+        Err(e) => explain::no(context, &NAMESPACE, &Failure::io("creating a network namespace", e)),
         Ok(()) => match sandbox::make_pair() {
             Ok(made) => {
                 pair = Some(made);
@@ -114,12 +98,7 @@ fn once_in(context: &Context, entered: io::Result<()>) -> Vec<Capability> {
     let trials: [(&str, &str, &Need, Try); 4] = [
         ("xdp-native", "XDP in the driver", &XDP, native),
         ("xdp-skb", "XDP in the stack (skb mode)", &XDP, skb),
-        (
-            "netfilter-bpf",
-            "a BPF program on a netfilter hook",
-            &NETFILTER,
-            netfilter,
-        ),
+        ("netfilter-bpf", "a BPF program on a netfilter hook", &NETFILTER, netfilter),
         ("live-frames", "frames made by XDP test runs", &LIVE, live),
     ];
     for (id, what, need, attempt) in trials {
@@ -128,10 +107,7 @@ fn once_in(context: &Context, entered: io::Result<()>) -> Vec<Capability> {
                 attempt(pair).unwrap_or_else(|failure| explain::no(context, need, &failure))
             }
             None => {
-                let errno = entered
-                    .as_ref()
-                    .err()
-                    .and_then(std::io::Error::raw_os_error);
+                let errno = entered.as_ref().err().and_then(std::io::Error::raw_os_error);
                 explain::no(
                     context,
                     need,
@@ -155,20 +131,11 @@ fn no_namespace(context: &Context, failure: &Failure) -> Availability {
 }
 
 fn xdp_link(program: &OwnedFd, device: u32, flags: u32) -> Result<OwnedFd, Failure> {
-    program::link(
-        program,
-        device as i32,
-        sys::BPF_XDP,
-        &program::link_opts(flags),
-    )
+    program::link(program, device as i32, sys::BPF_XDP, &program::link_opts(flags))
 }
 
 fn load_xdp(insns: &[sys::bpf_insn]) -> Result<OwnedFd, Failure> {
-    let kind = Kind {
-        program: sys::BPF_PROG_TYPE_XDP,
-        attach: sys::BPF_XDP,
-        ..Kind::default()
-    };
+    let kind = Kind { program: sys::BPF_PROG_TYPE_XDP, attach: sys::BPF_XDP, ..Kind::default() };
     program::load(kind, insns)
 }
 
@@ -265,10 +232,6 @@ mod tests {
     fn the_frame_belongs_to_nobody() {
         let frame = frame();
         assert_eq!(u16::from_be_bytes([frame[12], frame[13]]), 0x88b5);
-        assert_eq!(
-            frame[6] & 1,
-            0,
-            "the sender's address must not be multicast"
-        );
+        assert_eq!(frame[6] & 1, 0, "the sender's address must not be multicast");
     }
 }

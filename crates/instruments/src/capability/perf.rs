@@ -11,11 +11,7 @@ use super::explain::{self, Need};
 use super::program::{self, Failure, Kind};
 use super::trial;
 
-const NEED: Need = Need {
-    caps: &[Cap::Perfmon],
-    config: &["CONFIG_PERF_EVENTS"],
-    since: None,
-};
+const NEED: Need = Need { caps: &[Cap::Perfmon], config: &["CONFIG_PERF_EVENTS"], since: None };
 
 const CYCLES: u64 = sys::PERF_COUNT_HW_CPU_CYCLES as u64;
 const CPU_CLOCK: u64 = sys::PERF_COUNT_SW_CPU_CLOCK as u64;
@@ -23,34 +19,17 @@ const CPU_CLOCK: u64 = sys::PERF_COUNT_SW_CPU_CLOCK as u64;
 /// Try every one of them.
 pub(super) fn try_all(context: &Context) -> Vec<Capability> {
     vec![
-        trial(
-            "perf-software",
-            Group::Profile,
-            "system-wide software events (cpu-clock)",
-            || software(context),
-        ),
-        trial(
-            "perf-hardware",
-            Group::Profile,
-            "hardware events (cycles)",
-            || hardware(context),
-        ),
-        trial(
-            "perf-event",
-            Group::Profile,
-            "a program on CPU samples",
-            || sampled(context),
-        ),
+        trial("perf-software", Group::Profile, "system-wide software events (cpu-clock)", || {
+            software(context)
+        }),
+        trial("perf-hardware", Group::Profile, "hardware events (cycles)", || hardware(context)),
+        trial("perf-event", Group::Profile, "a program on CPU samples", || sampled(context)),
     ]
 }
 
 /// Count something for a moment, and see whether the count moved.
 fn count(type_: u32, config: u64, cpu: Option<i32>) -> Result<u64, Failure> {
-    let mut attr = sys::perf_event_attr {
-        type_,
-        config,
-        ..Default::default()
-    };
+    let mut attr = sys::perf_event_attr { type_, config, ..Default::default() };
     if cpu.is_none() {
         // All that an ordinary user may count.
         attr.set_exclude_kernel(1);
@@ -78,9 +57,7 @@ fn software(context: &Context) -> Availability {
         Err(_) => (),
     }
     let own = count(sys::PERF_TYPE_SOFTWARE, CPU_CLOCK, None);
-    let failure = whole
-        .err()
-        .unwrap_or(Failure::new("opening the event", libc::EIO));
+    let failure = whole.err().unwrap_or(Failure::new("opening the event", libc::EIO));
     own_only(context, own, &failure)
 }
 
@@ -96,10 +73,7 @@ fn hardware(context: &Context) -> Availability {
 }
 
 fn no_counters(errno: i32) -> bool {
-    matches!(
-        errno,
-        libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV | libc::ENXIO
-    )
+    matches!(errno, libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV | libc::ENXIO)
 }
 
 fn no_pmu(context: &Context) -> Availability {
@@ -122,9 +96,9 @@ fn own_only(context: &Context, own: Result<u64, Failure>, failure: &Failure) -> 
     let refused = explain::no(context, &NEED, failure);
     match (own, refused) {
         (Ok(count), Availability::No { reason, remedy }) if count > 0 => {
-            let setting = context.perf_event_paranoid.map_or(String::new(), |level| {
-                format!(" (kernel.perf_event_paranoid is {level})")
-            });
+            let setting = context
+                .perf_event_paranoid
+                .map_or(String::new(), |level| format!(" (kernel.perf_event_paranoid is {level})"));
             Availability::partly(
                 "for your own processes only",
                 format!("{reason}{setting}"),
@@ -155,10 +129,7 @@ fn sampled(context: &Context) -> Availability {
 /// Attach to the clock of every processor, work until a sample comes, and count.
 fn sample() -> Result<u64, Failure> {
     let counter = program::Counter::new()?;
-    let kind = Kind {
-        program: sys::BPF_PROG_TYPE_PERF_EVENT,
-        ..Kind::default()
-    };
+    let kind = Kind { program: sys::BPF_PROG_TYPE_PERF_EVENT, ..Kind::default() };
     let program = program::load(kind, &program::counting(&counter, 0))?;
     let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as i32);
     let mut events = Vec::new();

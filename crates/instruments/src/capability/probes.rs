@@ -16,11 +16,7 @@ const TRACER: &[Cap] = &[Cap::Bpf, Cap::Perfmon];
 
 const KPROBE: Need = Need {
     caps: TRACER,
-    config: &[
-        "CONFIG_KPROBES",
-        "CONFIG_KPROBE_EVENTS",
-        "CONFIG_BPF_EVENTS",
-    ],
+    config: &["CONFIG_KPROBES", "CONFIG_KPROBE_EVENTS", "CONFIG_BPF_EVENTS"],
     since: Some((4, 17)),
 };
 
@@ -28,22 +24,14 @@ const FPROBE: &[&str] = &["CONFIG_FPROBE", "CONFIG_BPF_EVENTS"];
 
 const UPROBE: Need = Need {
     caps: TRACER,
-    config: &[
-        "CONFIG_UPROBES",
-        "CONFIG_UPROBE_EVENTS",
-        "CONFIG_BPF_EVENTS",
-    ],
+    config: &["CONFIG_UPROBES", "CONFIG_UPROBE_EVENTS", "CONFIG_BPF_EVENTS"],
     since: Some((4, 17)),
 };
 
 /// Try every one of them.
 pub(super) fn try_all(context: &Context) -> Vec<Capability> {
     let multi = |attach, since| {
-        let need = Need {
-            caps: TRACER,
-            config: FPROBE,
-            since: Some(since),
-        };
+        let need = Need { caps: TRACER, config: FPROBE, since: Some(since) };
         let tried = kprobe_multi(context, attach);
         verdict(context, &need, tried)
     };
@@ -63,12 +51,9 @@ pub(super) fn try_all(context: &Context) -> Vec<Capability> {
             "one program on entries and returns (kprobe.session)",
             || multi(sys::BPF_TRACE_KPROBE_SESSION, (6, 10)),
         ),
-        trial(
-            "uprobe",
-            Group::Stages,
-            "a program on a function of a process (uprobe)",
-            || verdict(context, &UPROBE, uprobe()),
-        ),
+        trial("uprobe", Group::Stages, "a program on a function of a process (uprobe)", || {
+            verdict(context, &UPROBE, uprobe())
+        }),
     ]
 }
 
@@ -87,10 +72,7 @@ fn function(context: &Context) -> &'static CStr {
 
 fn kprobe(context: &Context) -> Result<String, Failure> {
     let name = function(context);
-    let mut attr = sys::perf_event_attr {
-        type_: event_source("kprobe")?,
-        ..Default::default()
-    };
+    let mut attr = sys::perf_event_attr { type_: event_source("kprobe")?, ..Default::default() };
     attr.__bindgen_anon_3.kprobe_func = name.as_ptr() as u64;
     let program = load(Kind::default().attach)?;
     let event = program::perf_open(&mut attr, Some(0))?;
@@ -119,17 +101,11 @@ extern "C" fn probed(value: u64) -> u64 {
 fn uprobe() -> Result<String, Failure> {
     let (path, offset) = locate(probed as *const () as u64)
         .ok_or_else(|| Failure::new("finding our own code", libc::ENOENT))?;
-    let mut attr = sys::perf_event_attr {
-        type_: event_source("uprobe")?,
-        ..Default::default()
-    };
+    let mut attr = sys::perf_event_attr { type_: event_source("uprobe")?, ..Default::default() };
     attr.__bindgen_anon_3.uprobe_path = path.as_ptr() as u64;
     attr.__bindgen_anon_4.probe_offset = offset;
     let counter = program::Counter::new()?;
-    let kind = Kind {
-        program: sys::BPF_PROG_TYPE_KPROBE,
-        ..Kind::default()
-    };
+    let kind = Kind { program: sys::BPF_PROG_TYPE_KPROBE, ..Kind::default() };
     let program = program::load(kind, &program::counting(&counter, 0))?;
     let event = program::perf_open(&mut attr, None)?;
     program::perf_attach(&event, &program)?;
@@ -139,22 +115,13 @@ fn uprobe() -> Result<String, Failure> {
     let hits = counter.read();
     drop(event);
     match hits {
-        0 => Err(Failure::new(
-            "calling the probed function (no hits)",
-            libc::EIO,
-        )),
-        hits => Ok(format!(
-            "attached to our own binary, {hits} of 3 calls seen"
-        )),
+        0 => Err(Failure::new("calling the probed function (no hits)", libc::EIO)),
+        hits => Ok(format!("attached to our own binary, {hits} of 3 calls seen")),
     }
 }
 
 fn load(attach: sys::bpf_attach_type) -> Result<std::os::fd::OwnedFd, Failure> {
-    let kind = Kind {
-        program: sys::BPF_PROG_TYPE_KPROBE,
-        attach,
-        ..Kind::default()
-    };
+    let kind = Kind { program: sys::BPF_PROG_TYPE_KPROBE, attach, ..Kind::default() };
     program::load(kind, &program::returning(0))
 }
 
@@ -163,10 +130,7 @@ fn event_source(name: &str) -> Result<u32, Failure> {
     fs::read_to_string(format!("/sys/bus/event_source/devices/{name}/type"))
         .ok()
         .and_then(|text| text.trim().parse().ok())
-        .ok_or(Failure::new(
-            "looking for the kernel's probe events",
-            libc::ENOENT,
-        ))
+        .ok_or(Failure::new("looking for the kernel's probe events", libc::ENOENT))
 }
 
 /// The file and the offset in it of an address of ours.
@@ -175,11 +139,7 @@ fn locate(address: u64) -> Option<(CString, u64)> {
     let (path, offset) = locate_in(&maps, address)?;
     // The name may have been replaced on disk since we started; this always leads to the file.
     let own = fs::read_link("/proc/self/exe").ok()?;
-    let path = if own.to_str() == Some(path) {
-        "/proc/self/exe"
-    } else {
-        path
-    };
+    let path = if own.to_str() == Some(path) { "/proc/self/exe" } else { path };
     Some((CString::new(path).ok()?, offset))
 }
 
@@ -191,9 +151,7 @@ fn locate_in(maps: &str, address: u64) -> Option<(&str, u64)> {
         let end = u64::from_str_radix(end, 16).ok()?;
         let offset = u64::from_str_radix(words.nth(1)?, 16).ok()?;
         let path = line.find('/').map(|at| &line[at..])?;
-        (start..end)
-            .contains(&address)
-            .then_some((path, address - start + offset))
+        (start..end).contains(&address).then_some((path, address - start + offset))
     })
 }
 
@@ -206,10 +164,7 @@ mod tests {
     fn addresses_become_offsets() {
         let maps = "55d0a000-55d0b000 r-xp 00002000 08:01 131 /usr/bin/plumb\n\
                     7ffd0000-7ffd1000 rw-p 00000000 00:00 0 [stack]\n";
-        assert_eq!(
-            locate_in(maps, 0x55d0_a010),
-            Some(("/usr/bin/plumb", 0x2010))
-        );
+        assert_eq!(locate_in(maps, 0x55d0_a010), Some(("/usr/bin/plumb", 0x2010)));
         assert_eq!(locate_in(maps, 0x7ffd_0000), None);
     }
 

@@ -26,11 +26,7 @@ pub(crate) struct Failure {
 impl Failure {
     /// A failure with its number.
     pub(crate) fn new(doing: &'static str, errno: i32) -> Self {
-        Self {
-            doing,
-            errno,
-            log: None,
-        }
+        Self { doing, errno, log: None }
     }
 
     /// A failure from an I/O error.
@@ -41,12 +37,7 @@ impl Failure {
 
 /// One instruction: opcode, destination and source register, offset, immediate.
 pub(crate) fn insn(code: u8, dst: u8, src: u8, off: i16, imm: i32) -> sys::bpf_insn {
-    let mut insn = sys::bpf_insn {
-        code,
-        off,
-        imm,
-        ..Default::default()
-    };
+    let mut insn = sys::bpf_insn { code, off, imm, ..Default::default() };
     insn.set_dst_reg(dst);
     insn.set_src_reg(src);
     insn
@@ -88,9 +79,7 @@ impl Counter {
                 std::ptr::null(),
             )
         };
-        raw::owned(fd)
-            .map(Self)
-            .map_err(|e| Failure::io("making a BPF map", &e))
+        raw::owned(fd).map(Self).map_err(|e| Failure::io("making a BPF map", &e))
     }
 
     pub(crate) fn read(&self) -> u64 {
@@ -163,11 +152,8 @@ pub(crate) fn run_live(
     frames: u32,
     device: u32,
 ) -> Result<(), Failure> {
-    let context = sys::xdp_md {
-        data_end: frame.len() as u32,
-        ingress_ifindex: device,
-        ..Default::default()
-    };
+    let context =
+        sys::xdp_md { data_end: frame.len() as u32, ingress_ifindex: device, ..Default::default() };
     let mut opts = sys::bpf_test_run_opts {
         sz: size_of::<sys::bpf_test_run_opts>() as _,
         data_in: frame.as_ptr().cast(),
@@ -181,11 +167,7 @@ pub(crate) fn run_live(
     };
     // SAFETY: the frame, the context and the options outlive the call.
     let result = unsafe { sys::bpf_prog_test_run_opts(program.as_raw_fd(), &mut opts) };
-    if result < 0 {
-        Err(Failure::new("running the frames", -result))
-    } else {
-        Ok(())
-    }
+    if result < 0 { Err(Failure::new("running the frames", -result)) } else { Ok(()) }
 }
 
 #[cfg(test)]
@@ -197,9 +179,6 @@ mod tests {
     fn instructions_have_the_kernels_layout() {
         let program = returning(7);
         assert_eq!(size_of::<sys::bpf_insn>(), 8);
-        assert_eq!(
-            (program[0].code, program[0].imm, program[1].code),
-            (0xb7, 7, 0x95)
-        );
+        assert_eq!((program[0].code, program[0].imm, program[1].code), (0xb7, 7, 0x95));
     }
 }

@@ -28,10 +28,7 @@ pub(crate) struct Pair {
 pub(crate) fn make_pair() -> io::Result<Pair> {
     let mut netlink = Netlink::open()?;
     netlink.add_veth(("plumb0", MACS[0]), ("plumb1", MACS[1]), None, None, None)?;
-    let pair = Pair {
-        left: index_of(c"plumb0")?,
-        right: index_of(c"plumb1")?,
-    };
+    let pair = Pair { left: index_of(c"plumb0")?, right: index_of(c"plumb1")? };
     for index in [pair.left, pair.right] {
         netlink.set_up(index, None)?;
     }
@@ -50,10 +47,7 @@ fn wait_until_running(netlink: &mut Netlink, index: u32) -> io::Result<()> {
     let start = Instant::now();
     loop {
         let devices = netlink.devices()?;
-        if devices
-            .iter()
-            .any(|d| d.index == index && d.flagged_running)
-        {
+        if devices.iter().any(|d| d.index == index && d.flagged_running) {
             return Ok(());
         }
         if start.elapsed() > LINK_LIMIT {
@@ -95,11 +89,7 @@ impl FrameSocket {
                 size_of::<libc::sockaddr_ll>() as u32,
             )
         };
-        if sent < 0 {
-            Err(io::Error::last_os_error())
-        } else {
-            Ok(())
-        }
+        if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 }
 

@@ -14,33 +14,18 @@ use super::program::Failure;
 use super::trial;
 use crate::tracefs::Instance;
 
-const TREE: Need = Need {
-    caps: &[Cap::SysAdmin],
-    config: &["CONFIG_TRACING"],
-    since: None,
-};
+const TREE: Need = Need { caps: &[Cap::SysAdmin], config: &["CONFIG_TRACING"], since: None };
 
-const TRACER: Need = Need {
-    caps: &[Cap::SysAdmin],
-    config: &["CONFIG_FUNCTION_TRACER"],
-    since: None,
-};
+const TRACER: Need =
+    Need { caps: &[Cap::SysAdmin], config: &["CONFIG_FUNCTION_TRACER"], since: None };
 
 /// Try every one of them.
 pub(super) fn try_all(context: &Context) -> Vec<Capability> {
     vec![
-        trial(
-            "tracefs",
-            Group::Stages,
-            "the list of tracepoints (tracefs)",
-            || tracefs(context),
-        ),
-        trial(
-            "function-tracer",
-            Group::Functions,
-            "the kernel's function tracer",
-            || tracer(context),
-        ),
+        trial("tracefs", Group::Stages, "the list of tracepoints (tracefs)", || tracefs(context)),
+        trial("function-tracer", Group::Functions, "the kernel's function tracer", || {
+            tracer(context)
+        }),
     ]
 }
 
@@ -86,22 +71,12 @@ fn trace_one(root: &Path) -> Result<String, Failure> {
     let tracers = fs::read_to_string(root.join("available_tracers"))
         .map_err(|e| Failure::io("reading the list of tracers", &e))?;
     if !tracers.split_whitespace().any(|t| t == "function") {
-        return Err(Failure::new(
-            "looking for the tracer \"function\"",
-            libc::ENOENT,
-        ));
+        return Err(Failure::new("looking for the tracer \"function\"", libc::ENOENT));
     }
-    drop(
-        Instance::left(root)
-            .into_iter()
-            .filter(|(of, _)| of == PURPOSE)
-            .collect::<Vec<_>>(),
-    );
+    drop(Instance::left(root).into_iter().filter(|(of, _)| of == PURPOSE).collect::<Vec<_>>());
     let instance =
         Instance::make(root, PURPOSE).map_err(|e| Failure::io("making a trace instance", &e))?;
-    instance
-        .write("tracing_on", "0")
-        .map_err(|e| Failure::io("pausing the instance", &e))?;
+    instance.write("tracing_on", "0").map_err(|e| Failure::io("pausing the instance", &e))?;
     // One function only: switching on all of them stops every processor for a while.
     let name = FUNCTIONS
         .iter()

@@ -21,12 +21,7 @@ const TRAMPOLINE: &[&str] = &[
 /// Try every one of them.
 pub(super) fn try_all(context: &Context) -> Vec<Capability> {
     vec![
-        trial(
-            "btf",
-            Group::Functions,
-            "the kernel's own type information (BTF)",
-            || btf(context),
-        ),
+        trial("btf", Group::Functions, "the kernel's own type information (BTF)", || btf(context)),
         function(
             context,
             "fentry",
@@ -48,18 +43,10 @@ pub(super) fn try_all(context: &Context) -> Vec<Capability> {
             sys::BPF_TRACE_FSESSION,
             (7, 0),
         ),
-        trial(
-            "tp-btf",
-            Group::Stages,
-            "a program on a typed tracepoint (tp_btf)",
-            || tp_btf(context),
-        ),
-        trial(
-            "raw-tp",
-            Group::Stages,
-            "a program on a raw tracepoint",
-            || raw_tp(context),
-        ),
+        trial("tp-btf", Group::Stages, "a program on a typed tracepoint (tp_btf)", || {
+            tp_btf(context)
+        }),
+        trial("raw-tp", Group::Stages, "a program on a raw tracepoint", || raw_tp(context)),
     ]
 }
 
@@ -67,10 +54,7 @@ fn btf(context: &Context) -> Availability {
     match &context.targets {
         Ok(targets) => Availability::yes(format!("{} types", targets.types)),
         Err(missing) => {
-            let need = Need {
-                config: &["CONFIG_DEBUG_INFO_BTF"],
-                ..Need::default()
-            };
+            let need = Need { config: &["CONFIG_DEBUG_INFO_BTF"], ..Need::default() };
             explain::no(
                 context,
                 &need,
@@ -103,22 +87,13 @@ fn function(
     attach: sys::bpf_attach_type,
     since: (u32, u32),
 ) -> Capability {
-    let need = Need {
-        caps: TRACER,
-        config: TRAMPOLINE,
-        since: Some(since),
-    };
+    let need = Need { caps: TRACER, config: TRAMPOLINE, since: Some(since) };
     trial(id, Group::Functions, what, || {
         let (name, target) = match target(context, |t| t.function) {
             Ok(found) => found,
             Err(verdict) => return verdict,
         };
-        let kind = Kind {
-            program: sys::BPF_PROG_TYPE_TRACING,
-            attach,
-            target,
-            ..Kind::default()
-        };
+        let kind = Kind { program: sys::BPF_PROG_TYPE_TRACING, attach, target, ..Kind::default() };
         let attached = program::load(kind, &program::returning(0))
             .and_then(|loaded| program::attach_raw(&loaded, None));
         match attached {
@@ -150,15 +125,8 @@ fn tp_btf(context: &Context) -> Availability {
 }
 
 fn raw_tp(context: &Context) -> Availability {
-    let need = Need {
-        caps: TRACER,
-        config: &["CONFIG_BPF_EVENTS"],
-        since: Some((4, 17)),
-    };
-    let kind = Kind {
-        program: sys::BPF_PROG_TYPE_RAW_TRACEPOINT,
-        ..Kind::default()
-    };
+    let need = Need { caps: TRACER, config: &["CONFIG_BPF_EVENTS"], since: Some((4, 17)) };
+    let kind = Kind { program: sys::BPF_PROG_TYPE_RAW_TRACEPOINT, ..Kind::default() };
     let attached = program::load(kind, &program::returning(0))
         .and_then(|loaded| program::attach_raw(&loaded, Some(TRACEPOINT)));
     said(context, &need, attached)

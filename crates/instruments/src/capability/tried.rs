@@ -9,11 +9,7 @@ pub struct Tried<'a>(pub &'a [Capability]);
 impl Tried<'_> {
     /// The result of a trial.
     pub fn verdict(&self, id: &str) -> Availability {
-        let found = self
-            .0
-            .iter()
-            .find(|c| c.id == id)
-            .map(|c| c.verdict.clone());
+        let found = self.0.iter().find(|c| c.id == id).map(|c| c.verdict.clone());
         // Only a crashed trial has no result.
         found.unwrap_or_else(|| {
             Availability::no(

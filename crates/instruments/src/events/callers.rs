@@ -21,13 +21,8 @@ use crate::own::process_ns;
 use crate::samples::{Causes, Scope};
 
 /// Functions in which the kernel tells what processes map and start (kernel/events/core.c).
-const TELLING: [&str; 5] = [
-    "perf_event_mmap",
-    "perf_event_comm",
-    "perf_event_fork",
-    "perf_event_exec",
-    "perf_event_task",
-];
+const TELLING: [&str; 5] =
+    ["perf_event_mmap", "perf_event_comm", "perf_event_fork", "perf_event_exec", "perf_event_task"];
 /// What arrives is read this often: a process may be gone soon.
 const POLL: Duration = Duration::from_millis(40);
 
@@ -75,10 +70,7 @@ impl Callers {
         let by_stack = asked.by == Some(By::Stack);
         let children = asked.whose == Whose::Started;
         let own = (asked.whose == Whose::Own).then(std::process::id);
-        let filter = Filter {
-            pid: spec.filter.pid.or(own),
-            ..spec.filter.clone()
-        };
+        let filter = Filter { pid: spec.filter.pid.or(own), ..spec.filter.clone() };
         let scope = Scope::of(children, &filter);
         let cpus: Vec<u32> = cpus::online()
             .map_err(LiveError::system("read which CPUs are online"))?
@@ -168,8 +160,7 @@ impl Callers {
         let mut taken = self.at.take(self.events.len())?;
         // What was told until the half was switched.
         self.take()?;
-        self.causes
-            .name(taken.stacks.keys().map(|(_, hash)| *hash))?;
+        self.causes.name(taken.stacks.keys().map(|(_, hash)| *hash))?;
         let own = self.leave_out_own(&mut taken);
         let (costs, unknown) = self.costs(&taken.stacks)?;
         let is_counted = |event: &Resolved| !self.facts.refused.contains_key(&event.name);
@@ -258,11 +249,7 @@ fn lost(counts: &[u64; 6]) -> Vec<Loss> {
             stackless,
             "too many stacks, or one event on top of another: they are counted, and not in the call graph",
         ),
-        (
-            "events with a stack of 127 frames or more",
-            cut,
-            "outer frames may be missing",
-        ),
+        ("events with a stack of 127 frames or more", cut, "outer frames may be missing"),
         (
             "changes of processes that were not told",
             changes,

@@ -52,9 +52,7 @@ pub(super) struct Calls {
 
 impl std::fmt::Debug for Calls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Calls")
-            .field("functions", &self.functions)
-            .finish_non_exhaustive()
+        f.debug_struct("Calls").field("functions", &self.functions).finish_non_exhaustive()
     }
 }
 
@@ -80,9 +78,8 @@ impl Calls {
             true => format!("calls_exit_{n}"),
             false => format!("calls_entry_{n}"),
         };
-        let wanted: Vec<String> = (functions.iter().enumerate())
-            .map(|(n, called)| name(n, called))
-            .collect();
+        let wanted: Vec<String> =
+            (functions.iter().enumerate()).map(|(n, called)| name(n, called)).collect();
         for mut program in open.progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
             let at = wanted.iter().position(|wanted| *wanted == name);
@@ -144,8 +141,6 @@ impl Calls {
         let cpus = self.counts.lookup_percpu(&key, MapFlags::ANY);
         let cpus = cpus.map_err(LiveError::system("read the counts of calls"))?;
         let each = cpus.unwrap_or_default().into_iter();
-        Ok(each
-            .map(|cpu| made::Count::read(&cpu).unwrap_or_default())
-            .collect())
+        Ok(each.map(|cpu| made::Count::read(&cpu).unwrap_or_default()).collect())
     }
 }

@@ -99,9 +99,9 @@ impl Scope {
             return all();
         }
         let each = |thread: u32| match by {
-            Some(By::Cpu) => (cpus.iter())
-                .map(|cpu| (Some(*cpu), Target::Thread(thread, Some(*cpu))))
-                .collect(),
+            Some(By::Cpu) => {
+                (cpus.iter()).map(|cpu| (Some(*cpu), Target::Thread(thread, Some(*cpu)))).collect()
+            }
             // Those of tasks are of CPUs.
             None | Some(_) => vec![(None, Target::Thread(thread, None))],
         };
@@ -205,11 +205,7 @@ impl Counting {
                             Ok(_) => format!("{function} can't have a trampoline"),
                         });
                     }
-                    events.push(Event {
-                        what,
-                        counters,
-                        called: None,
-                    });
+                    events.push(Event { what, counters, called: None });
                 }
                 Err(error) => {
                     // A process may end at any time.
@@ -346,10 +342,7 @@ impl Counting {
                 let now = calls.read(*n)?;
                 for (cpu, count) in (0_u32..).zip(&now) {
                     let earlier = before.get(cpu as usize).copied().unwrap_or(0);
-                    let since = Count {
-                        value: count.saturating_sub(earlier),
-                        ..Count::default()
-                    };
+                    let since = Count { value: count.saturating_sub(earlier), ..Count::default() };
                     add(&mut all, since);
                     if self.cpus.contains(&cpu) {
                         add(by_cpu.entry(cpu).or_default(), since);
@@ -383,13 +376,7 @@ impl Counting {
         }
         let duration_ns = (now - self.opened).as_nanos() as u64;
         self.opened = now;
-        Ok(Window {
-            duration_ns,
-            figures,
-            threads: threads.all,
-            losses,
-            ..Window::default()
-        })
+        Ok(Window { duration_ns, figures, threads: threads.all, losses, ..Window::default() })
     }
 }
 
@@ -404,10 +391,7 @@ fn trampolines(
     let called = found.iter().filter_map(Resolved::trampoline);
     let mut called: Vec<Called> = called
         .take(calls::MOST)
-        .map(|(function, returns)| Called {
-            function: function.into(),
-            returns,
-        })
+        .map(|(function, returns)| Called { function: function.into(), returns })
         .collect();
     if called.is_empty() {
         return Err("no event asks for one".into());
@@ -417,10 +401,7 @@ fn trampolines(
         return Err("by task, events are counted by perf".into());
     }
     let own = matches!(scope, Scope::Own).then(std::process::id);
-    let filter = Filter {
-        pid: spec.filter.pid.or(own),
-        ..spec.filter.clone()
-    };
+    let filter = Filter { pid: spec.filter.pid.or(own), ..spec.filter.clone() };
     let attach = |called: &[Called]| {
         let within = samples::Scope::of(matches!(scope, Scope::Started), &filter);
         Calls::attach(called, within).map_err(|error| error.to_string())
@@ -459,9 +440,7 @@ fn by_task(scope: &Scope, cpus: &[u32], events: &[Event]) -> Result<Tasks, LiveE
     let counters: Vec<Vec<(u32, RawFd)>> = (events.iter())
         .map(|event| {
             let parts = event.counters.iter();
-            parts
-                .filter_map(|part| Some((part.cpu?, part.counter.as_fd().as_raw_fd())))
-                .collect()
+            parts.filter_map(|part| Some((part.cpu?, part.counter.as_fd().as_raw_fd()))).collect()
         })
         .collect();
     Tasks::attach(cpus, &counters)
@@ -488,11 +467,7 @@ impl Threads {
 fn parts(of: &ByTask, name: &str, is_time: bool, threads: &mut Threads) -> Vec<Figure> {
     let quantity = if is_time { &TASK_TIME } else { &TASK_COUNT };
     let lost = (of.lost > 0).then(|| {
-        let thread = Thread {
-            pid: 0,
-            tid: 0,
-            name: LOST_TASKS.into(),
-        };
+        let thread = Thread { pid: 0, tid: 0, name: LOST_TASKS.into() };
         (thread, of.lost)
     });
     let each = of.tasks.iter();
@@ -528,11 +503,7 @@ fn open(what: &mut Resolved, scope: &Scope, cpus: &[u32], by: Option<By>) -> io:
         let mut parts = Vec::new();
         for (cpu, target) in &targets {
             match Counter::open(&mut what.attr(), *target, started) {
-                Ok(counter) => parts.push(Part {
-                    cpu: *cpu,
-                    counter,
-                    before: Count::default(),
-                }),
+                Ok(counter) => parts.push(Part { cpu: *cpu, counter, before: Count::default() }),
                 // One of several threads has ended.
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) && targets.len() > 1 => {}
                 Err(error) => return Err(error),
@@ -558,9 +529,7 @@ fn open(what: &mut Resolved, scope: &Scope, cpus: &[u32], by: Option<By>) -> io:
 /// The error that no event can be counted.
 pub(super) fn nothing(refused: &BTreeMap<String, String>, all_unknown: bool) -> LiveError {
     let reasons = refused.iter().take(MOST_REASONS);
-    let reasons: Vec<String> = reasons
-        .map(|(name, why)| format!("{name}: {why}"))
-        .collect();
+    let reasons: Vec<String> = reasons.map(|(name, why)| format!("{name}: {why}")).collect();
     let reasons = reasons.join("; ");
     match all_unknown {
         true => LiveError::Asked(reasons),
@@ -577,8 +546,7 @@ impl Live for Counting {
     }
 
     fn open(&mut self) -> Result<(), LiveError> {
-        self.reopen()
-            .map_err(LiveError::system("open the counters"))?;
+        self.reopen().map_err(LiveError::system("open the counters"))?;
         self.begin()?;
         if !self.runs {
             if let Some(calls) = &self.calls {
@@ -620,11 +588,7 @@ mod tests {
     /// time.
     #[test]
     fn enabled_once() {
-        let part = |running_ns| Count {
-            value: 1,
-            enabled_ns: 100,
-            running_ns,
-        };
+        let part = |running_ns| Count { value: 1, enabled_ns: 100, running_ns };
         let cpus = [part(60), part(40)];
         let mut all = Count::default();
         cpus.iter().for_each(|cpu| add(&mut all, *cpu));

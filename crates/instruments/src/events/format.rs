@@ -59,10 +59,8 @@ mod tests {
     #[test]
     fn records() {
         let found = fields(FORMAT);
-        let all: Vec<(&str, u32, u32)> = found
-            .iter()
-            .map(|f| (f.name.as_str(), f.at, f.bytes))
-            .collect();
+        let all: Vec<(&str, u32, u32)> =
+            found.iter().map(|f| (f.name.as_str(), f.at, f.bytes)).collect();
         let wanted = [
             ("dev", 8, 4),
             ("sector", 16, 8),
@@ -72,10 +70,7 @@ mod tests {
             ("text", 60, 4),
         ];
         assert_eq!(all, wanted);
-        let elsewhere = found
-            .iter()
-            .filter(|f| f.elsewhere)
-            .map(|f| f.name.as_str());
+        let elsewhere = found.iter().filter(|f| f.elsewhere).map(|f| f.name.as_str());
         assert_eq!(elsewhere.collect::<Vec<_>>(), ["cmd", "text"]);
         assert!(fields("nothing of the kind\n\tfield:x;").is_empty());
     }

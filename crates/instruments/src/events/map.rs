@@ -40,10 +40,7 @@ impl Extent {
 /// Try every declared event: open and close it.
 pub fn map() -> Vec<Found> {
     let mut tracepoints = Tracepoints::new();
-    let found = |event: &'static Event| Found {
-        event,
-        counted: attempt(event, &mut tracepoints),
-    };
+    let found = |event: &'static Event| Found { event, counted: attempt(event, &mut tracepoints) };
     EVENTS.iter().map(found).collect()
 }
 

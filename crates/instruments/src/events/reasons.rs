@@ -152,11 +152,8 @@ mod tests {
         // What a user can do about it is not the same in a guest of ours.
         assert!(no_pmu(false).contains("pmu=on"));
         assert!(no_pmu(true).contains("`exact`") && !no_pmu(true).contains("pmu=on"));
-        let kernel = Asked::Kernel {
-            function: "tcp_sendmsgg".into(),
-            returns: false,
-            trampoline: false,
-        };
+        let kernel =
+            Asked::Kernel { function: "tcp_sendmsgg".into(), returns: false, trampoline: false };
         let text = of(&kernel, libc::ENOENT);
         assert!(text.contains("no such function"), "{text}");
         let kernel = Asked::Kernel {

@@ -81,21 +81,14 @@ impl Resolved {
     /// The function of the kernel, if a trampoline is asked for, and whether its returns are.
     pub(super) fn trampoline(&self) -> Option<(&str, bool)> {
         match &self.asked {
-            Asked::Kernel {
-                function,
-                returns,
-                trampoline: true,
-            } => Some((function, *returns)),
+            Asked::Kernel { function, returns, trampoline: true } => Some((function, *returns)),
             _ => None,
         }
     }
 
     /// Only what programs do, which every user may count.
     pub(super) fn user_only(&mut self) -> bool {
-        let can = matches!(
-            &self.asked,
-            Asked::Counter(_, Mode::All) | Asked::Raw(_, Mode::All)
-        );
+        let can = matches!(&self.asked, Asked::Counter(_, Mode::All) | Asked::Raw(_, Mode::All));
         if can {
             self.attr.set_exclude_kernel(1);
             self.attr.set_exclude_hv(1);
@@ -115,10 +108,7 @@ pub(crate) struct Tracepoints {
 
 impl Tracepoints {
     pub(crate) fn new() -> Tracepoints {
-        Tracepoints {
-            tree: Tree::open(c"tracefs"),
-            all: None,
-        }
+        Tracepoints { tree: Tree::open(c"tracefs"), all: None }
     }
 
     fn folder(&self) -> Result<PathBuf, String> {
@@ -136,10 +126,7 @@ impl Tracepoints {
             let mut all = Vec::new();
             for subsystem in subsystems.flatten().filter(|e| e.path().is_dir()) {
                 let of = subsystem.file_name().to_string_lossy().into_owned();
-                let names = fs::read_dir(subsystem.path())
-                    .into_iter()
-                    .flatten()
-                    .flatten();
+                let names = fs::read_dir(subsystem.path()).into_iter().flatten().flatten();
                 let names = names.filter(|name| name.path().join("id").exists());
                 all.extend(
                     names.map(|name| format!("{of}:{}", name.file_name().to_string_lossy())),
@@ -183,10 +170,7 @@ pub(super) struct Names {
 /// They stand for too many events.
 pub(super) fn names(asked: &[String]) -> Result<Names, LiveError> {
     let mut tracepoints = Tracepoints::new();
-    let mut names = Names {
-        all_unknown: true,
-        ..Names::default()
-    };
+    let mut names = Names { all_unknown: true, ..Names::default() };
     for name in asked {
         let resolved = match Asked::parse(name) {
             Ok(asked) => one(name, asked, &mut tracepoints),
@@ -232,10 +216,7 @@ impl Refusal {
     }
 
     fn known(why: String) -> Refusal {
-        Refusal {
-            why,
-            unknown: false,
-        }
+        Refusal { why, unknown: false }
     }
 
     /// The reason.
@@ -268,11 +249,7 @@ fn no_tracepoint(name: &str, all: &[String]) -> String {
         let subsystem = nearest(subsystem, subsystems).filter(|_| !has_subsystem)?;
         let same = format!("{subsystem}:{of}");
         let is_there = all.iter().any(|one| matches(&same, one));
-        Some(if is_there {
-            same
-        } else {
-            format!("{subsystem}:*")
-        })
+        Some(if is_there { same } else { format!("{subsystem}:*") })
     });
     match (meant, has_subsystem) {
         (Some(meant), _) => format!("this kernel has no such tracepoint; did you mean `{meant}`?"),
@@ -291,11 +268,8 @@ pub(crate) fn one(
     asked: Asked,
     tracepoints: &mut Tracepoints,
 ) -> Result<Vec<Resolved>, Refusal> {
-    let base = |type_: u32, config: u64| sys::perf_event_attr {
-        type_,
-        config,
-        ..Default::default()
-    };
+    let base =
+        |type_: u32, config: u64| sys::perf_event_attr { type_, config, ..Default::default() };
     let alone = |attr, text, is_hardware, is_time| Resolved {
         name: name.into(),
         is_time,
@@ -352,9 +326,7 @@ pub(crate) fn one(
             }
             Ok(found)
         }
-        Asked::Kernel {
-            function, returns, ..
-        } => {
+        Asked::Kernel { function, returns, .. } => {
             // The name may be wrong as well.
             let (type_, config) = probe("kprobe", *returns).map_err(|why| {
                 reasons::missing(function).map_or_else(|| Refusal::known(why), Refusal::unknown)
@@ -362,11 +334,7 @@ pub(crate) fn one(
             let text = CString::new(function.as_str()).ok();
             Ok(vec![alone(base(type_, config), text, false, false)])
         }
-        Asked::User {
-            file,
-            function,
-            returns,
-        } => {
+        Asked::User { file, function, returns } => {
             let (type_, config) = probe("uprobe", *returns).map_err(Refusal::known)?;
             let offset = uprobe::offset(Path::new(file), function).map_err(Refusal::unknown)?;
             let mut attr = base(type_, config);
@@ -393,10 +361,7 @@ fn limit(attr: &mut sys::perf_event_attr, mode: Mode) {
 fn probe(kind: &str, returns: bool) -> Result<(u32, u64), String> {
     let read = |name: &str| {
         let text = fs::read_to_string(format!("{SOURCES}/{kind}/{name}")).ok()?;
-        text.trim()
-            .trim_start_matches("config:")
-            .parse::<u32>()
-            .ok()
+        text.trim().trim_start_matches("config:").parse::<u32>().ok()
     };
     match (read("type"), read("format/retprobe")) {
         (Some(type_), Some(bit)) => Ok((type_, u64::from(returns) << bit)),
@@ -415,28 +380,15 @@ mod tests {
     /// where to look.
     #[test]
     fn nearest_tracepoints() {
-        let all = [
-            "block:block_rq_issue",
-            "irq:softirq_entry",
-            "sched:sched_switch",
-        ];
+        let all = ["block:block_rq_issue", "irq:softirq_entry", "sched:sched_switch"];
         let all = all.map(String::from);
         for (name, says) in [
-            (
-                "block:block_rq_isue",
-                "did you mean `block:block_rq_issue`?",
-            ),
-            (
-                "blok:block_rq_issue",
-                "did you mean `block:block_rq_issue`?",
-            ),
+            ("block:block_rq_isue", "did you mean `block:block_rq_issue`?"),
+            ("blok:block_rq_issue", "did you mean `block:block_rq_issue`?"),
             ("blok:*", "did you mean `block:*`?"),
             ("shed:nothing_like_it", "did you mean `sched:*`?"),
             ("block:nothing_like_it", "`block:*` stands for all"),
-            (
-                "nosuch:nosuch",
-                "no subsystem `nosuch`; see `plumb doctor --events`",
-            ),
+            ("nosuch:nosuch", "no subsystem `nosuch`; see `plumb doctor --events`"),
             ("nosuch:*", "no subsystem `nosuch`"),
         ] {
             let said = no_tracepoint(name, &all);

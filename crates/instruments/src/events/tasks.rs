@@ -49,9 +49,7 @@ pub(super) struct Tasks {
 
 impl std::fmt::Debug for Tasks {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Tasks")
-            .field("cpus", &self.cpus)
-            .finish_non_exhaustive()
+        f.debug_struct("Tasks").field("cpus", &self.cpus).finish_non_exhaustive()
     }
 }
 
@@ -71,10 +69,7 @@ impl Tasks {
         let possible =
             libbpf_rs::num_possible_cpus().map_err(LiveError::system("count the CPUs"))? as u32;
         let mut open = Opened::new(OBJECT).map_err(failed())?;
-        let config = made::Config {
-            events: counters.len() as u32,
-            cpus: possible,
-        };
+        let config = made::Config { events: counters.len() as u32, cpus: possible };
         open.set_constants(config.bytes()).map_err(failed())?;
         for mut map in open.maps_mut() {
             if map.name().to_string_lossy() == "counters" {
@@ -163,9 +158,8 @@ impl Tasks {
         for (at, (of, lost)) in (0_u32..).zip(all.iter_mut().zip(&mut self.lost)) {
             let by_cpu = self.events.lookup_percpu(&at.to_ne_bytes(), MapFlags::ANY);
             let by_cpu = by_cpu.map_err(failed())?.unwrap_or_default();
-            let sum: u64 = (by_cpu.iter())
-                .filter_map(|bytes| Some(made::Event::read(bytes)?.lost))
-                .sum();
+            let sum: u64 =
+                (by_cpu.iter()).filter_map(|bytes| Some(made::Event::read(bytes)?.lost)).sum();
             of.lost = sum.saturating_sub(std::mem::replace(lost, sum));
         }
         Ok(all)

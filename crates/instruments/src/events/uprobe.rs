@@ -30,9 +30,7 @@ fn named<'f>(elf: &'f object::File<'f>, function: &str) -> Vec<object::Symbol<'f
     let mut found: Vec<object::Symbol<'_, '_>> = Vec::new();
     for symbol in functions(elf) {
         let is_it = |name: &str| is_called(&readable(name), function);
-        let known = found
-            .iter()
-            .any(|other| other.address() == symbol.address());
+        let known = found.iter().any(|other| other.address() == symbol.address());
         if !known && symbol.name().is_ok_and(is_it) {
             found.push(symbol);
         }
@@ -55,10 +53,7 @@ fn read(file: &Path) -> Result<Vec<u8>, String> {
         return Err(format!("{shown} is no file"));
     }
     if found.len() > MAX_FILE_BYTES {
-        return Err(format!(
-            "{shown} has more than {} MiB",
-            MAX_FILE_BYTES >> 20
-        ));
+        return Err(format!("{shown} has more than {} MiB", MAX_FILE_BYTES >> 20));
     }
     fs::read(file).map_err(unread)
 }
@@ -122,9 +117,8 @@ fn missing(file: &Path, bytes: &[u8], elf: &object::File<'_>, function: &str) ->
     if let Some(into) = inlined {
         return format!("{shown} has no function `{function}`: it was inlined into {into}");
     }
-    let names: Vec<String> = (functions(elf))
-        .filter_map(|of| of.name().ok().map(readable))
-        .collect();
+    let names: Vec<String> =
+        (functions(elf)).filter_map(|of| of.name().ok().map(readable)).collect();
     match nearest(function, names.iter().map(String::as_str)) {
         Some(meant) => format!("{shown} has no function `{function}`; did you mean `{meant}`?"),
         None => format!(
@@ -156,20 +150,15 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let (source, own) = (place.path().join("own.rs"), place.path().join("own"));
         fs::write(&source, SOURCE).unwrap();
-        let compiler = Command::new("rustc")
-            .args(["-C", "opt-level=1", "-o"])
-            .args([&own, &source])
-            .status();
+        let compiler =
+            Command::new("rustc").args(["-C", "opt-level=1", "-o"]).args([&own, &source]).status();
         assert!(compiler.unwrap().success());
         let whole = offset(&own, "own::other::alone").unwrap();
         assert_eq!(offset(&own, "other::alone"), Ok(whole));
         assert_eq!(offset(&own, "alone"), Ok(whole));
         assert!(has_function(&own, "alone"));
         let error = offset(&own, "area").unwrap_err();
-        assert!(
-            error.contains("own::other::area") && error.contains("several"),
-            "{error}"
-        );
+        assert!(error.contains("own::other::area") && error.contains("several"), "{error}");
         assert!(offset(&own, "other::area").is_ok());
     }
 

@@ -195,10 +195,7 @@ impl<'a> Accountant<'a> {
     /// An accountant for a command whose code is in these files: user code counts,
     /// and everything in the window is the run's.
     pub fn of_command(symbols: &'a SymbolTable, rules: &'a PathRules, images: Images) -> Self {
-        Accountant {
-            user: Some(Box::new(User::new(images))),
-            ..Accountant::new(symbols, rules)
-        }
+        Accountant { user: Some(Box::new(User::new(images))), ..Accountant::new(symbols, rules) }
     }
 
     /// The functions of user code seen so far, and the roots of threads; they are
@@ -225,14 +222,7 @@ impl<'a> Accountant<'a> {
     /// Take one record. A window that it closes is returned.
     pub fn take(&mut self, record: Record) -> Option<Window> {
         match record {
-            Record::Block {
-                id,
-                address,
-                kind,
-                sizes,
-                code,
-                changes,
-            } => {
+            Record::Block { id, address, kind, sizes, code, changes } => {
                 let index = id as usize;
                 if self.blocks.len() <= index {
                     self.blocks.resize(index + 1, None);
@@ -240,15 +230,7 @@ impl<'a> Accountant<'a> {
                 let block = Block::new(self.symbols, address, kind, (&sizes, &code), changes);
                 self.blocks[index] = Some(block);
             }
-            Record::UserBlock {
-                id,
-                address,
-                kind,
-                sizes,
-                code,
-                page,
-                frame,
-            } => {
+            Record::UserBlock { id, address, kind, sizes, code, page, frame } => {
                 let Some(user) = &mut self.user else {
                     return None;
                 };
@@ -372,10 +354,7 @@ impl<'a> Accountant<'a> {
         let Some(running) = self.running.take() else {
             return;
         };
-        let Some(mut block) = self
-            .blocks
-            .get_mut(running.id as usize)
-            .and_then(Option::take)
+        let Some(mut block) = self.blocks.get_mut(running.id as usize).and_then(Option::take)
         else {
             return;
         };
@@ -445,10 +424,7 @@ impl<'a> Accountant<'a> {
             return Flow::Sequential;
         }
         match (block.kind, running.call, running.ret) {
-            (Kind::Call, Some(sp), _) => Flow::Call {
-                sp,
-                returns_to: block.end,
-            },
+            (Kind::Call, Some(sp), _) => Flow::Call { sp, returns_to: block.end },
             (Kind::Ret, _, Some(sp)) => Flow::Ret { sp },
             // `rep` before it counts more than once, and may have faulted.
             (Kind::Call | Kind::Ret, ..) if running.ran.is_some_and(|r| r != block.insns) => {

@@ -115,10 +115,8 @@ impl Block {
 
     /// Address, symbol and machine code of each instruction, if the first is at `address`.
     pub(super) fn insns(&self, address: u64) -> impl Iterator<Item = (u64, Symbol, &[u8])> {
-        let symbols = self
-            .segments
-            .iter()
-            .flat_map(|s| std::iter::repeat_n(s.symbol, s.insns as usize));
+        let symbols =
+            self.segments.iter().flat_map(|s| std::iter::repeat_n(s.symbol, s.insns as usize));
         let mut at = address;
         self.text.insns().zip(symbols).map(move |(code, symbol)| {
             let this = at;
@@ -142,10 +140,7 @@ impl Block {
             }
             None => (UNKNOWN, at, at + 1),
         };
-        Block {
-            changes: changes.into(),
-            ..Block::cut(address, kind, text, find)
-        }
+        Block { changes: changes.into(), ..Block::cut(address, kind, text, find) }
     }
 
     /// Cut at the borders of functions, which `find` tells by an address: symbol,
@@ -190,10 +185,7 @@ impl Block {
             guessed: false,
             starts: None,
             runs: 0,
-            text: Box::new(Text {
-                sizes: sizes.into(),
-                code: code.into(),
-            }),
+            text: Box::new(Text { sizes: sizes.into(), code: code.into() }),
             code: None,
         }
     }

@@ -153,13 +153,7 @@ mod tests {
         assert_eq!(Change::of(&[0x9d]), Some(Change::Restore));
         assert_eq!(Change::of(&[0x48, 0x9d]), Some(Change::Restore));
         // pushf, hlt, mov $0xfb,%al, sub $0x..fa,%rsp.
-        for other in [
-            &[0x9c][..],
-            &[0xf4],
-            &[0xb0, 0xfb],
-            &[0x48, 0x83, 0xec, 0xfa],
-            &[],
-        ] {
+        for other in [&[0x9c][..], &[0xf4], &[0xb0, 0xfb], &[0x48, 0x83, 0xec, 0xfa], &[]] {
             assert_eq!(Change::of(other), None, "{other:x?}");
         }
     }

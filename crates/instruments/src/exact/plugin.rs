@@ -37,9 +37,7 @@ pub fn describe_refusal(stderr: &[String]) -> Option<String> {
         ));
     }
     if (said("-plugin") && said("invalid option")) || said("not enabled in this build") {
-        return Some(format!(
-            "this QEMU was built without TCG plugins: {OTHERWISE}"
-        ));
+        return Some(format!("this QEMU was built without TCG plugins: {OTHERWISE}"));
     }
     if said("Could not load plugin") || said("could not load plugin") {
         return Some("this QEMU could not load the plugin".into());

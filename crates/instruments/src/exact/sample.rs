@@ -27,10 +27,7 @@ impl Sampling {
     /// starts again would have the same samples again.
     pub fn from_block(&self, number: u32) -> Sampling {
         let begin = |seed: &u64| seed.wrapping_add(u64::from(number) << 32);
-        Sampling {
-            period: self.period,
-            seeds: self.seeds.iter().map(begin).collect(),
-        }
+        Sampling { period: self.period, seeds: self.seeds.iter().map(begin).collect() }
     }
 }
 
@@ -75,12 +72,8 @@ struct Draw {
 
 impl Sampler {
     pub(super) fn new(sampling: &Sampling) -> Sampler {
-        let draw = |seed: &u64| Draw {
-            random: Random(*seed),
-            next: u64::MAX,
-            fraction: 0,
-            waiting: 0,
-        };
+        let draw =
+            |seed: &u64| Draw { random: Random(*seed), next: u64::MAX, fraction: 0, waiting: 0 };
         Sampler {
             interrupts: Interrupts::default(),
             period: sampling.period.max(1),
@@ -291,10 +284,7 @@ mod tests {
     use super::*;
 
     fn sampler(period: u64, seeds: &[u64]) -> Sampler {
-        let mut sampler = Sampler::new(&Sampling {
-            period,
-            seeds: seeds.to_vec(),
-        });
+        let mut sampler = Sampler::new(&Sampling { period, seeds: seeds.to_vec() });
         sampler.interrupts.user();
         sampler.open();
         sampler

@@ -72,11 +72,7 @@ pub(super) type Add<'a> = dyn FnMut(Direction, Context, &Event, Option<&Drawn>) 
 /// the first thing that it did is returned, which an interrupt around it inherits.
 pub(super) fn resolve(scope: &Scope, rules: &PathRules, add: &mut Add<'_>) -> Direction {
     let sampled = (scope.samples.iter()).map(|(event, drawn)| (event, Some(drawn)));
-    let all = scope
-        .events
-        .iter()
-        .map(|event| (event, None))
-        .chain(sampled);
+    let all = scope.events.iter().map(|event| (event, None)).chain(sampled);
     if scope.of != Of::Softirqs {
         let direction = match (scope.timer, scope.of) {
             (true, _) => Direction::Other,
@@ -106,21 +102,13 @@ pub(super) fn resolve(scope: &Scope, rules: &PathRules, add: &mut Add<'_>) -> Di
         }
         completes |= event.tag.completion;
     }
-    let main = [
-        Softirq::NetRx,
-        Softirq::NetTx,
-        Softirq::Tasklet,
-        Softirq::Hi,
-    ]
-    .into_iter()
-    .find(|v| vectors.contains(v))
-    .or_else(|| vectors.first().copied())
-    .unwrap_or(Softirq::Timer);
-    let packets: Vec<Direction> = scope
-        .packets
-        .iter()
-        .map(|reached| rules.direction(*reached))
-        .collect();
+    let main = [Softirq::NetRx, Softirq::NetTx, Softirq::Tasklet, Softirq::Hi]
+        .into_iter()
+        .find(|v| vectors.contains(v))
+        .or_else(|| vectors.first().copied())
+        .unwrap_or(Softirq::Timer);
+    let packets: Vec<Direction> =
+        scope.packets.iter().map(|reached| rules.direction(*reached)).collect();
     let default = match scope.polls {
         true if scope.unpacks && !scope.hands_up => Direction::Drop,
         true if !scope.unpacks => Direction::Tx,
@@ -146,11 +134,9 @@ pub(super) fn resolve(scope: &Scope, rules: &PathRules, add: &mut Add<'_>) -> Di
             Softirq::NetRx | Softirq::Tasklet | Softirq::Hi if event.tag.completion => {
                 Direction::Tx
             }
-            Softirq::NetRx | Softirq::Tasklet | Softirq::Hi => packets
-                .get(event.packet as usize)
-                .or(packets.last())
-                .copied()
-                .unwrap_or(default),
+            Softirq::NetRx | Softirq::Tasklet | Softirq::Hi => {
+                packets.get(event.packet as usize).or(packets.last()).copied().unwrap_or(default)
+            }
             _ => Direction::Other,
         };
         add(direction, Context::Softirq(vector), event, drawn);

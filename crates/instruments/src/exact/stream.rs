@@ -214,8 +214,7 @@ impl<R: Read> StreamReader<R> {
     }
 
     fn need(&mut self) -> Result<u32, StreamError> {
-        self.word()?
-            .ok_or_else(|| StreamError::Damaged("it ends within a record".into()))
+        self.word()?.ok_or_else(|| StreamError::Damaged("it ends within a record".into()))
     }
 
     /// The next record, or none at the end of the stream.
@@ -234,9 +233,7 @@ impl<R: Read> StreamReader<R> {
             let (kind, payload) = ((word >> 24) & 0x7f, word & 0x00ff_ffff);
             let runs = word >> 31 == 0;
             if !self.greeted && (runs || kind != 1) {
-                return Err(StreamError::Damaged(
-                    "it does not begin with a header".into(),
-                ));
+                return Err(StreamError::Damaged("it does not begin with a header".into()));
             }
             if runs && word >= self.blocks {
                 return Err(StreamError::Damaged(format!(
@@ -287,10 +284,7 @@ impl<R: Read> StreamReader<R> {
                     for register in &mut registers {
                         *register = self.number()?;
                     }
-                    Record::Arguments {
-                        checked: payload != 0,
-                        registers,
-                    }
+                    Record::Arguments { checked: payload != 0, registers }
                 }
                 13 => self.text(payload)?,
                 12 => Record::Returned(self.number()?),
@@ -334,11 +328,7 @@ impl<R: Read> StreamReader<R> {
 
     fn stack_address(&mut self, high: u32) -> Result<u64, StreamError> {
         let low = u64::from(self.need()?);
-        let half = if high & USER_HALF == 0 {
-            0xffff << 48
-        } else {
-            0
-        };
+        let half = if high & USER_HALF == 0 { 0xffff << 48 } else { 0 };
         Ok(half | u64::from(high & 0xffff) << 32 | low)
     }
 
@@ -349,10 +339,7 @@ impl<R: Read> StreamReader<R> {
         }
         let id = self.need()?;
         if id != self.blocks {
-            return Err(StreamError::Damaged(format!(
-                "block {id} where {} was next",
-                self.blocks
-            )));
+            return Err(StreamError::Damaged(format!("block {id} where {} was next", self.blocks)));
         }
         let address = self.number()?;
         let shape = self.need()?;
@@ -370,15 +357,11 @@ impl<R: Read> StreamReader<R> {
             3 => Kind::Iret,
             4 => Kind::Sysret,
             other => {
-                return Err(StreamError::Damaged(format!(
-                    "an instruction of kind {other}"
-                )));
+                return Err(StreamError::Damaged(format!("an instruction of kind {other}")));
             }
         };
         if count == 0 || count > bytes.len() {
-            return Err(StreamError::Damaged(format!(
-                "a block of {count} instructions"
-            )));
+            return Err(StreamError::Damaged(format!("a block of {count} instructions")));
         }
         let mut code = bytes.split_off(count);
         let sizes = bytes;
@@ -392,15 +375,7 @@ impl<R: Read> StreamReader<R> {
         code.truncate(length);
         self.blocks += 1;
         Ok(if user {
-            Record::UserBlock {
-                id,
-                address,
-                kind,
-                sizes,
-                code,
-                page,
-                frame,
-            }
+            Record::UserBlock { id, address, kind, sizes, code, page, frame }
         } else {
             Record::Block {
                 id,

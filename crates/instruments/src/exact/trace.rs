@@ -129,9 +129,8 @@ impl Tracing {
         let mut kernel = vec![false; symbols.len()];
         if file.is_none() {
             let all = || symbols.symbols().iter().enumerate();
-            let exact: Vec<usize> = (all().filter(|(_, s)| s.name == name))
-                .map(|(n, _)| n)
-                .collect();
+            let exact: Vec<usize> =
+                (all().filter(|(_, s)| s.name == name)).map(|(n, _)| n).collect();
             // A compiler's clone, if there is nothing but that: `f.constprop.0`.
             let clones = all().filter(|(_, s)| base_name(&s.name) == name && !is_part(&s.name));
             let found = match exact.is_empty() {
@@ -275,10 +274,7 @@ pub struct NoArgument {
 /// Whether a function of a program has a name: that of the function alone, without its arguments,
 /// is one.
 fn is_named(readable: &str, name: &str) -> bool {
-    readable == name
-        || readable
-            .split_once('(')
-            .is_some_and(|(whole, _)| whole == name)
+    readable == name || readable.split_once('(').is_some_and(|(whole, _)| whole == name)
 }
 
 /// Most names suggested for an unknown one.
@@ -290,11 +286,7 @@ fn near(name: &str, all: &[String]) -> Vec<String> {
     let core = name.trim_start_matches('_');
     let core = core.strip_prefix("do_").unwrap_or(core);
     let mut kin: Vec<&str> = match core.len() >= 8 {
-        true => all
-            .iter()
-            .map(String::as_str)
-            .filter(|known| known.contains(core))
-            .collect(),
+        true => all.iter().map(String::as_str).filter(|known| known.contains(core)).collect(),
         false => Vec::new(),
     };
     kin.sort_unstable_by_key(|known| (known.len(), *known));
@@ -306,10 +298,8 @@ fn near(name: &str, all: &[String]) -> Vec<String> {
         .collect();
     found.sort_unstable();
     let spelled = found.iter().map(|(_, known)| *known).take(3);
-    let mut called: Vec<&str> = (all.iter())
-        .map(String::as_str)
-        .filter(|known| is_called(known, name))
-        .collect();
+    let mut called: Vec<&str> =
+        (all.iter()).map(String::as_str).filter(|known| is_called(known, name)).collect();
     called.sort_unstable();
     let mut names: Vec<String> = Vec::new();
     for known in called.into_iter().chain(spelled).chain(kin) {
@@ -413,12 +403,7 @@ impl Tracer {
         let calls = std::mem::take(&mut self.calls);
         let unranked = calls.unranked;
         let (counts, kept) = calls.end();
-        TracedCalls {
-            counts,
-            kept,
-            dropped: std::mem::take(&mut self.dropped),
-            unranked,
-        }
+        TracedCalls { counts, kept, dropped: std::mem::take(&mut self.dropped), unranked }
     }
 
     /// Instructions ran, in the function that was entered last.
@@ -494,10 +479,7 @@ impl Tracer {
             dropped: 0,
         };
         self.calls.counts.calls += 1;
-        let first = Entered {
-            aside: false,
-            ..*entered
-        };
+        let first = Entered { aside: false, ..*entered };
         trace.enter(&first, texts, clock, &self.tracing.spec);
         traces.push(trace);
     }

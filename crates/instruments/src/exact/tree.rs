@@ -31,11 +31,7 @@ pub struct Tree {
 impl Tree {
     /// The node of `symbol` below `parent`.
     pub fn child(&mut self, parent: Option<NodeId>, symbol: Symbol, tail: bool) -> NodeId {
-        let node = TreeNode {
-            parent,
-            symbol,
-            tail,
-        };
+        let node = TreeNode { parent, symbol, tail };
         *self.index.entry(node).or_insert_with(|| {
             self.nodes.push(node);
             (self.nodes.len() - 1) as NodeId
@@ -49,11 +45,7 @@ impl Tree {
         symbol: Symbol,
         tail: bool,
     ) -> Option<NodeId> {
-        let node = TreeNode {
-            parent,
-            symbol,
-            tail,
-        };
+        let node = TreeNode { parent, symbol, tail };
         self.index.get(&node).copied()
     }
 

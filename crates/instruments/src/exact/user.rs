@@ -221,10 +221,7 @@ impl User {
     /// What a symbol's code does to goroutines.
     pub(super) fn go(&self, symbol: Symbol) -> Go {
         let index = symbol.checked_sub(FIRST_SYMBOL).map(|at| at as usize);
-        index
-            .and_then(|at| self.kinds.get(at))
-            .copied()
-            .unwrap_or(Go::No)
+        index.and_then(|at| self.kinds.get(at)).copied().unwrap_or(Go::No)
     }
 
     /// A new address space.
@@ -269,11 +266,7 @@ impl User {
                 }),
             };
             self.nowhere = Some(symbol);
-            return Found {
-                symbol,
-                start: 0,
-                end: u64::MAX,
-            };
+            return Found { symbol, start: 0, end: u64::MAX };
         };
         let image = &self.images.images()[place.image as usize];
         let within = address.wrapping_sub(place.bias);
@@ -282,10 +275,7 @@ impl User {
         let (start, end) = match index {
             Some(index) => {
                 let function = &image.functions[index];
-                (
-                    function.start.wrapping_add(place.bias),
-                    function.end.wrapping_add(place.bias),
-                )
+                (function.start.wrapping_add(place.bias), function.end.wrapping_add(place.bias))
             }
             // One instruction at a time: a function may begin after it.
             None => (address, address + 1),
@@ -381,10 +371,7 @@ impl User {
             return;
         };
         let name = rooted(&self.images.images()[image as usize].name, number);
-        if let Some(symbol) = self
-            .symbols
-            .get_mut((thread.symbol - FIRST_SYMBOL) as usize)
-        {
+        if let Some(symbol) = self.symbols.get_mut((thread.symbol - FIRST_SYMBOL) as usize) {
             symbol.name = name;
         }
     }

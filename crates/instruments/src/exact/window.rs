@@ -186,12 +186,7 @@ impl OpenWindow {
         let Some(((direction, context, node), (calls, insns))) = self.run.take() else {
             return;
         };
-        let cost = self
-            .slots
-            .entry((direction, context))
-            .or_default()
-            .entry(node)
-            .or_default();
+        let cost = self.slots.entry((direction, context)).or_default().entry(node).or_default();
         cost.0 += calls;
         cost.1 += insns;
     }
@@ -221,15 +216,13 @@ impl OpenWindow {
         let sampled = self.samples.into_iter().map(|(samples, user)| {
             let samples = samples.into_iter();
             let mut costs: Vec<SampledCost> = samples
-                .map(
-                    |((direction, context, node), (fell, deferred))| SampledCost {
-                        direction,
-                        context,
-                        node,
-                        fell,
-                        deferred,
-                    },
-                )
+                .map(|((direction, context, node), (fell, deferred))| SampledCost {
+                    direction,
+                    context,
+                    node,
+                    fell,
+                    deferred,
+                })
                 .collect();
             costs.sort_unstable_by_key(|c| (c.direction, c.context, c.node));
             Sampled { costs, user }

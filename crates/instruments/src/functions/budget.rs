@@ -59,12 +59,8 @@ mod tests {
     /// Check that small and frequent functions are detached first, and no more than necessary.
     #[test]
     fn the_least_telling_goes_first() {
-        let spent = |function, calls, total_ns, probes_ns| Spent {
-            function,
-            calls,
-            total_ns,
-            probes_ns,
-        };
+        let spent =
+            |function, calls, total_ns, probes_ns| Spent { function, calls, total_ns, probes_ns };
         let all = vec![
             spent(0, 10, 100_000, 1_000.0),
             spent(1, 100, 20_000, 10_000.0),

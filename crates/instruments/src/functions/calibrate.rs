@@ -117,9 +117,7 @@ impl Bench<'_> {
             all.push(Shared::new(function, number));
             return self.maker.share(&all).map_err(failed);
         }
-        (self.maker)
-            .attach(self.types, function, number, mechanism)
-            .map_err(failed)
+        (self.maker).attach(self.types, function, number, mechanism).map_err(failed)
     }
 
     /// The sums of a calibration function, over its nodes.
@@ -341,17 +339,9 @@ mod tests {
             pair_ns,
             uncertainty_ns: 0.5,
         };
-        let mut each = vec![
-            of(0, 1, 540.0),
-            of(1, 1, 640.0),
-            of(0, 6, 550.0),
-            of(1, 6, 660.0),
-        ];
+        let mut each = vec![of(0, 1, 540.0), of(1, 1, 640.0), of(0, 6, 550.0), of(1, 6, 660.0)];
         fill_in(&mut each);
-        let told: Vec<_> = each
-            .iter()
-            .map(|c| (c.arguments, c.cpu, c.pair_ns))
-            .collect();
+        let told: Vec<_> = each.iter().map(|c| (c.arguments, c.cpu, c.pair_ns)).collect();
         assert_eq!(told.len(), 12);
         assert_eq!(told[2..4], [(2, Some(0), 542.0), (2, Some(1), 644.0)]);
         assert_eq!(told[8..10], [(5, Some(0), 548.0), (5, Some(1), 656.0)]);
@@ -389,10 +379,7 @@ mod tests {
         };
         let all = medians(&[of(0, 30.0), of(1, 40.0), of(2, 50.0)]);
         assert_eq!(all.len(), 1);
-        assert_eq!(
-            (all[0].cpu, all[0].bias_ns, all[0].pair_ns),
-            (None, 40.0, 90.0)
-        );
+        assert_eq!((all[0].cpu, all[0].bias_ns, all[0].pair_ns), (None, 40.0, 90.0));
         assert!(all[0].uncertainty_ns > 5.0);
     }
 }

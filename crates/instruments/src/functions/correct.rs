@@ -60,10 +60,7 @@ pub fn correct(attached: &Attached, window: &Window) -> Vec<Corrected> {
         .map(|f| cost(&attached.calibration, f.mechanism, f.arguments))
         .collect();
     let of = |node: usize| {
-        let mut cost = costs
-            .get(window.nodes[node].function as usize)
-            .copied()
-            .unwrap_or_default();
+        let mut cost = costs.get(window.nodes[node].function as usize).copied().unwrap_or_default();
         if cost.trampoline && window.nested.binary_search(&(node as u32)).is_ok() {
             cost.bias_ns -= attached.nested_saving_ns * SAVED_BETWEEN;
             cost.pair_ns -= attached.nested_saving_ns;
@@ -101,9 +98,10 @@ pub fn correct(attached: &Attached, window: &Window) -> Vec<Corrected> {
 
 /// The cost of a pair of probes on a function, by its index.
 pub(super) fn pair_ns(attached: &Attached, function: u32) -> f64 {
-    attached.functions.get(function as usize).map_or(0.0, |f| {
-        cost(&attached.calibration, f.mechanism, f.arguments).pair_ns
-    })
+    attached
+        .functions
+        .get(function as usize)
+        .map_or(0.0, |f| cost(&attached.calibration, f.mechanism, f.arguments).pair_ns)
 }
 
 /// The total cost of the probes in a window.
@@ -157,15 +155,7 @@ mod tests {
     }
 
     fn times(node: u32, count: u64, total_ns: u64) -> NodeTimes {
-        NodeTimes {
-            node,
-            times: Times {
-                count,
-                total_ns,
-                ..Default::default()
-            },
-            interruptions: 0,
-        }
+        NodeTimes { node, times: Times { count, total_ns, ..Default::default() }, interruptions: 0 }
     }
 
     /// Check that the bias and the pairs of all timed calls below, at any depth, are subtracted
@@ -179,12 +169,7 @@ mod tests {
         };
         // a calls b, which calls c; another c stands alone.
         let window = Window {
-            nodes: vec![
-                node(None, 0),
-                node(Some(0), 1),
-                node(Some(1), 2),
-                node(None, 2),
-            ],
+            nodes: vec![node(None, 0), node(Some(0), 1), node(Some(1), 2), node(None, 2)],
             functions: vec![
                 times(0, 2, 2000),
                 times(1, 4, 1000),
@@ -231,10 +216,7 @@ mod tests {
     /// Check that without a calibration nothing is taken off.
     #[test]
     fn nothing_known_is_nothing_taken() {
-        let attached = Attached {
-            functions: vec![function("a", 1)],
-            ..Default::default()
-        };
+        let attached = Attached { functions: vec![function("a", 1)], ..Default::default() };
         let window = Window {
             nodes: vec![node(None, 0)],
             functions: vec![times(0, 2, 2000)],

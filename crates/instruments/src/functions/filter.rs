@@ -94,27 +94,15 @@ mod tests {
             ..Default::default()
         };
         let raw = raw(&filter).unwrap();
-        assert_eq!(
-            (raw.active, raw.protos, raw.family, raw.port),
-            (1, 0b1100, 6, 53)
-        );
-        assert_eq!(
-            (raw.address_family, &raw.address[..4]),
-            (4, &[10, 1, 2, 3][..])
-        );
-        assert_eq!(
-            (raw.namespaces, &raw.namespace_inodes[..2]),
-            (2, &[7, 8][..])
-        );
+        assert_eq!((raw.active, raw.protos, raw.family, raw.port), (1, 0b1100, 6, 53));
+        assert_eq!((raw.address_family, &raw.address[..4]), (4, &[10, 1, 2, 3][..]));
+        assert_eq!((raw.namespaces, &raw.namespace_inodes[..2]), (2, &[7, 8][..]));
     }
 
     /// Check that unsupported filters are refused.
     #[test]
     fn a_command_is_no_packet() {
-        let filter = Filter {
-            protos: vec![Proto::Command],
-            ..Default::default()
-        };
+        let filter = Filter { protos: vec![Proto::Command], ..Default::default() };
         let error = raw(&filter).err().unwrap();
         assert!(matches!(error, LiveError::Asked(_)), "{error}");
     }

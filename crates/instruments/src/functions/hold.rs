@@ -33,10 +33,7 @@ const ENABLED: &str = "/proc/sys/kernel/ftrace_enabled";
 #[derive(Debug)]
 pub(super) enum Hold {
     /// By links of ours.
-    Links {
-        _links: Vec<OwnedFd>,
-        _program: Program,
-    },
+    Links { _links: Vec<OwnedFd>, _program: Program },
     /// By stopping ftrace.
     Stopped,
 }

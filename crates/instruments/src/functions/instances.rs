@@ -101,10 +101,7 @@ impl Maker {
             false => templates.template(name),
         };
         let pair = |kind: &str| -> Result<Pair, LiveError> {
-            Ok(Pair {
-                enter: template("enter_copy")?,
-                leave: template(&format!("{kind}_leave"))?,
-            })
+            Ok(Pair { enter: template("enter_copy")?, leave: template(&format!("{kind}_leave"))? })
         };
         let asking = match Answers::attach(templates, shape, types) {
             Ok(answers) => Some((pair("asking")?, answers)),
@@ -195,12 +192,9 @@ impl Maker {
             let mut copy = template.clone();
             copy.patch(&numbers, argument)?;
             let how = match by_kprobe {
-                true => Kind {
-                    program: sys::BPF_PROG_TYPE_KPROBE,
-                    attach: 0,
-                    target: 0,
-                    module: 0,
-                },
+                true => {
+                    Kind { program: sys::BPF_PROG_TYPE_KPROBE, attach: 0, target: 0, module: 0 }
+                }
                 false => tracing(attach, function.id, types.module_fd(function)),
             };
             copy.load(&function.name, how)
@@ -213,26 +207,15 @@ impl Maker {
             true => kprobe::attach(program, &function.name, on_return),
             false => program.attach(),
         };
-        let leave = Attachment {
-            link: attach(&leave, true)?,
-            program: leave,
-        };
-        let enter = Attachment {
-            link: attach(&enter, false)?,
-            program: enter,
-        };
+        let leave = Attachment { link: attach(&leave, true)?, program: leave };
+        let enter = Attachment { link: attach(&enter, false)?, program: enter };
         Ok(Probe(vec![enter, leave]))
     }
 }
 
 /// The type of a program on a trampoline.
 fn tracing(attach: u32, target: u32, module: i32) -> Kind {
-    Kind {
-        program: sys::BPF_PROG_TYPE_TRACING,
-        attach,
-        target,
-        module,
-    }
+    Kind { program: sys::BPF_PROG_TYPE_TRACING, attach, target, module }
 }
 
 /// The programs that do for all what is seldom done, on helpers that are called for it:
@@ -251,13 +234,7 @@ impl Answers {
         ] {
             let absent = || io::Error::other(format!("this kernel has no `{helper}`"));
             let function = types.find(helper).ok_or_else(absent)?;
-            hooks.push(hook(
-                templates,
-                shape,
-                program,
-                sys::BPF_TRACE_FENTRY,
-                function.id,
-            )?);
+            hooks.push(hook(templates, shape, program, sys::BPF_TRACE_FENTRY, function.id)?);
         }
         Ok(Answers { _hooks: hooks })
     }
@@ -271,9 +248,7 @@ fn hook(
     kind: u32,
     target: u32,
 ) -> io::Result<Attachment> {
-    let mut template = templates
-        .template(program)
-        .map_err(|e| io::Error::other(e.to_string()))?;
+    let mut template = templates.template(program).map_err(|e| io::Error::other(e.to_string()))?;
     template.patch(&shape.numbers(), 0)?;
     let program = template.load(program, tracing(kind, target, 0))?;
     let link = program.attach()?;
@@ -324,8 +299,7 @@ impl Boundaries {
             for name in softirqs {
                 if let Ok(hooks) = pair((name, "softirqs_begin"), (name, "softirqs_end")) {
                     all.hooks.extend(hooks);
-                    all.hooks
-                        .push(tracepoint("softirq_entry", "softirq_vector").map_err(refused)?);
+                    all.hooks.push(tracepoint("softirq_entry", "softirq_vector").map_err(refused)?);
                     all.watched.push(name);
                     done = true;
                     break;
@@ -333,17 +307,12 @@ impl Boundaries {
             }
         }
         if !done {
-            let hooks = points(
-                ("softirq_entry", "softirq_begin"),
-                ("softirq_exit", "softirq_end"),
-            );
+            let hooks = points(("softirq_entry", "softirq_begin"), ("softirq_exit", "softirq_end"));
             all.hooks.extend(hooks.map_err(refused)?);
             all.watched.push("softirq_entry");
         }
-        let interrupts = pair(
-            ("irq_enter_rcu", "interrupt_begin"),
-            ("irq_exit_rcu", "interrupt_end"),
-        );
+        let interrupts =
+            pair(("irq_enter_rcu", "interrupt_begin"), ("irq_exit_rcu", "interrupt_end"));
         match interrupts {
             Ok(hooks) if traced => {
                 all.hooks.extend(hooks);
@@ -361,18 +330,14 @@ impl Boundaries {
                 all.watched.push("irq_handler_entry");
             }
         }
-        all.hooks
-            .push(tracepoint("sched_switch", "task_switch").map_err(refused)?);
+        all.hooks.push(tracepoint("sched_switch", "task_switch").map_err(refused)?);
         all.watched.push("sched_switch");
         Ok(all)
     }
 
     /// Missed boundaries.
     pub(super) fn missed(&self) -> u64 {
-        self.hooks
-            .iter()
-            .map(|h| h.program.missed().unwrap_or(0))
-            .sum()
+        self.hooks.iter().map(|h| h.program.missed().unwrap_or(0)).sum()
     }
 }
 
@@ -411,13 +376,6 @@ pub(super) fn boundary_on(
 
 /// A program that calls a function within an RCU read section, to be test-run.
 pub(super) fn caller_in_rcu(templates: &Templates) -> Result<Program, LiveError> {
-    let how = Kind {
-        program: sys::BPF_PROG_TYPE_RAW_TRACEPOINT,
-        attach: 0,
-        target: 0,
-        module: 0,
-    };
-    (templates.template("call_in_rcu")?)
-        .load("call_in_rcu", how)
-        .map_err(refused)
+    let how = Kind { program: sys::BPF_PROG_TYPE_RAW_TRACEPOINT, attach: 0, target: 0, module: 0 };
+    (templates.template("call_in_rcu")?).load("call_in_rcu", how).map_err(refused)
 }

@@ -18,11 +18,8 @@ use super::runtime::Memory;
 use super::types::{Described, Types};
 
 /// The mechanisms in use, the best first.
-const LADDER: &[Mechanism] = &[
-    Mechanism::FentryFexit,
-    Mechanism::KprobeSession,
-    Mechanism::Kretprobe,
-];
+const LADDER: &[Mechanism] =
+    &[Mechanism::FentryFexit, Mechanism::KprobeSession, Mechanism::Kretprobe];
 /// Newer mechanisms, by their number in `enum bpf_attach_type`: tried and reported, not used. From
 /// Linux 7.0 and 7.2.
 const NEWER: &[(&str, u32)] = &[("fsession", 58), ("fsession_multi", 61)];
@@ -98,12 +95,7 @@ impl Climb<'_> {
             self.attached.figures.push(took);
         }
         // Unused mechanisms are not measured.
-        let used: Vec<_> = self
-            .attached
-            .functions
-            .iter()
-            .map(|f| f.mechanism)
-            .collect();
+        let used: Vec<_> = self.attached.functions.iter().map(|f| f.mechanism).collect();
         (self.attached.calibration).retain(|c| used.contains(&c.mechanism));
         probes
     }
@@ -156,10 +148,7 @@ impl Climb<'_> {
         functions: Vec<(&'f Described, u32)>,
         probes: &mut Probes,
     ) -> Vec<(&'f Described, u32)> {
-        let mut members: Vec<_> = functions
-            .iter()
-            .map(|(f, id)| Shared::new(f, *id))
-            .collect();
+        let mut members: Vec<_> = functions.iter().map(|(f, id)| Shared::new(f, *id)).collect();
         // It is all or none: one that is refused keeps the others out.
         if let Err(error) = self.maker.share(&members) {
             let mut refused = None;
@@ -215,18 +204,13 @@ impl Climb<'_> {
     fn refuse(&mut self, function: &Described, error: io::Error) {
         let why = explain(&error);
         // The best way's reason is the one to know.
-        (self.attached.refused)
-            .entry(function.name.clone())
-            .or_insert(why);
+        (self.attached.refused).entry(function.name.clone()).or_insert(why);
         self.refused_for(error);
     }
 
     /// Measure what a way costs, on functions that do nothing.
     fn measure(&mut self, mechanism: Mechanism, beside: &[Shared]) {
-        let bench = Bench {
-            beside,
-            ..self.bench
-        };
+        let bench = Bench { beside, ..self.bench };
         let begun = Instant::now();
         let measured = bench.measure(mechanism);
         self.calibration_ns += begun.elapsed().as_nanos() as u64;

@@ -19,10 +19,7 @@ use crate::live::LiveError;
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/functions.bpf.o"));
 
 fn failed(doing: &str, error: io::Error) -> LiveError {
-    LiveError::System {
-        doing: doing.into(),
-        source: Box::new(error),
-    }
+    LiveError::System { doing: doing.into(), source: Box::new(error) }
 }
 
 /// The opened object; its maps go with it.
@@ -53,10 +50,7 @@ impl Templates {
     pub(super) fn open() -> Result<Templates, LiveError> {
         let object = Opened::new(OBJECT)
             .map_err(|e| failed("read the programs of `functions`", io::Error::other(e)))?;
-        Ok(Templates {
-            object,
-            ready: false,
-        })
+        Ok(Templates { object, ready: false })
     }
 
     /// The object; it lives as long as this.
@@ -101,14 +95,12 @@ impl Templates {
         let mut bytes = 0;
         // SAFETY: the map is the object's, which is alive.
         let at = unsafe { sys::bpf_map__initial_value(map.as_ptr(), &raw mut bytes) };
-        NonNull::new(at.cast())
-            .map(|at| (at, bytes as usize))
-            .ok_or_else(|| {
-                failed(
-                    "read the programs of `functions`",
-                    io::Error::other(format!("map `{name}` has no memory")),
-                )
-            })
+        NonNull::new(at.cast()).map(|at| (at, bytes as usize)).ok_or_else(|| {
+            failed(
+                "read the programs of `functions`",
+                io::Error::other(format!("map `{name}` has no memory")),
+            )
+        })
     }
 
     /// A map's descriptor, once it is made.
@@ -121,9 +113,7 @@ impl Templates {
 
     /// Create the maps, and relocate the programs for this kernel.
     pub(super) fn prepare(&mut self) -> Result<(), LiveError> {
-        self.object
-            .prepare()
-            .map_err(LiveError::programs("functions"))?;
+        self.object.prepare().map_err(LiveError::programs("functions"))?;
         self.ready = true;
         Ok(())
     }
@@ -159,13 +149,8 @@ impl Template {
         /// `r0 = 0`, and the end.
         const MOVE: u8 = 0xb7;
         const EXIT: u8 = 0x95;
-        let insn = |code| sys::bpf_insn {
-            code,
-            ..Default::default()
-        };
-        Template {
-            insns: vec![insn(MOVE), insn(EXIT)],
-        }
+        let insn = |code| sys::bpf_insn { code, ..Default::default() };
+        Template { insns: vec![insn(MOVE), insn(EXIT)] }
     }
 
     /// Replace the placeholders: `numbers` by magic number, and the offset of the argument. A
@@ -201,15 +186,13 @@ impl Template {
 
     /// Load it into the kernel.
     pub(super) fn load(&self, name: &str, kind: Kind) -> io::Result<Program> {
-        raw::load(name, kind, &self.insns)
-            .map(Program)
-            .map_err(|refused| {
-                let error = io::Error::from_raw_os_error(refused.errno);
-                match refused.said {
-                    Some(why) => io::Error::new(error.kind(), format!("the verifier says: {why}")),
-                    None => error,
-                }
-            })
+        raw::load(name, kind, &self.insns).map(Program).map_err(|refused| {
+            let error = io::Error::from_raw_os_error(refused.errno);
+            match refused.said {
+                Some(why) => io::Error::new(error.kind(), format!("the verifier says: {why}")),
+                None => error,
+            }
+        })
     }
 }
 
@@ -242,12 +225,7 @@ mod tests {
     use super::*;
 
     fn insn(code: u8, off: i16, imm: i32) -> sys::bpf_insn {
-        sys::bpf_insn {
-            code,
-            off,
-            imm,
-            ..Default::default()
-        }
+        sys::bpf_insn { code, off, imm, ..Default::default() }
     }
 
     /// Check that numbers are replaced, but not those that are addresses, and that
@@ -269,9 +247,7 @@ mod tests {
         assert_eq!(imms, [7, magic::FUNCTION, magic::FUNCTION, 0, 3]);
         assert_eq!(template.insns[3].off, 16);
 
-        let mut template = Template {
-            insns: vec![insn(0x57, 0, magic::STACK_MASK)],
-        };
+        let mut template = Template { insns: vec![insn(0x57, 0, magic::STACK_MASK)] };
         let error = template.patch(&numbers, 16).unwrap_err().to_string();
         let number = format!("{:#x}", magic::STACK_MASK);
         assert!(error.contains(&number), "{error}");
@@ -281,13 +257,7 @@ mod tests {
     #[test]
     fn programs_are_carried() {
         let templates = Templates::open().unwrap();
-        for map in [
-            ".data.cells",
-            ".data.children",
-            ".data.cpus",
-            "parked",
-            "spare",
-        ] {
+        for map in [".data.cells", ".data.children", ".data.cpus", "parked", "spare"] {
             assert!(templates.map(map).is_ok(), "{map}");
         }
     }

@@ -104,10 +104,7 @@ impl Memory {
             (".data.stacks", shape.stacks * STACK_BYTES),
             (".data.nodes", shape.nodes * size_of::<Node>() as u32),
             (".data.children", (shape.nodes << shape.row_shift) * 4),
-            (
-                ".data.cells",
-                shape.nodes * shape.cpu_slots * CELL_WORDS as u32 * 8,
-            ),
+            (".data.cells", shape.nodes * shape.cpu_slots * CELL_WORDS as u32 * 8),
         ] {
             templates.size(name, bytes)?;
         }
@@ -162,10 +159,7 @@ impl Memory {
                 let stack = shape.task_stack(cpu);
                 (*self.cpus.as_ptr().add(cpu as usize)).current = stack;
                 // Until the first switch nobody knows better.
-                let root = self
-                    .stacks
-                    .as_ptr()
-                    .add((stack * STACK_BYTES + ROOT_BYTE) as usize);
+                let root = self.stacks.as_ptr().add((stack * STACK_BYTES + ROOT_BYTE) as usize);
                 root.cast::<u64>().write(u64::from(node::TASK));
             }
             // What is called from these is no other node.
@@ -231,10 +225,7 @@ impl Memory {
         // writes either of them only if it is its own time.
         unsafe {
             self.cells.as_ptr().add(at + cell::MAX).write_volatile(0);
-            self.cells
-                .as_ptr()
-                .add(at + cell::INVERSE_MIN)
-                .write_volatile(0);
+            self.cells.as_ptr().add(at + cell::INVERSE_MIN).write_volatile(0);
         }
     }
 

@@ -37,25 +37,11 @@ const NEVER: &[&str] = &[
     "bpf_prog_test_run_tracing",
 ];
 /// The same, by prefix.
-const NEVER_PREFIXES: &[&str] = &[
-    "__bpf_",
-    "bpf_",
-    "__bpf",
-    "ftrace_",
-    "trace_",
-    "__traceiter_",
-];
+const NEVER_PREFIXES: &[&str] = &["__bpf_", "bpf_", "__bpf", "ftrace_", "trace_", "__traceiter_"];
 
 /// The network layers in order of relevance, for discovery.
-const LAYERS: &[&str] = &[
-    "transport",
-    "network",
-    "socket",
-    "link",
-    "driver",
-    "application",
-    "netfilter",
-];
+const LAYERS: &[&str] =
+    &["transport", "network", "socket", "link", "driver", "application", "netfilter"];
 
 /// The selection.
 #[derive(Debug, Default)]
@@ -202,11 +188,7 @@ pub(super) fn choose<'a>(
         // First those without which there are no such classes.
         let deciding = super::types::FORWARD.iter().chain(super::types::ECHO);
         let usual = netplumb_kernel::path_rules::common_path();
-        for function in deciding
-            .copied()
-            .chain(usual)
-            .filter_map(|name| types.find(name))
-        {
+        for function in deciding.copied().chain(usual).filter_map(|name| types.find(name)) {
             if symbols.refuse(&function.name).is_none() {
                 take(function, &mut chosen);
             }
@@ -288,13 +270,7 @@ mod tests {
     }
 
     fn types(names: &[&str]) -> Types {
-        Types::of(
-            names
-                .iter()
-                .zip(1..)
-                .map(|(n, id)| described(n, id))
-                .collect(),
-        )
+        Types::of(names.iter().zip(1..).map(|(n, id)| described(n, id)).collect())
     }
 
     fn no_layer(_: &str, _: Option<&str>) -> Option<String> {
@@ -305,32 +281,15 @@ mod tests {
     /// telling of a recording's functions are shed first.
     #[test]
     fn refused_and_shed() {
-        let types = types(&[
-            "a",
-            "b",
-            "c",
-            "inlined",
-            "cloned",
-            "untraced",
-            "__rcu_read_lock",
-        ]);
+        let types = types(&["a", "b", "c", "inlined", "cloned", "untraced", "__rcu_read_lock"]);
         let symbols = Symbols::parse(
             "0 T a\n0 t b\n0 T c\n0 t cloned.isra.0\n0 T untraced\n0 T __rcu_read_lock\n0 D inlined\n",
             "a\nb\nc [mod]\n",
         );
         let selection = Selection {
-            recorded: [
-                "c",
-                "inlined",
-                "cloned",
-                "a",
-                "untraced",
-                "b",
-                "__rcu_read_lock",
-                "absent",
-            ]
-            .map(String::from)
-            .to_vec(),
+            recorded: ["c", "inlined", "cloned", "a", "untraced", "b", "__rcu_read_lock", "absent"]
+                .map(String::from)
+                .to_vec(),
             max_functions: 2,
             ..Default::default()
         };
@@ -339,10 +298,7 @@ mod tests {
         assert_eq!(names, ["c", "a"]);
         assert_eq!(chosen.shed, ["b"]);
         let refused: Vec<_> = chosen.refused.keys().map(String::as_str).collect();
-        assert_eq!(
-            refused,
-            ["__rcu_read_lock", "absent", "cloned", "inlined", "untraced"]
-        );
+        assert_eq!(refused, ["__rcu_read_lock", "absent", "cloned", "inlined", "untraced"]);
     }
 
     /// Check that where nothing is asked for the usual way comes first, and what takes
@@ -357,10 +313,7 @@ mod tests {
         };
         let usual = names(&Selection::default());
         assert_eq!(usual, ["ip_output", "udp_sendmsg", "tcp_x_rcv"]);
-        let discovered = names(&Selection {
-            discover: true,
-            ..Default::default()
-        });
+        let discovered = names(&Selection { discover: true, ..Default::default() });
         assert_eq!(discovered.len(), 3);
         assert_ne!(discovered, usual);
     }
@@ -369,13 +322,7 @@ mod tests {
     /// others.
     #[test]
     fn discovery_prefers_the_path() {
-        let types = types(&[
-            "skb_set_owner",
-            "ip_rcv",
-            "e1000_xmit_frame",
-            "aa_sk",
-            "udp_rcv",
-        ]);
+        let types = types(&["skb_set_owner", "ip_rcv", "e1000_xmit_frame", "aa_sk", "udp_rcv"]);
         let layer = |name: &str, _: Option<&str>| {
             Some(
                 match name {
@@ -388,16 +335,10 @@ mod tests {
                 .to_string(),
             )
         };
-        let selection = Selection {
-            discover: true,
-            ..Default::default()
-        };
+        let selection = Selection { discover: true, ..Default::default() };
         let chosen = choose(&selection, &types, &Symbols::default(), &layer).unwrap();
         let names: Vec<_> = chosen.functions.iter().map(|f| f.name.as_str()).collect();
-        assert_eq!(
-            names,
-            ["udp_rcv", "ip_rcv", "e1000_xmit_frame", "skb_set_owner"]
-        );
+        assert_eq!(names, ["udp_rcv", "ip_rcv", "e1000_xmit_frame", "skb_set_owner"]);
     }
 
     /// Check that a pattern or layer that nothing fits is an error.
@@ -405,14 +346,8 @@ mod tests {
     fn nothing_fits() {
         let types = types(&["a"]);
         for selection in [
-            Selection {
-                patterns: vec!["b*".into()],
-                ..Default::default()
-            },
-            Selection {
-                layers: vec!["network".into()],
-                ..Default::default()
-            },
+            Selection { patterns: vec!["b*".into()], ..Default::default() },
+            Selection { layers: vec!["network".into()], ..Default::default() },
         ] {
             let chosen = choose(&selection, &types, &Symbols::default(), &no_layer);
             let error = chosen.err().unwrap();

@@ -155,9 +155,6 @@ mod tests {
             .into_iter()
             .map(|s| (s.packet, s.name, s.begin_ns, s.duration_ns))
             .collect();
-        assert_eq!(
-            told,
-            [(0, "f1".to_string(), 10, 10), (0, "f2".to_string(), 12, 3)]
-        );
+        assert_eq!(told, [(0, "f1".to_string(), 10, 10), (0, "f2".to_string(), 12, 3)]);
     }
 }

@@ -73,10 +73,7 @@ impl Tree {
         let above = self.known[raw.parent as usize];
         let Some(&function) = self.functions.get(&raw.function) else {
             // A class, or calibration's.
-            return Known {
-                own: false,
-                ..above
-            };
+            return Known { own: false, ..above };
         };
         let (direction, proto) = class(raw.class);
         if raw.hint & NESTED != 0 {
@@ -89,11 +86,7 @@ impl Tree {
             proto,
             context: above.context,
         });
-        Known {
-            index: Some(self.nodes.len() as u32 - 1),
-            own: true,
-            context: above.context,
-        }
+        Known { index: Some(self.nodes.len() as u32 - 1), own: true, context: above.context }
     }
 
     /// What a node in the kernel is for the user, if it is a function.
@@ -119,11 +112,8 @@ impl Tree {
     /// Close the window: counts since it was opened, or since the last call.
     pub(super) fn close(&mut self, memory: &Memory) -> Seen {
         self.grow(memory);
-        let mut seen = Seen {
-            nodes: self.nodes.clone(),
-            nested: self.nested.clone(),
-            ..Default::default()
-        };
+        let mut seen =
+            Seen { nodes: self.nodes.clone(), nested: self.nested.clone(), ..Default::default() };
         let mut sums = Sums::default();
         for (id, known) in (0..).zip(&self.known) {
             if !known.own && id != node::LOST {
@@ -148,11 +138,7 @@ impl Tree {
             } else if let Some(index) = known.index
                 && (times.count > 0 || interruptions > 0)
             {
-                seen.functions.push(NodeTimes {
-                    node: index,
-                    times,
-                    interruptions,
-                });
+                seen.functions.push(NodeTimes { node: index, times, interruptions });
             }
         }
         seen.sum_interruptions();
@@ -205,11 +191,7 @@ struct Sums {
 
 impl Default for Sums {
     fn default() -> Self {
-        Sums {
-            words: [0; CELL_WORDS],
-            max_ns: 0,
-            min_ns: None,
-        }
+        Sums { words: [0; CELL_WORDS], max_ns: 0, min_ns: None }
     }
 }
 
@@ -256,11 +238,7 @@ fn root(id: u32) -> Known {
             .and_then(|vector| Softirq::ALL.get(vector as usize))
             .map_or(Context::Task, |vector| Context::Softirq(*vector)),
     };
-    Known {
-        index: None,
-        own: false,
-        context,
-    }
+    Known { index: None, own: false, context }
 }
 
 /// A class as the programs have it.
@@ -289,12 +267,7 @@ mod tests {
     #[test]
     fn nodes_are_told() {
         let mut tree = Tree::new(Shape::new(1, 2), BTreeMap::from([(1, 0), (2, 1)]));
-        let raw = |parent, function, class| Node {
-            parent,
-            function,
-            class,
-            hint: 0,
-        };
+        let raw = |parent, function, class| Node { parent, function, class, hint: 0 };
         let udp_rx = 0x80 | proto::UDP << 3 | direction::RX;
         for node in [
             raw(node::SOFTIRQ + 3, 1, 0),
@@ -361,11 +334,7 @@ mod tests {
             proto: None,
             context: Context::Task,
         };
-        let of = |node, interruptions| NodeTimes {
-            node,
-            times: Times::default(),
-            interruptions,
-        };
+        let of = |node, interruptions| NodeTimes { node, times: Times::default(), interruptions };
         let mut seen = Seen {
             nodes: vec![timed(None, 0), timed(Some(0), 1), timed(Some(1), 2)],
             functions: vec![of(0, 1), of(1, 0), of(2, 3)],

@@ -135,9 +135,7 @@ impl Btf {
         let takes: Vec<_> = parameters.iter().map(|p| self.pointee(p.type_)).collect();
         // A socket is always what it is; an skb may have no header yet.
         let first = |wanted: &[Takes]| {
-            let at = takes
-                .iter()
-                .position(|t| t.is_some_and(|t| wanted.contains(&t)))?;
+            let at = takes.iter().position(|t| t.is_some_and(|t| wanted.contains(&t)))?;
             Some((at as u8, takes[at]?))
         };
         Some(Described {
@@ -260,9 +258,7 @@ impl Types {
 
     /// The descriptor of a function's module's type information, or 0.
     pub(super) fn module_fd(&self, function: &Described) -> i32 {
-        function
-            .module
-            .map_or(0, |m| self.modules[m].fd.as_raw_fd())
+        function.module.map_or(0, |m| self.modules[m].fd.as_raw_fd())
     }
 
     /// The name of a function's module.

@@ -42,10 +42,7 @@ pub(super) fn id_of<'data, R: ReadRef<'data>>(elf: &Elf<'data, R>) -> Option<Str
 }
 
 fn parse<'data>(name: &str, file: &'data [u8]) -> Result<Elf<'data>, ImageError> {
-    Elf::parse(file).map_err(|e| ImageError {
-        name: name.to_string(),
-        why: e.to_string(),
-    })
+    Elf::parse(file).map_err(|e| ImageError { name: name.to_string(), why: e.to_string() })
 }
 
 /// A file's functions.
@@ -147,9 +144,7 @@ fn gather(of: &Elf<'_>, from: &Elf<'_>, named: &mut Vec<Named>) {
 /// Where the sections with code begin and end.
 pub(super) fn code<'data, R: ReadRef<'data>>(of: &Elf<'data, R>) -> Vec<(u64, u64)> {
     let sections = of.sections().filter(|section| is_code(section));
-    sections
-        .map(|s| (s.address(), s.address().saturating_add(s.size())))
-        .collect()
+    sections.map(|s| (s.address(), s.address().saturating_add(s.size()))).collect()
 }
 
 pub(super) fn is_code<'data, R: ReadRef<'data>>(
@@ -244,10 +239,8 @@ pub(super) fn stubs<'data, R: ReadRef<'data>>(elf: &Elf<'data, R>) -> Vec<(u64, 
         let RelocationTarget::Symbol(index) = relocation.target() else {
             continue;
         };
-        let name = table
-            .as_ref()
-            .and_then(|t| t.symbol_by_index(index).ok())
-            .and_then(|s| s.name().ok());
+        let name =
+            table.as_ref().and_then(|t| t.symbol_by_index(index).ok()).and_then(|s| s.name().ok());
         if let Some(name) = name.filter(|n| !n.is_empty()) {
             slots.insert(address, name.to_string());
         }
@@ -259,11 +252,8 @@ pub(super) fn stubs<'data, R: ReadRef<'data>>(elf: &Elf<'data, R>) -> Vec<(u64, 
             continue;
         }
         let (base, code) = (section.address(), section.data().unwrap_or_default());
-        let entry_bytes = if section.name() == Ok(".plt.got") && code.len() % 16 != 0 {
-            8
-        } else {
-            16
-        };
+        let entry_bytes =
+            if section.name() == Ok(".plt.got") && code.len() % 16 != 0 { 8 } else { 16 };
         for (n, stub) in code.chunks(entry_bytes).enumerate() {
             let start = base + (n * entry_bytes) as u64;
             let named = slot_of(stub, start).and_then(|slot| slots.get(&slot));

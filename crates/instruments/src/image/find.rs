@@ -70,14 +70,7 @@ impl Finder {
         let elf = Elf::parse(&bytes[..]).ok()?;
         let (carried, segments) = (elf::debugdata(&elf), elf::segments(&elf));
         let (id, machine) = (elf::id_of(&elf), elf.elf_header().e_machine(LittleEndian));
-        Some(Finder {
-            content: Content::Bytes(bytes),
-            debug: None,
-            carried,
-            segments,
-            id,
-            machine,
-        })
+        Some(Finder { content: Content::Bytes(bytes), debug: None, carried, segments, id, machine })
     }
 
     /// Its build ID, in hexadecimal.
@@ -122,10 +115,7 @@ impl Finder {
         };
         let size = file.metadata().map_or(0, |known| known.len());
         // Anyone may have made it, of any size.
-        let Some(size) = usize::try_from(size)
-            .ok()
-            .filter(|n| *n as u64 <= MAX_DWARF_BYTES)
-        else {
+        let Some(size) = usize::try_from(size).ok().filter(|n| *n as u64 <= MAX_DWARF_BYTES) else {
             return Err(LinesError::TooLarge);
         };
         let mut bytes = vec![0; size];
@@ -148,18 +138,8 @@ impl Finder {
             Content::Bytes(bytes) => self.find(&ReadCache::new(Cursor::new(bytes)), &asked),
         };
         let found = found.unwrap_or_else(|| vec![None; asked.len()]);
-        let of = |address| {
-            Some(
-                asked
-                    .binary_search(address)
-                    .ok()
-                    .map(|at| found[at].clone()),
-            )
-        };
-        addresses
-            .iter()
-            .map(|at| of(at).flatten().flatten())
-            .collect()
+        let of = |address| Some(asked.binary_search(address).ok().map(|at| found[at].clone()));
+        addresses.iter().map(|at| of(at).flatten().flatten()).collect()
     }
 
     fn find<R: ReadCacheOps>(
@@ -196,10 +176,7 @@ impl Finder {
             let after = symbols.functions.next[at];
             let place = symbols.places.extent(at, &code, &mut frames);
             let place = place.filter(|(found, _)| found.start >= before);
-            let cut = |found: Extent| Extent {
-                end: found.end.min(after),
-                ..found
-            };
+            let cut = |found: Extent| Extent { end: found.end.min(after), ..found };
             if let Some((found, name)) = place.map(|(found, name)| (cut(found), name))
                 && found.has(address)
             {
@@ -217,10 +194,7 @@ impl Finder {
                 return Some(Extent { start, end }.called(&Rc::from(name.as_str())));
             }
             let frame = frames(address).filter(|frame| frame.start >= before)?;
-            let frame = Extent {
-                end: frame.end.min(after),
-                ..frame
-            };
+            let frame = Extent { end: frame.end.min(after), ..frame };
             Some(frame.called(&at_address(frame.start).into()))
         });
         Some(found.collect())
@@ -261,11 +235,7 @@ pub struct Found {
 
 impl From<Found> for ImageFunction {
     fn from(found: Found) -> ImageFunction {
-        ImageFunction {
-            start: found.start,
-            end: found.end,
-            name: found.name.as_ref().into(),
-        }
+        ImageFunction { start: found.start, end: found.end, name: found.name.as_ref().into() }
     }
 }
 
@@ -282,11 +252,7 @@ impl Extent {
     }
 
     fn called(self, name: &Rc<str>) -> Found {
-        Found {
-            start: self.start,
-            end: self.end,
-            name: Rc::clone(name),
-        }
+        Found { start: self.start, end: self.end, name: Rc::clone(name) }
     }
 }
 
@@ -403,10 +369,7 @@ impl<'a> Symbols<'a> {
 
 impl Nearest {
     fn new(count: usize) -> Nearest {
-        Nearest {
-            last: vec![None; count],
-            next: vec![u64::MAX; count],
-        }
+        Nearest { last: vec![None; count], next: vec![u64::MAX; count] }
     }
 
     fn offer(&mut self, asked: &[u64], start: u64, size_bytes: u64, index: usize) {
@@ -424,12 +387,7 @@ impl Nearest {
                 last.unread.push(index);
             }
             _ => {
-                *last = Some(Last {
-                    start,
-                    size_bytes,
-                    name: None,
-                    unread: vec![index],
-                });
+                *last = Some(Last { start, size_bytes, name: None, unread: vec![index] });
             }
         }
     }
@@ -483,11 +441,9 @@ impl<'data> Frames<'data> {
             index.table().is_some().then_some(index)
         });
         match index.zip(data(".eh_frame")) {
-            Some((index, bytes)) => Frames::Indexed {
-                index,
-                table: EhFrame::new(bytes, gimli::LittleEndian),
-                bases,
-            },
+            Some((index, bytes)) => {
+                Frames::Indexed { index, table: EhFrame::new(bytes, gimli::LittleEndian), bases }
+            }
             None => Frames::All(elf::frames(elf)),
         }
     }
@@ -495,19 +451,12 @@ impl<'data> Frames<'data> {
     /// The entry of an address.
     fn at(&self, address: u64) -> Option<Extent> {
         match self {
-            Frames::Indexed {
-                index,
-                table,
-                bases,
-            } => {
+            Frames::Indexed { index, table, bases } => {
                 let of = EhFrame::cie_from_offset;
                 let found = (index.table()?).fde_for_address(table, bases, address, of);
                 let found = found.ok()?;
                 let start = found.initial_address();
-                Some(Extent {
-                    start,
-                    end: start.saturating_add(found.len()),
-                })
+                Some(Extent { start, end: start.saturating_add(found.len()) })
             }
             Frames::All(all) => {
                 let after = all.partition_point(|(start, _)| *start <= address);

@@ -53,10 +53,7 @@ pub fn prototypes(
     }
     let arch = arch_of(file)?;
     each_unit(file, go_on, &mut |all, unit, patience| {
-        let of = Reader {
-            arch,
-            ..Reader::of(all, unit)?
-        };
+        let of = Reader { arch, ..Reader::of(all, unit)? };
         let mut entries = unit.entries();
         while let Some(entry) = entries.next_dfs()? {
             patience.step()?;
@@ -207,13 +204,7 @@ impl<'r, 'a> Reader<'r, 'a> {
             .contains(&language),
             _ => false,
         };
-        let mut of = Reader {
-            dwarf,
-            unit,
-            is_c,
-            is_gnu: false,
-            arch: Arch::OWN,
-        };
+        let mut of = Reader { dwarf, unit, is_c, is_gnu: false, arch: Arch::OWN };
         if let Some(producer) = root.and_then(|root| root.attr_value(gimli::DW_AT_producer)) {
             of.is_gnu = of.text(producer)?.starts_with("GNU");
         }
@@ -286,11 +277,7 @@ impl<'r, 'a> Reader<'r, 'a> {
         {
             of.shape = Shape::Other;
         }
-        Ok(Prototype {
-            parameters,
-            returns,
-            arch: self.arch,
-        })
+        Ok(Prototype { parameters, returns, arch: self.arch })
     }
 
     /// Where a parameter is when its function begins.
@@ -344,9 +331,7 @@ impl<'r, 'a> Reader<'r, 'a> {
 
     /// The type that the first of these entries has; none is `void`.
     fn type_of(&self, chain: &[Entry<'a>], within: usize) -> Result<Option<Type>, LinesError> {
-        let mut reference = chain
-            .iter()
-            .find_map(|entry| entry.attr_value(gimli::DW_AT_type));
+        let mut reference = chain.iter().find_map(|entry| entry.attr_value(gimli::DW_AT_type));
         let mut names = String::new();
         for _ in 0..MAX_STEPS {
             let offset = match reference {
@@ -413,11 +398,7 @@ impl<'r, 'a> Reader<'r, 'a> {
     ) -> Result<Type, LinesError> {
         let by = structure.attr_value(gimli::DW_AT_calling_convention);
         if let Some(AttributeValue::CallingConvention(gimli::DW_CC_pass_by_reference)) = by {
-            return Ok(Type {
-                registers: Some(1),
-                bytes,
-                ..Type::default()
-            });
+            return Ok(Type { registers: Some(1), bytes, ..Type::default() });
         }
         if bytes > 16 {
             return Ok(Type::aggregate(bytes, false));
@@ -462,20 +443,14 @@ impl<'r, 'a> Reader<'r, 'a> {
             if let Some(value) = entry.attr_value(gimli::DW_AT_const_value)
                 && let Some(name) = entry.attr_value(gimli::DW_AT_name)
             {
-                let value = value
-                    .sdata_value()
-                    .or_else(|| value.udata_value().map(|value| value as i64));
+                let value =
+                    value.sdata_value().or_else(|| value.udata_value().map(|value| value as i64));
                 names.extend(
-                    value
-                        .map(|value| self.text(name).map(|name| (value, name)))
-                        .transpose()?,
+                    value.map(|value| self.text(name).map(|name| (value, name))).transpose()?,
                 );
             }
         }
-        Ok(Shape::Enum {
-            signed: names.iter().any(|(value, _)| *value < 0),
-            names: names.into(),
-        })
+        Ok(Shape::Enum { signed: names.iter().any(|(value, _)| *value < 0), names: names.into() })
     }
 }
 
@@ -556,16 +531,7 @@ int main(int argc, char **argv)
             { sink = a; return a * b * c * d * e * f * g * h; }\n";
         std::fs::write(folder.path().join("p.c"), program).unwrap();
         for optimise in ["-O1", "-O2"] {
-            let words = [
-                "-g",
-                optimise,
-                "-nostdlib",
-                "-static",
-                "-Wl,-e,eight",
-                "-o",
-                "p",
-                "p.c",
-            ];
+            let words = ["-g", optimise, "-nostdlib", "-static", "-Wl,-e,eight", "-o", "p", "p.c"];
             let done = Command::new("aarch64-linux-gnu-gcc")
                 .args(words)
                 .current_dir(folder.path())
@@ -599,10 +565,7 @@ int main(int argc, char **argv)
             };
             assert_eq!(
                 told(0),
-                (
-                    "name=0x1000, set=0x21, c=-2, yes=true, mode=WRITE".into(),
-                    Some("-3".into())
-                )
+                ("name=0x1000, set=0x21, c=-2, yes=true, mode=WRITE".into(), Some("-3".into()))
             );
             assert_eq!(told(1), ("pair=?, large=?, last=254".into(), None));
             assert_eq!(found[&addresses[0]].texts(), 1);

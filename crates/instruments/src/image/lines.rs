@@ -129,12 +129,7 @@ pub fn lines(
         files: Files::default(),
         patience: Patience { go_on, steps: 0 },
         // What the linker left out is still told of, as if it were at 0.
-        first: elf
-            .sections()
-            .filter(is_code)
-            .map(|s| s.address())
-            .min()
-            .unwrap_or(0),
+        first: elf.sections().filter(is_code).map(|s| s.address()).min().unwrap_or(0),
     };
     search.run()?;
     // What no entry tells of, the assembler's, has the line of its first instruction.
@@ -142,14 +137,7 @@ pub fn lines(
     Ok(Lines {
         functions: functions
             .iter()
-            .map(|at| {
-                search
-                    .functions
-                    .get(at)
-                    .copied()
-                    .flatten()
-                    .or_else(|| first(at))
-            })
+            .map(|at| search.functions.get(at).copied().flatten().or_else(|| first(at)))
             .collect(),
         code: code.iter().map(first).collect(),
         files: search.files.names,
@@ -168,9 +156,7 @@ fn section<'a>(elf: &Elf<'a>, name: &str, left: &mut u64) -> Result<Cow<'a, [u8]
         return Ok(Cow::Borrowed(&[]));
     };
     let damaged = |why: String| LinesError::Damaged(format!("{name}: {why}"));
-    let packed = section
-        .compressed_data()
-        .map_err(|e| damaged(e.to_string()))?;
+    let packed = section.compressed_data().map_err(|e| damaged(e.to_string()))?;
     let bytes = match packed.format {
         CompressionFormat::None => Cow::Borrowed(packed.data),
         CompressionFormat::Zlib => {
@@ -188,9 +174,7 @@ fn section<'a>(elf: &Elf<'a>, name: &str, left: &mut u64) -> Result<Cow<'a, [u8]
             return Err(damaged("unknown compression".into()));
         }
     };
-    *left = left
-        .checked_sub(bytes.len() as u64)
-        .ok_or(LinesError::TooLarge)?;
+    *left = left.checked_sub(bytes.len() as u64).ok_or(LinesError::TooLarge)?;
     Ok(bytes)
 }
 
@@ -218,11 +202,7 @@ impl Patience<'_> {
 
     pub(super) fn ask(&mut self) -> Result<(), LinesError> {
         self.steps = 0;
-        if (self.go_on)() {
-            Ok(())
-        } else {
-            Err(LinesError::TooSlow)
-        }
+        if (self.go_on)() { Ok(()) } else { Err(LinesError::TooSlow) }
     }
 }
 
@@ -302,10 +282,7 @@ impl<'a> Search<'a, '_> {
             if let Some((begin, file, line)) = before.take()
                 && start >= self.first
             {
-                let range = Range {
-                    begin,
-                    end: row.address(),
-                };
+                let range = Range { begin, end: row.address() };
                 let found: Vec<u64> = within(&self.code, range)
                     .into_iter()
                     .flatten()

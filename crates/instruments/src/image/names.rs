@@ -47,10 +47,7 @@ mod tests {
         assert_eq!(readable("main"), "main");
         assert_eq!(readable("_ZN3foo3barEi"), "foo::bar(int)");
         assert_eq!(readable("_ZN3foo3barEi@plt"), "foo::bar(int)@plt");
-        assert_eq!(
-            readable("_ZN4core3fmt5write17h0123456789abcdefE"),
-            "core::fmt::write"
-        );
+        assert_eq!(readable("_ZN4core3fmt5write17h0123456789abcdefE"), "core::fmt::write");
         assert_eq!(readable("_Znonsense"), "_Znonsense");
         let long = "x".repeat(2_000);
         assert_eq!(readable(&long).chars().count(), MAX_NAME_CHARS);

@@ -67,10 +67,7 @@ pub fn relocated(file: &[u8]) -> Result<Vec<u8>, LinesError> {
     // Of symbols, and of the sections that debug information refers to.
     let mut values: HashMap<SymbolIndex, u64> = HashMap::new();
     let table = elf.elf_symbol_table().section();
-    let symbols = elf
-        .section_by_index(table)
-        .ok()
-        .and_then(|s| s.file_range());
+    let symbols = elf.section_by_index(table).ok().and_then(|s| s.file_range());
     for symbol in elf.symbols() {
         let section = symbol.section_index();
         let begin = section.and_then(|section| addresses.get(&section));
@@ -143,15 +140,12 @@ mod tests {
         let image = Image::read("module", &file, None).unwrap();
         let begins = ["begin", "work"].map(|name| {
             let found = image.functions.iter().find(|f| f.name == name);
-            found
-                .unwrap_or_else(|| panic!("{name} of {:?}", image.functions))
-                .start
+            found.unwrap_or_else(|| panic!("{name} of {:?}", image.functions)).start
         });
         assert!(begins[0] != begins[1] && begins.iter().all(|at| *at >= BEGIN));
         let found = lines(&file, &begins, &begins, &|| true).unwrap();
-        let defined: Vec<Option<u32>> = (found.functions.iter())
-            .map(|line| line.map(|(_, number)| number))
-            .collect();
+        let defined: Vec<Option<u32>> =
+            (found.functions.iter()).map(|line| line.map(|(_, number)| number)).collect();
         assert_eq!(defined, [Some(2), Some(6)]);
         assert!(found.files.iter().any(|path| path.ends_with("module.c")));
         // Done twice, it would be shifted twice.

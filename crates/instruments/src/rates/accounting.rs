@@ -51,10 +51,7 @@ fn of(config: &Config, command_line: &str) -> BTreeMap<String, String> {
     );
     facts.insert(
         "cpu.irq_time".into(),
-        choice(
-            &[("CONFIG_IRQ_TIME_ACCOUNTING", "measured")],
-            "charged by ticks",
-        ),
+        choice(&[("CONFIG_IRQ_TIME_ACCOUNTING", "measured")], "charged by ticks"),
     );
     // Without ticks being stopped, idle time is charged by ticks too
     // (get_cpu_idle_time_us() in kernel/time/tick-sched.c).
@@ -67,10 +64,7 @@ fn of(config: &Config, command_line: &str) -> BTreeMap<String, String> {
             told => told,
         },
     );
-    facts.insert(
-        "cpu.hz".into(),
-        known(config.value("CONFIG_HZ").unwrap_or_default()),
-    );
+    facts.insert("cpu.hz".into(), known(config.value("CONFIG_HZ").unwrap_or_default()));
     facts
 }
 

@@ -24,13 +24,8 @@ const PREFIX: &str = "busy_";
 /// Attached last: a CPU is known from the first switch of tasks on.
 const SWITCH: &str = "sched_switch";
 /// Without these there is nothing to add up; others are some kinds of machine's.
-const NEEDED: &[&str] = &[
-    SWITCH,
-    "irq_handler_entry",
-    "irq_handler_exit",
-    "softirq_entry",
-    "softirq_exit",
-];
+const NEEDED: &[&str] =
+    &[SWITCH, "irq_handler_entry", "irq_handler_exit", "softirq_entry", "softirq_exit"];
 
 mod made {
     #![allow(dead_code, reason = "not all that a header declares is used")]
@@ -78,8 +73,7 @@ impl Busy {
             tgid: std::process::id(),
             ..made::Config::default()
         };
-        open.set_constants(config.bytes())
-            .map_err(LiveError::programs(RATES))?;
+        open.set_constants(config.bytes()).map_err(LiveError::programs(RATES))?;
         for mut program in open.progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
             let tracepoint = name.strip_prefix(PREFIX).unwrap_or(&name);
@@ -109,11 +103,7 @@ impl Busy {
         }
         let cpus = map(&object, "cpus").map_err(LiveError::programs(RATES))?;
         switch_once(possible);
-        Ok(Busy {
-            cpus,
-            _links: links,
-            _object: object,
-        })
+        Ok(Busy { cpus, _links: links, _object: object })
     }
 
     /// The sums so far, by CPU; without CPUs that did not switch tasks yet.

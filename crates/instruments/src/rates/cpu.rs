@@ -55,10 +55,7 @@ impl Stat {
             }
         }
         let (_, at_ns, text) = best.ok_or(io::ErrorKind::NotFound)?;
-        Ok(Stat {
-            at_ns,
-            cpus: stat::parse(&text, ticks_per_second()),
-        })
+        Ok(Stat { at_ns, cpus: stat::parse(&text, ticks_per_second()) })
     }
 
     /// Seconds from one reading to a later one.
@@ -69,10 +66,7 @@ impl Stat {
     /// The use of each CPU between two readings, for CPUs in both.
     pub fn busy_to(&self, later: &Stat) -> Vec<CpuUse> {
         let wall_s = self.seconds_to(later);
-        let both = later
-            .cpus
-            .iter()
-            .filter_map(|(cpu, b)| Some((*cpu, self.cpus.get(cpu)?, b)));
+        let both = later.cpus.iter().filter_map(|(cpu, b)| Some((*cpu, self.cpus.get(cpu)?, b)));
         both.map(|(cpu, a, b)| {
             let share = |from: f64, to: f64| match wall_s > 0.0 {
                 true => ((to - from) / wall_s).clamp(0.0, 1.0),
@@ -127,9 +121,7 @@ impl CpuClock {
     /// There is no /proc/stat.
     pub fn begin() -> io::Result<CpuClock> {
         Stat::read()?;
-        Ok(CpuClock {
-            second: Busy::attach(),
-        })
+        Ok(CpuClock { second: Busy::attach() })
     }
 
     /// Why the second method is not available; none if it is.
@@ -146,10 +138,7 @@ impl CpuClock {
             Ok(busy) => busy.read().map_err(io::Error::other)?,
             Err(_) => BTreeMap::new(),
         };
-        Ok(Reading {
-            stat: Stat::read()?,
-            ran,
-        })
+        Ok(Reading { stat: Stat::read()?, ran })
     }
 }
 

@@ -117,8 +117,7 @@ impl Drops {
             reason_consumed: reasons.number("SKB_CONSUMED").unwrap_or(0),
             reason_unknown: reasons.number(UNKNOWN).unwrap_or(0),
         };
-        open.set_constants(config.bytes())
-            .map_err(LiveError::programs(RATES))?;
+        open.set_constants(config.bytes()).map_err(LiveError::programs(RATES))?;
         let object = open.load().map_err(LiveError::programs(RATES))?;
         let mut links = Vec::new();
         for program in object.progs_mut().filter(|p| p.autoload()) {
@@ -234,13 +233,7 @@ fn cause(event: u32, detail: u32, reasons: &Reasons) -> String {
 
 /// `enum xdp_action` of include/uapi/linux/bpf.h.
 fn action(number: u32) -> String {
-    const ACTIONS: [&str; 5] = [
-        "XDP_ABORTED",
-        "XDP_DROP",
-        "XDP_PASS",
-        "XDP_TX",
-        "XDP_REDIRECT",
-    ];
+    const ACTIONS: [&str; 5] = ["XDP_ABORTED", "XDP_DROP", "XDP_PASS", "XDP_TX", "XDP_REDIRECT"];
     match ACTIONS.get(number as usize) {
         Some(name) => (*name).to_string(),
         None => format!("by the invalid action {number}"),

@@ -65,11 +65,7 @@ pub(super) fn with(test: impl FnOnce(Sandbox) + Send) {
 
 /// A program of XDP.
 pub(super) fn xdp(instructions: &[sys::bpf_insn]) -> OwnedFd {
-    let kind = Kind {
-        program: sys::BPF_PROG_TYPE_XDP,
-        attach: sys::BPF_XDP,
-        ..Kind::default()
-    };
+    let kind = Kind { program: sys::BPF_PROG_TYPE_XDP, attach: sys::BPF_XDP, ..Kind::default() };
     program::load(kind, instructions).unwrap()
 }
 

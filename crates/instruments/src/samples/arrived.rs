@@ -151,14 +151,8 @@ mod tests {
             bytes.extend(address.to_ne_bytes());
         }
         let place = place(&bytes).unwrap();
-        assert_eq!(
-            (place.who, place.name.as_str()),
-            (Who::Process(42), "reader-1")
-        );
-        assert_eq!(
-            (place.kernel.len(), &place.frames[..]),
-            (2, &[0x40_0000][..])
-        );
+        assert_eq!((place.who, place.name.as_str()), (Who::Process(42), "reader-1"));
+        assert_eq!((place.kernel.len(), &place.frames[..]), (2, &[0x40_0000][..]));
         assert!(super::place(&bytes[..40]).is_none());
         let mut arrived = Arrived::default();
         arrived.take(&bytes);

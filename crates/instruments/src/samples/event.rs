@@ -30,9 +30,7 @@ impl Event {
         frequency_hz: u32,
         opens: impl Fn(Event) -> Result<(), LiveError>,
     ) -> Result<Event, LiveError> {
-        let clock = Event::CpuClock {
-            period_ns: 1_000_000_000 / u64::from(frequency_hz.max(1)),
-        };
+        let clock = Event::CpuClock { period_ns: 1_000_000_000 / u64::from(frequency_hz.max(1)) };
         let cycles = Event::Cycles { frequency_hz };
         match asked {
             SampleEvent::CpuClock => Ok(clock),
@@ -148,20 +146,13 @@ mod tests {
     #[test]
     fn choices() {
         let none = |event: Event| Err(event.wrong(io::Error::from_raw_os_error(libc::ENOENT)));
-        let clock = Event::CpuClock {
-            period_ns: 1_000_000,
-        };
-        let cycles = Event::Cycles {
-            frequency_hz: 1_000,
-        };
+        let clock = Event::CpuClock { period_ns: 1_000_000 };
+        let cycles = Event::Cycles { frequency_hz: 1_000 };
         let choose = |asked| Event::choose(asked, 1_000, |_| Ok(())).unwrap();
         assert_eq!(choose(SampleEvent::Auto), cycles);
         assert_eq!(choose(SampleEvent::Cycles), cycles);
         assert_eq!(choose(SampleEvent::CpuClock), clock);
-        assert_eq!(
-            Event::choose(SampleEvent::Auto, 1_000, none).unwrap(),
-            clock
-        );
+        assert_eq!(Event::choose(SampleEvent::Auto, 1_000, none).unwrap(), clock);
         let error = Event::choose(SampleEvent::Cycles, 1_000, none).unwrap_err();
         let said = error.to_string();
         assert!(said.contains("no counter of cycles"), "{said}");

@@ -29,16 +29,8 @@ const ANON: &str = "[anon]";
 /// What stands for the file of code that has a name from who made it at run time.
 pub const JIT: &str = "[JIT]";
 /// Names of memory that code is made in: of perf's records, and of /proc/PID/maps.
-const MADE: &[&str] = &[
-    "//anon",
-    "[anon",
-    "[heap]",
-    "[stack",
-    "/dev/zero",
-    "/anon_hugepage",
-    "/memfd:",
-    "/SYSV",
-];
+const MADE: &[&str] =
+    &["//anon", "[anon", "[heap]", "[stack", "/dev/zero", "/anon_hugepage", "/memfd:", "/SYSV"];
 
 /// A file, by its number.
 pub(super) type FileId = u32;
@@ -99,9 +91,7 @@ impl Files {
         }
         let number = self.all.len() as FileId;
         // As perf and /proc tell of files that are gone.
-        let bare = path
-            .trim_end_matches(" (deleted)")
-            .trim_end_matches("//deleted");
+        let bare = path.trim_end_matches(" (deleted)").trim_end_matches("//deleted");
         let name = bare.rsplit('/').next().unwrap_or(bare);
         self.all.push(Known::new(name, bare, inode));
         self.numbers.insert(key, number);
@@ -134,10 +124,9 @@ impl Files {
     /// were not read, since this was asked last.
     pub(super) fn lost_names(&mut self) -> (u64, u64) {
         let lost = self.all.iter_mut().filter_map(|known| known.made.as_mut());
-        lost.map(Made::lost)
-            .fold((0, 0), |(lines, files), (more, unread)| {
-                (lines + more, files + u64::from(unread))
-            })
+        lost.map(Made::lost).fold((0, 0), |(lines, files), (more, unread)| {
+            (lines + more, files + u64::from(unread))
+        })
     }
 
     /// Whether a place has no name, and may have one later.
@@ -243,9 +232,7 @@ impl Files {
         // What is at no address has no line: nothing is at the last one.
         let address_of = |at: &u64| finder.address_of(*at).unwrap_or(u64::MAX);
         let code: Vec<u64> = offsets.iter().map(address_of).collect();
-        let functions: Vec<Met> = (known.functions.values())
-            .map(|(_, met)| met.clone())
-            .collect();
+        let functions: Vec<Met> = (known.functions.values()).map(|(_, met)| met.clone()).collect();
         let starts: Vec<u64> = functions.iter().map(|met| met.address).collect();
         let lines = image::lines(&bytes, &starts, &code, go_on)?;
         Ok(Some(FileLines { functions, lines }))
@@ -271,20 +258,12 @@ impl Files {
 
 /// Code made at run time, wherever it is: it is made again where it was found to be needed often.
 fn of_jit(name: &str) -> Met {
-    Met {
-        name: name.into(),
-        module: Some(JIT.into()),
-        user: true,
-        ..Met::default()
-    }
+    Met { name: name.into(), module: Some(JIT.into()), user: true, ..Met::default() }
 }
 
 /// What stands for a place in code made at run time until the end.
 fn nameless(file: &str, at: Within) -> Met {
-    Met {
-        name: format!("{} of {}", at_address(at.offset), at.file),
-        ..unknown(Some(file))
-    }
+    Met { name: format!("{} of {}", at_address(at.offset), at.file), ..unknown(Some(file)) }
 }
 
 /// Code that no symbol covers.
@@ -399,17 +378,15 @@ fn open(path: &str, inode: u64, pid: u32) -> Option<File> {
         return None;
     }
     let root = format!("/proc/{pid}/root{path}");
-    [PathBuf::from(root), PathBuf::from(path)]
-        .iter()
-        .find_map(|path| {
-            // What is no regular file may wait for a writer.
-            let found = fs::metadata(path).ok()?;
-            let same = inode == 0 || found.ino() == inode;
-            if !found.is_file() || !same || found.len() > MAX_FILE_BYTES {
-                return None;
-            }
-            File::open(path).ok()
-        })
+    [PathBuf::from(root), PathBuf::from(path)].iter().find_map(|path| {
+        // What is no regular file may wait for a writer.
+        let found = fs::metadata(path).ok()?;
+        let same = inode == 0 || found.ino() == inode;
+        if !found.is_file() || !same || found.len() > MAX_FILE_BYTES {
+            return None;
+        }
+        File::open(path).ok()
+    })
 }
 
 /// The kernel's code for user mode, which all processes have, from this one's memory.
@@ -418,10 +395,7 @@ fn vdso() -> Option<Vec<u8>> {
     let maps = fs::read_to_string("/proc/self/maps").ok()?;
     let line = maps.lines().find(|line| line.ends_with(VDSO))?;
     let (start, end) = line.split_whitespace().next()?.split_once('-')?;
-    let (start, end) = (
-        u64::from_str_radix(start, 16).ok()?,
-        u64::from_str_radix(end, 16).ok()?,
-    );
+    let (start, end) = (u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?);
     let mut bytes = vec![0; usize::try_from(end.checked_sub(start)?).ok()?];
     let memory = File::open("/proc/self/mem").ok()?;
     memory.read_exact_at(&mut bytes, start).ok()?;
@@ -442,11 +416,7 @@ mod tests {
         let inode = std::fs::metadata(path).unwrap().ino();
         let bytes = std::fs::read(path).unwrap();
         let image = Image::read("x", &bytes, None).unwrap();
-        let function = image
-            .functions
-            .iter()
-            .max_by_key(|f| f.end - f.start)
-            .unwrap();
+        let function = image.functions.iter().max_by_key(|f| f.end - f.start).unwrap();
         let segment = image.segments[0];
         let offset = function.start - segment.address + segment.offset;
         let mut files = Files::default();
@@ -465,12 +435,7 @@ mod tests {
         assert_eq!(other.module, met.module);
         let vdso = vdso().unwrap();
         let image = Image::read(VDSO, &vdso, None).unwrap();
-        assert!(
-            image
-                .functions
-                .iter()
-                .any(|f| f.name.contains("clock_gettime"))
-        );
+        assert!(image.functions.iter().any(|f| f.name.contains("clock_gettime")));
         let file = files.made(1, 0);
         let anon = found(&mut files, file);
         assert_eq!(anon.module.as_deref(), Some("[anon]"));

@@ -139,10 +139,7 @@ pub fn names(file: &File, mut addresses: Vec<u64>) -> (FxHashMap<u64, Rc<str>>, 
     addresses.dedup();
     let (found, malformed) = read(file.take(MAX_FILE_BYTES), &addresses);
     let named = addresses.into_iter().zip(found);
-    (
-        named.filter_map(|(at, name)| Some((at, name?))).collect(),
-        malformed,
-    )
+    (named.filter_map(|(at, name)| Some((at, name?))).collect(), malformed)
 }
 
 fn own_user() -> u32 {
@@ -345,12 +342,7 @@ mod tests {
         let names = (made.name(0x1000), made.name(0x2000));
         assert_eq!(names, (Some("three"), Some("two")));
         assert_eq!(made.lost(), (0, false), "the same line is told once");
-        File::options()
-            .write(true)
-            .open(&path)
-            .unwrap()
-            .set_len(MAX_FILE_BYTES + 1)
-            .unwrap();
+        File::options().write(true).open(&path).unwrap().set_len(MAX_FILE_BYTES + 1).unwrap();
         made.find(vec![0x1000]);
         assert_eq!(made.name(0x1000), Some("three"));
         assert!(made.lost().1);

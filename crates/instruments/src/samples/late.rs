@@ -85,14 +85,7 @@ mod tests {
                 _ => due + n * 31 % 4_000,
             });
             let found = late(&times(phases), 1_000_000);
-            assert_eq!(
-                found,
-                Late {
-                    timed: 100,
-                    late: 10
-                },
-                "due at {due}"
-            );
+            assert_eq!(found, Late { timed: 100, late: 10 }, "due at {due}");
         }
         assert_eq!(late(&times([1, 2, 3]), 1_000_000), Late::default());
     }

@@ -49,11 +49,7 @@ impl Scope {
             (_, _, Some(_)) => (SCOPE_CGROUP, 0),
             _ => (SCOPE_ALL, 0),
         };
-        Scope {
-            scope: scope as u32,
-            tgid,
-            cgroup: filter.cgroup.unwrap_or_default(),
-        }
+        Scope { scope: scope as u32, tgid, cgroup: filter.cgroup.unwrap_or_default() }
     }
 
     /// Whether processes are followed as they start others.

@@ -12,12 +12,8 @@ use netplumb_model::timing::Roles;
 use super::arrived::{Place, Who};
 
 /// Functions below which all is done for packets, whatever task they are on top of.
-const PACKETS: &[&str] = &[
-    "net_rx_action",
-    "net_tx_action",
-    "napi_threaded_poll",
-    "napi_threaded_poll_loop",
-];
+const PACKETS: &[&str] =
+    &["net_rx_action", "net_tx_action", "napi_threaded_poll", "napi_threaded_poll_loop"];
 /// How the names of functions begin that an interrupt, or a softirq other than those of
 /// packets, is below.
 const INTERRUPTS: &[&str] = &[
@@ -78,10 +74,7 @@ impl Tasks {
         let mut started = BTreeSet::new();
         let mut left = vec![own];
         while let Some(pid) = left.pop() {
-            for task in fs::read_dir(format!("/proc/{pid}/task"))
-                .into_iter()
-                .flatten()
-            {
+            for task in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten() {
                 let children = task.map(|t| t.path().join("children"));
                 let text = children.and_then(fs::read_to_string).unwrap_or_default();
                 let children = text.split_whitespace().filter_map(|n| n.parse().ok());
@@ -101,15 +94,8 @@ impl Tasks {
 
     /// What a sample was of, and how many of its frames are of that; none if of nothing.
     pub(super) fn owner(&self, sampled: &Place, names: &[&str]) -> Option<Owner> {
-        let owner = |direction, context, frames| Owner {
-            direction,
-            context,
-            frames,
-            other: None,
-        };
-        let outermost = names
-            .iter()
-            .rposition(|name| PACKETS.contains(&base_name(name)));
+        let owner = |direction, context, frames| Owner { direction, context, frames, other: None };
+        let outermost = names.iter().rposition(|name| PACKETS.contains(&base_name(name)));
         if let Some(at) = outermost {
             let (direction, vector) = match &self.roles {
                 Roles::Threads(_) => (Direction::Rx, Softirq::NetRx),
@@ -183,11 +169,7 @@ pub fn context(names: &[&str]) -> Context {
     for (depth, name) in names.iter().enumerate() {
         if PACKETS.contains(&base_name(name)) {
             let sends = base_name(name) == "net_tx_action";
-            return Context::Softirq(if sends {
-                Softirq::NetTx
-            } else {
-                Softirq::NetRx
-            });
+            return Context::Softirq(if sends { Softirq::NetTx } else { Softirq::NetRx });
         }
         if begins(name, SOFTIRQS_RUN_BY) {
             let called = names[..depth].iter().rev().find_map(|name| {
@@ -271,16 +253,8 @@ mod tests {
             (own("reader-0"), &["udp_recvmsg"], Some((path, 1))),
             (own("plumb"), &["schedule"], Some((Direction::Other, 1))),
             (own("frames-1"), &timer, Some((Direction::Other, 3))),
-            (
-                sampled(Who::Process(11), "lcore-worker-1"),
-                &["packet_recvmsg"],
-                Some((path, 1)),
-            ),
-            (
-                sampled(Who::Process(12), "frames-1"),
-                &["schedule"],
-                Some((Direction::Other, 1)),
-            ),
+            (sampled(Who::Process(11), "lcore-worker-1"), &["packet_recvmsg"], Some((path, 1))),
+            (sampled(Who::Process(12), "frames-1"), &["schedule"], Some((Direction::Other, 1))),
             (sampled(Who::Foreign, "x"), &[], Some((Direction::Other, 0))),
             (sampled(Who::Idle, ""), &["default_idle"], None),
         ] {
@@ -298,35 +272,19 @@ mod tests {
         let own = || sampled(Who::Process(10), "plumb");
         let send = ["ip_output", "udp_sendmsg", "__x64_sys_sendto"];
         let receive = ["udp_recvmsg", "sock_recvmsg", "__x64_sys_recvfrom"];
-        let softirq = [
-            "veth_xmit",
-            "ip_output",
-            "ip_forward",
-            "ip_rcv",
-            "net_rx_action",
-        ];
-        let below: Vec<&str> = ["udp_rcv", "net_rx_action", "__do_softirq"]
-            .into_iter()
-            .chain(send)
-            .collect();
+        let softirq = ["veth_xmit", "ip_output", "ip_forward", "ip_rcv", "net_rx_action"];
+        let below: Vec<&str> =
+            ["udp_rcv", "net_rx_action", "__do_softirq"].into_iter().chain(send).collect();
         for (sample, names, wanted) in [
             (own(), &send[..], (Direction::Tx, 3)),
             (own(), &receive, (Direction::Rx, 3)),
             (own(), &softirq, (Direction::Forward, 5)),
             (own(), &below, (Direction::Rx, 2)),
             (own(), &["qdisc_run", "net_tx_action"], (Direction::Tx, 2)),
-            (
-                own(),
-                &["free_old_xmit", "net_rx_action"],
-                (Direction::Tx, 2),
-            ),
+            (own(), &["free_old_xmit", "net_rx_action"], (Direction::Tx, 2)),
             (own(), &["tcp_ack", "net_rx_action"], (Direction::Rx, 2)),
             (own(), &["do_sys_poll"], (Direction::Other, 1)),
-            (
-                sampled(Who::Process(12), "curl"),
-                &send,
-                (Direction::Other, 3),
-            ),
+            (sampled(Who::Process(12), "curl"), &send, (Direction::Other, 3)),
         ] {
             let found = tasks.owner(&sample, names).unwrap();
             assert_eq!((found.direction, found.frames), wanted, "{names:?}");
@@ -338,19 +296,12 @@ mod tests {
     fn contexts() {
         let receive = ["ip_rcv", "__napi_poll", "net_rx_action", "handle_softirqs"];
         let timer = ["run_timer_softirq", "handle_softirqs", "irq_exit_rcu"];
-        let tick = [
-            "tick_nohz",
-            "sysvec_apic_timer_interrupt",
-            "handle_softirqs",
-        ];
+        let tick = ["tick_nohz", "sysvec_apic_timer_interrupt", "handle_softirqs"];
         for (names, wanted) in [
             (&receive[..], "softirq:NET_RX"),
             (&timer, "softirq:TIMER"),
             (&tick, "hardirq"),
-            (
-                &["x", "irq_poll_softirq", "__do_softirq"],
-                "softirq:IRQ_POLL",
-            ),
+            (&["x", "irq_poll_softirq", "__do_softirq"], "softirq:IRQ_POLL"),
             (&["udp_sendmsg"], "task"),
             (&[], "task"),
         ] {
@@ -365,31 +316,17 @@ mod tests {
         let tasks = frames();
         let idle = || sampled(Who::Idle, "swapper/0");
         for (sample, names, wanted) in [
-            (
-                sampled(Who::Process(77), "cc1"),
-                &["do_syscall_64"][..],
-                Some("task cc1"),
-            ),
+            (sampled(Who::Process(77), "cc1"), &["do_syscall_64"][..], Some("task cc1")),
             (sampled(Who::Foreign, "rustc"), &[], Some("task rustc")),
             (sampled(Who::Process(10), "plumb"), &[], Some("task plumb")),
             (
                 idle(),
-                &[
-                    "call_timer_fn",
-                    "run_timer_softirq",
-                    "handle_softirqs.isra.0",
-                    "irq_exit_rcu",
-                ],
+                &["call_timer_fn", "run_timer_softirq", "handle_softirqs.isra.0", "irq_exit_rcu"],
                 Some("softirq timer"),
             ),
             (
                 idle(),
-                &[
-                    "rcu_core",
-                    "rcu_core_si",
-                    "__do_softirq",
-                    "asm_sysvec_apic_timer_interrupt",
-                ],
+                &["rcu_core", "rcu_core_si", "__do_softirq", "asm_sysvec_apic_timer_interrupt"],
                 Some("softirq rcu"),
             ),
             (idle(), &["x", "handle_softirqs"], Some("softirq")),
@@ -400,11 +337,7 @@ mod tests {
             ),
             (
                 idle(),
-                &[
-                    "x",
-                    "sysvec_call_function_single",
-                    "asm_sysvec_call_function_single",
-                ],
+                &["x", "sysvec_call_function_single", "asm_sysvec_call_function_single"],
                 Some("interrupt call_function_single"),
             ),
             (idle(), &["x", "common_interrupt"], Some("interrupt")),

@@ -25,9 +25,7 @@ use crate::own::process_ns;
 
 /// Time between samples of a CPU, with no other period that it could beat with.
 const PERIOD_NS: u64 = 499_979;
-const EVENT: Event = Event::CpuClock {
-    period_ns: PERIOD_NS,
-};
+const EVENT: Event = Event::CpuClock { period_ns: PERIOD_NS };
 /// Of a stack, at most: those of packets are not deeper.
 const FRAMES: u32 = 64;
 /// User code that has no name here.
@@ -92,10 +90,7 @@ fn sampler(cpus: &[u32]) -> Result<Sampler, LiveError> {
     Sampler::load(&Setup {
         cpus,
         event: EVENT,
-        config: Config {
-            frames: FRAMES,
-            ..Config::default()
-        },
+        config: Config { frames: FRAMES, ..Config::default() },
         programs: Vec::new(),
     })
 }
@@ -198,10 +193,7 @@ impl Charging {
         let Some(owner) = tasks.owner(place, &names) else {
             return;
         };
-        let sum = Sum {
-            samples: known.count,
-            ns: known.count * PERIOD_NS,
-        };
+        let sum = Sum { samples: known.count, ns: known.count * PERIOD_NS };
         if place.user && owner.direction == Direction::Rx {
             self.user += sum.ns;
             return;
@@ -261,9 +253,7 @@ mod tests {
         while begun.elapsed() < Duration::from_millis(400) {
             use std::io::Read;
             // Nearly all of it is in the kernel, clearing memory.
-            fs::File::open("/dev/zero")
-                .and_then(|mut f| f.read_exact(&mut zero))
-                .unwrap();
+            fs::File::open("/dev/zero").and_then(|mut f| f.read_exact(&mut zero)).unwrap();
         }
         sampler.stop();
         let all = seen(&mut sampler).unwrap();
@@ -272,10 +262,7 @@ mod tests {
             .filter(|(place, _)| place.who == Who::Process(std::process::id()))
             .collect();
         let deep = own.iter().filter(|(p, _)| !p.user && p.kernel.len() > 2);
-        assert!(
-            deep.map(|(_, known)| known.count).sum::<u64>() > 0,
-            "{all:#?}"
-        );
+        assert!(deep.map(|(_, known)| known.count).sum::<u64>() > 0, "{all:#?}");
         let samples: u64 = all.iter().map(|(_, known)| known.count).sum();
         let share = (samples * PERIOD_NS) as f64 / elapsed_ns;
         // Never more than there was; fewer where the machine itself did not run.

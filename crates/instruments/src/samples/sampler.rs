@@ -87,11 +87,8 @@ impl Sampler {
         let namespace = fs::metadata("/proc/self/ns/pid")
             .map_err(LiveError::system("read its PID namespace"))?;
         let mut open = Opened::new(OBJECT).map_err(failed())?;
-        let config = Config {
-            pidns_dev: namespace.dev(),
-            pidns_inode: namespace.ino(),
-            ..setup.config
-        };
+        let config =
+            Config { pidns_dev: namespace.dev(), pidns_inode: namespace.ino(), ..setup.config };
         open.set_constants(config.bytes()).map_err(failed())?;
         for mut program in open.progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
@@ -102,15 +99,13 @@ impl Sampler {
         if let Some(keys) = keys.and_then(|keys| keys.parse().ok()) {
             let maps = open.maps_mut();
             for mut map in maps.filter(|m| m.name().to_string_lossy().starts_with("known")) {
-                map.set_max_entries(keys)
-                    .map_err(LiveError::system("size a map"))?;
+                map.set_max_entries(keys).map_err(LiveError::system("size a map"))?;
             }
         }
         if setup.config.user as usize == USER_COPY {
             let mut maps = open.maps_mut();
             if let Some(mut ring) = maps.find(|m| m.name().to_string_lossy() == "ring") {
-                ring.set_max_entries(COPIES_RING_BYTES)
-                    .map_err(LiveError::system("size a map"))?;
+                ring.set_max_entries(COPIES_RING_BYTES).map_err(LiveError::system("size a map"))?;
             }
         }
         let object = open.load().map_err(failed())?;
@@ -161,15 +156,13 @@ impl Sampler {
             }
             if program.name() != CLOCK {
                 let link = program.attach();
-                self.links
-                    .push(link.map_err(LiveError::system("attach to the scheduler"))?);
+                self.links.push(link.map_err(LiveError::system("attach to the scheduler"))?);
                 continue;
             }
             for cpu in &self.cpus {
                 let event = self.event.open(*cpu)?;
                 let link = program.attach_perf_event(event.as_raw_fd());
-                self.links
-                    .push(link.map_err(LiveError::system("sample CPUs"))?);
+                self.links.push(link.map_err(LiveError::system("sample CPUs"))?);
                 // The link closes it.
                 let _ = event.into_raw_fd();
             }
@@ -299,10 +292,7 @@ impl Sampler {
     }
 
     fn tell_turn(&self) -> Result<(), LiveError> {
-        let turn = Turn {
-            map: self.turns,
-            window_ns: self.windows_ns[0],
-        };
+        let turn = Turn { map: self.turns, window_ns: self.windows_ns[0] };
         let zero = 0_u32.to_ne_bytes();
         let told = self.turn.update(&zero, turn.bytes(), MapFlags::ANY);
         told.map_err(LiveError::system("switch the maps of samples"))

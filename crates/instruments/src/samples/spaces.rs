@@ -27,12 +27,7 @@ impl Mapping {
             true => (files.made(mapped.pid, since_ns), mapped.start),
             false => (files.number(&mapped.path, mapped.inode), mapped.offset),
         };
-        Mapping {
-            start: mapped.start,
-            end: mapped.end,
-            offset,
-            file,
-        }
+        Mapping { start: mapped.start, end: mapped.end, offset, file }
     }
 }
 
@@ -70,10 +65,7 @@ impl Spaces {
                 continue;
             };
             let mappings = maps.lines().filter_map(|line| mapping(line, pid, files));
-            let space = Space {
-                since_ns: 0,
-                mappings: mappings.collect(),
-            };
+            let space = Space { since_ns: 0, mappings: mappings.collect() };
             self.all.insert(pid, vec![space]);
         }
     }
@@ -84,10 +76,7 @@ impl Spaces {
             Change::Mapped(mapped) => self.map(&mapped, files),
             Change::Began { pid } => {
                 let spaces = self.all.entry(pid).or_default();
-                spaces.push(Space {
-                    since_ns: time_ns,
-                    mappings: Vec::new(),
-                });
+                spaces.push(Space { since_ns: time_ns, mappings: Vec::new() });
             }
             Change::Forked { pid, parent } => {
                 let last = self.all.get(&parent).and_then(|spaces| spaces.last());
@@ -145,10 +134,7 @@ impl Spaces {
         let mappings = &now.or(spaces.first())?.mappings;
         let within = |m: &&Mapping| (m.start..m.end).contains(&address);
         let mapping = mappings.iter().rev().find(within)?;
-        Some(Within {
-            file: mapping.file,
-            offset: address - mapping.start + mapping.offset,
-        })
+        Some(Within { file: mapping.file, offset: address - mapping.start + mapping.offset })
     }
 }
 
@@ -204,13 +190,7 @@ mod tests {
         follow(6, mapped(2, 0x5000, "/new"));
         follow(7, Change::Ended { pid: 2 });
         let place = |pid, time| spaces.place(pid, time, 0x5008);
-        assert_eq!(
-            place(2, 3),
-            Some(Within {
-                file: old,
-                offset: 0x48
-            })
-        );
+        assert_eq!(place(2, 3), Some(Within { file: old, offset: 0x48 }));
         assert_eq!(place(2, 9).map(|at| at.file), Some(new));
         assert_eq!(place(1, 9).map(|at| at.file), Some(old));
         assert_eq!(place(3, 9), None);
@@ -226,11 +206,7 @@ mod tests {
         let mut files = Files::default();
         let mut spaces = Spaces::default();
         let mut follow = |time, change| spaces.follow(time, change, &mut files);
-        for (pid, path) in [
-            (1, "//anon"),
-            (2, "/memfd:doublemapper (deleted)"),
-            (3, "/x"),
-        ] {
+        for (pid, path) in [(1, "//anon"), (2, "/memfd:doublemapper (deleted)"), (3, "/x")] {
             follow(1, mapped(pid, 0x5000, path));
         }
         follow(2, Change::Forked { pid: 4, parent: 1 });
@@ -252,10 +228,7 @@ mod tests {
         let mut files = Files::default();
         let line = "7f00-7f80 r-xp 00001000 fe:01 77                         /lib/a b.so";
         let read = mapping(line, 7, &mut files).unwrap();
-        assert_eq!(
-            (read.start, read.end, read.offset),
-            (0x7f00, 0x7f80, 0x1000)
-        );
+        assert_eq!((read.start, read.end, read.offset), (0x7f00, 0x7f80, 0x1000));
         assert_eq!(read.file, files.number("/lib/a b.so", 77));
         assert_eq!(mapping(&line.replace("r-x", "r--"), 7, &mut files), None);
         let anon = mapping("1000-2000 rwxp 00000000 00:00 0", 7, &mut files).unwrap();

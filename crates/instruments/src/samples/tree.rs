@@ -114,8 +114,5 @@ impl Tree {
 
 /// Code that no symbol covers, or what stands for no code.
 pub(super) fn nameless(name: &str) -> Met {
-    Met {
-        name: name.into(),
-        ..Met::default()
-    }
+    Met { name: name.into(), ..Met::default() }
 }

@@ -117,9 +117,8 @@ impl Attached {
         }
         let mut open = Opened::new(OBJECT).map_err(failed())?;
         open.set_constants(config.bytes()).map_err(failed())?;
-        let wanted: Vec<String> = (plan.events.iter().enumerate())
-            .map(|(n, event)| program(&event.how, n))
-            .collect();
+        let wanted: Vec<String> =
+            (plan.events.iter().enumerate()).map(|(n, event)| program(&event.how, n)).collect();
         for mut program in open.progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
             let at = wanted.iter().position(|wanted| *wanted == name);
@@ -130,9 +129,7 @@ impl Attached {
             }
         }
         let under_way = std::env::var(OPEN_VARIABLE).ok();
-        let under_way = under_way
-            .and_then(|n| n.parse().ok())
-            .unwrap_or(OPEN as u32);
+        let under_way = under_way.and_then(|n| n.parse().ok()).unwrap_or(OPEN as u32);
         let stacks = plan.by == BY_STACK as u32;
         // What is not asked for takes no memory.
         for mut map in open.maps_mut() {
@@ -146,8 +143,7 @@ impl Attached {
                 "known_even" | "known_odd" => KEYS as u32,
                 _ => continue,
             };
-            map.set_max_entries(entries)
-                .map_err(LiveError::system("size a map"))?;
+            map.set_max_entries(entries).map_err(LiveError::system("size a map"))?;
         }
         let object = open.load().map_err(failed())?;
         let arrived = Rc::new(RefCell::new(Vec::new()));
@@ -202,8 +198,7 @@ impl Attached {
         for program in self.object.progs_mut() {
             if self.scope.needs(&program.name().to_string_lossy()) {
                 let link = program.attach();
-                self.links
-                    .push(link.map_err(LiveError::system("attach to the scheduler"))?);
+                self.links.push(link.map_err(LiveError::system("attach to the scheduler"))?);
             }
         }
         // What ends at an event runs before what begins at it, which would else be paired with itself.
@@ -275,11 +270,7 @@ impl Attached {
     }
 
     fn tell(&self) -> Result<(), LiveError> {
-        let turn = Turn {
-            open: u64::from(self.open),
-            half: self.half,
-            slow_ns: self.slow_ns,
-        };
+        let turn = Turn { open: u64::from(self.open), half: self.half, slow_ns: self.slow_ns };
         let zero = 0_u32.to_ne_bytes();
         let told = self.turn.update(&zero, turn.bytes(), MapFlags::ANY);
         told.map_err(LiveError::system("switch the programs of spans"))
@@ -365,9 +356,7 @@ impl Attached {
     /// It can't be read.
     pub(super) fn counts(&self) -> Result<Counts, LiveError> {
         let doing = "read the counts of events";
-        let cpus = self
-            .counts
-            .lookup_percpu(&0_u32.to_ne_bytes(), MapFlags::ANY);
+        let cpus = self.counts.lookup_percpu(&0_u32.to_ne_bytes(), MapFlags::ANY);
         let cpus = cpus.map_err(LiveError::system(doing))?.unwrap_or_default();
         let mut sum = Counts::default();
         for cpu in cpus.iter().filter_map(|cpu| Counts::read(cpu)) {
@@ -433,10 +422,7 @@ fn named(group: &Group, by: usize) -> String {
         return format!("CPU {}", u32::from_ne_bytes(number));
     }
     let bytes = &group.name;
-    let end = bytes
-        .iter()
-        .position(|byte| *byte == 0)
-        .unwrap_or(bytes.len());
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     match (end, by) {
         (0, BY_TASK) => "[idle]".into(),
         (0, _) => "[none]".into(),

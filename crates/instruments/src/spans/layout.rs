@@ -32,9 +32,8 @@ mod tests {
     #[test]
     fn rows_of_pairs() {
         for events in 2..=EVENTS {
-            let mut all: Vec<usize> = (0..events)
-                .flat_map(|to| (0..to).map(move |from| row(from, to)))
-                .collect();
+            let mut all: Vec<usize> =
+                (0..events).flat_map(|to| (0..to).map(move |from| row(from, to))).collect();
             all.sort_unstable();
             let wanted: Vec<usize> = (0..rows(events) - 1).collect();
             assert_eq!(all, wanted);

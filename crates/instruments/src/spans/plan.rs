@@ -90,9 +90,7 @@ impl Plan {
     pub(super) fn of(asked: &SpansSpec, trampolines: bool) -> Result<Plan, LiveError> {
         let count = asked.events.len();
         if !(2..=MAX_EVENTS).contains(&count) {
-            return Err(LiveError::Asked(format!(
-                "{count} events; expected 2 to {MAX_EVENTS}"
-            )));
+            return Err(LiveError::Asked(format!("{count} events; expected 2 to {MAX_EVENTS}")));
         }
         let mut signatures = Signatures::load().map_err(LiveError::programs(spans::INSTRUMENT))?;
         let mut tracepoints = Tracepoints::new();
@@ -119,12 +117,7 @@ impl Plan {
             true => asked.kinds.clone(),
             false => Vec::new(),
         };
-        Ok(Plan {
-            events,
-            by,
-            labels,
-            kinds,
-        })
+        Ok(Plan { events, by, labels, kinds })
     }
 
     /// What the stage from one event to another is called.
@@ -293,9 +286,8 @@ impl Planned {
                 },
             })?,
         };
-        let resolved = found
-            .pop()
-            .ok_or_else(|| LiveError::Asked(format!("`{name}` is no event")))?;
+        let resolved =
+            found.pop().ok_or_else(|| LiveError::Asked(format!("`{name}` is no event")))?;
         let (arguments, fields, how) = match &asked {
             Asked::Tracepoint(subsystem, of) => {
                 let format = tracepoints.format(subsystem, of).unwrap_or_default();
@@ -309,18 +301,11 @@ impl Planned {
                 };
                 (arguments.unwrap_or_default(), fields(&format), how)
             }
-            Asked::Kernel {
-                function,
-                returns,
-                trampoline,
-            } => {
+            Asked::Kernel { function, returns, trampoline } => {
                 let arguments = signatures.function(function);
                 let trampoline = *trampoline && trampolines && arguments.is_some();
                 let how = match trampoline {
-                    true => How::Trampoline {
-                        function: function.clone(),
-                        exit: *returns,
-                    },
+                    true => How::Trampoline { function: function.clone(), exit: *returns },
                     false => How::Function,
                 };
                 // At the return registers have other values.
@@ -362,11 +347,7 @@ impl Planned {
     /// Take a key.
     fn choose(&mut self, key: &str) -> Result<(), LiveError> {
         self.key_name = key.into();
-        let is_plain = |kind: usize| Event {
-            key: kind as u32,
-            bytes: 8,
-            ..Event::default()
-        };
+        let is_plain = |kind: usize| Event { key: kind as u32, bytes: 8, ..Event::default() };
         if let Some(n) = self.argument(key) {
             let argument = self.arguments.get(n);
             self.points_to = argument.and_then(|a| a.points_to.clone());
@@ -406,10 +387,7 @@ impl Planned {
                             self.resolved.name
                         )));
                     }
-                    How::Trampoline { .. } => Event {
-                        at: after as u32,
-                        ..is_plain(KEY_ARGUMENT)
-                    },
+                    How::Trampoline { .. } => Event { at: after as u32, ..is_plain(KEY_ARGUMENT) },
                     _ => is_plain(KEY_RETURNED),
                 };
                 return Ok(());
@@ -538,22 +516,15 @@ mod tests {
         }
     }
 
-    const SWITCH: &[(&str, Option<&str>, u8)] = &[
-        ("preempt", None, 1),
-        ("prev", Some("task_struct"), 8),
-        ("next", Some("task_struct"), 8),
-    ];
+    const SWITCH: &[(&str, Option<&str>, u8)] =
+        &[("preempt", None, 1), ("prev", Some("task_struct"), 8), ("next", Some("task_struct"), 8)];
 
     /// Check what each kind of key is taken from, and that the default is what all have in common.
     #[test]
     fn keys() {
         let issue = || planned("block:block_rq_issue", &[("rq", Some("request"), 8)]);
         let complete = || {
-            let all = [
-                ("rq", Some("request"), 8),
-                ("error", None, 1),
-                ("nr_bytes", None, 4),
-            ];
+            let all = [("rq", Some("request"), 8), ("error", None, 1), ("nr_bytes", None, 4)];
             planned("block:block_rq_complete", &all)
         };
         let switch = || planned("sched:sched_switch", SWITCH);
@@ -565,14 +536,8 @@ mod tests {
             (event.key.key as usize, event.key.at, event.how)
         };
         let raw = |name: &str| How::Raw(name.into());
-        assert_eq!(
-            of(issue(), "request"),
-            (KEY_ARGUMENT, 0, raw("block_rq_issue"))
-        );
-        assert_eq!(
-            of(complete(), "nr_bytes"),
-            (KEY_ARGUMENT, 2, raw("block_rq_complete"))
-        );
+        assert_eq!(of(issue(), "request"), (KEY_ARGUMENT, 0, raw("block_rq_issue")));
+        assert_eq!(of(complete(), "nr_bytes"), (KEY_ARGUMENT, 2, raw("block_rq_complete")));
         assert_eq!(of(switch(), "task"), (KEY_ARGUMENT, 2, raw("sched_switch")));
         assert_eq!(of(switch(), "prev"), (KEY_ARGUMENT, 1, raw("sched_switch")));
         assert_eq!(of(switch(), "current"), (KEY_TASK, 0, raw("sched_switch")));
@@ -603,12 +568,7 @@ mod tests {
         let is_about = |key: &str| {
             let mut event = planned("sched:sched_switch", SWITCH);
             event.choose(key).unwrap();
-            let plan = Plan {
-                events: vec![event],
-                by: 0,
-                labels: Vec::new(),
-                kinds: Vec::new(),
-            };
+            let plan = Plan { events: vec![event], by: 0, labels: Vec::new(), kinds: Vec::new() };
             plan.is_about_task()
         };
         assert!(is_about("task") && is_about("prev"));
@@ -629,14 +589,8 @@ mod tests {
         };
         assert_eq!(named(&[("block:a", "task"), ("block:b", "task")]), "a b");
         assert_eq!(named(&[("x:a", "task"), ("y:a", "task")]), "x:a y:a");
-        assert_eq!(
-            named(&[("sched:s", "prev"), ("sched:s", "next")]),
-            "s(prev) s(next)"
-        );
-        assert_eq!(
-            named(&[("kprobe:f", "task"), ("kretprobe:f", "task")]),
-            "f f returns"
-        );
+        assert_eq!(named(&[("sched:s", "prev"), ("sched:s", "next")]), "s(prev) s(next)");
+        assert_eq!(named(&[("kprobe:f", "task"), ("kretprobe:f", "task")]), "f f returns");
         assert_eq!(named(&[("x:a", "cpu"), ("x:a", "cpu")]), "1. a 2. a");
     }
 
@@ -645,10 +599,7 @@ mod tests {
     fn devices() {
         let mut event = planned("block:block_rq_issue", &[("rq", Some("request"), 8)]);
         event.choose("rq").unwrap();
-        assert_eq!(
-            breakdown(Some(By::Device), &event).unwrap(),
-            BY_REQUEST as u32
-        );
+        assert_eq!(breakdown(Some(By::Device), &event).unwrap(), BY_REQUEST as u32);
         event.points_to = None;
         let error = breakdown(Some(By::Device), &event).unwrap_err().to_string();
         assert!(error.contains("a request, a bio or an skb"), "{error}");

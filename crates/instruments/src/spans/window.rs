@@ -208,12 +208,7 @@ impl Between {
         if whole.count == 0 {
             return Vec::new();
         }
-        stages.push(stage(
-            count * count,
-            "total".into(),
-            StageKind::Total,
-            whole.clone(),
-        ));
+        stages.push(stage(count * count, "total".into(), StageKind::Total, whole.clone()));
         stages
     }
 
@@ -271,14 +266,7 @@ impl Between {
             figures,
             costs,
             losses,
-            groups: groups
-                .map(|(name, times)| Group {
-                    block: 0,
-                    by,
-                    name,
-                    times,
-                })
-                .collect(),
+            groups: groups.map(|(name, times)| Group { block: 0, by, name, times }).collect(),
             slices: std::mem::take(&mut self.slices),
             ..Window::default()
         };
@@ -340,11 +328,7 @@ impl Between {
                 misses.saturating_sub(self.misses),
                 "it was running on that CPU already: the ledger has no such event",
             ),
-            (
-                "events whose key could not be read",
-                since(|c| c.no_key),
-                "they are in no pair",
-            ),
+            ("events whose key could not be read", since(|c| c.no_key), "they are in no pair"),
             (
                 "times without a stack",
                 since(|c| c.lost_stacks) + unknown,

@@ -19,11 +19,7 @@ pub(super) fn add(times: &mut Times, words: &[u64]) {
     if *count == 0 {
         return;
     }
-    times.min_ns = if times.count == 0 {
-        *min_ns
-    } else {
-        times.min_ns.min(*min_ns)
-    };
+    times.min_ns = if times.count == 0 { *min_ns } else { times.min_ns.min(*min_ns) };
     times.max_ns = times.max_ns.max(*max_ns);
     times.count += count;
     times.total_ns += total_ns;
@@ -126,8 +122,7 @@ pub(super) fn ledger(cpus: &[Cpu]) -> BTreeMap<String, u64> {
 /// Losses of all CPUs, by `enum stages_loss`.
 pub(super) fn losses(cpus: &[Cpu]) -> Vec<u64> {
     let each = 0..LOSS_WORDS.len();
-    each.map(|i| cpus.iter().map(|cpu| cpu.losses[i]).sum())
-        .collect()
+    each.map(|i| cpus.iter().map(|cpu| cpu.losses[i]).sum()).collect()
 }
 
 /// The losses with their descriptions.
@@ -178,23 +173,16 @@ mod tests {
     fn a_way_has_all_its_rows() {
         let find = |name: &str| {
             let mut rows = ROWS.iter();
-            rows.position(|r| r.direction == Direction::Tx && r.name == name)
-                .unwrap()
+            rows.position(|r| r.direction == Direction::Tx && r.name == name).unwrap()
         };
-        let times = |count| Times {
-            count,
-            ..Times::default()
-        };
+        let times = |count| Times { count, ..Times::default() };
         let seen = BTreeMap::from([
             (key(find("system call"), 1, 0), times(10)),
             (key(find("qdisc wait"), 1, 0), times(4)),
             (key(find("total"), 1, 0), times(10)),
         ]);
         let rows = stages(&seen, &Own::default());
-        let told: Vec<_> = rows
-            .iter()
-            .map(|s| (s.order, s.name.as_str(), s.passed_over))
-            .collect();
+        let told: Vec<_> = rows.iter().map(|s| (s.order, s.name.as_str(), s.passed_over)).collect();
         assert_eq!(
             told,
             [

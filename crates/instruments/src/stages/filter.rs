@@ -22,29 +22,14 @@ const SENDS: &[libc::c_long] = &[
     libc::SYS_connect,
 ];
 #[cfg(target_arch = "x86_64")]
-const RECEIVES: &[libc::c_long] = &[
-    libc::SYS_read,
-    libc::SYS_readv,
-    libc::SYS_recvfrom,
-    libc::SYS_recvmsg,
-    libc::SYS_recvmmsg,
-];
+const RECEIVES: &[libc::c_long] =
+    &[libc::SYS_read, libc::SYS_readv, libc::SYS_recvfrom, libc::SYS_recvmsg, libc::SYS_recvmmsg];
 #[cfg(not(target_arch = "x86_64"))]
-const SENDS: &[libc::c_long] = &[
-    libc::SYS_write,
-    libc::SYS_writev,
-    libc::SYS_sendto,
-    libc::SYS_sendmsg,
-    libc::SYS_sendmmsg,
-];
+const SENDS: &[libc::c_long] =
+    &[libc::SYS_write, libc::SYS_writev, libc::SYS_sendto, libc::SYS_sendmsg, libc::SYS_sendmmsg];
 #[cfg(not(target_arch = "x86_64"))]
-const RECEIVES: &[libc::c_long] = &[
-    libc::SYS_read,
-    libc::SYS_readv,
-    libc::SYS_recvfrom,
-    libc::SYS_recvmsg,
-    libc::SYS_recvmmsg,
-];
+const RECEIVES: &[libc::c_long] =
+    &[libc::SYS_read, libc::SYS_readv, libc::SYS_recvfrom, libc::SYS_recvmsg, libc::SYS_recvmmsg];
 
 fn calls(numbers: &[libc::c_long]) -> [u64; CALLS / 64] {
     let mut bits = [0; CALLS / 64];

@@ -36,22 +36,12 @@ pub(super) struct Row {
 }
 
 const fn row(direction: Direction, name: &'static str, kind: StageKind) -> Row {
-    Row {
-        direction,
-        name,
-        kind,
-        busy: matches!(kind, Work | Unaccounted),
-    }
+    Row { direction, name, kind, busy: matches!(kind, Work | Unaccounted) }
 }
 
 /// A wait for a CPU that is busy with something else until then.
 const fn behind(direction: Direction, name: &'static str) -> Row {
-    Row {
-        direction,
-        name,
-        kind: Wait,
-        busy: true,
-    }
+    Row { direction, name, kind: Wait, busy: true }
 }
 
 use Direction::{Forward, Rx, Tx};
@@ -124,19 +114,10 @@ pub(super) const LOSS_WORDS: [(&str, &str); made::LOSSES] = [
         "packets in flight evicted by others",
         "these packets are in the ledger up to that point, and in no stage",
     ),
-    (
-        "packets that changed while they were read",
-        "these packets are in no stage",
-    ),
-    (
-        "reads of unidentified packets",
-        "these packets are in the ledger, and in no stage",
-    ),
+    ("packets that changed while they were read", "these packets are in no stage"),
+    ("reads of unidentified packets", "these packets are in the ledger, and in no stage"),
     ("devices stacked too deep", "these packets are in no stage"),
-    (
-        "lost events of per-packet traces (ring buffer full)",
-        "the traces have gaps",
-    ),
+    ("lost events of per-packet traces (ring buffer full)", "the traces have gaps"),
 ];
 
 impl Packet {

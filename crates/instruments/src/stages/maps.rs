@@ -61,9 +61,7 @@ const ONLY: [u8; 4] = 0_u32.to_ne_bytes();
 impl Maps {
     pub(super) fn of(object: &Object) -> Result<Maps, libbpf_rs::Error> {
         let map = |name: &str| {
-            let found = object
-                .maps()
-                .find(|m| m.name().to_string_lossy().ends_with(name));
+            let found = object.maps().find(|m| m.name().to_string_lossy().ends_with(name));
             let map = found.ok_or_else(|| {
                 let error = format!("the compiled programs have no `{name}`");
                 libbpf_rs::Error::from(std::io::Error::other(error))
@@ -169,14 +167,9 @@ impl Maps {
 
     /// The programs' own time, of all CPUs.
     pub(super) fn own(&self, run_ns: f64) -> Result<Own, libbpf_rs::Error> {
-        let mut own = Own {
-            run_ns,
-            ..Own::default()
-        };
+        let mut own = Own { run_ns, ..Own::default() };
         for key in 0..KEYS {
-            let cpus = self
-                .own
-                .lookup_percpu(&(key as u32).to_ne_bytes(), MapFlags::ANY)?;
+            let cpus = self.own.lookup_percpu(&(key as u32).to_ne_bytes(), MapFlags::ANY)?;
             for taken in cpus.iter().flatten().filter_map(|cpu| Taken::read(cpu)) {
                 if taken.count > 0 {
                     let sum = own.rows.entry(key).or_default();

@@ -65,10 +65,7 @@ pub(super) fn shorten(times: &mut Times, off_ns: u64) {
     times.max_ns = less(times.max_ns);
     let moved = shifted(&times.buckets, each_ns);
     // Some may be shorter than that, and are nothing then: those that are left would be more than the sum.
-    let least_ns: f64 = moved
-        .iter()
-        .map(|(bucket, n)| begins(*bucket) * *n as f64)
-        .sum();
+    let least_ns: f64 = moved.iter().map(|(bucket, n)| begins(*bucket) * *n as f64).sum();
     times.buckets = match least_ns <= times.total_ns as f64 {
         true => moved,
         false => {
@@ -150,15 +147,8 @@ mod tests {
     }
 
     fn own(count: u64, own_ns: u64, hits: u64) -> Own {
-        let taken = Taken {
-            count,
-            own_ns,
-            hits,
-        };
-        Own {
-            rows: BTreeMap::from([(3, taken)]),
-            run_ns: 20.0,
-        }
+        let taken = Taken { count, own_ns, hits };
+        Own { rows: BTreeMap::from([(3, taken)]), run_ns: 20.0 }
     }
 
     /// Check that the mean of what was taken, and of what its runs cost, is subtracted of every packet
@@ -169,10 +159,7 @@ mod tests {
         let own = own(5, 500, 10);
         let mut seen = times(&[1000; 40]);
         assert_eq!(own.take_off(3, &mut seen), 40 * 140);
-        assert_eq!(
-            (seen.count, seen.total_ns, seen.min_ns, seen.max_ns),
-            (40, 40 * 860, 860, 860)
-        );
+        assert_eq!((seen.count, seen.total_ns, seen.min_ns, seen.max_ns), (40, 40 * 860, 860, 860));
         assert_eq!(seen.buckets.iter().map(|(_, n)| n).sum::<u64>(), 40);
         for (bucket, _) in &seen.buckets {
             // Those of 992 to 1023 ns.
@@ -186,11 +173,8 @@ mod tests {
     /// Check that a window's own packets count if there are enough of them.
     #[test]
     fn windows_are_apart() {
-        let (before, few, many) = (
-            own(100, 5_000, 100),
-            own(115, 9_000, 115),
-            own(120, 9_000, 120),
-        );
+        let (before, few, many) =
+            (own(100, 5_000, 100), own(115, 9_000, 115), own(120, 9_000, 120));
         assert_eq!(few.since(&before).rows[&3].count, 115);
         assert_eq!(many.since(&before).rows[&3].own_ns, 4_000);
         assert_eq!(many.since(&Own::default()).rows[&3].count, 120);
@@ -210,9 +194,7 @@ mod tests {
     fn sums_and_buckets_agree() {
         let mut seen = times(&[10, 10, 10, 10, 10_000]);
         shorten(&mut seen, 9_000);
-        let least: u64 = (seen.buckets.iter())
-            .map(|(bucket, n)| begins(*bucket) as u64 * n)
-            .sum();
+        let least: u64 = (seen.buckets.iter()).map(|(bucket, n)| begins(*bucket) as u64 * n).sum();
         assert!(least <= seen.total_ns, "{seen:?}");
         assert_eq!(seen.buckets.iter().map(|(_, n)| n).sum::<u64>(), 5);
         shorten(&mut seen, 1_040);
@@ -224,9 +206,7 @@ mod tests {
     fn buckets_have_room_for_the_sum() {
         let mut state = 1_u64;
         let mut random = |below: u64| {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             (state >> 33) % below
         };
         for _ in 0..500 {

@@ -297,9 +297,7 @@ impl Pauser {
         state: WindowState,
         mut hits: u64,
     ) -> Result<bool, libbpf_rs::Error> {
-        self.kernel
-            .maps
-            .set_window(WindowState { admits: 0, ..state })?;
+        self.kernel.maps.set_window(WindowState { admits: 0, ..state })?;
         let begun = Instant::now();
         let (mut ended, mut quiet_since) = (0, begun);
         loop {
@@ -334,9 +332,7 @@ impl Pauser {
         let state = self.begin(SETTLE_NS, 1)?;
         let mut stopped = stop.wait(ASIDE);
         let after = self.kernel.programs.totals();
-        let hits = Cost::of(&self.kernel.maps.cpus()?)
-            .hits
-            .saturating_sub(hits);
+        let hits = Cost::of(&self.kernel.maps.cpus()?).hits.saturating_sub(hits);
         let runs = after.runs.saturating_sub(before.runs);
         let spent_ns = after.run_ns.saturating_sub(before.run_ns) as f64 + runs as f64 * CALL_NS;
         self.spend(spent_ns);
@@ -344,9 +340,7 @@ impl Pauser {
             self.budget.hit_ns = spent_ns / hits as f64;
         }
         if !stopped {
-            self.kernel
-                .maps
-                .set_window(WindowState { admits: 0, ..state })?;
+            self.kernel.maps.set_window(WindowState { admits: 0, ..state })?;
             stopped = stop.wait(DRAIN_STEP);
         }
         self.end()?;
@@ -411,11 +405,7 @@ impl Cost {
             let place = PLACES.iter().position(|p| *p == name);
             place.map_or(0, |at| cpus.iter().map(|cpu| cpu.places[class][at]).sum())
         };
-        let mut cost = Cost {
-            hits: cpus.iter().map(|cpu| cpu.hits).sum(),
-            begun: 0,
-            ended: 0,
-        };
+        let mut cost = Cost { hits: cpus.iter().map(|cpu| cpu.hits).sum(), begun: 0, ended: 0 };
         for (class, proto) in PROTOS.iter().enumerate() {
             let is_tcp = *proto == Proto::Tcp;
             for way in WAYS {

@@ -110,17 +110,9 @@ mod tests {
     fn told(events: &[(u32, u64)]) -> Vec<(String, u64, u64)> {
         let events: Vec<_> = events
             .iter()
-            .map(|&(event, at_ns)| StepEvent {
-                event,
-                at_ns,
-                packet: 7,
-                ..StepEvent::default()
-            })
+            .map(|&(event, at_ns)| StepEvent { event, at_ns, packet: 7, ..StepEvent::default() })
             .collect();
-        steps(&events)
-            .into_iter()
-            .map(|s| (s.name, s.begin_ns, s.duration_ns))
-            .collect()
+        steps(&events).into_iter().map(|s| (s.name, s.begin_ns, s.duration_ns)).collect()
     }
 
     fn step(name: &str, begin_ns: u64, duration_ns: u64) -> (String, u64, u64) {

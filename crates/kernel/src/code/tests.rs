@@ -9,17 +9,10 @@ use super::*;
 /// A module with these functions one after the other, in its text section, each a name and
 /// code; after them `string`, to which the last function's last four bytes refer.
 fn module(functions: &[(&str, Vec<u8>)], strings: &[u8], refers_to: i64, crc: u8) -> Vec<u8> {
-    let mut file = Elf::new(
-        BinaryFormat::Elf,
-        Architecture::X86_64,
-        object::Endianness::Little,
-    );
+    let mut file = Elf::new(BinaryFormat::Elf, Architecture::X86_64, object::Endianness::Little);
     let text = file.add_section(Vec::new(), b".text".to_vec(), SectionKind::Text);
-    let data = file.add_section(
-        Vec::new(),
-        b".rodata.str1.1".to_vec(),
-        SectionKind::ReadOnlyString,
-    );
+    let data =
+        file.add_section(Vec::new(), b".rodata.str1.1".to_vec(), SectionKind::ReadOnlyString);
     file.append_section_data(data, strings, 1);
     let mut end = 0;
     for (name, code) in functions {
@@ -42,21 +35,12 @@ fn module(functions: &[(&str, Vec<u8>)], strings: &[u8], refers_to: i64, crc: u8
         encoding: RelocationEncoding::X86Signed,
         size: 32,
     };
-    let reference = Reference {
-        offset: end - 4,
-        symbol,
-        addend: refers_to,
-        flags,
-    };
+    let reference = Reference { offset: end - 4, symbol, addend: refers_to, flags };
     file.add_relocation(text, reference).unwrap();
     let mut entry = [0; 64];
     entry[0] = crc;
     entry[8..12].copy_from_slice(b"kfoo");
-    let versions = file.add_section(
-        Vec::new(),
-        b"__versions".to_vec(),
-        SectionKind::ReadOnlyData,
-    );
+    let versions = file.add_section(Vec::new(), b"__versions".to_vec(), SectionKind::ReadOnlyData);
     file.append_section_data(versions, &entry, 32);
     file.write().unwrap()
 }
@@ -84,11 +68,7 @@ fn moved_is_the_same() {
     let small = vec![0xc3];
     let large = vec![0x90, 0x90, 0xc3];
     let before = of(&module(
-        &[
-            ("grows", small.clone()),
-            ("calls", call(1, 0)),
-            ("says", last()),
-        ],
+        &[("grows", small.clone()), ("calls", call(1, 0)), ("says", last())],
         b"hello\0world\0",
         6,
         1,
@@ -100,11 +80,8 @@ fn moved_is_the_same() {
         1,
     ));
     let difference = compare(&before, &after);
-    let grown = FunctionDifference {
-        name: "grows".into(),
-        before_bytes: Some(1),
-        after_bytes: Some(3),
-    };
+    let grown =
+        FunctionDifference { name: "grows".into(), before_bytes: Some(1), after_bytes: Some(3) };
     assert_eq!(difference.functions, [grown]);
     assert!(difference.versions.is_empty());
     assert_eq!((before.text_bytes, after.text_bytes), (13, 15));
@@ -130,11 +107,7 @@ fn others_are_not() {
         (module(&functions(0, 0xf4), b"a\0b\0", 0, 1), "one"),
     ] {
         let difference = compare(&before, &of(&other));
-        let names: Vec<&str> = difference
-            .functions
-            .iter()
-            .map(|f| f.name.as_str())
-            .collect();
+        let names: Vec<&str> = difference.functions.iter().map(|f| f.name.as_str()).collect();
         assert_eq!(names, [name]);
     }
     let difference = compare(&before, &of(&module(&functions(0, 0x90), b"a\0b\0", 0, 2)));
@@ -179,9 +152,7 @@ fn module_of_arm64(functions: &[(&str, &[u32])], name: &str, addend: i64) -> Vec
                 offset: value,
                 symbol: other,
                 addend,
-                flags: RelocationFlags::Elf {
-                    r_type: elf::R_AARCH64_CALL26,
-                },
+                flags: RelocationFlags::Elf { r_type: elf::R_AARCH64_CALL26 },
             };
             file.add_relocation(text, reference).unwrap();
         }

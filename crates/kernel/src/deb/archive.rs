@@ -35,14 +35,9 @@ struct Member {
 
 impl<'a> Deb<'a> {
     pub(super) fn open(path: &'a Path) -> Result<Self, DebError> {
-        let failed = |source| DebError::Read {
-            path: path.to_owned(),
-            source,
-        };
-        let not_a_deb = |reason: &str| DebError::NotADeb {
-            path: path.to_owned(),
-            reason: reason.to_owned(),
-        };
+        let failed = |source| DebError::Read { path: path.to_owned(), source };
+        let not_a_deb =
+            |reason: &str| DebError::NotADeb { path: path.to_owned(), reason: reason.to_owned() };
         let mut file = File::open(path).map_err(failed)?;
         let metadata = file.metadata().map_err(failed)?;
         if !metadata.is_file() {
@@ -57,11 +52,8 @@ impl<'a> Deb<'a> {
         let mut members = Vec::new();
         let mut at = AR_MAGIC.len() as u64;
         while at < have_bytes {
-            let truncated = |need_bytes| DebError::Truncated {
-                path: path.to_owned(),
-                have_bytes,
-                need_bytes,
-            };
+            let truncated =
+                |need_bytes| DebError::Truncated { path: path.to_owned(), have_bytes, need_bytes };
             let offset_bytes = at + AR_HEADER_BYTES as u64;
             if offset_bytes > have_bytes {
                 return Err(truncated(offset_bytes));
@@ -78,48 +70,26 @@ impl<'a> Deb<'a> {
             if end > have_bytes {
                 return Err(truncated(end));
             }
-            members.push(Member {
-                name,
-                offset_bytes,
-                size_bytes,
-            });
+            members.push(Member { name, offset_bytes, size_bytes });
             at = end + size_bytes % 2;
         }
         // A package that ends between two members has all of those that it has.
         for stem in ["control.tar", "data.tar"] {
             if !members.iter().any(|member| member.is(stem)) {
                 let need_bytes = at + AR_HEADER_BYTES as u64;
-                return Err(DebError::Truncated {
-                    path: path.to_owned(),
-                    have_bytes,
-                    need_bytes,
-                });
+                return Err(DebError::Truncated { path: path.to_owned(), have_bytes, need_bytes });
             }
         }
-        Ok(Self {
-            path,
-            file,
-            members,
-        })
+        Ok(Self { path, file, members })
     }
 
     /// The unpacked bytes of the member of that name, whatever its ending.
     pub(super) fn member(&mut self, stem: &str) -> Result<Box<dyn Read + '_>, DebError> {
-        let failed = |source| DebError::Read {
-            path: self.path.to_owned(),
-            source,
-        };
-        let member = self
-            .members
-            .iter()
-            .find(|member| member.is(stem))
-            .ok_or_else(|| DebError::NotADeb {
-                path: self.path.to_owned(),
-                reason: format!("it has no {stem}"),
-            })?;
-        self.file
-            .seek(SeekFrom::Start(member.offset_bytes))
-            .map_err(failed)?;
+        let failed = |source| DebError::Read { path: self.path.to_owned(), source };
+        let member = self.members.iter().find(|member| member.is(stem)).ok_or_else(|| {
+            DebError::NotADeb { path: self.path.to_owned(), reason: format!("it has no {stem}") }
+        })?;
+        self.file.seek(SeekFrom::Start(member.offset_bytes)).map_err(failed)?;
         let source = BufReader::with_capacity(1 << 18, &self.file).take(member.size_bytes);
         let form = match member.name[stem.len()..].trim_start_matches('.') {
             "" => return Ok(Box::new(source)),
@@ -130,16 +100,11 @@ impl<'a> Deb<'a> {
             "bz2" => Compression::Bzip2,
             ending => {
                 let reason = format!("its {stem} is in an unknown form, {ending}");
-                return Err(DebError::NotADeb {
-                    path: self.path.to_owned(),
-                    reason,
-                });
+                return Err(DebError::NotADeb { path: self.path.to_owned(), reason });
             }
         };
-        compression::whole(form, source).map_err(|source| DebError::Unpack {
-            path: self.path.to_owned(),
-            source,
-        })
+        compression::whole(form, source)
+            .map_err(|source| DebError::Unpack { path: self.path.to_owned(), source })
     }
 
     pub(super) fn control(&mut self) -> Result<DebControl, DebError> {
@@ -151,10 +116,7 @@ impl<'a> Deb<'a> {
             {
                 data.take(CONTROL_MAX_BYTES)
                     .read_to_string(&mut text)
-                    .map_err(|source| DebError::Damaged {
-                        path: path.to_owned(),
-                        source,
-                    })?;
+                    .map_err(|source| DebError::Damaged { path: path.to_owned(), source })?;
             }
             Ok(())
         })?;
@@ -167,18 +129,13 @@ impl<'a> Deb<'a> {
                     reason: format!("its control file has no {key}"),
                 })
         };
-        Ok(DebControl {
-            package: field("Package")?,
-            version: field("Version")?,
-        })
+        Ok(DebControl { package: field("Package")?, version: field("Version")? })
     }
 }
 
 impl Member {
     fn is(&self, stem: &str) -> bool {
-        self.name
-            .strip_prefix(stem)
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        self.name.strip_prefix(stem).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     }
 }
 
@@ -187,15 +144,8 @@ fn parse_header(header: &[u8; AR_HEADER_BYTES]) -> Option<(String, u64)> {
     if &header[58..] != b"`\n" {
         return None;
     }
-    let name = std::str::from_utf8(&header[..16])
-        .ok()?
-        .trim_end()
-        .trim_end_matches('/');
-    let size_bytes = std::str::from_utf8(&header[48..58])
-        .ok()?
-        .trim_end()
-        .parse()
-        .ok()?;
+    let name = std::str::from_utf8(&header[..16]).ok()?.trim_end().trim_end_matches('/');
+    let size_bytes = std::str::from_utf8(&header[48..58]).ok()?.trim_end().parse().ok()?;
     Some((name.to_owned(), size_bytes))
 }
 
@@ -222,14 +172,8 @@ pub(super) fn for_each_entry(
     source: Box<dyn Read + '_>,
     mut each: impl FnMut(&Path, Entry<'_>) -> Result<(), DebError>,
 ) -> Result<(), DebError> {
-    let damaged = |source| DebError::Damaged {
-        path: path.to_owned(),
-        source,
-    };
-    let too_large = |limit: String| DebError::TooLarge {
-        path: path.to_owned(),
-        limit,
-    };
+    let damaged = |source| DebError::Damaged { path: path.to_owned(), source };
+    let too_large = |limit: String| DebError::TooLarge { path: path.to_owned(), limit };
     let mut archive = tar::Archive::new(source.take(UNPACKED_MAX_BYTES));
     let mut long_name: Option<Vec<u8>> = None;
     for (count, entry) in archive.entries().map_err(damaged)?.raw(true).enumerate() {
@@ -248,9 +192,7 @@ pub(super) fn for_each_entry(
             long_name = Some(name);
             continue;
         }
-        let name = long_name
-            .take()
-            .unwrap_or_else(|| entry.path_bytes().into_owned());
+        let name = long_name.take().unwrap_or_else(|| entry.path_bytes().into_owned());
         let link = match kind.is_symlink() {
             true => entry.link_name().map_err(damaged)?.map(Cow::into_owned),
             false => None,
@@ -265,10 +207,7 @@ pub(super) fn for_each_entry(
         let executable = entry.header().mode().is_ok_and(|mode| mode & 0o100 != 0);
         let entry = match link {
             Some(target) => Entry::Link(target),
-            None => Entry::File {
-                executable,
-                data: &mut entry,
-            },
+            None => Entry::File { executable, data: &mut entry },
         };
         each(&name, entry)?;
     }

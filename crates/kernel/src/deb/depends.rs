@@ -86,32 +86,19 @@ const RELATIONS: [&str; 7] = ["<<", "<=", "=", ">=", ">>", "<", ">"];
 impl Dependency {
     /// Any version of a package.
     pub fn on(package: &str) -> Self {
-        Self {
-            package: package.to_owned(),
-            bound: None,
-        }
+        Self { package: package.to_owned(), bound: None }
     }
 
     /// This version of the package, and no other.
     #[must_use]
     pub fn exactly(self, version: &str) -> Self {
-        let bound = Bound {
-            relation: "=",
-            version: version.to_owned(),
-        };
-        Self {
-            bound: Some(bound),
-            ..self
-        }
+        let bound = Bound { relation: "=", version: version.to_owned() };
+        Self { bound: Some(bound), ..self }
     }
 
     /// Whether a version will do.
     pub fn allows(&self, version: &str) -> bool {
-        let Some(Bound {
-            relation,
-            version: limit,
-        }) = &self.bound
-        else {
+        let Some(Bound { relation, version: limit }) = &self.bound else {
             return true;
         };
         let order = compare(version, limit);
@@ -133,20 +120,12 @@ impl Dependency {
         let package = name.split(':').next()?.trim();
         let bound = match bound {
             Some(bound) => {
-                let relation = RELATIONS
-                    .iter()
-                    .find(|relation| bound.starts_with(**relation))?;
-                Some(Bound {
-                    relation,
-                    version: bound.get(relation.len()..)?.trim().to_owned(),
-                })
+                let relation = RELATIONS.iter().find(|relation| bound.starts_with(**relation))?;
+                Some(Bound { relation, version: bound.get(relation.len()..)?.trim().to_owned() })
             }
             None => None,
         };
-        (!package.is_empty()).then(|| Self {
-            package: package.to_owned(),
-            bound,
-        })
+        (!package.is_empty()).then(|| Self { package: package.to_owned(), bound })
     }
 }
 
@@ -163,12 +142,9 @@ impl std::fmt::Display for Dependency {
 pub fn dependencies(field: &str) -> Vec<Vec<Dependency>> {
     let all = field.split(',').map(|alternatives| {
         let alternatives = alternatives.split('|');
-        alternatives
-            .filter_map(|one| Dependency::parse(one.trim()))
-            .collect()
+        alternatives.filter_map(|one| Dependency::parse(one.trim())).collect()
     });
-    all.filter(|alternatives: &Vec<_>| !alternatives.is_empty())
-        .collect()
+    all.filter(|alternatives: &Vec<_>| !alternatives.is_empty()).collect()
 }
 
 /// How near a version is to another: the longer their numbers are the same the nearer, then the smaller
@@ -177,16 +153,12 @@ pub fn distance(version: &str, wanted: &str) -> impl Ord + use<> {
     let numbers = |version: &str| -> Vec<u64> {
         let numbers = version.split(|byte: char| !byte.is_ascii_digit());
         let numbers = numbers.filter(|digits| !digits.is_empty());
-        numbers
-            .map(|digits| digits.parse().unwrap_or(u64::MAX))
-            .collect()
+        numbers.map(|digits| digits.parse().unwrap_or(u64::MAX)).collect()
     };
     let (found, wanted_numbers) = (numbers(version), numbers(wanted));
     let at = |numbers: &[u64], n: usize| numbers.get(n).copied().unwrap_or(0);
     let length = found.len().max(wanted_numbers.len());
-    let alike = (0..length)
-        .take_while(|n| at(&found, *n) == at(&wanted_numbers, *n))
-        .count();
+    let alike = (0..length).take_while(|n| at(&found, *n) == at(&wanted_numbers, *n)).count();
     let differ = at(&found, alike).abs_diff(at(&wanted_numbers, alike));
     (
         version != wanted,
@@ -244,21 +216,11 @@ mod tests {
         let allowed = |n: usize, last: usize| -> Vec<&str> {
             let version = ["1", "2", "3"];
             let asked = &all[n][last];
-            version
-                .into_iter()
-                .filter(|version| asked.allows(version))
-                .collect()
+            version.into_iter().filter(|version| asked.allows(version)).collect()
         };
-        assert_eq!(
-            all[0][0].to_string(),
-            "linux-headers-6.1.0-56-common (= 6.1.192-2)"
-        );
+        assert_eq!(all[0][0].to_string(), "linux-headers-6.1.0-56-common (= 6.1.192-2)");
         let kbuild = &all[1][0];
-        for (version, good) in [
-            ("6.1.192-3", true),
-            ("6.1.192-2", true),
-            ("6.1.176-1", false),
-        ] {
+        for (version, good) in [("6.1.192-3", true), ("6.1.192-2", true), ("6.1.176-1", false)] {
             assert_eq!(kbuild.allows(version), good, "{version}");
         }
         assert_eq!(all[2][1].package, "b");
@@ -274,28 +236,12 @@ mod tests {
     #[test]
     fn nearest_version() {
         for (wanted, there, nearest) in [
-            (
-                "6.1.192-2",
-                &["6.1.192-3", "6.1.192-2", "6.1.192-1"][..],
-                "6.1.192-2",
-            ),
-            (
-                "6.1.192-2",
-                &["6.1.192-3", "6.1.192-1", "6.1.190-1"],
-                "6.1.192-3",
-            ),
+            ("6.1.192-2", &["6.1.192-3", "6.1.192-2", "6.1.192-1"][..], "6.1.192-2"),
+            ("6.1.192-2", &["6.1.192-3", "6.1.192-1", "6.1.190-1"], "6.1.192-3"),
             ("6.1.192-2", &["6.1.210-1", "6.1.192-1"], "6.1.192-1"),
-            (
-                "6.1.192-2",
-                &["6.1.199-1", "6.1.190-1", "6.1.9-1"],
-                "6.1.190-1",
-            ),
+            ("6.1.192-2", &["6.1.199-1", "6.1.190-1", "6.1.9-1"], "6.1.190-1"),
             ("6.1.192-2", &["6.12.117-1", "6.1.300-1"], "6.1.300-1"),
-            (
-                "12.2.0-14+deb12u1",
-                &["12.2.0-14", "12.2.0-14+deb12u2"],
-                "12.2.0-14+deb12u2",
-            ),
+            ("12.2.0-14+deb12u1", &["12.2.0-14", "12.2.0-14+deb12u2"], "12.2.0-14+deb12u2"),
             ("1.0", &["1.0+b", "1.0"], "1.0"),
         ] {
             let found = there.iter().min_by_key(|version| distance(version, wanted));

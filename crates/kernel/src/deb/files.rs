@@ -92,16 +92,11 @@ fn is_below_link(into: &Path, name: &Path) -> bool {
 /// Whether a link at that path leads to somewhere within the folder that the path is in. `..`
 /// may only come first: after a name, which may be a link itself, it leads anywhere.
 fn stays_within(name: &Path, target: &Path) -> bool {
-    let above = target
-        .components()
-        .take_while(|part| *part == Component::ParentDir)
-        .count();
+    let above = target.components().take_while(|part| *part == Component::ParentDir).count();
     let rest = target.components().skip(above);
     above < name.components().count()
         && target.components().next().is_some()
-        && rest
-            .into_iter()
-            .all(|part| matches!(part, Component::Normal(_)))
+        && rest.into_iter().all(|part| matches!(part, Component::Normal(_)))
 }
 
 /// Writes a file of the package `path`, and returns its size; `so_far` bytes have come out of
@@ -134,10 +129,9 @@ fn write_mode(
     let mut written = 0;
     let mut buffer = vec![0; 1 << 16];
     loop {
-        let count = data.read(&mut buffer).map_err(|source| DebError::Damaged {
-            path: path.to_owned(),
-            source,
-        })?;
+        let count = data
+            .read(&mut buffer)
+            .map_err(|source| DebError::Damaged { path: path.to_owned(), source })?;
         if count == 0 {
             return Ok(written);
         }
@@ -160,10 +154,7 @@ fn make_parent(target: &Path) -> Result<(), DebError> {
 }
 
 fn write_failed(target: &Path) -> impl Fn(std::io::Error) -> DebError {
-    move |source| DebError::Write {
-        path: target.to_owned(),
-        source,
-    }
+    move |source| DebError::Write { path: target.to_owned(), source }
 }
 
 #[cfg(test)]
@@ -177,13 +168,9 @@ mod tests {
         assert!(within("usr/src/h/scripts", "../../lib/kbuild/scripts"));
         assert!(within("a", "b"));
         assert!(within("a/b", "../c"));
-        for (name, target) in [
-            ("a", "../b"),
-            ("a/b", "../../c"),
-            ("a", "/etc/passwd"),
-            ("a/b", "c/../d"),
-            ("a", ""),
-        ] {
+        for (name, target) in
+            [("a", "../b"), ("a/b", "../../c"), ("a", "/etc/passwd"), ("a/b", "c/../d"), ("a", "")]
+        {
             assert!(!within(name, target), "{name} -> {target}");
         }
     }

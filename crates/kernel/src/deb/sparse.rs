@@ -55,17 +55,12 @@ impl SparseTar {
             Some(files) => files,
             None => {
                 let files = all(path, cancelled)?;
-                write_list(list, &files).map_err(|source| DebError::Write {
-                    path: list.to_owned(),
-                    source,
-                })?;
+                write_list(list, &files)
+                    .map_err(|source| DebError::Write { path: list.to_owned(), source })?;
                 files
             }
         };
-        Ok(SparseTar {
-            path: path.to_owned(),
-            files,
-        })
+        Ok(SparseTar { path: path.to_owned(), files })
     }
 
     /// The paths of all files, without the archive's one folder at the top.
@@ -108,10 +103,7 @@ impl SparseTar {
 }
 
 fn damaged(path: &Path) -> impl Fn(io::Error) -> DebError {
-    move |source| DebError::Damaged {
-        path: path.to_owned(),
-        source,
-    }
+    move |source| DebError::Damaged { path: path.to_owned(), source }
 }
 
 /// All plain files of an archive, but those outside of its folder at the top.
@@ -128,11 +120,7 @@ fn all(path: &Path, cancelled: &dyn Fn() -> bool) -> Result<Vec<Listed>, DebErro
         }
         let name = entry.path().map_err(damaged(path))?;
         if let Some(name) = below_top(&name) {
-            files.push(Listed {
-                name,
-                at: entry.raw_file_position(),
-                bytes: entry.size(),
-            });
+            files.push(Listed { name, at: entry.raw_file_position(), bytes: entry.size() });
         }
         if files.len() > FILES_MAX {
             return Err(DebError::TooLarge {
@@ -147,9 +135,7 @@ fn all(path: &Path, cancelled: &dyn Fn() -> bool) -> Result<Vec<Listed>, DebErro
 /// A path without its first part, if what is left is a plain path that a line of a list can hold.
 fn below_top(name: &Path) -> Option<PathBuf> {
     use std::path::Component;
-    let mut parts = name
-        .components()
-        .skip_while(|part| *part == Component::CurDir);
+    let mut parts = name.components().skip_while(|part| *part == Component::CurDir);
     parts.next()?;
     let mut inner = PathBuf::new();
     for part in parts {
@@ -219,38 +205,23 @@ struct Blocks {
 
 impl Blocks {
     fn open(path: &Path) -> Result<Blocks, DebError> {
-        let failed = |source| DebError::Read {
-            path: path.to_owned(),
-            source,
-        };
+        let failed = |source| DebError::Read { path: path.to_owned(), source };
         let mut file = File::open(path).map_err(failed)?;
         let (header, blocks) = match index(&mut file).map_err(failed)? {
             Some((header, blocks)) => (header, blocks),
             None => {
-                let whole = Block {
-                    packed_at: 0,
-                    at: 0,
-                    bytes: u64::MAX,
-                };
+                let whole = Block { packed_at: 0, at: 0, bytes: u64::MAX };
                 (Vec::new(), vec![whole])
             }
         };
-        Ok(Blocks {
-            path: path.to_owned(),
-            header,
-            blocks,
-            at: 0,
-            open: None,
-        })
+        Ok(Blocks { path: path.to_owned(), header, blocks, at: 0, open: None })
     }
 
     /// Read on from there.
     fn go_to(&mut self, at: u64) -> io::Result<()> {
         let wanted = self.block_of(at);
-        let is_ahead = self
-            .open
-            .as_ref()
-            .is_some_and(|(open, _)| wanted == Some(*open) && self.at <= at);
+        let is_ahead =
+            self.open.as_ref().is_some_and(|(open, _)| wanted == Some(*open) && self.at <= at);
         if !is_ahead {
             self.open = None;
             self.at = wanted.map_or(at, |wanted| self.blocks[wanted].at);
@@ -355,11 +326,7 @@ fn blocks(index: &[u8], index_at: u64) -> Option<Vec<Block>> {
     for _ in 0..count {
         let packed = number(&mut rest)?;
         let bytes = number(&mut rest)?;
-        blocks.push(Block {
-            packed_at,
-            at,
-            bytes,
-        });
+        blocks.push(Block { packed_at, at, bytes });
         packed_at = packed_at.checked_add(packed.checked_next_multiple_of(4)?)?;
         at = at.checked_add(bytes)?;
     }
@@ -422,11 +389,7 @@ mod tests {
                 }
             }
         }
-        while stream
-            .process_vec(&[], &mut packed, Action::Finish)
-            .unwrap()
-            != Status::StreamEnd
-        {}
+        while stream.process_vec(&[], &mut packed, Action::Finish).unwrap() != Status::StreamEnd {}
         fs::write(path, packed).unwrap();
     }
 

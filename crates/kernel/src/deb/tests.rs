@@ -20,13 +20,8 @@ fn tar(files: &[(&str, &[u8])]) -> Vec<u8> {
             long.set_entry_type(tar::EntryType::GNULongName);
             long.set_size(name.len() as u64 + 1);
             long.set_cksum();
-            builder
-                .append(&long, &[name.as_bytes(), b"\0"].concat()[..])
-                .unwrap();
-            header
-                .as_old_mut()
-                .name
-                .copy_from_slice(&name.as_bytes()[..100]);
+            builder.append(&long, &[name.as_bytes(), b"\0"].concat()[..]).unwrap();
+            header.as_old_mut().name.copy_from_slice(&name.as_bytes()[..100]);
         }
         header.set_size(data.len() as u64);
         header.set_mode(0o644);
@@ -53,19 +48,12 @@ fn deb(ending: &str, data: &[u8]) -> Vec<u8> {
     let control = pack("control.gz", &tar(&[("./control", CONTROL.as_bytes())]));
     let packed = pack(&format!("data.tar{ending}"), data);
     let data_name = format!("data.tar{ending}");
-    let members: [(&str, &[u8]); 3] = [
-        ("debian-binary", b"2.0\n"),
-        ("control.tar.gz", &control),
-        (&data_name, &packed),
-    ];
+    let members: [(&str, &[u8]); 3] =
+        [("debian-binary", b"2.0\n"), ("control.tar.gz", &control), (&data_name, &packed)];
     for (name, data) in members {
         let size = data.len();
         out.extend(
-            format!(
-                "{name:<16}{:<12}{:<6}{:<6}{:<8}{size:<10}`\n",
-                0, 0, 0, 100644
-            )
-            .bytes(),
+            format!("{name:<16}{:<12}{:<6}{:<6}{:<8}{size:<10}`\n", 0, 0, 0, 100644).bytes(),
         );
         out.extend_from_slice(data);
         out.resize(out.len().next_multiple_of(2), b'\n');
@@ -89,10 +77,7 @@ fn good_files() -> Vec<u8> {
         ("./boot/config-6.1.0-54-amd64", b"CONFIG_NET=y\n"),
         ("./boot/vmlinuz-6.1.0-54-amd64", b"the image"),
         ("./lib/modules/6.1.0-54-amd64/kernel/net/a.ko", &module),
-        (
-            "./lib/modules/6.1.0-54-amd64/modules.builtin",
-            b"kernel/b.ko\n",
-        ),
+        ("./lib/modules/6.1.0-54-amd64/modules.builtin", b"kernel/b.ko\n"),
         ("./usr/share/doc/linux-image/copyright", b"text"),
     ])
 }
@@ -118,24 +103,13 @@ fn unpacks() {
 /// Check that the merged-/usr layout and a long path work.
 #[test]
 fn usr_layout_and_long_path() {
-    let long = format!(
-        "./usr/lib/modules/{RELEASE}/kernel/{}/a.ko",
-        "d".repeat(120)
-    );
+    let long = format!("./usr/lib/modules/{RELEASE}/kernel/{}/a.ko", "d".repeat(120));
     let (_folder, result) = try_unpack(&deb(
         ".xz",
-        &tar(&[
-            ("usr/lib/modules/6.1.0-54-amd64/vmlinuz", b"image"),
-            (&long, b"module"),
-        ]),
+        &tar(&[("usr/lib/modules/6.1.0-54-amd64/vmlinuz", b"image"), (&long, b"module")]),
     ));
     let kernel = result.unwrap();
-    let module = kernel
-        .modules
-        .unwrap()
-        .join("kernel")
-        .join("d".repeat(120))
-        .join("a.ko");
+    let module = kernel.modules.unwrap().join("kernel").join("d".repeat(120)).join("a.ko");
     assert_eq!(fs::read(module).unwrap(), b"module");
     assert_eq!(kernel.config, None);
 }
@@ -147,10 +121,7 @@ fn truncated() {
         let whole = deb(ending, &good_files());
         for end in (8..whole.len() - 1).step_by(101) {
             let (_folder, result) = try_unpack(&whole[..end]);
-            assert!(
-                matches!(result, Err(DebError::Truncated { .. })),
-                "{ending} {end}"
-            );
+            assert!(matches!(result, Err(DebError::Truncated { .. })), "{ending} {end}");
         }
     }
 }
@@ -164,10 +135,7 @@ fn damaged() {
         whole[middle..middle + 20].fill(0x55);
         let (_folder, result) = try_unpack(&whole);
         assert!(
-            matches!(
-                result,
-                Err(DebError::Damaged { .. } | DebError::Unpack { .. })
-            ),
+            matches!(result, Err(DebError::Damaged { .. } | DebError::Unpack { .. })),
             "{ending} {result:?}"
         );
     }
@@ -183,10 +151,7 @@ fn not_a_deb() {
         b"!<arch>\nnot a member header, is it; this one is long enough to hold one of sixty bytes",
     ] {
         let (_folder, result) = try_unpack(data);
-        assert!(
-            matches!(result, Err(DebError::NotADeb { .. })),
-            "{result:?}"
-        );
+        assert!(matches!(result, Err(DebError::NotADeb { .. })), "{result:?}");
     }
     let error = control(Path::new("/")).unwrap_err();
     assert!(matches!(error, DebError::NotADeb { .. }), "{error}");
@@ -200,10 +165,7 @@ fn no_kernel_or_two() {
     let (_folder, result) = try_unpack(&deb(".xz", &tar(&[("./usr/bin/tool", b"x")])));
     let error = result.unwrap_err();
     assert!(matches!(error, DebError::NoKernel { .. }));
-    assert!(
-        error.to_string().contains("linux-image-6.1.0-54-amd64"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("linux-image-6.1.0-54-amd64"), "{error}");
     let two = tar(&[("./boot/vmlinuz-1.0", b"x"), ("./boot/vmlinuz-2.0", b"y")]);
     let (_folder, result) = try_unpack(&deb(".xz", &two));
     assert!(matches!(result, Err(DebError::SeveralKernels { .. })));
@@ -219,24 +181,16 @@ fn traversal() {
         "./lib/modules/../../evil",
     ];
     for name in names {
-        let (folder, result) = try_unpack(&deb(
-            ".gz",
-            &tar(&[("./boot/vmlinuz-1", b"x"), (name, b"evil")]),
-        ));
-        assert!(
-            matches!(result, Err(DebError::Escapes { .. })),
-            "{name}: {result:?}"
-        );
+        let (folder, result) =
+            try_unpack(&deb(".gz", &tar(&[("./boot/vmlinuz-1", b"x"), (name, b"evil")])));
+        assert!(matches!(result, Err(DebError::Escapes { .. })), "{name}: {result:?}");
         assert!(!folder.path().join("evil").exists());
     }
     let outside = tempfile::tempdir().unwrap();
     let data = link(
         "lib/modules/1/kernel",
         outside.path().to_str().unwrap(),
-        &[
-            ("boot/vmlinuz-1", b"x"),
-            ("lib/modules/1/kernel/evil.ko", b"evil"),
-        ],
+        &[("boot/vmlinuz-1", b"x"), ("lib/modules/1/kernel/evil.ko", b"evil")],
     );
     let (folder, result) = try_unpack(&deb(".gz", &data));
     result.unwrap();
@@ -256,10 +210,7 @@ fn twice() {
 fn deb_of_packed(ending: &str, packed: &[u8]) -> Vec<u8> {
     let plain = deb(".raw", packed);
     let [from, to] = ["data.tar.raw", &format!("data.tar{ending}")].map(|n| format!("{n:<16}"));
-    let at = plain
-        .windows(16)
-        .position(|w| w == from.as_bytes())
-        .unwrap();
+    let at = plain.windows(16).position(|w| w == from.as_bytes()).unwrap();
     let mut out = plain;
     out[at..at + 16].copy_from_slice(to.as_bytes());
     out
@@ -295,21 +246,15 @@ fn several_streams() {
 #[test]
 fn asked_for() {
     let mut builder = tar::Builder::new(Vec::new());
-    for (name, mode) in [
-        ("./usr/src/a/tool", 0o755),
-        ("./usr/src/a/text", 0o644),
-        ("./no", 0o644),
-    ] {
+    for (name, mode) in [("./usr/src/a/tool", 0o755), ("./usr/src/a/text", 0o644), ("./no", 0o644)]
+    {
         let mut header = tar::Header::new_gnu();
         header.set_size(2);
         header.set_mode(mode);
         header.set_cksum();
         builder.append_data(&mut header, name, &b"ab"[..]).unwrap();
     }
-    for (name, target) in [
-        ("./usr/src/a/near", "text"),
-        ("./usr/src/a/far", "/etc/passwd"),
-    ] {
+    for (name, target) in [("./usr/src/a/near", "text"), ("./usr/src/a/far", "/etc/passwd")] {
         let mut header = tar::Header::new_gnu();
         header.set_entry_type(tar::EntryType::Symlink);
         header.set_size(0);

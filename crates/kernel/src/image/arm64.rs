@@ -32,9 +32,7 @@ pub(super) fn is_image(data: &[u8]) -> bool {
 /// Check that a raw image is whole, as far as it says how long it is, and that guests can boot it.
 pub(super) fn check(data: &[u8]) -> Result<(), ImageError> {
     if data.len() < HEADER_BYTES || !is_image(data) {
-        return Err(ImageError::NotElf {
-            reason: "it has no header of an arm64 image".to_owned(),
-        });
+        return Err(ImageError::NotElf { reason: "it has no header of an arm64 image".to_owned() });
     }
     let flags = read_u32(data, FLAGS_AT);
     if flags & BIG_ENDIAN != 0 {
@@ -51,10 +49,7 @@ pub(super) fn check(data: &[u8]) -> Result<(), ImageError> {
     }
     let (have_bytes, need_bytes) = (data.len() as u64, sections_end(data));
     if need_bytes > have_bytes {
-        return Err(ImageError::Truncated {
-            have_bytes,
-            need_bytes,
-        });
+        return Err(ImageError::Truncated { have_bytes, need_bytes });
     }
     Ok(())
 }
@@ -105,17 +100,13 @@ pub(super) fn is_zboot(data: &[u8]) -> bool {
 
 /// The compressed image in an EFI zboot image.
 pub(super) fn zboot_payload(data: &[u8]) -> Result<&[u8], ImageError> {
-    let truncated = |need_bytes: u64| ImageError::Truncated {
-        have_bytes: data.len() as u64,
-        need_bytes,
-    };
+    let truncated =
+        |need_bytes: u64| ImageError::Truncated { have_bytes: data.len() as u64, need_bytes };
     if data.len() < HEADER_BYTES {
         return Err(truncated(HEADER_BYTES as u64));
     }
     if let Some(machine) = other_machine(data) {
-        return Err(ImageError::OtherMachine {
-            machine: machine.to_owned(),
-        });
+        return Err(ImageError::OtherMachine { machine: machine.to_owned() });
     }
     let offset = read_u32(data, PAYLOAD_OFFSET_AT);
     let end = u64::from(offset) + u64::from(read_u32(data, PAYLOAD_SIZE_AT));
@@ -125,9 +116,7 @@ pub(super) fn zboot_payload(data: &[u8]) -> Result<&[u8], ImageError> {
 
 /// The raw image of an ELF file: what `objcopy -O binary` makes of it.
 pub(super) fn flat(vmlinux: &[u8]) -> Result<Vec<u8>, ImageError> {
-    let not_elf = |reason: &str| ImageError::NotElf {
-        reason: reason.to_owned(),
-    };
+    let not_elf = |reason: &str| ImageError::NotElf { reason: reason.to_owned() };
     let file =
         ElfFile64::<LittleEndian>::parse(vmlinux).map_err(|error| not_elf(&error.to_string()))?;
     let endian = LittleEndian;
@@ -211,11 +200,9 @@ mod tests {
     fn forms() {
         let raw = arm64_image(RELEASE, FLAGS);
         check_found(&raw, &raw, None);
-        for (ending, form) in [
-            ("gz", Compression::Gzip),
-            ("xz", Compression::Xz),
-            ("zst", Compression::Zstd),
-        ] {
+        for (ending, form) in
+            [("gz", Compression::Gzip), ("xz", Compression::Xz), ("zst", Compression::Zstd)]
+        {
             let packed = pack(&format!("Image.{ending}"), &raw);
             check_found(&packed, &raw, Some(form));
             check_found(&zboot_image(&packed, PE_ARM64), &raw, Some(form));
@@ -302,10 +289,7 @@ mod tests {
         let mut zimage = vec![0; 0x1000];
         zimage[0x24..0x28].copy_from_slice(&0x016f_2818u32.to_le_bytes());
         refused(&zimage, "for 32-bit ARM");
-        refused(
-            b"\x7fELF\x01\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\x28\0",
-            "32-bit",
-        );
+        refused(b"\x7fELF\x01\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\x28\0", "32-bit");
     }
 
     /// Check that types are found in an image, which has no sections.

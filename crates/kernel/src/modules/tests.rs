@@ -28,16 +28,9 @@ fn load_order() {
     ]);
     let tree = ModuleTree::open(folder.path()).unwrap();
     let order = tree.resolve(&["rndis", "usb_core", "cdc-ether"]).unwrap();
-    assert_eq!(
-        names(&order),
-        ["mii", "usb_core", "usbnet", "cdc_ether", "rndis"]
-    );
+    assert_eq!(names(&order), ["mii", "usb_core", "usbnet", "cdc_ether", "rndis"]);
     assert!(order.iter().all(|file| file.required));
-    assert!(
-        order
-            .iter()
-            .all(|file| file.read().unwrap().starts_with(b"\x7fELF"))
-    );
+    assert!(order.iter().all(|file| file.read().unwrap().starts_with(b"\x7fELF")));
 }
 
 /// Check that a built-in module is left out, as a wish and as a dependency.
@@ -49,11 +42,7 @@ fn builtin_is_skipped() {
         "kernel/drivers/virtio/virtio.ko\nkernel/drivers/virtio/virtio_ring.ko\n",
     )
     .unwrap();
-    fs::write(
-        folder.path().join("modules.builtin.modinfo"),
-        "a.alias=crc32c\0",
-    )
-    .unwrap();
+    fs::write(folder.path().join("modules.builtin.modinfo"), "a.alias=crc32c\0").unwrap();
     let tree = ModuleTree::open(folder.path()).unwrap();
     assert!(tree.is_builtin("virtio-ring"));
     assert_eq!(names(&tree.resolve(&["virtio", "net"]).unwrap()), ["net"]);
@@ -73,34 +62,15 @@ fn no_modules() {
 /// Check that a missing module is named, with who wants it and what is near.
 #[test]
 fn missing_module() {
-    let folder = tree(&[
-        ("usbnet.ko", "depends=mii\0"),
-        ("cdc.ko", "depends=usbnet\0"),
-    ]);
+    let folder = tree(&[("usbnet.ko", "depends=mii\0"), ("cdc.ko", "depends=usbnet\0")]);
     let tree = ModuleTree::open(folder.path()).unwrap();
     let error = tree.resolve(&["cdc"]).unwrap_err();
-    let ModuleError::Missing {
-        name, wanted_by, ..
-    } = &error
-    else {
-        panic!("{error}")
-    };
-    assert_eq!(
-        (name.as_str(), &wanted_by[..]),
-        ("mii", &["cdc".to_owned(), "usbnet".into()][..])
-    );
-    assert!(
-        error
-            .to_string()
-            .contains("needed by usbnet, needed by cdc"),
-        "{error}"
-    );
+    let ModuleError::Missing { name, wanted_by, .. } = &error else { panic!("{error}") };
+    assert_eq!((name.as_str(), &wanted_by[..]), ("mii", &["cdc".to_owned(), "usbnet".into()][..]));
+    assert!(error.to_string().contains("needed by usbnet, needed by cdc"), "{error}");
 
     let error = tree.resolve(&["usb_net"]).unwrap_err();
-    assert!(
-        error.to_string().contains("a similar name is usbnet"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("a similar name is usbnet"), "{error}");
 }
 
 /// Check that soft dependencies are taken where there, by alias too, and marked as such.
@@ -115,10 +85,7 @@ fn soft_dependencies() {
     let tree = ModuleTree::open(folder.path()).unwrap();
     let order = tree.resolve(&["libcrc32c"]).unwrap();
     assert_eq!(names(&order), ["crypto", "crc32c_generic", "libcrc32c"]);
-    assert_eq!(
-        order.iter().map(|f| f.required).collect::<Vec<_>>(),
-        [false, false, true]
-    );
+    assert_eq!(order.iter().map(|f| f.required).collect::<Vec<_>>(), [false, false, true]);
 
     let order = tree.resolve(&["libcrc32c", "crc32c_generic"]).unwrap();
     assert!(order.iter().all(|file| file.required), "{order:?}");
@@ -142,17 +109,11 @@ fn soft_dependency_that_cannot_load() {
 #[test]
 fn circles() {
     let folder = tree(&[("a.ko", "depends=b\0"), ("b.ko", "depends=a\0")]);
-    let error = ModuleTree::open(folder.path())
-        .unwrap()
-        .resolve(&["a"])
-        .unwrap_err();
+    let error = ModuleTree::open(folder.path()).unwrap().resolve(&["a"]).unwrap_err();
     assert!(error.to_string().ends_with("a needs b needs a"), "{error}");
 
     let folder = tree(&[("a.ko", "depends=b\0"), ("b.ko", "softdep=pre: a\0")]);
-    let order = ModuleTree::open(folder.path())
-        .unwrap()
-        .resolve(&["a"])
-        .unwrap();
+    let order = ModuleTree::open(folder.path()).unwrap().resolve(&["a"]).unwrap();
     assert_eq!(names(&order), ["b", "a"]);
 }
 
@@ -178,24 +139,15 @@ fn damaged_modules() {
     fs::write(&path, &data[..data.len() / 2]).unwrap();
     fs::write(folder.path().join("bad.ko"), "not a module").unwrap();
     let tree = ModuleTree::open(folder.path()).unwrap();
-    assert!(matches!(
-        tree.resolve(&["good"]).unwrap_err(),
-        ModuleError::Unpack { .. }
-    ));
-    assert!(matches!(
-        tree.resolve(&["bad"]).unwrap_err(),
-        ModuleError::NotAModule { .. }
-    ));
+    assert!(matches!(tree.resolve(&["good"]).unwrap_err(), ModuleError::Unpack { .. }));
+    assert!(matches!(tree.resolve(&["bad"]).unwrap_err(), ModuleError::NotAModule { .. }));
 }
 
 /// Check that a folder that is not there is an error with its path.
 #[test]
 fn no_folder() {
     let error = ModuleTree::open(Path::new("/nonexistent/modules")).unwrap_err();
-    assert!(
-        error.to_string().contains("/nonexistent/modules"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("/nonexistent/modules"), "{error}");
 }
 
 /// Check that a file takes a module's place if it is built for the kernel, and that one
@@ -225,10 +177,7 @@ fn replaced_by_a_file() {
     assert!(refused(&other).contains("built for kernel 6.2.0, not 6.1.0"));
     let preempt = file("mii.ko", "vermagic=6.1.0 SMP preempt mod_unload\0");
     let why = refused(&preempt);
-    assert!(
-        why.contains("`SMP preempt mod_unload`") && why.contains("`SMP mod_unload`"),
-        "{why}"
-    );
+    assert!(why.contains("`SMP preempt mod_unload`") && why.contains("`SMP mod_unload`"), "{why}");
     let built_in = file("lo.ko", "vermagic=6.1.0\0");
     assert!(refused(&built_in).contains("built into"));
     let text = own.path().join("text.ko");
@@ -242,38 +191,20 @@ fn replaced_by_a_file() {
 #[test]
 fn requests_have_answers() {
     let folder = tree(&[
-        (
-            "netfilter/nft_log.ko",
-            "depends=nf_tables\0alias=nft-expr-log\0",
-        ),
-        (
-            "netfilter/nf-tables.ko",
-            "depends=nfnetlink\0softdep=pre: crc32c\0",
-        ),
+        ("netfilter/nft_log.ko", "depends=nf_tables\0alias=nft-expr-log\0"),
+        ("netfilter/nf-tables.ko", "depends=nfnetlink\0softdep=pre: crc32c\0"),
         ("netfilter/xt_lost.ko", "depends=x_tables\0alias=ipt_lost\0"),
         ("nfnetlink.ko", "depends=\0alias=net-pf-16-proto-12\0"),
         ("crc32c.ko", "depends=\0"),
     ]);
     let tree = ModuleTree::open(folder.path()).unwrap();
     let answers = tree.answers("netfilter").unwrap();
-    let told: Vec<(Vec<String>, Vec<&str>)> = answers
-        .iter()
-        .map(|answer| (answer.names.clone(), names(&answer.modules)))
-        .collect();
-    let text = |all: &[&str]| {
-        all.iter()
-            .map(|name| (*name).to_string())
-            .collect::<Vec<_>>()
-    };
+    let told: Vec<(Vec<String>, Vec<&str>)> =
+        answers.iter().map(|answer| (answer.names.clone(), names(&answer.modules))).collect();
+    let text = |all: &[&str]| all.iter().map(|name| (*name).to_string()).collect::<Vec<_>>();
     let tables = vec!["crc32c", "nfnetlink", "nf_tables"];
     let log = [&tables[..], &["nft_log"]].concat();
-    assert_eq!(
-        told,
-        [
-            (text(&["nf_tables"]), tables),
-            (text(&["nft_log", "nft_expr_log"]), log),
-        ]
-    );
+    assert_eq!(told, [(text(&["nf_tables"]), tables), (text(&["nft_log", "nft_expr_log"]), log),]);
     assert!(!answers[0].modules[0].required && answers[0].modules[1].required);
     assert!(tree.answers("ipset").unwrap().is_empty());
 }

@@ -24,10 +24,7 @@ impl Setting {
                 },
             }),
             Setting::BlockQueue { disk, which } if error.kind() == ErrorKind::NotFound => {
-                Some(KnobError::Missing {
-                    what: self.whose(),
-                    why: disk.why_not(which),
-                })
+                Some(KnobError::Missing { what: self.whose(), why: disk.why_not(which) })
             }
             _ => None,
         }
@@ -60,11 +57,7 @@ impl Setting {
             ),
             _ => format!("{error}; `{}` shows what there is", self.shown_by()?),
         };
-        Some(KnobError::NotAccepted {
-            what: self.whose(),
-            asked: value.into(),
-            why,
-        })
+        Some(KnobError::NotAccepted { what: self.whose(), asked: value.into(), why })
     }
 
     /// The error of a value that a disk's queue does not accept.
@@ -83,10 +76,6 @@ impl Setting {
             }
             None => "the kernel does not accept it for this disk".into(),
         };
-        Some(KnobError::NotAccepted {
-            what: self.whose(),
-            asked: value.into(),
-            why,
-        })
+        Some(KnobError::NotAccepted { what: self.whose(), asked: value.into(), why })
     }
 }

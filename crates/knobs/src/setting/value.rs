@@ -38,10 +38,7 @@ fn number<T: std::str::FromStr>(value: &str) -> io::Result<T> {
 impl Setting {
     fn state(&self, namespace: &Namespace) -> Result<Option<DeviceState>, KnobError> {
         if let Some(disk) = self.disk().filter(|disk| !disk.is_there()) {
-            return Err(KnobError::Gone {
-                what: "disk",
-                name: disk.name.clone(),
-            });
+            return Err(KnobError::Gone { what: "disk", name: disk.name.clone() });
         }
         self.nic().map(|nic| nic.state(namespace)).transpose()
     }
@@ -65,22 +62,19 @@ impl Setting {
     /// The interface is gone, or the value was refused.
     pub fn write(&self, namespace: &Namespace, value: &str) -> Result<(), KnobError> {
         let state = self.state(namespace)?;
-        self.assign(namespace, state.as_ref(), value)
-            .map_err(|error| {
-                let refused = self.not_accepted(value, &error);
-                let doing = || KnobError::system(format!("set {} to {value}", self.whose()));
-                refused.unwrap_or_else(|| doing()(error))
-            })
+        self.assign(namespace, state.as_ref(), value).map_err(|error| {
+            let refused = self.not_accepted(value, &error);
+            let doing = || KnobError::system(format!("set {} to {value}", self.whose()));
+            refused.unwrap_or_else(|| doing()(error))
+        })
     }
 
     /// The route, if it is one.
     fn route(&self) -> io::Result<OurRoute> {
         match self {
-            Setting::Route { nic, to, local } => Ok(OurRoute {
-                device: nic.index,
-                to: *to,
-                local: *local,
-            }),
+            Setting::Route { nic, to, local } => {
+                Ok(OurRoute { device: nic.index, to: *to, local: *local })
+            }
             _ => Err(ErrorKind::InvalidInput.into()),
         }
     }
@@ -172,12 +166,7 @@ impl Setting {
                 let [receive, send, other, combined] = numbers?[..] else {
                     return Err(ErrorKind::InvalidInput.into());
                 };
-                let to = Channels {
-                    receive,
-                    send,
-                    other,
-                    combined,
-                };
+                let to = Channels { receive, send, other, combined };
                 ns.set_channels(name, to)
             }
             Setting::Threaded { .. } => set_threaded(ns, name, is_on(value)?),
@@ -301,10 +290,7 @@ pub(crate) fn mac_text(mac: &[u8]) -> String {
 }
 
 fn mac_of(text: &str) -> Option<[u8; 6]> {
-    let bytes: Option<Vec<u8>> = text
-        .split(':')
-        .map(|b| u8::from_str_radix(b, 16).ok())
-        .collect();
+    let bytes: Option<Vec<u8>> = text.split(':').map(|b| u8::from_str_radix(b, 16).ok()).collect();
     bytes?.try_into().ok()
 }
 

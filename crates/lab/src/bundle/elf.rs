@@ -39,14 +39,10 @@ pub(super) struct Needs {
 
 /// Read the dependencies of the ELF file at `host`; `path` is its name in errors.
 pub(super) fn read(host: &Path, path: &Path, arch: Arch) -> Result<Needs, BundleError> {
-    let damaged = |why: &str| BundleError::Damaged {
-        path: path.to_path_buf(),
-        why: why.to_string(),
-    };
-    let file = File::open(host).map_err(|source| BundleError::Unreadable {
-        path: path.to_path_buf(),
-        source,
-    })?;
+    let damaged =
+        |why: &str| BundleError::Damaged { path: path.to_path_buf(), why: why.to_string() };
+    let file = File::open(host)
+        .map_err(|source| BundleError::Unreadable { path: path.to_path_buf(), source })?;
     // Read only the needed pages: programs can be large.
     let cache = ReadCache::new(file);
     let data = &cache;
@@ -89,9 +85,7 @@ pub(super) fn read(host: &Path, path: &Path, arch: Arch) -> Result<Needs, Bundle
     if kind != ET_EXEC && kind != ET_DYN {
         return Err(damaged("it is neither a program nor a shared library"));
     }
-    let segments = header
-        .program_headers(endian, data)
-        .map_err(|e| damaged(&e.to_string()))?;
+    let segments = header.program_headers(endian, data).map_err(|e| damaged(&e.to_string()))?;
 
     let mut needs = Needs::default();
     for segment in segments {
@@ -99,19 +93,12 @@ pub(super) fn read(host: &Path, path: &Path, arch: Arch) -> Result<Needs, Bundle
             needs.interpreter = Some(text(interpreter));
         }
     }
-    let Some(Ok(Some(dynamic))) = segments
-        .iter()
-        .map(|s| s.dynamic(endian, data))
-        .find(|d| !matches!(d, Ok(None)))
+    let Some(Ok(Some(dynamic))) =
+        segments.iter().map(|s| s.dynamic(endian, data)).find(|d| !matches!(d, Ok(None)))
     else {
         return Ok(needs);
     };
-    let value = |tag| {
-        dynamic
-            .iter()
-            .find(|d| d.tag(endian) == tag)
-            .map(|d| d.val(endian))
-    };
+    let value = |tag| dynamic.iter().find(|d| d.tag(endian) == tag).map(|d| d.val(endian));
     // The address of the string table, to be converted to an offset in the file.
     let strings = value(DT_STRTAB).and_then(|address| {
         segments.iter().find_map(|s| {
@@ -126,13 +113,9 @@ pub(super) fn read(host: &Path, path: &Path, arch: Arch) -> Result<Needs, Bundle
         return Ok(needs);
     };
     let string = |offset: u64| -> Result<String, BundleError> {
-        let start = strings
-            .checked_add(offset)
-            .ok_or_else(|| damaged("a name is out of bounds"))?;
-        let end = data
-            .len()
-            .unwrap_or(0)
-            .min(start.saturating_add(MAX_STRING_BYTES));
+        let start =
+            strings.checked_add(offset).ok_or_else(|| damaged("a name is out of bounds"))?;
+        let end = data.len().unwrap_or(0).min(start.saturating_add(MAX_STRING_BYTES));
         data.read_bytes_at_until(start..end, 0)
             .map(text)
             .map_err(|()| damaged("a name is out of bounds"))

@@ -135,10 +135,7 @@ fn built_for(arch: Arch) -> String {
 fn loader_remedy(arch: Arch) -> String {
     match arch == Arch::OWN {
         true => "install it".into(),
-        false => format!(
-            "install Debian's libc6-{}-cross, which has glibc's",
-            arch.debian()
-        ),
+        false => format!("install Debian's libc6-{}-cross, which has glibc's", arch.debian()),
     }
 }
 

@@ -90,9 +90,7 @@ impl Host {
     /// `shims`, as of pyenv, rbenv and others. It asks the manager which program to run, and the
     /// manager is not copied.
     pub(super) fn is_shim(&self, path: &Path) -> bool {
-        let in_shims = path
-            .parent()
-            .is_some_and(|folder| folder.ends_with("shims"));
+        let in_shims = path.parent().is_some_and(|folder| folder.ends_with("shims"));
         let script = || -> io::Result<bool> {
             let (place, _) = self.walk(path)?;
             let mut head = [0; 2];
@@ -121,11 +119,7 @@ pub(super) fn parts(path: &Path) -> Vec<PathBuf> {
 }
 
 pub(super) fn join(folder: &Path, below: &Path) -> PathBuf {
-    if below.as_os_str().is_empty() {
-        folder.to_path_buf()
-    } else {
-        folder.join(below)
-    }
+    if below.as_os_str().is_empty() { folder.to_path_buf() } else { folder.join(below) }
 }
 
 /// A path without `.` and `..`, without looking at the file system.

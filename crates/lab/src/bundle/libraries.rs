@@ -28,10 +28,7 @@ pub(super) struct Found {
 
 impl Found {
     fn at(path: PathBuf) -> Found {
-        Found {
-            at: path.clone(),
-            from: path,
-        }
+        Found { at: path.clone(), from: path }
     }
 }
 
@@ -56,11 +53,7 @@ impl Bundle {
         }
         let needs = elf::read(&self.host.real(&place), path, self.arch)?;
         // $ORIGIN of a program is its real path; of a library the path where it was found.
-        let file = if needs.interpreter.is_some() {
-            &place
-        } else {
-            path
-        };
+        let file = if needs.interpreter.is_some() { &place } else { path };
         let origin = file.parent().unwrap_or(Path::new("/")).to_path_buf();
         self.add_needed(&needs, path, &origin, chain, libraries)
     }
@@ -102,10 +95,7 @@ impl Bundle {
         }
         let expanded = |folders: &[String]| -> Vec<PathBuf> {
             let arch = self.arch;
-            folders
-                .iter()
-                .map(|f| loader::expand(f, origin, arch))
-                .collect()
+            folders.iter().map(|f| loader::expand(f, origin, arch)).collect()
         };
         // DT_RUNPATH overrides DT_RPATH, its own and those of dependent files.
         let mut chain = Chain::default();
@@ -169,10 +159,7 @@ impl Bundle {
     fn of_cross_packages(&self, at: &Path) -> Option<Found> {
         let root = loader::cross_root(self.arch)?;
         let from = root.join(at.strip_prefix("/").unwrap_or(at));
-        self.fits(&from).then(|| Found {
-            at: at.to_path_buf(),
-            from,
-        })
+        self.fits(&from).then(|| Found { at: at.to_path_buf(), from })
     }
 
     /// The library where the loader finds it: none, one, or several for CPUs with more features, since

@@ -73,9 +73,7 @@ pub(super) fn cross_root(arch: Arch) -> Option<PathBuf> {
 pub(super) fn cache_entries(bytes: &[u8], arch: Arch) -> Vec<(String, PathBuf)> {
     // Up to glibc 2.31 the old format came first, the new one after it.
     let start = if bytes.starts_with(OLD_MAGIC) {
-        bytes
-            .windows(CACHE_MAGIC.len())
-            .position(|w| w == CACHE_MAGIC)
+        bytes.windows(CACHE_MAGIC.len()).position(|w| w == CACHE_MAGIC)
     } else {
         bytes.starts_with(CACHE_MAGIC).then_some(0)
     };
@@ -118,11 +116,7 @@ pub(super) fn expand(folder: &str, origin: &Path, arch: Arch) -> PathBuf {
         .replace("${PLATFORM}", arch.uname())
         .replace("$PLATFORM", arch.uname());
     // An empty one is the current directory, which does not exist in the guest.
-    PathBuf::from(if expanded.is_empty() {
-        "/".into()
-    } else {
-        expanded
-    })
+    PathBuf::from(if expanded.is_empty() { "/".into() } else { expanded })
 }
 
 #[cfg(test)]
@@ -189,9 +183,6 @@ mod tests {
             Loader::Musl.folders(Arch::X86_64, Some("/a\n/b:c\n")),
             [Path::new("/a"), Path::new("/b")]
         );
-        assert_eq!(
-            Loader::Musl.folders(Arch::X86_64, None)[0],
-            Path::new("/lib")
-        );
+        assert_eq!(Loader::Musl.folders(Arch::X86_64, None)[0], Path::new("/lib"));
     }
 }

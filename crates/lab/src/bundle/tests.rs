@@ -10,34 +10,16 @@ struct Fixture {
 
 impl Fixture {
     fn new() -> Fixture {
-        let fixture = Fixture {
-            folder: tempfile::tempdir().unwrap(),
-        };
-        for folder in [
-            "usr/bin",
-            "usr/lib/x86_64-linux-gnu",
-            "usr/lib64",
-            "etc",
-            "opt/x/lib",
-        ] {
+        let fixture = Fixture { folder: tempfile::tempdir().unwrap() };
+        for folder in ["usr/bin", "usr/lib/x86_64-linux-gnu", "usr/lib64", "etc", "opt/x/lib"] {
             fs::create_dir_all(fixture.folder.path().join(folder)).unwrap();
         }
-        for (link, target) in [
-            ("bin", "usr/bin"),
-            ("lib", "usr/lib"),
-            ("lib64", "usr/lib64"),
-        ] {
+        for (link, target) in [("bin", "usr/bin"), ("lib", "usr/lib"), ("lib64", "usr/lib64")] {
             symlink(target, fixture.folder.path().join(link)).unwrap();
         }
-        fixture.write(
-            "/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2",
-            b"\x7fnot read",
-            0o755,
-        );
-        fixture.link(
-            "/usr/lib64/ld-linux-x86-64.so.2",
-            "/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2",
-        );
+        fixture.write("/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2", b"\x7fnot read", 0o755);
+        fixture
+            .link("/usr/lib64/ld-linux-x86-64.so.2", "/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2");
         fixture
     }
 
@@ -103,23 +85,14 @@ const INTERPRETER: [&str; 2] = ["-pie", "-Wl,--dynamic-linker=/lib64/ld-linux-x8
 #[test]
 fn libraries_of_libraries() {
     let f = Fixture::new();
-    f.library(
-        "/usr/lib/x86_64-linux-gnu/libinner.so.1.2",
-        &["-Wl,-soname,libinner.so.1"],
-    );
+    f.library("/usr/lib/x86_64-linux-gnu/libinner.so.1.2", &["-Wl,-soname,libinner.so.1"]);
     f.link("/usr/lib/x86_64-linux-gnu/libinner.so.1", "libinner.so.1.2");
-    f.library(
-        "/usr/lib/x86_64-linux-gnu/libouter.so",
-        &["usr/lib/x86_64-linux-gnu/libinner.so.1"],
-    );
+    f.library("/usr/lib/x86_64-linux-gnu/libouter.so", &["usr/lib/x86_64-linux-gnu/libinner.so.1"]);
     f.elf(
         "/usr/bin/program-1",
         &[
             &INTERPRETER[..],
-            &[
-                "usr/lib/x86_64-linux-gnu/libouter.so",
-                "-Wl,-rpath-link,lib/x86_64-linux-gnu",
-            ],
+            &["usr/lib/x86_64-linux-gnu/libouter.so", "-Wl,-rpath-link,lib/x86_64-linux-gnu"],
         ]
         .concat(),
     );
@@ -142,16 +115,9 @@ fn libraries_of_libraries() {
         ]
     );
     let program = &bundle.entries()[Path::new("/usr/bin/program-1")];
-    assert_eq!(
-        program.read().unwrap(),
-        fs::read(f.path("/usr/bin/program-1")).unwrap()
-    );
+    assert_eq!(program.read().unwrap(), fs::read(f.path("/usr/bin/program-1")).unwrap());
     assert_eq!(program.mode, 0o755);
-    let sum: u64 = bundle
-        .entries()
-        .values()
-        .map(|e| e.read().unwrap().len() as u64)
-        .sum();
+    let sum: u64 = bundle.entries().values().map(|e| e.read().unwrap().len() as u64).sum();
     assert_eq!(bundle.size_bytes(), sum);
 }
 
@@ -184,11 +150,8 @@ fn rpath_and_runpath() {
         let tags = format!("-Wl,{tags},-rpath,$ORIGIN/../lib");
         f.elf(
             "/opt/x/bin/program",
-            &[
-                &INTERPRETER[..],
-                &["opt/x/lib/libouter.so", "-Wl,-rpath-link,opt/x/lib", &tags],
-            ]
-            .concat(),
+            &[&INTERPRETER[..], &["opt/x/lib/libouter.so", "-Wl,-rpath-link,opt/x/lib", &tags]]
+                .concat(),
         );
     };
     f.link("/usr/bin/program", "/opt/x/bin/program");
@@ -200,14 +163,8 @@ fn rpath_and_runpath() {
     program("--enable-new-dtags");
     let error = f.bundle().add_program("program").unwrap_err();
     let said = error.to_string();
-    assert!(
-        matches!(error, BundleError::MissingLibrary { .. }),
-        "{said}"
-    );
-    assert!(
-        said.contains("`libinner.so`") && said.contains("libouter.so"),
-        "{said}"
-    );
+    assert!(matches!(error, BundleError::MissingLibrary { .. }), "{said}");
+    assert!(said.contains("`libinner.so`") && said.contains("libouter.so"), "{said}");
     assert!(said.contains("--with"), "{said}");
 }
 
@@ -219,10 +176,7 @@ fn the_cache_counts() {
     f.library("/opt/x/lib/libc1.so", &[]);
     f.library("/opt/x/lib/v3/libc1.so", &[]);
     f.library("/usr/lib/x86_64-linux-gnu/libc1.so", &[]);
-    f.elf(
-        "/usr/bin/program",
-        &[&INTERPRETER[..], &["opt/x/lib/libc1.so"]].concat(),
-    );
+    f.elf("/usr/bin/program", &[&INTERPRETER[..], &["opt/x/lib/libc1.so"]].concat());
     // Linked by its path, but asked for by its name.
     let cache = loader::make_cache(&[
         ("libc1.so", "/opt/x/lib/v3/libc1.so"),
@@ -233,11 +187,7 @@ fn the_cache_counts() {
     let mut bundle = f.bundle();
     bundle.add_program("program").unwrap();
     let files = files(&bundle);
-    for there in [
-        "/opt/x/lib/v3/libc1.so",
-        "/opt/x/lib/libc1.so",
-        "/etc/ld.so.cache",
-    ] {
+    for there in ["/opt/x/lib/v3/libc1.so", "/opt/x/lib/libc1.so", "/etc/ld.so.cache"] {
         assert!(files.contains(&there.to_string()), "{files:?}");
     }
     assert!(!files.contains(&"/usr/lib/x86_64-linux-gnu/libc1.so".to_string()));
@@ -245,11 +195,7 @@ fn the_cache_counts() {
     fs::remove_file(f.path("/etc/ld.so.cache")).unwrap();
     let mut bundle = f.bundle();
     bundle.add_program("program").unwrap();
-    assert!(
-        bundle
-            .entries()
-            .contains_key(Path::new("/usr/lib/x86_64-linux-gnu/libc1.so"))
-    );
+    assert!(bundle.entries().contains_key(Path::new("/usr/lib/x86_64-linux-gnu/libc1.so")));
 }
 
 /// Check that a static program needs nothing, and that a script needs its
@@ -283,10 +229,7 @@ fn static_programs_and_scripts() {
         assert!(said.contains("perl") && said.contains(orphan), "{said}");
     }
     f.write("/usr/bin/round", b"#!/usr/bin/round\n", 0o755);
-    assert!(matches!(
-        f.bundle().add_program("round"),
-        Err(BundleError::ScriptsWithoutEnd(_))
-    ));
+    assert!(matches!(f.bundle().add_program("round"), Err(BundleError::ScriptsWithoutEnd(_))));
 }
 
 /// Check what is said of programs that are missing, not executable, not programs,
@@ -307,11 +250,7 @@ fn what_is_no_program() {
     f.write("/usr/bin/i386", &arm, 0o755);
     f.link("/usr/bin/round", "round");
     let said = |name: &str| f.bundle().add_program(name).unwrap_err().to_string();
-    assert!(
-        said("nothing").contains("no such program `nothing` in $PATH"),
-        "{}",
-        said("nothing")
-    );
+    assert!(said("nothing").contains("no such program `nothing` in $PATH"), "{}", said("nothing"));
     assert!(said("/usr/bin/nothing").contains("No such file"));
     assert!(said("text").contains("is not a program"));
     assert!(said("empty").contains("is not a program"));
@@ -320,11 +259,7 @@ fn what_is_no_program() {
     assert!(said("arm").contains("64-bit ARM"));
     assert!(said("i386").contains("32-bit x86"));
     assert!(said("/usr/bin").contains("is a directory"));
-    assert!(
-        said("/usr/bin/round").contains("symbolic links"),
-        "{}",
-        said("/usr/bin/round")
-    );
+    assert!(said("/usr/bin/round").contains("symbolic links"), "{}", said("/usr/bin/round"));
 }
 
 /// Check that files and folders are brought along, to places of their own or others,
@@ -333,28 +268,14 @@ fn what_is_no_program() {
 fn with_more() {
     let f = Fixture::new();
     f.library("/home/me/libmine.so", &[]);
-    f.elf(
-        "/usr/bin/program",
-        &[&INTERPRETER[..], &["home/me/libmine.so"]].concat(),
-    );
+    f.elf("/usr/bin/program", &[&INTERPRETER[..], &["home/me/libmine.so"]].concat());
     let error = f.bundle().add_program("program").unwrap_err();
-    assert!(
-        matches!(error, BundleError::MissingLibrary { .. }),
-        "{error}"
-    );
+    assert!(matches!(error, BundleError::MissingLibrary { .. }), "{error}");
     let mut bundle = f.bundle();
-    bundle
-        .add_with(
-            Path::new("/home/me/libmine.so"),
-            Some(Path::new("/lib/libmine.so")),
-        )
-        .unwrap();
+    bundle.add_with(Path::new("/home/me/libmine.so"), Some(Path::new("/lib/libmine.so"))).unwrap();
     bundle.add_program("program").unwrap();
     let listed = files(&bundle);
-    assert!(
-        listed.contains(&"/usr/lib/libmine.so".to_string()),
-        "{listed:?}"
-    );
+    assert!(listed.contains(&"/usr/lib/libmine.so".to_string()), "{listed:?}");
     assert!(listed.contains(&"/lib -> usr/lib".to_string()));
 
     f.write("/data/one", b"1", 0o600);
@@ -364,9 +285,7 @@ fn with_more() {
     f.link("/data/nowhere", "gone");
     let mut bundle = f.bundle();
     bundle.add_with(Path::new("/data"), None).unwrap();
-    bundle
-        .add_with(Path::new("/data/deep"), Some(Path::new("srv/x")))
-        .unwrap();
+    bundle.add_with(Path::new("/data/deep"), Some(Path::new("srv/x"))).unwrap();
     assert_eq!(
         files(&bundle),
         [
@@ -382,10 +301,7 @@ fn with_more() {
     assert_eq!(bundle.size_bytes(), 1 + 2 + 3 + 2);
     // A library that something in a folder needs may be missing.
     let mut bundle = f.bundle();
-    f.elf(
-        "/plugins/program",
-        &[&INTERPRETER[..], &["home/me/libmine.so"]].concat(),
-    );
+    f.elf("/plugins/program", &[&INTERPRETER[..], &["home/me/libmine.so"]].concat());
     bundle.add_with(Path::new("/plugins"), None).unwrap();
     let missing: Vec<&str> = bundle.missing().map(|m| m.library.as_str()).collect();
     assert_eq!(missing, ["libmine.so"]);
@@ -402,10 +318,7 @@ fn limits() {
     bundle.add_with(Path::new("/data"), None).unwrap();
     bundle.check_size(4 << 20).unwrap();
     let said = bundle.check_size(2 << 20).unwrap_err().to_string();
-    assert!(
-        said.contains("are 4 MiB, more than the limit of 2 MiB"),
-        "{said}"
-    );
+    assert!(said.contains("are 4 MiB, more than the limit of 2 MiB"), "{said}");
     assert!(said.contains("/data/large (3 MiB)"), "{said}");
     let huge = File::create(f.path("/data/huge")).unwrap();
     huge.set_len(MAX_BYTES + 1).unwrap();
@@ -413,13 +326,8 @@ fn limits() {
         f.bundle().add_with(Path::new("/data"), None),
         Err(BundleError::TooLarge { .. })
     ));
-    let reserved = f
-        .bundle()
-        .add_with(Path::new("/data/small"), Some(Path::new("/proc/../init")));
-    assert!(matches!(
-        reserved,
-        Err(BundleError::Reserved { own: "/init", .. })
-    ));
+    let reserved = f.bundle().add_with(Path::new("/data/small"), Some(Path::new("/proc/../init")));
+    assert!(matches!(reserved, Err(BundleError::Reserved { own: "/init", .. })));
 }
 
 /// Check that a file that grew since it was seen is an error, not half a file.

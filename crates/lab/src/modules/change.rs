@@ -55,9 +55,7 @@ pub(super) fn check(changes: &[Change]) -> Result<(), ModuleBuildError> {
     for change in changes {
         match change {
             Change::Patch(path) if names_in(&text_of(path)?).is_empty() => {
-                return Err(ModuleBuildError::NotAPatch {
-                    path: path.to_owned(),
-                });
+                return Err(ModuleBuildError::NotAPatch { path: path.to_owned() });
             }
             Change::Patch(_) => {}
             Change::Cocci(path) => drop(text_of(path)?),
@@ -131,11 +129,7 @@ fn patch(
         .iter()
         .zip(&names)
         .any(|(file, name)| name.components().count() < file.components().count() + strip);
-    let folder = if bare {
-        work.top.join(&work.place.folder)
-    } else {
-        work.top.to_owned()
-    };
+    let folder = if bare { work.top.join(&work.place.folder) } else { work.top.to_owned() };
     let mut arguments: Vec<OsString> = [
         // Others can name programs.
         "--unified",
@@ -195,18 +189,12 @@ impl Sources {
         while let Some(folder) = folders.pop() {
             for entry in fs::read_dir(&folder).map_err(read_failed(&folder))? {
                 let path = entry.map_err(read_failed(&folder))?.path();
-                let name = path
-                    .file_name()
-                    .unwrap_or_default()
-                    .to_string_lossy()
-                    .into_owned();
+                let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
                 if path.is_dir() {
                     folders.push(path);
                     continue;
                 }
-                let Some(made) = name
-                    .strip_prefix('.')
-                    .and_then(|name| name.strip_suffix(".cmd"))
+                let Some(made) = name.strip_prefix('.').and_then(|name| name.strip_suffix(".cmd"))
                 else {
                     continue;
                 };
@@ -267,9 +255,7 @@ fn objects_built(folder: &Path, place: &Place) -> Result<BTreeSet<PathBuf>, Modu
     Ok(objects
         .map(|object| {
             let object = Path::new(object);
-            let inner = object
-                .ancestors()
-                .find(|above| above.ends_with(&place.folder));
+            let inner = object.ancestors().find(|above| above.ends_with(&place.folder));
             match inner.and_then(|above| object.strip_prefix(above).ok()) {
                 Some(below) => folder.join(below),
                 None => folder.join(object.file_name().unwrap_or_default()),
@@ -280,9 +266,7 @@ fn objects_built(folder: &Path, place: &Place) -> Result<BTreeSet<PathBuf>, Modu
 
 /// What a target was made of, by what fixdep noted of it: files of the source, from its top.
 fn dependencies(noted: &str, work: &Path, ran_in: [&PathBuf; 2], tops: &[PathBuf]) -> Vec<PathBuf> {
-    let words = noted
-        .split_whitespace()
-        .map(|word| word.trim_end_matches(['\\', ')']));
+    let words = noted.split_whitespace().map(|word| word.trim_end_matches(['\\', ')']));
     let words =
         words.filter(|word| word.ends_with(".c") || word.ends_with(".h") || word.ends_with(".S"));
     words
@@ -370,10 +354,7 @@ fn target(name: &Path, folder: &Path) -> Option<Target> {
         }
     }
     let strip = count.checked_sub(1).filter(|above| *above <= 1)?;
-    Some(Target {
-        strip,
-        file: folder.join(rest(strip)),
-    })
+    Some(Target { strip, file: folder.join(rest(strip)) })
 }
 
 /// The line that says why a patch does not apply, and the file that it is about.
@@ -386,9 +367,7 @@ fn why_not(output: &str) -> String {
         let hunk = line.starts_with("Hunk") && line.contains("FAILED");
         let whole = line.contains("previously applied") || line.contains("can't find file");
         if hunk || whole || line.contains("malformed") {
-            let line = line
-                .trim_end_matches("  Skipping patch.")
-                .trim_end_matches('.');
+            let line = line.trim_end_matches("  Skipping patch.").trim_end_matches('.');
             return match file {
                 "" => line.to_owned(),
                 file => format!("{file}: {line}"),
@@ -407,9 +386,7 @@ fn cocci(path: &Path, work: &Work<'_>) -> Result<Vec<PathBuf>, ModuleBuildError>
         .map(|file| fs::read(folder.join(file)).map_err(read_failed(file)))
         .collect::<Result<_, _>>()?;
     let mut arguments: Vec<OsString> =
-        ["--very-quiet", "--in-place", "--no-show-diff", "--sp-file"]
-            .map(OsString::from)
-            .into();
+        ["--very-quiet", "--in-place", "--no-show-diff", "--sp-file"].map(OsString::from).into();
     arguments.push(work.copy(path, "change.cocci")?.into());
     arguments.extend(files.iter().map(|file| file.into()));
     let finished = work.sandbox.run("spatch", &arguments, &folder, &[])?;
@@ -444,14 +421,9 @@ fn refusal(output: &str) -> String {
     let said = |line: &&str| {
         let line = line.trim();
         !line.is_empty()
-            && ![
-                "init_defs_builtins:",
-                "warning:",
-                "HANDLING:",
-                "whole content",
-            ]
-            .iter()
-            .any(|noise| line.starts_with(noise))
+            && !["init_defs_builtins:", "warning:", "HANDLING:", "whole content"]
+                .iter()
+                .any(|noise| line.starts_with(noise))
     };
     let mut lines = output.lines().filter(said);
     let place = output.lines().find_map(|line| {
@@ -524,10 +496,7 @@ fn text_of(path: &Path) -> Result<String, ModuleBuildError> {
 }
 
 fn bytes_of(path: &Path) -> Result<Vec<u8>, ModuleBuildError> {
-    let refuse = |reason: String| ModuleBuildError::Change {
-        path: path.to_owned(),
-        reason,
-    };
+    let refuse = |reason: String| ModuleBuildError::Change { path: path.to_owned(), reason };
     let metadata = fs::metadata(path).map_err(|error| refuse(error.to_string()))?;
     if !metadata.is_file() {
         return Err(refuse("not a regular file".into()));

@@ -67,9 +67,8 @@ impl<'a> Wanted<'a> {
     /// The one that names itself so, if it is one.
     pub(super) fn of(compiler: &'a str) -> Option<Self> {
         let name = compiler.split_whitespace().next()?;
-        let cross = Arch::ALL
-            .iter()
-            .find_map(|arch| name.strip_prefix(arch.gnu())?.strip_prefix('-'));
+        let cross =
+            Arch::ALL.iter().find_map(|arch| name.strip_prefix(arch.gnu())?.strip_prefix('-'));
         let release = cross.unwrap_or(name).strip_prefix("gcc-")?;
         let is_number = !release.is_empty() && release.bytes().all(|byte| byte.is_ascii_digit());
         let version = debian_version(compiler).filter(|_| is_number)?;
@@ -133,10 +132,7 @@ impl<'a> Wanted<'a> {
         if !root.join(&program).is_file() {
             return Ok(None);
         }
-        let version = offers
-            .first()
-            .map_or(version, |offer| &offer.version)
-            .to_owned();
+        let version = offers.first().map_or(version, |offer| &offer.version).to_owned();
         let wrapper = entry.join("cc1");
         let text = format!(
             "#!/bin/sh\nroot=${{0%/*}}/root\nexec {emulator} -L \"$root\" \"$root/{program}\" \"$@\"\n"
@@ -184,14 +180,8 @@ mod tests {
     #[test]
     fn versions() {
         for (text, version) in [
-            (
-                "gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0",
-                Some("12.2.0-14+deb12u1"),
-            ),
-            (
-                "aarch64-linux-gnu-gcc-12 (Debian 12.2.0-14) 12.2.0",
-                Some("12.2.0-14"),
-            ),
+            ("gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0", Some("12.2.0-14+deb12u1")),
+            ("aarch64-linux-gnu-gcc-12 (Debian 12.2.0-14) 12.2.0", Some("12.2.0-14")),
             ("gcc-12 (Debian ../../x) 12.2.0", None),
             ("aarch64-linux-gnu-gcc (Ubuntu 13.2.0-4) 13.2.0", None),
             ("", None),

@@ -264,15 +264,9 @@ impl ModuleBuildError {
 }
 
 pub(super) fn read_failed(path: &Path) -> impl Fn(io::Error) -> ModuleBuildError {
-    move |source| ModuleBuildError::Read {
-        path: path.to_owned(),
-        source,
-    }
+    move |source| ModuleBuildError::Read { path: path.to_owned(), source }
 }
 
 pub(super) fn write_failed(path: &Path) -> impl Fn(io::Error) -> ModuleBuildError {
-    move |source| ModuleBuildError::Write {
-        path: path.to_owned(),
-        source,
-    }
+    move |source| ModuleBuildError::Write { path: path.to_owned(), source }
 }

@@ -25,11 +25,7 @@ impl Headers {
     pub(super) fn new(source: &Source, into: &Path) -> Result<Headers, ModuleBuildError> {
         let copy = into.with_file_name("common");
         let Some(root) = &source.root else {
-            return Ok(Headers {
-                build: source.headers.clone(),
-                common: None,
-                copy,
-            });
+            return Ok(Headers { build: source.headers.clone(), common: None, copy });
         };
         fs::create_dir_all(into).map_err(write_failed(into))?;
         link_all(&source.headers, into, &["Makefile"])?;
@@ -40,11 +36,7 @@ impl Headers {
             .split_whitespace()
             .find_map(|word| word.strip_suffix("/Makefile")?.strip_prefix('/'))
             .map(|path| root.join(path));
-        let headers = Headers {
-            build: into.to_owned(),
-            common,
-            copy,
-        };
+        let headers = Headers { build: into.to_owned(), common, copy };
         headers.point_to(headers.common.as_deref())?;
         Ok(headers)
     }
@@ -60,9 +52,7 @@ impl Headers {
 
     /// The tops of the trees that headers are in, as they are.
     pub(super) fn tops(&self) -> Vec<PathBuf> {
-        let all = [Some(&self.build), self.common.as_ref()]
-            .into_iter()
-            .flatten();
+        let all = [Some(&self.build), self.common.as_ref()].into_iter().flatten();
         all.filter_map(|top| fs::canonicalize(top).ok()).collect()
     }
 

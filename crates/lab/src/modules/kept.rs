@@ -99,11 +99,7 @@ impl ModuleBuilder {
             keep(&entry, &folder)?;
         }
         check_target(&path)?;
-        Ok(KeptModule {
-            unmodified_is_the_same: !differs.exists(),
-            remedy: toolchain.remedy,
-            path,
-        })
+        Ok(KeptModule { unmodified_is_the_same: !differs.exists(), remedy: toolchain.remedy, path })
     }
 }
 

@@ -71,15 +71,7 @@ impl<'a> Maker<'a> {
         is_of_experiment: bool,
         cancel: &'a AtomicBool,
     ) -> Self {
-        Maker {
-            source,
-            place,
-            folder,
-            kernel,
-            toolchain,
-            is_of_experiment,
-            cancel,
-        }
+        Maker { source, place, folder, kernel, toolchain, is_of_experiment, cancel }
     }
 
     /// Build it with these changes, which may be of `only` some files.
@@ -150,12 +142,7 @@ impl<'a> Maker<'a> {
         let finished = sandbox.run(&strip, &arguments, &made, &[])?;
         well(&strip, &finished)?;
         let elf = sandbox.read(&module)?;
-        Ok(Made {
-            has_btf: elf.windows(5).any(|name| name == b".BTF\0"),
-            elf,
-            files,
-            sources,
-        })
+        Ok(Made { has_btf: elf.windows(5).any(|name| name == b".BTF\0"), elf, files, sources })
     }
 
     /// Where the build in `work` runs.
@@ -194,9 +181,7 @@ impl Maker<'_> {
             places.find(|folder| folder.is_dir())
         });
         let folders = there.chain([tracing]);
-        Ok(folders
-            .map(|folder| format!(" -I{}", folder.display()))
-            .collect())
+        Ok(folders.map(|folder| format!(" -I{}", folder.display())).collect())
     }
 
     /// Give a module type information (BTF), from its debugging information, if the program for
@@ -225,15 +210,12 @@ impl Maker<'_> {
             fs::copy(&image, &base).map_err(write_failed(&base))?;
         }
         sandbox.open(&base)?;
-        let mut arguments: Vec<OsString> = ["-J", "--btf_gen_floats", "--btf_base"]
-            .map(OsString::from)
-            .into();
+        let mut arguments: Vec<OsString> =
+            ["-J", "--btf_gen_floats", "--btf_base"].map(OsString::from).into();
         arguments.extend([base.into(), OsString::from(module)]);
         let objcopy = [("LLVM_OBJCOPY", self.toolchain.tool("objcopy"))];
         // A module without it is as good otherwise, and it is said which has none.
-        sandbox
-            .run(BTF_PROGRAM, &arguments, top, &objcopy)
-            .map(drop)
+        sandbox.run(BTF_PROGRAM, &arguments, top, &objcopy).map(drop)
     }
 }
 
@@ -241,39 +223,22 @@ impl Maker<'_> {
 /// the first one first; else what a program or make itself could not do.
 fn what_failed(output: &str, work: &Path) -> String {
     let prefix = format!("{}/", work.display());
-    let by_compiler = |line: &str| {
-        [": error: ", ": fatal error: "]
-            .iter()
-            .any(|mark| line.contains(mark))
-    };
+    let by_compiler =
+        |line: &str| [": error: ", ": fatal error: "].iter().any(|mark| line.contains(mark));
     let by_make = |line: &str| {
-        let known = [
-            "No rule to make target",
-            "No such file",
-            "Permission denied",
-        ];
+        let known = ["No rule to make target", "No such file", "Permission denied"];
         known.iter().any(|reason| line.contains(reason))
     };
     let by_other = |line: &str| {
         let line = line.to_ascii_lowercase();
-        [
-            "error",
-            "not found",
-            "undefined",
-            "denied",
-            "failed",
-            "killed",
-        ]
-        .iter()
-        .any(|word| line.contains(word))
+        ["error", "not found", "undefined", "denied", "failed", "killed"]
+            .iter()
+            .any(|word| line.contains(word))
     };
     let is_of_make = |line: &str| line.starts_with("make");
     // `  CC [M]  drivers/x.o`
     let is_step = |line: &str| {
-        line.starts_with("  ")
-            && line
-                .trim_start()
-                .starts_with(|c: char| c.is_ascii_uppercase())
+        line.starts_with("  ") && line.trim_start().starts_with(|c: char| c.is_ascii_uppercase())
     };
     let kinds: [&dyn Fn(&str) -> bool; 4] = [
         &|line| by_compiler(line),
@@ -283,20 +248,12 @@ fn what_failed(output: &str, work: &Path) -> String {
     ];
     let of_kind = |kind: &dyn Fn(&str) -> bool| -> Vec<String> {
         let lines = output.lines().filter(|line| kind(line)).take(LINES_MAX);
-        lines
-            .map(|line| format!("  {}", line.trim().replace(&prefix, "")))
-            .collect()
+        lines.map(|line| format!("  {}", line.trim().replace(&prefix, ""))).collect()
     };
-    let found = kinds
-        .iter()
-        .map(|kind| of_kind(*kind))
-        .find(|lines| !lines.is_empty());
+    let found = kinds.iter().map(|kind| of_kind(*kind)).find(|lines| !lines.is_empty());
     match found {
         Some(lines) => lines.join("\n"),
-        None => output
-            .lines()
-            .last()
-            .map_or_else(String::new, |line| format!("  {line}")),
+        None => output.lines().last().map_or_else(String::new, |line| format!("  {line}")),
     }
 }
 

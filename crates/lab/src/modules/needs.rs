@@ -15,12 +15,8 @@ const DEPTH_MAX: usize = 8;
 
 /// The Makefile of a folder, with its lines joined; empty if there is none.
 pub(super) fn makefile(folder: &Path) -> String {
-    let mut files = ["Kbuild", "Makefile"]
-        .map(|name| folder.join(name))
-        .into_iter();
-    let text = files
-        .find_map(|path| fs::read(path).ok())
-        .unwrap_or_default();
+    let mut files = ["Kbuild", "Makefile"].map(|name| folder.join(name)).into_iter();
+    let text = files.find_map(|path| fs::read(path).ok()).unwrap_or_default();
     String::from_utf8_lossy(&text).replace("\\\n", " ")
 }
 
@@ -88,15 +84,9 @@ fn expand(word: &str, variables: &BTreeMap<&str, &str>, depth: usize) -> Option<
 /// A path of a Makefile, as [`expand`] leaves it, from the top of the source.
 fn from_top(word: &str, folder: &Path) -> Option<PathBuf> {
     let inner = word.strip_prefix("\0srctree\0/").unwrap_or(word);
-    let of_folder = ["\0src\0", "\0obj\0"]
-        .iter()
-        .find_map(|name| inner.strip_prefix(name));
+    let of_folder = ["\0src\0", "\0obj\0"].iter().find_map(|name| inner.strip_prefix(name));
     let path = match of_folder {
-        Some(rest) => resolve(
-            folder,
-            Path::new(rest.trim_start_matches('/')),
-            Path::new(""),
-        )?,
+        Some(rest) => resolve(folder, Path::new(rest.trim_start_matches('/')), Path::new(""))?,
         None if inner.contains('\0') => return None,
         None => resolve(Path::new(""), Path::new(inner), Path::new(""))?,
     };
@@ -122,9 +112,7 @@ pub(super) fn missing_headers(
                 folders.push(path);
                 continue;
             }
-            let is_c = path
-                .extension()
-                .is_some_and(|ending| ending == "c" || ending == "h");
+            let is_c = path.extension().is_some_and(|ending| ending == "c" || ending == "h");
             if !is_c {
                 continue;
             }
@@ -144,11 +132,7 @@ pub(super) fn missing_headers(
 
 /// The path in `#include "../x.h"`, if it leads out of the folder.
 fn included(line: &str) -> Option<&str> {
-    let rest = line
-        .trim_start()
-        .strip_prefix('#')?
-        .trim_start()
-        .strip_prefix("include")?;
+    let rest = line.trim_start().strip_prefix('#')?.trim_start().strip_prefix("include")?;
     let (path, _) = rest.trim_start().strip_prefix('"')?.split_once('"')?;
     path.contains("../").then_some(path)
 }
@@ -160,10 +144,7 @@ fn traced(text: &str) -> Option<PathBuf> {
         let mut lines = text.lines();
         lines.find_map(|line| {
             let rest = line.trim_start().strip_prefix('#')?.trim_start();
-            let rest = rest
-                .strip_prefix("define")?
-                .trim_start()
-                .strip_prefix(name)?;
+            let rest = rest.strip_prefix("define")?.trim_start().strip_prefix(name)?;
             rest.split_whitespace().next()
         })
     };
@@ -200,12 +181,7 @@ mod tests {
     fn folders_below() {
         let text = "obj-$(CONFIG_USB) += usb/\nxfs-y += $(addprefix libxfs/, xfs_ag.o)\n\
                     mlx-y := main.o en/rx.o # lib/\n";
-        for (folder, needed) in [
-            ("usb", false),
-            ("libxfs", true),
-            ("en", true),
-            ("lib", false),
-        ] {
+        for (folder, needed) in [("usb", false), ("libxfs", true), ("en", true), ("lib", false)] {
             assert_eq!(mentions(text, folder), needed, "{folder}");
         }
         assert!(!mentions(text, "xfs"));
@@ -217,22 +193,14 @@ mod tests {
         let of = |text: &str| {
             let found = searched(text, Path::new("drivers/net/wifi/mvm"));
             let found = found.into_iter().skip(1);
-            found
-                .map(|path| path.display().to_string())
-                .collect::<Vec<_>>()
+            found.map(|path| path.display().to_string()).collect::<Vec<_>>()
         };
-        assert_eq!(
-            of("ccflags-y += -I $(srctree)/$(src)/../\n"),
-            ["drivers/net/wifi"]
-        );
+        assert_eq!(of("ccflags-y += -I $(srctree)/$(src)/../\n"), ["drivers/net/wifi"]);
         assert_eq!(
             of("TOP = $(srctree)/$(src)/..\nccflags-y := -I$(TOP)/a -I$(src)/b -I$(obj)\n"),
             ["drivers/net/wifi/a", "drivers/net/wifi/mvm/b"]
         );
-        assert_eq!(
-            of("ccflags-y += -I$(srctree)/net/mac80211 -Iinclude/x"),
-            ["net/mac80211"]
-        );
+        assert_eq!(of("ccflags-y += -I$(srctree)/net/mac80211 -Iinclude/x"), ["net/mac80211"]);
         assert!(of("ccflags-y += -I$(UNKNOWN)/x -I$(srctree)/../..\n# -Inet\n").is_empty());
         assert!(of("A = $(B)\nB = $(A)\nccflags-y += -I$(A)\n").is_empty());
     }
@@ -243,10 +211,7 @@ mod tests {
         let text =
             "#define TRACE_INCLUDE_PATH ../../net/wifi\n#define TRACE_INCLUDE_FILE w_trace\n";
         assert_eq!(traced(text), Some(PathBuf::from("net/wifi/w_trace.h")));
-        assert_eq!(
-            traced("#define TRACE_INCLUDE_PATH .\n#define TRACE_INCLUDE_FILE x\n"),
-            None
-        );
+        assert_eq!(traced("#define TRACE_INCLUDE_PATH .\n#define TRACE_INCLUDE_FILE x\n"), None);
         assert_eq!(traced("int x;\n"), None);
     }
 
@@ -254,10 +219,7 @@ mod tests {
     #[test]
     fn includes() {
         assert_eq!(included("#include \"../core.h\""), Some("../core.h"));
-        assert_eq!(
-            included(" # include \"a/../b.h\" /* c */"),
-            Some("a/../b.h")
-        );
+        assert_eq!(included(" # include \"a/../b.h\" /* c */"), Some("a/../b.h"));
         for line in ["#include <../x.h>", "#include \"x.h\"", "int x;"] {
             assert_eq!(included(line), None, "{line}");
         }
@@ -274,11 +236,8 @@ mod tests {
         let top = tempfile::tempdir().unwrap();
         let top = top.path();
         fs::create_dir_all(top.join("a/b/c")).unwrap();
-        fs::write(
-            top.join("a/b/c/x.c"),
-            "#include \"../../core.h\"\n#include \"../y.h\"\n",
-        )
-        .unwrap();
+        fs::write(top.join("a/b/c/x.c"), "#include \"../../core.h\"\n#include \"../y.h\"\n")
+            .unwrap();
         let wanted = |names: &[&str]| names.iter().map(PathBuf::from).collect::<BTreeSet<_>>();
         let missing = || missing_headers(top, Path::new("a/b")).unwrap();
         assert_eq!(missing(), wanted(&["a/b/y.h", "a/core.h"]));

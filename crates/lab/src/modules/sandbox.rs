@@ -24,13 +24,7 @@ use crate::child::{self, Finished};
 const PROGRAM: &str = "bwrap";
 const PACKAGE: &str = "bubblewrap";
 /// What programs need besides the folders that `PATH` names.
-const SYSTEM: [&str; 5] = [
-    "/usr",
-    "/opt",
-    "/etc/alternatives",
-    "/etc/ld.so.cache",
-    "/nix",
-];
+const SYSTEM: [&str; 5] = ["/usr", "/opt", "/etc/alternatives", "/etc/ld.so.cache", "/nix"];
 /// Folders at the top that are links into `/usr`, or as good as in it.
 const MERGED: [&str; 6] = ["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
 /// The user and the group without rights: nobody and nogroup.
@@ -78,12 +72,8 @@ impl<'a> Sandbox<'a> {
         }
         all.sort();
         all.dedup();
-        let mut sandbox = Sandbox {
-            writable: writable.to_owned(),
-            readable: all,
-            user: User::Same,
-            cancel,
-        };
+        let mut sandbox =
+            Sandbox { writable: writable.to_owned(), readable: all, user: User::Same, cancel };
         // SAFETY: takes nothing and cannot fail.
         let is_root = unsafe { libc::geteuid() } == 0;
         let users: &[User] = match is_root {
@@ -116,11 +106,7 @@ impl<'a> Sandbox<'a> {
     ) -> Result<Finished, ModuleBuildError> {
         self.hand_over()?;
         let mut command = child::command(PROGRAM);
-        command
-            .args(self.arguments())
-            .arg("--chdir")
-            .arg(folder)
-            .arg("--");
+        command.args(self.arguments()).arg("--chdir").arg(folder).arg("--");
         if self.user == User::Nobody {
             let id = NOBODY.to_string();
             command.args(["setpriv", "--reuid", &id, "--regid", &id, "--clear-groups"]);
@@ -128,9 +114,7 @@ impl<'a> Sandbox<'a> {
         }
         command.arg(program).args(arguments);
         // Of the environment, kbuild takes ARCH, CROSS_COMPILE, KBUILD_OUTPUT and others.
-        command
-            .env_clear()
-            .envs([("LC_ALL", "C"), ("HOME", "/tmp"), ("TMPDIR", "/tmp")]);
+        command.env_clear().envs([("LC_ALL", "C"), ("HOME", "/tmp"), ("TMPDIR", "/tmp")]);
         command.envs(env::var_os("PATH").map(|path| ("PATH", path)));
         command.envs(variables.iter().map(|(name, value)| (name, value)));
         limit(&mut command);
@@ -175,9 +159,7 @@ impl<'a> Sandbox<'a> {
             let path = path.as_os_str();
             all.extend([how.into(), path.to_owned(), path.to_owned()]);
         };
-        let merged = MERGED
-            .into_iter()
-            .filter(|path| fs::read_link(path).is_err());
+        let merged = MERGED.into_iter().filter(|path| fs::read_link(path).is_err());
         for path in SYSTEM.into_iter().chain(merged) {
             bind("--ro-bind-try", Path::new(path));
         }
@@ -205,18 +187,13 @@ impl<'a> Sandbox<'a> {
     /// # Errors
     /// It is or passes a link.
     pub(super) fn check(&self, path: &Path) -> Result<(), ModuleBuildError> {
-        let parts = path
-            .strip_prefix(&self.writable)
-            .unwrap_or(path)
-            .components();
+        let parts = path.strip_prefix(&self.writable).unwrap_or(path).components();
         let mut at = self.writable.clone();
         for part in parts {
             at.push(part);
             let is_link = fs::symlink_metadata(&at).is_ok_and(|found| found.is_symlink());
             if is_link || !matches!(part, Component::Normal(_)) {
-                return Err(ModuleBuildError::Link {
-                    path: path.to_owned(),
-                });
+                return Err(ModuleBuildError::Link { path: path.to_owned() });
             }
         }
         Ok(())
@@ -229,9 +206,7 @@ impl<'a> Sandbox<'a> {
     pub(super) fn read(&self, path: &Path) -> Result<Vec<u8>, ModuleBuildError> {
         self.check(path)?;
         match fs::symlink_metadata(path) {
-            Ok(found) if !found.is_file() => Err(ModuleBuildError::Link {
-                path: path.to_owned(),
-            }),
+            Ok(found) if !found.is_file() => Err(ModuleBuildError::Link { path: path.to_owned() }),
             _ => fs::read(path).map_err(read_failed(path)),
         }
     }
@@ -262,10 +237,7 @@ fn programs() -> Vec<PathBuf> {
 /// Bound what one of its processes can use.
 fn limit(command: &mut Command) {
     let set = |what, most: u64| {
-        let limit = libc::rlimit {
-            rlim_cur: most,
-            rlim_max: most,
-        };
+        let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
         // SAFETY: takes a structure, which outlives the call.
         match unsafe { libc::setrlimit(what, &raw const limit) } {
             0 => Ok(()),
@@ -294,11 +266,7 @@ fn open(path: &Path) -> Result<(), ModuleBuildError> {
         return Ok(());
     }
     let mode = found.permissions().mode();
-    let more = if found.is_dir() || mode & 0o100 != 0 {
-        0o555
-    } else {
-        0o444
-    };
+    let more = if found.is_dir() || mode & 0o100 != 0 { 0o555 } else { 0o444 };
     if mode & more != more {
         fs::set_permissions(path, Permissions::from_mode(mode | more))
             .map_err(write_failed(path))?;
@@ -389,19 +357,11 @@ mod tests {
         // What it leaves is not followed.
         let (made, secret) = (work.join("made"), place.join("secret"));
         assert!(
-            run(&format!(
-                "ln -sf {} made; ln -s {} folder",
-                secret.display(),
-                place.display()
-            ))
-            .0
+            run(&format!("ln -sf {} made; ln -s {} folder", secret.display(), place.display())).0
         );
         for path in [&made, &work.join("folder/secret"), &work] {
             let read = sandbox.read(path);
-            assert!(
-                matches!(read, Err(ModuleBuildError::Link { .. })),
-                "{read:?}"
-            );
+            assert!(matches!(read, Err(ModuleBuildError::Link { .. })), "{read:?}");
         }
     }
 

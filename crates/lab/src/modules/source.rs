@@ -89,9 +89,7 @@ impl Source {
             fetch(store, &folder, kernel, version, cancel, progress)?;
         }
         let root = folder.join("headers");
-        let headers = root
-            .join(HEADERS)
-            .join(format!("linux-headers-{}", kernel.release));
+        let headers = root.join(HEADERS).join(format!("linux-headers-{}", kernel.release));
         Ok(Source {
             headers,
             root: Some(root),
@@ -102,10 +100,7 @@ impl Source {
                 .lines()
                 .map(str::to_owned)
                 .collect(),
-            kept: Kept::Archive {
-                archive: folder.join(ARCHIVE),
-                trees: folder.join("trees"),
-            },
+            kept: Kept::Archive { archive: folder.join(ARCHIVE), trees: folder.join("trees") },
         })
     }
 
@@ -150,11 +145,7 @@ impl Source {
             file.read_to_string(&mut text).ok()?;
             (text.len() as u64 <= most_bytes).then(|| (path.clone(), text))
         };
-        Ok(files
-            .iter()
-            .filter(|path| inside(path))
-            .filter_map(read)
-            .collect())
+        Ok(files.iter().filter(|path| inside(path)).filter_map(read).collect())
     }
 
     /// Unpack files that are not there yet: each takes a part of a second.
@@ -308,13 +299,9 @@ fn copy(from: &Path, into: &Path) -> Result<(), ModuleBuildError> {
 }
 
 fn is_source(path: &Path) -> bool {
-    let hidden = path
-        .file_name()
-        .is_some_and(|name| name.to_string_lossy().starts_with('.'));
+    let hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
     let made = path.extension().is_some_and(|ending| {
-        ["o", "ko", "mod", "a", "order", "symvers"]
-            .iter()
-            .any(|made| *made == ending)
+        ["o", "ko", "mod", "a", "order", "symvers"].iter().any(|made| *made == ending)
     });
     !hidden && !made
 }
@@ -338,10 +325,7 @@ pub(super) fn keep(from: &Path, kept: &Path) -> Result<(), ModuleBuildError> {
 }
 
 fn no_folder(path: &Path, place: &Place) -> ModuleBuildError {
-    ModuleBuildError::NoFolder {
-        path: path.to_owned(),
-        folder: place.folder.display().to_string(),
-    }
+    ModuleBuildError::NoFolder { path: path.to_owned(), folder: place.folder.display().to_string() }
 }
 
 /// What an archive of source has at its top.
@@ -427,10 +411,7 @@ impl Packages {
     fn find(apt: &Apt, here: &Apt, release: &str, version: &str) -> Result<Self, KernelStoreError> {
         let headers = Dependency::on(&format!("linux-headers-{release}"));
         let headers = apt.nearest(&headers, version)?;
-        let mut found = Packages {
-            of_kernel: Vec::new(),
-            of_here: Vec::new(),
-        };
+        let mut found = Packages { of_kernel: Vec::new(), of_here: Vec::new() };
         for needed in headers.depends.iter().flatten() {
             if needed.package.starts_with(KBUILD) {
                 found.of_here.push(here.nearest(needed, version)?);
@@ -439,9 +420,7 @@ impl Packages {
             }
         }
         let source = Dependency::on(&source_package(version));
-        found
-            .of_kernel
-            .extend([headers, apt.nearest(&source, version)?]);
+        found.of_kernel.extend([headers, apt.nearest(&source, version)?]);
         Ok(found)
     }
 

@@ -61,12 +61,7 @@ impl Toolchain {
         let wanted =
             wanted.filter(|wanted| compiler::debian_version(&here) != Some(wanted.version));
         let Some(wanted) = wanted else {
-            return Ok(Toolchain {
-                arch,
-                compiler: here,
-                of_kernel: None,
-                remedy: None,
-            });
+            return Ok(Toolchain { arch, compiler: here, of_kernel: None, remedy: None });
         };
         let here_version = compiler::debian_version(&here);
         let found = wanted.fetch(store, arch, here_version, cancel, progress)?;
@@ -151,9 +146,7 @@ fn program_of(compiler: &str) -> String {
         return CLANG.to_owned();
     }
     let program = compiler.split_whitespace().next().unwrap_or("gcc");
-    let program = program
-        .rsplit_once("-gnu-")
-        .map_or(program, |(_, name)| name);
+    let program = program.rsplit_once("-gnu-").map_or(program, |(_, name)| name);
     program.to_owned()
 }
 
@@ -206,10 +199,7 @@ mod tests {
     fn compilers() {
         for (text, program) in [
             ("gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0", "gcc-12"),
-            (
-                "x86_64-linux-gnu-gcc-12 (Debian 12.2.0-14) 12.2.0",
-                "gcc-12",
-            ),
+            ("x86_64-linux-gnu-gcc-12 (Debian 12.2.0-14) 12.2.0", "gcc-12"),
             ("Debian clang version 16.0.6 (15~deb12u1)", "clang"),
             ("", "gcc"),
         ] {

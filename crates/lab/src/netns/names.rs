@@ -32,10 +32,7 @@ pub struct Places {
 
 impl Default for Places {
     fn default() -> Self {
-        Places {
-            names: NAMES.into(),
-            journal: JOURNAL.into(),
-        }
+        Places { names: NAMES.into(), journal: JOURNAL.into() }
     }
 }
 
@@ -65,23 +62,14 @@ impl Names {
         loop {
             let run = format!("{PREFIX}{}", random_word()?);
             let entry = places.journal.join(Owner::own()?.entry(&run));
-            let made = OpenOptions::new()
-                .write(true)
-                .create_new(true)
-                .mode(0o644)
-                .open(&entry);
+            let made = OpenOptions::new().write(true).create_new(true).mode(0o644).open(&entry);
             match made {
                 Ok(mut file) => {
                     let text = format!(
                         "# namespaces below {} whose names begin with {run}-\n",
                         places.names.display()
                     );
-                    let names = Names {
-                        places,
-                        run,
-                        entry,
-                        given: Vec::new(),
-                    };
+                    let names = Names { places, run, entry, given: Vec::new() };
                     file.write_all(text.as_bytes())?;
                     return Ok(names);
                 }
@@ -111,11 +99,7 @@ impl Names {
         writeln!(entry, "{name}")?;
         shared_folder(&self.places.names)?;
         let path = self.places.names.join(&name);
-        OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o444)
-            .open(&path)?;
+        OpenOptions::new().write(true).create_new(true).mode(0o444).open(&path)?;
         self.given.push(name);
         let from = format!("/proc/self/fd/{}", namespace.as_fd().as_raw_fd());
         mount(Path::new(&from), &path, libc::MS_BIND)
@@ -190,11 +174,7 @@ impl Owner {
     fn own() -> io::Result<Owner> {
         let pid = std::process::id();
         let started = started(pid)?.ok_or(ErrorKind::NotFound)?;
-        Ok(Owner {
-            pid,
-            started,
-            pids: fs::metadata("/proc/self/ns/pid")?.ino(),
-        })
+        Ok(Owner { pid, started, pids: fs::metadata("/proc/self/ns/pid")?.ino() })
     }
 
     fn entry(&self, run: &str) -> String {
@@ -206,9 +186,7 @@ impl Owner {
         let run = words.next()?;
         let random = run.strip_prefix(PREFIX)?;
         let sane = random.len() == RANDOM_LENGTH
-            && random
-                .bytes()
-                .all(|b| b.is_ascii_digit() || b.is_ascii_lowercase());
+            && random.bytes().all(|b| b.is_ascii_digit() || b.is_ascii_lowercase());
         let owner = Owner {
             pid: words.next()?.parse().ok()?,
             started: words.next()?.parse().ok()?,
@@ -288,19 +266,9 @@ fn mount(from: &Path, to: &Path, flags: libc::c_ulong) -> io::Result<()> {
     // SAFETY: both strings end with a zero and outlive the call; a bind mount has
     // neither kind nor options.
     let result = unsafe {
-        libc::mount(
-            from.as_ptr(),
-            to.as_ptr(),
-            c"none".as_ptr(),
-            flags,
-            std::ptr::null(),
-        )
+        libc::mount(from.as_ptr(), to.as_ptr(), c"none".as_ptr(), flags, std::ptr::null())
     };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 fn c_path(path: &Path) -> io::Result<std::ffi::CString> {
@@ -315,10 +283,7 @@ fn random_word() -> io::Result<String> {
     if got != RANDOM_LENGTH as isize {
         return Err(io::Error::last_os_error());
     }
-    Ok(bytes
-        .iter()
-        .map(|b| char::from(DIGITS[usize::from(b % 32)]))
-        .collect())
+    Ok(bytes.iter().map(|b| char::from(DIGITS[usize::from(b % 32)])).collect())
 }
 
 #[cfg(test)]
@@ -328,10 +293,7 @@ mod tests {
     use super::*;
 
     fn places(folder: &Path) -> Places {
-        Places {
-            names: folder.join("names"),
-            journal: folder.join("journal"),
-        }
+        Places { names: folder.join("names"), journal: folder.join("journal") }
     }
 
     /// Check that an entry's owner is read back, and that other file names have none.
@@ -368,10 +330,7 @@ mod tests {
         assert!(!Owner { pid, ..own }.lives().unwrap());
         child.wait().unwrap();
         assert!(!Owner { pid, ..own }.lives().unwrap());
-        let later = Owner {
-            started: own.started + 1,
-            ..own
-        };
+        let later = Owner { started: own.started + 1, ..own };
         assert!(!later.lives().unwrap());
         assert!(Owner { pids: 1, ..later }.lives().unwrap());
     }
@@ -386,24 +345,13 @@ mod tests {
         let names = Names::within(places.clone()).unwrap();
         let living = format!("{}-tx", names.run());
         fs::create_dir_all(&places.names).unwrap();
-        let dead = Owner {
-            started: 1,
-            ..Owner::own().unwrap()
-        };
+        let dead = Owner { started: 1, ..Owner::own().unwrap() };
         fs::write(places.journal.join(dead.entry("plumb-dead00")), "").unwrap();
         fs::write(places.journal.join("notes.txt"), "").unwrap();
-        for name in [
-            "plumb-dead00-tx",
-            "plumb-dead00-rx",
-            "plumb-dead001-tx",
-            &living,
-        ] {
+        for name in ["plumb-dead00-tx", "plumb-dead00-rx", "plumb-dead001-tx", &living] {
             fs::write(places.names.join(name), "").unwrap();
         }
-        assert_eq!(
-            sweep_places(&places).unwrap(),
-            ["plumb-dead00-rx", "plumb-dead00-tx"]
-        );
+        assert_eq!(sweep_places(&places).unwrap(), ["plumb-dead00-rx", "plumb-dead00-tx"]);
         assert_eq!(sweep_places(&places).unwrap(), [""; 0]);
         assert!(places.names.join("plumb-dead001-tx").exists());
         assert!(places.names.join(&living).exists());

@@ -50,14 +50,8 @@ fn run(args: &[&str], rules: &str) -> io::Result<String> {
 fn complaints(said: &str, rules: &str) -> String {
     let mut told = Vec::new();
     let mut quotes = false;
-    for line in said
-        .lines()
-        .map(str::trim_end)
-        .filter(|line| !line.is_empty())
-    {
-        let has_place = line
-            .split_once(": Error: ")
-            .or_else(|| line.split_once(": Warning: "));
+    for line in said.lines().map(str::trim_end).filter(|line| !line.is_empty()) {
+        let has_place = line.split_once(": Error: ").or_else(|| line.split_once(": Warning: "));
         let Some((place, what)) = has_place else {
             // A quoted line, then marks below the part that is wrong.
             let are_marks = line.chars().all(|c| " \t^~".contains(c));
@@ -69,19 +63,13 @@ fn complaints(said: &str, rules: &str) -> String {
             continue;
         };
         quotes = place.contains(':');
-        let Some(at) = place
-            .strip_prefix(RULES)
-            .and_then(|place| place.strip_prefix(':'))
-        else {
+        let Some(at) = place.strip_prefix(RULES).and_then(|place| place.strip_prefix(':')) else {
             // In an included file, or in what nft sends to the kernel.
             told.push(line.to_string());
             continue;
         };
         told.push(format!("line {at}: {what}"));
-        let number = at
-            .split(':')
-            .next()
-            .and_then(|number| number.parse::<usize>().ok());
+        let number = at.split(':').next().and_then(|number| number.parse::<usize>().ok());
         let own = number.and_then(|number| rules.lines().nth(number.checked_sub(1)?));
         told.extend(own.map(|line| format!("    {}", line.trim())));
     }

@@ -51,10 +51,7 @@ pub(super) fn set_all(namespace: &Namespace, wanted: &NicSettings, lo: bool) -> 
         let polling = &wanted.polling;
         for (file, number) in [
             (File::GroFlushTimeout, polling.gro_flush_timeout_ns),
-            (
-                File::NapiDeferHardIrqs,
-                polling.napi_defer_hard_irqs.map(u64::from),
-            ),
+            (File::NapiDeferHardIrqs, polling.napi_defer_hard_irqs.map(u64::from)),
             (File::Threaded, polling.threaded.map(u64::from)),
         ] {
             if let Some(number) = number {
@@ -80,13 +77,7 @@ impl<T: Display + PartialEq> Set<'_, T> {
     /// # Errors
     /// Nothing: the driver kept what was there.
     fn note(self, notes: &mut Notes) -> io::Result<()> {
-        let Set {
-            device,
-            setting,
-            before,
-            wanted,
-            now,
-        } = self;
+        let Set { device, setting, before, wanted, now } = self;
         if now != wanted && now == before {
             return Err(not_taken(&format!(
                 "{setting} of {device} is still {now} after it was set to {wanted}: not supported by the driver"
@@ -197,9 +188,7 @@ fn numbers<K: Copy + Ord + Display>(
         let setting = called(*key);
         // What a driver does not tell, it has not.
         let (Some(before), Some(now)) = (before.get(key), now.get(key)) else {
-            return Err(not_taken(&format!(
-                "the driver of {device} has no {setting}"
-            )));
+            return Err(not_taken(&format!("the driver of {device} has no {setting}")));
         };
         Set {
             device,
@@ -215,10 +204,8 @@ fn numbers<K: Copy + Ord + Display>(
 
 fn rings(device: &str, wanted: &BTreeMap<Ring, u32>, notes: &mut Notes) -> io::Result<()> {
     let called = |ring: Ring| format!("rings.{ring}");
-    let words: Vec<String> = wanted
-        .iter()
-        .map(|(ring, n)| format!("{}={n}", called(*ring)))
-        .collect();
+    let words: Vec<String> =
+        wanted.iter().map(|(ring, n)| format!("{}={n}", called(*ring))).collect();
     let why = |error: io::Error| refused(device, words.iter().map(String::as_str), &error);
     let mut netlink = EthtoolNetlink::open()?;
     let before = netlink.rings(device).map_err(why)?;
@@ -248,10 +235,9 @@ fn with_most<K: Copy + Ord>(
     let beyond: Vec<String> = beyond.collect();
     match beyond.is_empty() {
         true => error,
-        false => io::Error::new(
-            error.kind(),
-            format!("{error}; it takes at most {}", beyond.join(" ")),
-        ),
+        false => {
+            io::Error::new(error.kind(), format!("{error}; it takes at most {}", beyond.join(" ")))
+        }
     }
 }
 
@@ -265,13 +251,7 @@ fn coalesce(device: &str, wanted: &BTreeMap<Coalescing, u32>, notes: &mut Notes)
         .set_coalescing(device, wanted)
         .map_err(|error| why(with_taken(error, device, wanted)))?;
     let now = netlink.coalescing(device).map_err(why)?;
-    numbers(
-        device,
-        [&before, wanted, &now],
-        |key| key.to_string(),
-        Coalescing::level,
-        notes,
-    )
+    numbers(device, [&before, wanted, &now], |key| key.to_string(), Coalescing::level, notes)
 }
 
 /// An error, with the numbers that a driver takes, where they are no range from 0.
@@ -291,10 +271,8 @@ fn with_taken(error: io::Error, device: &str, wanted: &BTreeMap<Coalescing, u32>
 
 fn channels(device: &str, wanted: &BTreeMap<Channel, u32>, notes: &mut Notes) -> io::Result<()> {
     let called = |channel: Channel| format!("channels.{channel}");
-    let words: Vec<String> = wanted
-        .iter()
-        .map(|(channel, n)| format!("{}={n}", called(*channel)))
-        .collect();
+    let words: Vec<String> =
+        wanted.iter().map(|(channel, n)| format!("{}={n}", called(*channel))).collect();
     let why = |error: io::Error| refused(device, words.iter().map(String::as_str), &error);
     let mut netlink = EthtoolNetlink::open()?;
     let before = netlink.channels(device).map_err(why)?;
@@ -342,10 +320,7 @@ fn without_cpu(error: io::Error, device: &str, words: &str) -> io::Error {
         "0" => "a guest has one, 0, and lab netns has all of this machine".to_string(),
         all => format!("this kernel has {all}"),
     };
-    Refusal::Asked(format!(
-        "{words} of {device}: there is no such CPU: {there}"
-    ))
-    .into()
+    Refusal::Asked(format!("{words} of {device}: there is no such CPU: {there}")).into()
 }
 
 fn of_file(
@@ -361,14 +336,7 @@ fn of_file(
     let before = file.read(namespace, device).map_err(why)?;
     file.write(namespace, device, wanted).map_err(why)?;
     let now = file.read(namespace, device).map_err(why)?;
-    Set {
-        device,
-        setting,
-        before,
-        wanted,
-        now,
-    }
-    .note(notes)
+    Set { device, setting, before, wanted, now }.note(notes)
 }
 
 #[cfg(test)]
@@ -382,10 +350,7 @@ mod tests {
         let all = |rx, tx| BTreeMap::from([(Ring::Rx, rx), (Ring::Tx, tx)]);
         let refuse = |wanted: &BTreeMap<Ring, u32>| {
             let error = io::Error::other("requested ring size exceeds maximum");
-            with_most(error, wanted, &all(256, 512), |ring| {
-                format!("rings.{ring}")
-            })
-            .to_string()
+            with_most(error, wanted, &all(256, 512), |ring| format!("rings.{ring}")).to_string()
         };
         let told = refuse(&all(1024, 512));
         assert!(told.ends_with("it takes at most rings.rx=256"), "{told}");
@@ -393,10 +358,7 @@ mod tests {
         let of =
             |code| without_cpu(io::Error::from_raw_os_error(code), "tx0", "rps_cpus=1").to_string();
         let told = of(libc::EOVERFLOW);
-        assert!(
-            told.contains("no such CPU") && !told.contains("driver"),
-            "{told}"
-        );
+        assert!(told.contains("no such CPU") && !told.contains("driver"), "{told}");
         assert!(of(libc::EINVAL).contains("refuses rps_cpus=1"));
     }
 
@@ -406,16 +368,8 @@ mod tests {
     fn what_came_of_it() {
         let told = |before, wanted, now| {
             let mut notes = Notes::new();
-            let set = Set {
-                device: "rx0",
-                setting: "rx-usecs",
-                before,
-                wanted,
-                now,
-            };
-            set.note(&mut notes)
-                .map(|()| notes)
-                .map_err(|e| e.to_string())
+            let set = Set { device: "rx0", setting: "rx-usecs", before, wanted, now };
+            set.note(&mut notes).map(|()| notes).map_err(|e| e.to_string())
         };
         let kept = told(3, 5, 3).unwrap_err();
         assert!(kept.contains("still 3"), "{kept}");
@@ -423,14 +377,8 @@ mod tests {
         assert_eq!(set.len(), 1, "{set:?}");
         assert_eq!(set["nic.rx0.rx-usecs"], "100");
         let rounded = told(3, 7_000, 7_042).unwrap();
-        assert!(
-            rounded["rounded.rx-usecs.rx0"].contains("7042"),
-            "{rounded:?}"
-        );
+        assert!(rounded["rounded.rx-usecs.rx0"].contains("7042"), "{rounded:?}");
         let same = told(3, 3, 3).unwrap();
-        assert!(
-            same["no_effect.rx-usecs.rx0"].contains("already"),
-            "{same:?}"
-        );
+        assert!(same["no_effect.rx-usecs.rx0"].contains("already"), "{same:?}");
     }
 }

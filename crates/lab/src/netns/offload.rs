@@ -24,10 +24,8 @@ pub(super) fn set_all(
         if !device.up || (name == "lo") != lo {
             continue;
         }
-        let before: Vec<bool> = wanted
-            .keys()
-            .map(|offload| ethtool.offload(name, *offload).unwrap_or(false))
-            .collect();
+        let before: Vec<bool> =
+            wanted.keys().map(|offload| ethtool.offload(name, *offload).unwrap_or(false)).collect();
         // Some depend on others, which come first in this order (tso on sg on checksums): so once
         // in this order, and again for what that undid.
         let mut refused = BTreeMap::new();

@@ -119,10 +119,7 @@ pub(super) trait Doing<T> {
 
 impl<T> Doing<T> for io::Result<T> {
     fn doing(self, what: impl FnOnce() -> String) -> Result<T, TopologyError> {
-        self.map_err(|source| TopologyError {
-            what: what(),
-            source,
-        })
+        self.map_err(|source| TopologyError { what: what(), source })
     }
 }
 

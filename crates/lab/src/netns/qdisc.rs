@@ -58,19 +58,12 @@ fn run(tc: &Path, words: &[&str], qdisc: &Qdisc) -> io::Result<String> {
 /// The error for a message of `tc`.
 fn refusal(said: &str, qdisc: &Qdisc) -> io::Error {
     let kind = qdisc.kind();
-    let said: String = said
-        .chars()
-        .filter(|c| !c.is_control() || *c == '\n')
-        .take(TOLD_CHARACTERS)
-        .collect();
+    let said: String =
+        said.chars().filter(|c| !c.is_control() || *c == '\n').take(TOLD_CHARACTERS).collect();
     let said = said.lines().map(str::trim).collect::<Vec<_>>().join(" ");
     // Messages of the kernel (net/sched/sch_api.c, qdisc_create); before 5.0 tc only printed the
     // error's name.
-    let unknown = [
-        "qdisc kind is unknown",
-        "Specified qdisc not found",
-        "No such file",
-    ];
+    let unknown = ["qdisc kind is unknown", "Specified qdisc not found", "No such file"];
     if unknown.iter().any(|words| said.contains(words)) {
         let module = qdisc.module().unwrap_or_default();
         return io::Error::new(
@@ -118,10 +111,7 @@ mod tests {
         assert_eq!(of(netem).unwrap(), "netem: netem limit 1000 delay 20us");
         let many = "qdisc fq_codel 0: parent :1 limit 10240p\nqdisc mq 0: root \n";
         assert_eq!(of(many).unwrap(), "mq: mq");
-        assert_eq!(
-            of("qdisc noqueue 0: root refcnt 2 \n").unwrap(),
-            "noqueue: noqueue"
-        );
+        assert_eq!(of("qdisc noqueue 0: root refcnt 2 \n").unwrap(), "noqueue: noqueue");
         assert_eq!(of(""), None);
         assert_eq!(of("qdisc\n"), None);
     }
@@ -132,10 +122,7 @@ mod tests {
         let lacks = refusal("Error: Specified qdisc kind is unknown.\n", &netem());
         assert_eq!(lacks.kind(), ErrorKind::Unsupported);
         let text = lacks.to_string();
-        assert!(
-            text.contains("sch_netem") && text.contains("--lab vm"),
-            "{text}"
-        );
+        assert!(text.contains("sch_netem") && text.contains("--lab vm"), "{text}");
         let words = refusal("What is \"dealy\"?\nUsage: ... netem\n\u{1b}[0m", &netem());
         assert_eq!(words.kind(), ErrorKind::Other);
         let text = words.to_string();

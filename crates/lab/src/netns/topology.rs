@@ -164,9 +164,7 @@ impl Topology {
             None if plan.link == Link::Lo => vec![(&self.tx, tx)],
             None => vec![(&self.tx, tx), (&self.rx, rx)],
         };
-        let set = ends
-            .into_iter()
-            .filter(|(_, settings)| !settings.is_empty());
+        let set = ends.into_iter().filter(|(_, settings)| !settings.is_empty());
         set.collect()
     }
 
@@ -202,13 +200,7 @@ impl Topology {
         lost("sender", &self.tx, &[TX_DEVICE])
             .or_else(|| lost("receiver", &self.rx, &[RX_DEVICE]))
             .or_else(|| lost("router", router?, &["r0", ROUTER_DEVICE]))
-            .or_else(|| {
-                lost(
-                    "bridge",
-                    self.bridge.as_ref()?,
-                    &[PORTS[0], PORTS[1], "br0"],
-                )
-            })
+            .or_else(|| lost("bridge", self.bridge.as_ref()?, &[PORTS[0], PORTS[1], "br0"]))
     }
 
     /// All its namespaces.
@@ -269,11 +261,7 @@ impl Topology {
         };
         let on_machine = names.is_some();
         let address = |net, host| address(plan.family, net, host);
-        let end = |namespace, name, address| End {
-            namespace,
-            name,
-            address,
-        };
+        let end = |namespace, name, address| End { namespace, name, address };
         let tx_end = end(&tx, TX_DEVICE, Some(address(1, 1)));
         let (rx_address, router, bridge) = match middle {
             Some(router) if plan.forward => {
@@ -299,9 +287,7 @@ impl Topology {
                 let rx_end = end(&rx, RX_DEVICE, Some(address(1, 2)));
                 wire(plan, nics.get(..2), on_machine, &tx_end, &near)?;
                 wire(plan, nics.get(2..4), on_machine, &far, &rx_end)?;
-                bridge
-                    .inside(|| make_bridge(&PORTS))
-                    .doing(|| "make a bridge".into())?;
+                bridge.inside(|| make_bridge(&PORTS)).doing(|| "make a bridge".into())?;
                 neighbours(&tx_end, &rx_end)?;
                 (address(1, 2), None, Some(bridge))
             }
@@ -331,9 +317,7 @@ impl Topology {
         side: Side,
         nics: &[Nic],
     ) -> Result<Topology, TopologyError> {
-        let again = namespace
-            .try_clone()
-            .doing(|| "open a network namespace".into())?;
+        let again = namespace.try_clone().doing(|| "open a network namespace".into())?;
         let addresses = [address(plan.family, 1, 1), address(plan.family, 1, 2)];
         let [tx_nic, rx_nic] = nics else {
             return Err(TopologyError {
@@ -345,11 +329,7 @@ impl Topology {
             Side::Tx => (TX_DEVICE, (tx_nic, addresses[0]), (rx_nic, addresses[1])),
             Side::Rx => (RX_DEVICE, (rx_nic, addresses[1]), (tx_nic, addresses[0])),
         };
-        let end = End {
-            namespace: &namespace,
-            name,
-            address: Some(own.1),
-        };
+        let end = End { namespace: &namespace, name, address: Some(own.1) };
         wire_to_other_host(plan, &end, own.0, (peer.1, peer.0))?;
         Ok(Topology {
             tx: namespace,

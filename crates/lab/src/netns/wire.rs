@@ -79,10 +79,9 @@ pub(super) fn wire(
     // All namespaces share a table of eight buckets, and a new entry becomes the head of its bucket
     // (neigh_hash_alloc, ___neigh_create in net/core/neighbour.c). The sender's is added last, so
     // that it is found first in every boot, whichever bucket the other is in.
-    for (end, mac, peer, peer_mac) in [
-        (other, macs[1], one, macs[0]),
-        (one, macs[0], other, macs[1]),
-    ] {
+    for (end, mac, peer, peer_mac) in
+        [(other, macs[1], one, macs[0]), (one, macs[0], other, macs[1])]
+    {
         if let (Some(_), Some(peer)) = (end.address, peer.address) {
             add_neighbour(end, &mac, peer, peer_mac)?;
         }
@@ -131,9 +130,7 @@ fn of_mtu(error: io::Error, device: &DeviceState, wanted: Option<u32>) -> io::Er
         // It says nothing of its own limits, or they depend on something else.
         _ => format!("refuses it ({error})"),
     };
-    not_taken(&format!(
-        "an MTU of {mtu} is not supported: its driver {takes}"
-    ))
+    not_taken(&format!("an MTU of {mtu} is not supported: its driver {takes}"))
 }
 
 /// Wait for the carrier of a device.
@@ -147,11 +144,7 @@ fn wait_for(
     end.namespace
         .inside(|| {
             let mut netlink = Netlink::open()?;
-            until(
-                || Ok(find(&mut netlink, mac)?.ready(plan.link)),
-                nap,
-                "no carrier",
-            )?;
+            until(|| Ok(find(&mut netlink, mac)?.ready(plan.link)), nap, "no carrier")?;
             match end.address.filter(|_| on_machine) {
                 Some(address) => until(|| netlink.is_local(address), nap, "no route"),
                 None => Ok(()),
@@ -251,10 +244,7 @@ mod tests {
     /// another.
     #[test]
     fn mtus_that_drivers_refuse() {
-        let device = DeviceState {
-            mtus: [Some(46), Some(16_110)],
-            ..DeviceState::default()
-        };
+        let device = DeviceState { mtus: [Some(46), Some(16_110)], ..DeviceState::default() };
         let told = |device: &DeviceState, mtu| {
             let error = io::Error::from_raw_os_error(libc::EINVAL);
             of_mtu(error, device, mtu).to_string()
@@ -265,10 +255,7 @@ mod tests {
         let small = told(&device, Some(40));
         assert!(small.contains("at least 46"), "{small}");
         let odd = told(&DeviceState::default(), Some(1499));
-        assert!(
-            odd.contains("MTU of 1499") && odd.contains("Invalid argument"),
-            "{odd}"
-        );
+        assert!(odd.contains("MTU of 1499") && odd.contains("Invalid argument"), "{odd}");
         assert!(!told(&device, None).contains("MTU"));
     }
 }

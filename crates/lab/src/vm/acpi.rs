@@ -24,14 +24,8 @@ mod tests {
     /// Check that the table is what its source says, and that the kernel accepts it.
     #[test]
     fn is_compiled_from_its_source() {
-        assert_eq!(
-            DSDT.len(),
-            u32::from_le_bytes(DSDT[4..8].try_into().unwrap()) as usize
-        );
-        assert_eq!(
-            DSDT.iter().fold(0, |sum: u8, byte| sum.wrapping_add(*byte)),
-            0
-        );
+        assert_eq!(DSDT.len(), u32::from_le_bytes(DSDT[4..8].try_into().unwrap()) as usize);
+        assert_eq!(DSDT.iter().fold(0, |sum: u8, byte| sum.wrapping_add(*byte)), 0);
         let folder = tempfile::tempdir().unwrap();
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/src/vm/acpi/dsdt.asl");
         let compiled = Command::new("iasl")
@@ -43,10 +37,7 @@ mod tests {
             return;
         };
         assert!(output.status.success(), "{output:?}");
-        let mut tables = [
-            DSDT.to_vec(),
-            std::fs::read(folder.path().join("dsdt.aml")).unwrap(),
-        ];
+        let mut tables = [DSDT.to_vec(), std::fs::read(folder.path().join("dsdt.aml")).unwrap()];
         for table in &mut tables {
             for range in OF_THE_COMPILER {
                 table[range].fill(0);

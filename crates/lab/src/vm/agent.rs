@@ -15,11 +15,8 @@ use object::read::elf::FileHeader as _;
 use object::{LittleEndian, Object as _, ObjectSection as _, ReadCache, elf};
 
 /// What the agent of this version prints outside of guests, and no other program has.
-pub const MARK: &str = concat!(
-    "this is plumb-agent ",
-    env!("CARGO_PKG_VERSION"),
-    " of Netplumb, init of its guests"
-);
+pub const MARK: &str =
+    concat!("this is plumb-agent ", env!("CARGO_PKG_VERSION"), " of Netplumb, init of its guests");
 /// Several times its size.
 const MAX_BYTES: u64 = 256 << 20;
 
@@ -58,10 +55,7 @@ impl AgentError {
                 path.display()
             ),
             ErrorKind::Other { path, found } => {
-                format!(
-                    "{} is no program for guests of {arch}: it is {found}",
-                    path.display()
-                )
+                format!("{} is no program for guests of {arch}: it is {found}", path.display())
             }
         }
     }
@@ -135,10 +129,7 @@ fn find(arch: Arch, named: Option<OsString>, own: Option<&Path>) -> Result<Progr
     if let Some(path) = named.filter(|named| !named.is_empty()).map(PathBuf::from) {
         return match read(&path) {
             Ok(bytes) => check(arch, path, &bytes),
-            Err(source) => Err(AgentError {
-                arch,
-                kind: ErrorKind::Named { path, source },
-            }),
+            Err(source) => Err(AgentError { arch, kind: ErrorKind::Named { path, source } }),
         };
     }
     if let Some(path) = embedded(arch) {
@@ -147,10 +138,7 @@ fn find(arch: Arch, named: Option<OsString>, own: Option<&Path>) -> Result<Progr
     let beside = own.map(|own| own.with_file_name(file_name(arch)));
     match beside.as_deref().map(read) {
         Some(Ok(bytes)) => check(arch, beside.unwrap_or_default(), &bytes),
-        _ => Err(AgentError {
-            arch,
-            kind: ErrorKind::Missing(beside.unwrap_or_default()),
-        }),
+        _ => Err(AgentError { arch, kind: ErrorKind::Missing(beside.unwrap_or_default()) }),
     }
 }
 
@@ -169,9 +157,7 @@ fn embedded(arch: Arch) -> Option<PathBuf> {
 /// A file, or as much of it as a program may have: a device has no end.
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    fs::File::open(path)?
-        .take(MAX_BYTES)
-        .read_to_end(&mut bytes)?;
+    fs::File::open(path)?.take(MAX_BYTES).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -187,9 +173,7 @@ fn machine(bytes: &[u8]) -> Option<elf::Machine> {
 /// Whether an ELF file of 64 bits ends before its table of sections, which linkers write last.
 fn is_cut(bytes: &[u8]) -> bool {
     let header = elf::FileHeader64::<LittleEndian>::parse(bytes);
-    header.map_or(true, |header| {
-        header.section_headers(LittleEndian, bytes).is_err()
-    })
+    header.map_or(true, |header| header.section_headers(LittleEndian, bytes).is_err())
 }
 
 fn check(arch: Arch, path: PathBuf, bytes: &[u8]) -> Result<Program, AgentError> {
@@ -203,19 +187,13 @@ fn check(arch: Arch, path: PathBuf, bytes: &[u8]) -> Result<Program, AgentError>
         (Some(known), _) if *known != arch => format!("for {known}"),
         (Some(_), _) if is_cut(bytes) => "cut off".to_owned(),
         (Some(_), _) if memmem::find(bytes, MARK.as_bytes()).is_none() => {
-            format!(
-                "not plumb-agent {}, which this program needs",
-                env!("CARGO_PKG_VERSION")
-            )
+            format!("not plumb-agent {}, which this program needs", env!("CARGO_PKG_VERSION"))
         }
         (Some(_), _) => return Ok(Program::At(path)),
         (None, Some(other)) => format!("for machine {} of ELF", other.0),
         (None, None) => "no ELF file of 64 bits".to_owned(),
     };
-    Err(AgentError {
-        arch,
-        kind: ErrorKind::Other { path, found },
-    })
+    Err(AgentError { arch, kind: ErrorKind::Other { path, found } })
 }
 
 #[cfg(test)]
@@ -246,18 +224,11 @@ mod tests {
             super::find(Arch::Arm64, named, Some(&at("bin/plumb")))
         };
         let error = find(None).unwrap_err().to_string();
-        for part in [
-            "`make arm64`",
-            "bin/plumb-agent-aarch64",
-            "PLUMB_AGENT_AARCH64",
-        ] {
+        for part in ["`make arm64`", "bin/plumb-agent-aarch64", "PLUMB_AGENT_AARCH64"] {
             assert!(error.contains(part), "{error}");
         }
         write(&at("bin/plumb-agent-aarch64"), elf::EM_AARCH64);
-        assert_eq!(
-            find(None).unwrap(),
-            Program::At(at("bin/plumb-agent-aarch64"))
-        );
+        assert_eq!(find(None).unwrap(), Program::At(at("bin/plumb-agent-aarch64")));
         write(&at("other"), elf::EM_AARCH64);
         assert_eq!(find(Some("other")).unwrap(), Program::At(at("other")));
     }

@@ -31,10 +31,7 @@ pub fn qemu_args(fd: i32) -> Vec<String> {
 
 /// The same for an item of another name.
 pub(super) fn args_of(item: &str, fd: i32) -> Vec<String> {
-    vec![
-        "-fw_cfg".into(),
-        format!("name={item},file=/proc/self/fd/{fd}"),
-    ]
+    vec!["-fw_cfg".into(), format!("name={item},file=/proc/self/fd/{fd}")]
 }
 
 /// An archive of a bundle, and of generated files: path, permissions, contents.
@@ -62,10 +59,7 @@ pub fn archive(bundle: &Bundle, made: &[(String, u32, Vec<u8>)]) -> Result<Vec<u
 
 /// The error of a file.
 fn of(path: &Path) -> impl FnOnce(io::Error) -> BundleError + '_ {
-    move |source| BundleError::Unreadable {
-        path: path.to_path_buf(),
-        source,
-    }
+    move |source| BundleError::Unreadable { path: path.to_path_buf(), source }
 }
 
 fn add(
@@ -75,10 +69,7 @@ fn add(
     modified: u32,
     bytes: &[u8],
 ) -> io::Result<()> {
-    let builder = Builder::new(&path.to_string_lossy())
-        .mode(mode)
-        .mtime(modified)
-        .nlink(1);
+    let builder = Builder::new(&path.to_string_lossy()).mode(mode).mtime(modified).nlink(1);
     let mut writer = builder.write(archive, bytes.len() as u32);
     writer.write_all(bytes)?;
     writer.finish().map(drop)
@@ -141,8 +132,7 @@ fn unpack_from(mut source: &mut dyn Read, root: &Path) -> io::Result<()> {
                 }
                 let mut file = File::create(&path).map_err(told)?;
                 io::copy(&mut reader, &mut file).map_err(told)?;
-                file.set_permissions(fs::Permissions::from_mode(mode & 0o7777))
-                    .map_err(told)?;
+                file.set_permissions(fs::Permissions::from_mode(mode & 0o7777)).map_err(told)?;
                 touch(&file, modified).map_err(told)?;
             }
         }
@@ -177,13 +167,7 @@ impl Item {
     pub(super) fn open(name: &str) -> io::Result<Option<Item>> {
         let mut dma = Dma::open()?;
         let found = dma.find(name)?;
-        Ok(found.map(|(key, size)| Item {
-            dma,
-            left: size,
-            at: 0,
-            filled: 0,
-            select: Some(key),
-        }))
+        Ok(found.map(|(key, size)| Item { dma, left: size, at: 0, filled: 0, select: Some(key) }))
     }
 }
 
@@ -220,16 +204,11 @@ mod tests {
         fs::write(name("deep/er/file"), vec![7; 10_000]).unwrap();
         fs::set_permissions(name("deep/er/file"), fs::Permissions::from_mode(0o750)).unwrap();
         std::os::unix::fs::symlink("er/file", name("deep/link")).unwrap();
-        let file = File::options()
-            .write(true)
-            .open(name("deep/er/file"))
-            .unwrap();
+        let file = File::options().write(true).open(name("deep/er/file")).unwrap();
         touch(&file, 1_234_567_890).unwrap();
 
         let mut bundle = Bundle::new(Host::here().unwrap());
-        bundle
-            .add_with(&name("deep"), Some(Path::new("/srv/deep")))
-            .unwrap();
+        bundle.add_with(&name("deep"), Some(Path::new("/srv/deep"))).unwrap();
         let made = [("/etc/hosts".to_string(), 0o644, b"::1 self\n".to_vec())];
         let archive = archive(&bundle, &made).unwrap();
         let root = tempfile::tempdir().unwrap();

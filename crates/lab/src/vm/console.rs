@@ -95,10 +95,7 @@ impl Tail {
 
 /// Remove escape sequences of firmware, and whatever else a guest may write.
 fn printable(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes)
-        .chars()
-        .filter(|c| !c.is_control())
-        .collect()
+    String::from_utf8_lossy(bytes).chars().filter(|c| !c.is_control()).collect()
 }
 
 /// The lines, with an incomplete last one.

@@ -74,10 +74,7 @@ impl Guest {
         let properties = self.control(list, json!({ "path": path }), deadline)?;
         // CPUs of arm64 have none: their models have features of their own.
         let named = |p: &Value| p.get("name").and_then(Value::as_str) == Some(property);
-        if !properties
-            .as_array()
-            .is_some_and(|all| all.iter().any(named))
-        {
+        if !properties.as_array().is_some_and(|all| all.iter().any(named)) {
             return Ok(Vec::new());
         }
         let of_cpu = json!({ "path": path, "property": property });
@@ -111,12 +108,8 @@ impl Guest {
     /// Exclude memory in a file from the stream.
     fn leave_memory_out(&mut self, deadline: &Deadline) -> Result<(), VmError> {
         let capability = json!({ "capability": "x-ignore-shared", "state": true });
-        self.control(
-            "migrate-set-capabilities",
-            json!({ "capabilities": [capability] }),
-            deadline,
-        )
-        .map(drop)
+        self.control("migrate-set-capabilities", json!({ "capabilities": [capability] }), deadline)
+            .map(drop)
     }
 
     fn migrated(&mut self, done: &'static str, deadline: &Deadline) -> Result<(), VmError> {

@@ -18,9 +18,7 @@ impl Cpu {
     pub(super) fn option(&self) -> String {
         let has = |feature: &&&str| !self.without.contains(feature);
         let features = self.features.iter().filter(has);
-        features.fold(self.base.to_owned(), |option, feature| {
-            format!("{option},{feature}=on")
-        })
+        features.fold(self.base.to_owned(), |option, feature| format!("{option},{feature}=on"))
     }
 }
 
@@ -30,32 +28,20 @@ impl Cpu {
 ///
 /// `rep` string instructions count once per iteration; without ERMS and FSRM the kernel's copies use
 /// the eight-byte kind.
-pub(super) static X86_64: Cpu = Cpu {
-    name: "netplumb-x86-1",
-    base: BASE,
-    features: FEATURES,
-    without: &[],
-};
+pub(super) static X86_64: Cpu =
+    Cpu { name: "netplumb-x86-1", base: BASE, features: FEATURES, without: &[] };
 
 /// That of two hosts has no cmpxchg16b. QEMU before 8.0 leaves any bits in EFLAGS after it: its helper reads
 /// what the flags depend on before the translator has stored that (target/i386/tcg/translate.c, case 0x1c7).
 /// The kernel allocates memory by that instruction. An interrupt right after it, of which a host under
 /// load has thousands, makes them last, and with the direction flag the next `rep stos` clears other memory.
-pub(super) static X86_64_OF_HOSTS: Cpu = Cpu {
-    name: "netplumb-x86-1,-cx16",
-    base: BASE,
-    features: FEATURES,
-    without: &["cx16"],
-};
+pub(super) static X86_64_OF_HOSTS: Cpu =
+    Cpu { name: "netplumb-x86-1,-cx16", base: BASE, features: FEATURES, without: &["cx16"] };
 
 /// The CPU of a Raspberry Pi 4: without LSE atomics and pointer authentication, which the kernel then
 /// leaves out. QEMU's model is of that processor, and has stayed the same.
-pub(super) static ARM64: Cpu = Cpu {
-    name: "cortex-a72",
-    base: "cortex-a72",
-    features: &[],
-    without: &[],
-};
+pub(super) static ARM64: Cpu =
+    Cpu { name: "cortex-a72", base: "cortex-a72", features: &[], without: &[] };
 
 const BASE: &str = "base,vendor=AuthenticAMD,family=15,model=107,stepping=1,\
                     model-id=QEMU TCG CPU version 2.5+,level=13,xlevel=0x8000000a,phys-bits=40";

@@ -17,12 +17,7 @@ pub(super) struct Deadline {
 impl Deadline {
     /// For a process that has this much time from now on.
     pub(super) fn new(pid: u32, limit: Duration) -> Deadline {
-        Deadline {
-            pid,
-            started: Instant::now(),
-            limit,
-            waited: waited(pid),
-        }
+        Deadline { pid, started: Instant::now(), limit, waited: waited(pid) }
     }
 
     /// Whether the time is over.
@@ -61,9 +56,7 @@ mod tests {
 
     impl Busy {
         fn begin(cpu: u32) -> Busy {
-            let child = Command::new("sh")
-                .args(["-c", "while :; do :; done"])
-                .spawn();
+            let child = Command::new("sh").args(["-c", "while :; do :; done"]).spawn();
             let busy = Busy(child.unwrap());
             cpus::pin(busy.0.id() as i32, cpu).unwrap();
             busy

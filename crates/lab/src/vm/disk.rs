@@ -115,10 +115,8 @@ impl Done {
 
     /// From `/sys/block/DEVICE/stat`; sectors have 512 bytes there (Documentation/block/stat.rst).
     fn parse(text: &str) -> Option<Done> {
-        let fields: Vec<u64> = text
-            .split_whitespace()
-            .map(|field| field.parse().ok())
-            .collect::<Option<_>>()?;
+        let fields: Vec<u64> =
+            text.split_whitespace().map(|field| field.parse().ok()).collect::<Option<_>>()?;
         let field = |n: usize| fields.get(n).copied();
         Some(Done {
             reads: field(0)?,
@@ -144,9 +142,7 @@ impl Standing {
     /// # Errors
     /// The kernel refuses a value, in a sentence.
     pub fn before_open(&self) -> Result<(), String> {
-        self.queue
-            .iter()
-            .try_for_each(|setting| self.set(setting, &setting.before))
+        self.queue.iter().try_for_each(|setting| self.set(setting, &setting.before))
     }
 
     /// Change its queue for a program that has opened its file.
@@ -176,10 +172,9 @@ impl Standing {
         let found = self.value(&path);
         match selected(&found) == value {
             true => Ok(()),
-            false => Err(format!(
-                "{name} = {value}: the kernel has set {} instead",
-                selected(&found)
-            )),
+            false => {
+                Err(format!("{name} = {value}: the kernel has set {} instead", selected(&found)))
+            }
         }
     }
 
@@ -222,18 +217,12 @@ pub fn make(plan: &DiskPlan) -> Result<Standing, String> {
         make_file_system(disk, program)?;
         mount_with_files(disk.file_system).map_err(doing("mount it"))?;
     }
-    Ok(Standing {
-        folder,
-        queue: plan.queue.clone(),
-        is_accounted: disk.device != DiskDevice::Brd,
-    })
+    Ok(Standing { folder, queue: plan.queue.clone(), is_accounted: disk.device != DiskDevice::Brd })
 }
 
 fn devices() -> BTreeSet<String> {
     let entries = fs::read_dir(DEVICES).into_iter().flatten().flatten();
-    entries
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .collect()
+    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
 /// Requests that null_blk takes at a time, unless another number is asked for (g_hw_queue_depth of
@@ -311,11 +300,7 @@ fn make_file_system(disk: &Disk, program: &str) -> Result<(), String> {
         true => Ok(()),
         false => {
             let said = [output.stdout, output.stderr].concat();
-            Err(format!(
-                "disk {disk}: {program} failed ({}): {}",
-                output.status,
-                last_lines(&said)
-            ))
+            Err(format!("disk {disk}: {program} failed ({}): {}", output.status, last_lines(&said)))
         }
     }
 }
@@ -328,11 +313,7 @@ pub fn maker_path(program: &str) -> PathBuf {
 /// The last lines of what a program wrote, in one.
 pub fn last_lines(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
-    let lines: Vec<&str> = text
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty())
-        .collect();
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     match &lines[lines.len().saturating_sub(LINES)..] {
         [] => "it wrote nothing".into(),
         last => last.join("; "),
@@ -416,12 +397,8 @@ mod tests {
     fn statistics() {
         let text = "     100       5    25600       40       10        0       80        2        0       44       42        0        0        0        0        3        1\n";
         let done = Done::parse(text).unwrap();
-        let wanted = Done {
-            reads: 100,
-            read_bytes: 25_600 * 512,
-            writes: 10,
-            written_bytes: 80 * 512,
-        };
+        let wanted =
+            Done { reads: 100, read_bytes: 25_600 * 512, writes: 10, written_bytes: 80 * 512 };
         assert_eq!(done, wanted);
         assert_eq!(done.since(done), Done::default());
         assert_eq!(Done::parse("1 2 x"), None);

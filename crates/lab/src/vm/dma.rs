@@ -54,13 +54,7 @@ impl Dma {
         let Some(memory) = NonNull::new(memory.cast::<u8>()) else {
             return Err(io::Error::other("no memory"));
         };
-        let mut dma = Dma {
-            memory,
-            pipe,
-            request: 0,
-            data: 0,
-            firmware: Firmware::open()?,
-        };
+        let mut dma = Dma { memory, pipe, request: 0, data: 0, firmware: Firmware::open()? };
         dma.hold()?;
         Ok(dma)
     }
@@ -77,10 +71,7 @@ impl Dma {
         if unsafe { libc::madvise(first.cast(), bytes, libc::MADV_DONTFORK) } != 0 {
             return Err(io::Error::last_os_error());
         }
-        let pages = libc::iovec {
-            iov_base: first.cast(),
-            iov_len: bytes,
-        };
+        let pages = libc::iovec { iov_base: first.cast(), iov_len: bytes };
         // SAFETY: as above; nobody reads the pipe.
         let held = unsafe { libc::vmsplice(self.pipe[1].as_raw_fd(), &pages, 1, 0) };
         match usize::try_from(held) {
@@ -211,9 +202,7 @@ fn physical(map: &File, address: usize) -> io::Result<u64> {
     map.read_exact_at(&mut entry, (address / PAGE_BYTES * 8) as u64)?;
     let entry = u64::from_le_bytes(entry);
     if entry & PRESENT == 0 || entry & FRAME == 0 {
-        return Err(io::Error::other(
-            "the kernel does not report where a page is",
-        ));
+        return Err(io::Error::other("the kernel does not report where a page is"));
     }
     Ok((entry & FRAME) * PAGE_BYTES as u64)
 }

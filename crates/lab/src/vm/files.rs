@@ -159,12 +159,7 @@ impl Program {
         };
         let package = self.package();
         packages::fetch(cache, arch, package, cancel, progress).map_err(|source| {
-            FilesError::Fetch {
-                program,
-                package,
-                arch,
-                source: Box::new(source),
-            }
+            FilesError::Fetch { program, package, arch, source: Box::new(source) }
         })
     }
 
@@ -217,10 +212,7 @@ fn filled(name: &str, bundle: &Bundle) -> Result<Vec<u8>, FilesError> {
 fn archive(bundle: &Bundle, zeros: Option<(&str, usize)>) -> Result<Vec<u8>, FilesError> {
     let mut archive = Vec::with_capacity(bundle.size_bytes() as usize + (64 << 10));
     if let Some((name, bytes)) = zeros {
-        let builder = Builder::new(&format!(".fill-{name}"))
-            .ino(1)
-            .mode(FILE | 0o600)
-            .nlink(1);
+        let builder = Builder::new(&format!(".fill-{name}")).ino(1).mode(FILE | 0o600).nlink(1);
         let mut writer = builder.write(&mut archive, bytes as u32);
         io::copy(&mut io::repeat(0).take(bytes as u64), &mut writer)?;
         writer.finish()?;
@@ -235,10 +227,7 @@ fn archive(bundle: &Bundle, zeros: Option<(&str, usize)>) -> Result<Vec<u8>, Fil
             Kind::Link(to) => (LINK, to.to_string_lossy().into_owned().into_bytes()),
             Kind::File { .. } => (FILE, entry.read()?),
         };
-        let builder = Builder::new(&name)
-            .ino(inode)
-            .mode(kind | entry.mode)
-            .nlink(1);
+        let builder = Builder::new(&name).ino(inode).mode(kind | entry.mode).nlink(1);
         let mut writer = builder.write(&mut archive, bytes.len() as u32);
         writer.write_all(&bytes)?;
         writer.finish()?;
@@ -261,9 +250,7 @@ mod tests {
             (Program::Nginx, "nginx-core"),
             (Program::Mkfs(FileSystem::Ext4), "e2fsprogs"),
         ] {
-            let error = program
-                .bundle_of(Host::at(empty.path()), Arch::OWN)
-                .unwrap_err();
+            let error = program.bundle_of(Host::at(empty.path()), Arch::OWN).unwrap_err();
             let FilesError::Missing(why) = error else {
                 panic!("{error}");
             };
@@ -300,9 +287,7 @@ mod tests {
             let path = folder.path().join("file");
             std::fs::write(&path, vec![7; bytes]).unwrap();
             let mut bundle = Bundle::new(Host::here().unwrap());
-            bundle
-                .add_with(&path, Some(Path::new("/srv/file")))
-                .unwrap();
+            bundle.add_with(&path, Some(Path::new("/srv/file"))).unwrap();
             filled("it", &bundle).unwrap()
         };
         let archives = [1, 4096, 4097, 5_000_000, 8 << 20].map(of);

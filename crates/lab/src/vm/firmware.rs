@@ -94,10 +94,7 @@ mod tests {
             entry
         };
         let wanted = requests_item(1);
-        assert_eq!(
-            item(&entry("opt/netplumb/requests1"), &wanted),
-            Some((0x2a, 300))
-        );
+        assert_eq!(item(&entry("opt/netplumb/requests1"), &wanted), Some((0x2a, 300)));
         assert_eq!(item(&entry("opt/netplumb/requests"), &wanted), None);
         assert_eq!(item(&entry("opt/netplumb/requests12"), &wanted), None);
         assert_eq!(item(&[0xff; 64], &wanted), None);

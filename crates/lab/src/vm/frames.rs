@@ -155,12 +155,7 @@ impl Follower {
 
     /// Check that a frame follows the one before as on a wire of this rate, and arrives when it would.
     fn check(&mut self, frame: Frame) -> Result<(), &'static str> {
-        let Wire {
-            rate_bps,
-            delay_ns,
-            jitter_ns,
-            ..
-        } = self.wire;
+        let Wire { rate_bps, delay_ns, jitter_ns, .. } = self.wire;
         if frame.begin_ps < self.free_ps {
             return Err("began before the one before it had ended");
         }
@@ -238,12 +233,7 @@ pub fn follow(
 mod tests {
     use super::*;
 
-    const WIRE: Wire = Wire {
-        rate_bps: 1_000_000_000,
-        delay_ns: 1_000,
-        jitter_ns: 0,
-        loss_ppb: 0,
-    };
+    const WIRE: Wire = Wire { rate_bps: 1_000_000_000, delay_ns: 1_000, jitter_ns: 0, loss_ppb: 0 };
 
     fn log(frames: &[(u64, i64, u32)]) -> Vec<u8> {
         let entry = |(begin, arrival, bytes): &(u64, i64, u32)| {
@@ -279,10 +269,7 @@ mod tests {
     fn losses_and_jitter() {
         let lost = [(0, -1, 1_514), (12_304_000, 25_608, 1_514)];
         assert!(check(&log(&lost), WIRE).is_ok());
-        let jitter = Wire {
-            jitter_ns: 20_000,
-            ..WIRE
-        };
+        let jitter = Wire { jitter_ns: 20_000, ..WIRE };
         let kept = [(0, 33_304, 1_514), (12_304_000, 33_304, 1_514)];
         assert!(check(&log(&kept), jitter).is_ok());
         let overtaken = [(0, 33_304, 1_514), (12_304_000, 25_608, 1_514)];
@@ -292,11 +279,7 @@ mod tests {
     /// Check that of frames which are on the wire when a time begins or ends only what is within it counts.
     #[test]
     fn occupied_within_a_time() {
-        let frames = [
-            (0, 13_304, 1_514),
-            (12_304_000, 25_608, 1_514),
-            (50_000_000, 63_304, 1_514),
-        ];
+        let frames = [(0, 13_304, 1_514), (12_304_000, 25_608, 1_514), (50_000_000, 63_304, 1_514)];
         let occupied = check(&log(&frames), WIRE).unwrap().occupied;
         assert_eq!(occupied.0.len(), 2);
         for (begin, end, expected) in [
@@ -323,12 +306,7 @@ mod tests {
         };
         assert_eq!(check(&[13_304, 25_608]).unwrap().frames, 2);
         assert_eq!(check(&[13_310]).unwrap().frames, 2);
-        for wrong in [
-            &[13_303][..],
-            &[13_433],
-            &[13_304, 25_608, 25_609],
-            &[25_608],
-        ] {
+        for wrong in [&[13_303][..], &[13_433], &[13_304, 25_608, 25_609], &[25_608]] {
             assert!(check(wrong).is_err(), "{wrong:?}");
         }
     }

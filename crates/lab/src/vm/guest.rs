@@ -84,21 +84,13 @@ fn try_run(handler: &mut dyn Handler) -> io::Result<()> {
     }
     // Not on a kernel without IPv6, say: neighbours may share a bucket there.
     if alike && let Err(error) = neighbours::spread() {
-        log(&format!(
-            "can't make the tables of neighbours grow: {error}"
-        ));
+        log(&format!("can't make the tables of neighbours grow: {error}"));
     }
     let devices = Devices::open();
     if let Err(error) = &devices {
         log(&format!("no resting point: {error}"));
     }
-    channel::send(
-        &mut port,
-        &Reply::Hello {
-            protocol: PROTOCOL_VERSION,
-            rests: devices.is_ok(),
-        },
-    )?;
+    channel::send(&mut port, &Reply::Hello { protocol: PROTOCOL_VERSION, rests: devices.is_ok() })?;
     let mut decoder = Decoder::default();
     let mut rests = 0;
     let can_rest = devices.is_ok();
@@ -164,13 +156,7 @@ pub(super) fn mount(kind: &str, target: &str) -> io::Result<()> {
     let (kind_c, target_c) = (c(kind)?, c(target)?);
     // SAFETY: both are C strings that outlive the call; no data is passed.
     let result = unsafe {
-        libc::mount(
-            kind_c.as_ptr(),
-            target_c.as_ptr(),
-            kind_c.as_ptr(),
-            0,
-            std::ptr::null(),
-        )
+        libc::mount(kind_c.as_ptr(), target_c.as_ptr(), kind_c.as_ptr(), 0, std::ptr::null())
     };
     if result == 0 {
         return Ok(());
@@ -180,10 +166,7 @@ pub(super) fn mount(kind: &str, target: &str) -> io::Result<()> {
     if error.raw_os_error() == Some(libc::EBUSY) {
         return Ok(());
     }
-    Err(io::Error::new(
-        error.kind(),
-        format!("mount {kind} on {target}: {error}"),
-    ))
+    Err(io::Error::new(error.kind(), format!("mount {kind} on {target}: {error}")))
 }
 
 /// Allow files to use all of the memory except what the kernel needs: a root on tmpfs is limited to
@@ -233,14 +216,8 @@ pub(super) fn load_module(path: &Path, parameters: &str) -> io::Result<()> {
     let parameters = CString::new(parameters).map_err(io::Error::other)?;
     // SAFETY: a descriptor, a C string that outlives the call and a flag; the kernel copies what it
     // needs.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_finit_module,
-            file.as_raw_fd(),
-            parameters.as_ptr(),
-            0,
-        )
-    };
+    let result =
+        unsafe { libc::syscall(libc::SYS_finit_module, file.as_raw_fd(), parameters.as_ptr(), 0) };
     let error = io::Error::last_os_error();
     match result {
         0 => Ok(()),
@@ -325,12 +302,7 @@ fn read_file(path: &str, port: &mut File) -> Result<(), String> {
 fn write_file(path: &str, mode: u32, port: &mut File, decoder: &mut Decoder) -> Result<(), String> {
     use std::os::unix::fs::OpenOptionsExt;
     let told = |e: io::Error| format!("{path}: {e}");
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(mode)
-        .open(path);
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(path);
     loop {
         match channel::receive(port, decoder).map_err(told)? {
             Request::Chunk(chunk) if chunk.is_empty() => break,

@@ -70,12 +70,8 @@ pub fn build(arch: Arch, init: &[u8], modules: &[Module]) -> io::Result<Vec<u8>>
     let mut add = |name: &str, mode: u32, device: Option<(u32, u32)>, bytes: &[u8], zeros| {
         inode += 1;
         let (major, minor) = device.unwrap_or((0, 0));
-        let builder = Builder::new(name)
-            .ino(inode)
-            .mode(mode)
-            .nlink(1)
-            .rdev_major(major)
-            .rdev_minor(minor);
+        let builder =
+            Builder::new(name).ino(inode).mode(mode).nlink(1).rdev_major(major).rdev_minor(minor);
         let mut writer = builder.write(&mut archive, (bytes.len() + zeros) as u32);
         writer.write_all(bytes)?;
         io::copy(&mut io::repeat(0).take(zeros as u64), &mut writer)?;
@@ -124,12 +120,8 @@ mod tests {
     #[test]
     fn the_size_of_a_module_does_not_matter() {
         let of = |bytes: Vec<u8>| {
-            let module = Module {
-                name: "usbnet".into(),
-                bytes,
-                options: String::new(),
-                required: true,
-            };
+            let module =
+                Module { name: "usbnet".into(), bytes, options: String::new(), required: true };
             build(Arch::X86_64, b"#!init", &[module]).unwrap().len()
         };
         assert_eq!(of(vec![1; 114_000]), of(vec![1; 114_040]));

@@ -90,10 +90,7 @@ impl KernelStore {
     /// The store below a cache directory such as `~/.cache/netplumb`, which is created by the first
     /// add.
     pub fn new(cache: &Path) -> Self {
-        Self {
-            folder: cache.join("kernels"),
-            cancel: Arc::default(),
-        }
+        Self { folder: cache.join("kernels"), cancel: Arc::default() }
     }
 
     /// The same, with a flag that cancels adds, which then leave nothing behind.
@@ -109,8 +106,7 @@ impl KernelStore {
 
     /// Those whose description can't be read, since it is damaged or from a newer version of this program: why.
     pub fn damaged(&self) -> Vec<KernelStoreError> {
-        self.all()
-            .map_or_else(|_| Vec::new(), |(_, damaged)| damaged)
+        self.all().map_or_else(|_| Vec::new(), |(_, damaged)| damaged)
     }
 
     fn all(&self) -> Result<(Vec<KernelEntry>, Vec<KernelStoreError>), KernelStoreError> {
@@ -122,11 +118,7 @@ impl KernelStore {
         let (mut kernels, mut damaged) = (Vec::new(), Vec::new());
         for entry in entries {
             let folder = entry.map_err(read_failed(&self.folder))?.path();
-            if folder
-                .file_name()
-                .and_then(|name| name.to_str())
-                .is_some_and(is_hash)
-            {
+            if folder.file_name().and_then(|name| name.to_str()).is_some_and(is_hash) {
                 match KernelEntry::load(&folder) {
                     Ok(kernel) => kernels.extend(kernel),
                     Err(
@@ -190,11 +182,7 @@ impl KernelStore {
             return Ok(kernel.clone());
         };
         // Where it was added from last.
-        if let Some(from) = entry
-            .sources
-            .iter_mut()
-            .max_by(|a, b| a.added.cmp(&b.added))
-        {
+        if let Some(from) = entry.sources.iter_mut().max_by(|a, b| a.added.cmp(&b.added)) {
             from.label = Some(label.to_owned());
         }
         entry.save()?;
@@ -211,9 +199,7 @@ impl KernelStore {
             Some((release, arch)) => (release, Arch::named(arch)),
             None => (name, None),
         };
-        let path = fs::canonicalize(name)
-            .ok()
-            .map(|path| path.display().to_string());
+        let path = fs::canonicalize(name).ok().map(|path| path.display().to_string());
         let by_arch = |kernel: &KernelEntry| {
             arch.is_some_and(|arch| kernel.release == release && kernel.arch == arch)
         };
@@ -245,23 +231,17 @@ impl KernelStore {
             }
             if found > 1 {
                 kernels.retain(|kernel| matches(kernel));
-                return Err(KernelStoreError::Ambiguous {
-                    name: name.to_owned(),
-                    kernels,
-                });
+                return Err(KernelStoreError::Ambiguous { name: name.to_owned(), kernels });
             }
         }
-        let last = kernels
-            .iter()
-            .filter(|kernel| from(kernel).is_some())
-            .max_by_key(|k| from(k));
+        let last = kernels.iter().filter(|kernel| from(kernel).is_some()).max_by_key(|k| from(k));
         match last {
             Some(kernel) => Ok(kernel.clone()),
             // It may be the one.
-            None => Err(self.damaged().pop().unwrap_or(KernelStoreError::Unknown {
-                name: name.to_owned(),
-                kernels,
-            })),
+            None => Err(self
+                .damaged()
+                .pop()
+                .unwrap_or(KernelStoreError::Unknown { name: name.to_owned(), kernels })),
         }
     }
 
@@ -281,11 +261,7 @@ impl KernelStore {
             return Ok(kernel);
         }
         if let Some(found) = asked::arch_in(name).filter(|found| *found != arch) {
-            return Err(KernelStoreError::OtherArch {
-                name: name.to_owned(),
-                found,
-                asked: arch,
-            });
+            return Err(KernelStoreError::OtherArch { name: name.to_owned(), found, asked: arch });
         }
         let name = match asked::arch_in(name) {
             None if arch != Arch::OWN => full,
@@ -426,10 +402,7 @@ impl KernelStore {
         if let Some(entry) = of_package.next()
             && self.is_whole(&entry.folder, progress)?
         {
-            return Ok(Added {
-                entry,
-                was_there: true,
-            });
+            return Ok(Added { entry, was_there: true });
         }
         let stage = Stage::new(&self.folder)?;
         let folder = stage.fetch()?;
@@ -577,10 +550,7 @@ impl KernelStore {
         entry.save()?;
         sums::rename(&stage.entry(), &folder).map_err(write_failed(&folder))?;
         entry.folder = folder;
-        Ok(Added {
-            entry,
-            was_there: false,
-        })
+        Ok(Added { entry, was_there: false })
     }
 
     fn note_sources(
@@ -592,10 +562,7 @@ impl KernelStore {
         let _lock = stage::lock(&self.folder)?;
         let entry = KernelEntry::load(&entry.folder)?.ok_or_else(|| {
             // Removed since it was listed.
-            KernelStoreError::Unknown {
-                name: entry.hash.clone(),
-                kernels: Vec::new(),
-            }
+            KernelStoreError::Unknown { name: entry.hash.clone(), kernels: Vec::new() }
         })?;
         note(entry, sources, Some(package))
     }
@@ -609,10 +576,7 @@ fn note(
 ) -> Result<Added, KernelStoreError> {
     entry.note(sources, package);
     entry.save()?;
-    Ok(Added {
-        entry,
-        was_there: true,
-    })
+    Ok(Added { entry, was_there: true })
 }
 
 /// A source of Debian in the spelling that is kept.
@@ -626,10 +590,7 @@ fn is_hash(name: &str) -> bool {
 }
 
 fn source_of_path(path: &Path) -> Result<String, KernelStoreError> {
-    Ok(fs::canonicalize(path)
-        .map_err(read_failed(path))?
-        .display()
-        .to_string())
+    Ok(fs::canonicalize(path).map_err(read_failed(path))?.display().to_string())
 }
 
 /// The hash of the names and contents of all files in a directory, in order of name.

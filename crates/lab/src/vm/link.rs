@@ -31,10 +31,7 @@ struct Parts {
 type Start = fn(&[Nic]) -> io::Result<()>;
 
 /// Over UHCI counts differed by tenths of a percent between boots.
-const XHCI: Controller = Controller {
-    device: "qemu-xhci,id=usb",
-    modules: &["xhci_pci"],
-};
+const XHCI: Controller = Controller { device: "qemu-xhci,id=usb", modules: &["xhci_pci"] };
 
 const VIRTIO_NET: NicModel = NicModel {
     // tx=timer: packets leave by a timer of the guest's own clock; the default, a bottom
@@ -55,16 +52,12 @@ const E1000: NicModel = NicModel {
 };
 
 /// The default e1000, 82540EM, has no interrupt moderation that its driver could set.
-const E1000_82545EM: NicModel = NicModel {
-    plugged: Plugged::AtStart("e1000-82545em,romfile="),
-    ..E1000
-};
+const E1000_82545EM: NicModel =
+    NicModel { plugged: Plugged::AtStart("e1000-82545em,romfile="), ..E1000 };
 
 /// The same, which raises an interrupt whenever there is a reason.
-const E1000_UNTHROTTLED: NicModel = NicModel {
-    plugged: Plugged::AtStart("e1000-82545em,mitigation=off,romfile="),
-    ..E1000
-};
+const E1000_UNTHROTTLED: NicModel =
+    NicModel { plugged: Plugged::AtStart("e1000-82545em,mitigation=off,romfile="), ..E1000 };
 
 const E1000E: NicModel = NicModel {
     plugged: Plugged::AtStart("e1000e,romfile="),
@@ -98,39 +91,20 @@ const CDC_NCM: NicModel = NicModel {
 };
 
 /// A link without anything.
-const NOTHING: Parts = Parts {
-    ends: None,
-    of_host: None,
-    modules: &[],
-    start: None,
-};
+const NOTHING: Parts = Parts { ends: None, of_host: None, modules: &[], start: None };
 
 fn parts(link: Link) -> Parts {
     match link {
         Link::Lo | Link::Any => NOTHING,
-        Link::Veth => Parts {
-            modules: &["veth"],
-            ..NOTHING
-        },
-        Link::VirtioNet => Parts {
-            ends: Some([&VIRTIO_NET, &VIRTIO_NET]),
-            of_host: Some(&VIRTIO_NET),
-            ..NOTHING
-        },
-        Link::E1000 => Parts {
-            ends: Some([&E1000, &E1000]),
-            of_host: Some(&E1000_82545EM),
-            ..NOTHING
-        },
-        Link::E1000e => Parts {
-            ends: Some([&E1000E, &E1000E]),
-            of_host: Some(&E1000E),
-            ..NOTHING
-        },
-        Link::UsbNet => Parts {
-            ends: Some([&USB_NET, &E1000]),
-            ..NOTHING
-        },
+        Link::Veth => Parts { modules: &["veth"], ..NOTHING },
+        Link::VirtioNet => {
+            Parts { ends: Some([&VIRTIO_NET, &VIRTIO_NET]), of_host: Some(&VIRTIO_NET), ..NOTHING }
+        }
+        Link::E1000 => {
+            Parts { ends: Some([&E1000, &E1000]), of_host: Some(&E1000_82545EM), ..NOTHING }
+        }
+        Link::E1000e => Parts { ends: Some([&E1000E, &E1000E]), of_host: Some(&E1000E), ..NOTHING },
+        Link::UsbNet => Parts { ends: Some([&USB_NET, &E1000]), ..NOTHING },
         Link::Smsc95xx => Parts {
             ends: Some([&SMSC95XX, &SMSC95XX]),
             start: Some(|nics| usb::start(nics, |mac| Box::new(Smsc95xx::new(mac)))),
@@ -205,9 +179,7 @@ pub fn nics(wires: u8) -> Vec<Nic> {
 }
 
 fn nic(number: u8) -> Nic {
-    Nic {
-        mac: [0x52, 0x54, 0, 0x4e, 0x50, number],
-    }
+    Nic { mac: [0x52, 0x54, 0, 0x4e, 0x50, number] }
 }
 
 /// In a guest, start what a link's NICs take to appear, unless it was started before.
@@ -318,10 +290,7 @@ mod tests {
             modules: &["vhci_hcd"],
             icount_shift: 0,
         };
-        let link = Parts {
-            ends: Some([&EMULATED, &EMULATED]),
-            ..NOTHING
-        };
+        let link = Parts { ends: Some([&EMULATED, &EMULATED]), ..NOTHING };
         assert_eq!(link.devices(true), []);
     }
 }

@@ -155,8 +155,7 @@ impl Machine {
 
     /// An instruction takes 1 << shift nanoseconds of its clock.
     fn icount_shift(&self) -> u8 {
-        self.host
-            .map_or_else(|| icount_shift(self.link), |host| host.icount_shift)
+        self.host.map_or_else(|| icount_shift(self.link), |host| host.icount_shift)
     }
 
     /// The kernel's command line.
@@ -164,10 +163,8 @@ impl Machine {
         // nokaslr: addresses are the same in every boot. retain_initrd: unused memory is not poisoned
         // before it is freed.
         let board = self.board();
-        let mut line = format!(
-            "console={} loglevel=4 panic=-1 nokaslr {}",
-            board.console, board.cmdline
-        );
+        let mut line =
+            format!("console={} loglevel=4 panic=-1 nokaslr {}", board.console, board.cmdline);
         if !self.mitigations {
             line.push(' ');
             line.push_str(board.unmitigated);
@@ -226,10 +223,7 @@ impl Machine {
         .to_vec();
         args.extend(["-seed".into(), self.seed.to_string()]);
         if self.icount {
-            args.extend([
-                "-icount".into(),
-                format!("shift={},sleep=off", self.icount_shift()),
-            ]);
+            args.extend(["-icount".into(), format!("shift={},sleep=off", self.icount_shift())]);
             args.extend(random::qemu_args(self.seed));
         }
         args.extend(memory_args(fds.memory, self.memory_mib));
@@ -268,19 +262,10 @@ impl Machine {
             args.push(format!("name={name},file=/proc/self/fd/{fd}"));
         }
         let devices = [
-            Device::Serial {
-                id: "console",
-                fd: fds.console,
-            },
+            Device::Serial { id: "console", fd: fds.console },
             match board.fallback {
-                Fallback::Second => Device::Serial {
-                    id: "fallback",
-                    fd: fds.fallback,
-                },
-                Fallback::Pci => Device::PciSerial {
-                    id: "fallback",
-                    fd: fds.fallback,
-                },
+                Fallback::Second => Device::Serial { id: "fallback", fd: fds.fallback },
+                Fallback::Pci => Device::PciSerial { id: "fallback", fd: fds.fallback },
             },
             Device::Agent { fd: fds.agent },
         ];
@@ -293,10 +278,7 @@ impl Machine {
 
     /// Devices that are hot-plugged while the guest is paused, as arguments of `device_add`.
     pub fn late_devices(&self) -> Vec<serde_json::Value> {
-        self.link_devices()
-            .iter()
-            .filter_map(Device::late)
-            .collect()
+        self.link_devices().iter().filter_map(Device::late).collect()
     }
 
     /// Whether a guest can be saved with all its devices: not with those that QEMU can't save,
@@ -307,11 +289,7 @@ impl Machine {
 
     /// The option ROM that starts the kernel (hw/i386/x86.c of QEMU).
     fn boot_rom(&self) -> &'static str {
-        if self.pvh {
-            "pvh.bin"
-        } else {
-            "linuxboot_dma.bin"
-        }
+        if self.pvh { "pvh.bin" } else { "linuxboot_dma.bin" }
     }
 
     /// What a saved state depends on, apart from what the caller adds: QEMU's arguments, without
@@ -328,10 +306,7 @@ impl Machine {
             incoming: false,
         };
         // The kernel's path does not matter.
-        let anywhere = Machine {
-            kernel: PathBuf::new(),
-            ..self.clone()
-        };
+        let anywhere = Machine { kernel: PathBuf::new(), ..self.clone() };
         let mut words = anywhere.qemu_args(nothing, &[]);
         words.extend(self.late_devices().iter().map(ToString::to_string));
         words
@@ -377,10 +352,7 @@ mod tests {
     /// neither command line.
     #[test]
     fn another_seed() {
-        let lucky = Machine {
-            seed: 7,
-            ..machine()
-        };
+        let lucky = Machine { seed: 7, ..machine() };
         assert!(lucky.kernel_cmdline().contains(" netplumb.seed=7 "));
         assert!(!machine().kernel_cmdline().contains("seed"));
         let fds = Inherited {
@@ -396,10 +368,7 @@ mod tests {
         let args = lucky.qemu_args(fds, &[]);
         let at = args.iter().position(|a| a == "-seed").unwrap();
         assert_eq!(args[at + 1], "7");
-        assert!(
-            args.iter()
-                .any(|a| a.ends_with("string=00000000000000000000000000000007"))
-        );
+        assert!(args.iter().any(|a| a.ends_with("string=00000000000000000000000000000007")));
     }
 
     /// Check the whole command line, word by word.
@@ -449,14 +418,7 @@ mod tests {
         let modules = machine().modules();
         assert_eq!(
             modules,
-            [
-                "virtio_pci",
-                "virtio_console",
-                "xhci_pci",
-                "usbnet",
-                "cdc_ether",
-                "e1000"
-            ]
+            ["virtio_pci", "virtio_console", "xhci_pci", "usbnet", "cdc_ether", "e1000"]
         );
     }
 }

@@ -39,10 +39,7 @@ pub(super) fn spread() -> io::Result<()> {
             let [here, there] = PAIR.map(|(name, mac, _)| (name, mac));
             let numbers = PAIR.map(|(_, _, number)| number);
             // Without veth there is no link whose neighbours have buckets.
-            if netlink
-                .add_veth(here, there, None, None, Some(numbers))
-                .is_ok()
-            {
+            if netlink.add_veth(here, there, None, None, Some(numbers)).is_ok() {
                 let filled = fill(&mut netlink, numbers[0], v4);
                 netlink.remove_device(numbers[0])?;
                 filled?;

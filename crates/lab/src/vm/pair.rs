@@ -37,11 +37,7 @@ pub fn together<T: Send>(
                 result.map(|value| (value, guest))
             })
         });
-        threads.map(|thread| {
-            thread
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
+        threads.map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     });
     match outcome {
         [Ok((one, of_one)), Ok((other, of_other))] => {
@@ -57,10 +53,7 @@ pub fn together<T: Send>(
 }
 
 fn only(guest: usize, error: VmError) -> PairError {
-    PairError {
-        guest: Some(guest),
-        error,
-    }
+    PairError { guest: Some(guest), error }
 }
 
 /// The cause of two ends. Of two guests in step one that hangs makes both silent: which it is, is only known of one
@@ -74,10 +67,7 @@ fn cause(one: VmError, other: VmError) -> PairError {
             false => (0, one, other),
         };
     let both = hangs(&error) && (of_other.is_silence() || is_consequence(&of_other));
-    PairError {
-        guest: (!both).then_some(number),
-        error,
-    }
+    PairError { guest: (!both).then_some(number), error }
 }
 
 /// Whether a guest ended only because the other one did.
@@ -122,15 +112,8 @@ mod tests {
             stderr: vec![format!("netplumb: wire of host rx: {OTHER_HAS_ENDED}")],
             console: Vec::new(),
         };
-        let silent = || VmError::Timeout {
-            what: "answer",
-            seconds: 30,
-            console: Vec::new(),
-        };
-        let stopped = || VmError::QemuStopped {
-            what: "answer".into(),
-            seconds: 30,
-        };
+        let silent = || VmError::Timeout { what: "answer", seconds: 30, console: Vec::new() };
+        let stopped = || VmError::QemuStopped { what: "answer".into(), seconds: 30 };
         for (one, other, guest) in [
             (killed(), gone(), Some(0)),
             (gone(), killed(), Some(1)),

@@ -162,13 +162,7 @@ impl Guest {
             },
             incoming: state.is_some(),
         };
-        let mut inherited = vec![
-            fds.initramfs,
-            fds.console,
-            fds.fallback,
-            fds.agent,
-            fds.control,
-        ];
+        let mut inherited = vec![fds.initramfs, fds.console, fds.fallback, fds.agent, fds.control];
         inherited.extend(fds.requests);
         inherited.extend(match fds.memory {
             Memory::Own => None,
@@ -216,10 +210,7 @@ impl Guest {
                     VmError::QemuMissing(QemuMissing::NotQemu(qemu, source.to_string()))
                 }
                 // Too little memory, or too many processes.
-                _ => VmError::Host {
-                    what: "start QEMU",
-                    source,
-                },
+                _ => VmError::Host { what: "start QEMU", source },
             }
         })?;
         let deadline = &Deadline::new(child.id(), limit);
@@ -289,11 +280,7 @@ impl Guest {
                 _ => {}
             }
         };
-        if rests {
-            self.wait_rest(deadline, limit)
-        } else {
-            Ok(())
-        }
+        if rests { self.wait_rest(deadline, limit) } else { Ok(()) }
     }
 
     /// Wait until a guest has paused on request; returns at once if it can't.
@@ -301,11 +288,7 @@ impl Guest {
     /// # Errors
     /// The guest ended, in any way.
     pub fn wait_again(&mut self, limit: Duration) -> Result<(), VmError> {
-        if self.rested {
-            self.wait_rest(&self.deadline(limit), limit)
-        } else {
-            Ok(())
-        }
+        if self.rested { self.wait_rest(&self.deadline(limit), limit) } else { Ok(()) }
     }
 
     fn wait_rest(&mut self, deadline: &Deadline, limit: Duration) -> Result<(), VmError> {
@@ -355,9 +338,7 @@ impl Guest {
         }
         let port = self.agent.unwrap_or(0);
         let requests = self.requests.pop_front().unwrap_or_default();
-        self.ports[port]
-            .write_all(&requests)
-            .doing("speak to the guest")
+        self.ports[port].write_all(&requests).doing("speak to the guest")
     }
 
     /// The port that the agent uses.
@@ -478,10 +459,7 @@ impl Guest {
         bytes: &[u8],
         limit: Duration,
     ) -> Result<(), VmError> {
-        self.tell(&Request::WriteFile {
-            path: path.into(),
-            mode,
-        })?;
+        self.tell(&Request::WriteFile { path: path.into(), mode })?;
         for chunk in bytes.chunks(channel::CHUNK_BYTES) {
             self.tell(&Request::Chunk(chunk.to_vec()))?;
         }
@@ -505,9 +483,7 @@ impl Guest {
     pub(super) fn is_stopped(&self) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
         let state = |stat: String| stat.rsplit(") ").next()?.chars().next();
-        stat.ok()
-            .and_then(state)
-            .is_some_and(|c| c == 'T' || c == 't')
+        stat.ok().and_then(state).is_some_and(|c| c == 'T' || c == 't')
     }
 
     /// Until when QEMU has time to do something.
@@ -522,19 +498,11 @@ impl Guest {
             let what = what.into();
             return VmError::QemuStopped { what, seconds };
         }
-        VmError::Timeout {
-            what,
-            seconds,
-            console: self.console(),
-        }
+        VmError::Timeout { what, seconds, console: self.console() }
     }
 
     fn failed(&self, why: Refused) -> VmError {
-        VmError::CommandFailed {
-            message: why.message,
-            kind: why.kind,
-            console: self.console(),
-        }
+        VmError::CommandFailed { message: why.message, kind: why.kind, console: self.console() }
     }
 
     fn event(
@@ -611,9 +579,7 @@ impl Guest {
         }
         VmError::QemuFailed {
             status: status.to_string(),
-            stderr: (lines(&self.stderr).into_iter())
-                .filter(|line| !is_of_hub(line))
-                .collect(),
+            stderr: (lines(&self.stderr).into_iter()).filter(|line| !is_of_hub(line)).collect(),
             console,
         }
     }

@@ -259,15 +259,11 @@ mod tests {
         ]);
         let go_on = Cancel::default();
         let mut qmp = Qmp::open(stream, &limit(), &go_on).unwrap();
-        let status = qmp
-            .execute("query-status", json!({}), &limit(), &go_on)
-            .unwrap();
+        let status = qmp.execute("query-status", json!({}), &limit(), &go_on).unwrap();
         assert_eq!(status["status"], "paused");
         assert!(qmp.event("STOP").unwrap());
         assert_eq!(
-            qmp.execute("cont", json!({}), &limit(), &go_on)
-                .unwrap_err()
-                .to_string(),
+            qmp.execute("cont", json!({}), &limit(), &go_on).unwrap_err().to_string(),
             "QEMU refused `cont`: no such thing"
         );
         assert!(matches!(qmp.event("STOP"), Err(QmpError::Io(_))));

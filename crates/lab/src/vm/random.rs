@@ -74,9 +74,7 @@ pub(super) fn wanted() -> io::Result<bool> {
 /// The kernel's generator is unknown, or can't be found.
 pub(super) fn begin() -> io::Result<()> {
     let mut dma = Dma::open()?;
-    let (item, bytes) = dma
-        .find(ITEM)?
-        .ok_or_else(|| io::Error::other("the host gives no key"))?;
+    let (item, bytes) = dma.find(ITEM)?.ok_or_else(|| io::Error::other("the host gives no key"))?;
     if bytes != KEY_BYTES {
         return Err(io::Error::other("the host's key is of another size"));
     }
@@ -94,9 +92,7 @@ pub(super) fn begin() -> io::Result<()> {
     };
     if named.is_none() || generator.set().is_err() {
         let found = find::by_drawing(&generator.device, &map)?.ok_or_else(|| {
-            io::Error::other(format!(
-                "the kernel has no {GENERATOR}, or does not tell where"
-            ))
+            io::Error::other(format!("the kernel has no {GENERATOR}, or does not tell where"))
         })?;
         generator.physical = found.key;
         generator.first = None;
@@ -220,11 +216,7 @@ mod tests {
         let symbols = "ffffffff81000000 T _text\nffffffff84095d00 b base_crng\n";
         assert_eq!(of(symbols, MAP), Some(0x0409_5d00));
         let hidden = symbols.replace("ffffffff8", "000000000");
-        assert_eq!(
-            of(&hidden.replace("01000000", "00000000"), MAP),
-            None,
-            "hidden"
-        );
+        assert_eq!(of(&hidden.replace("01000000", "00000000"), MAP), None, "hidden");
         assert_eq!(of(symbols, ""), None);
         assert_eq!(of("ffffffff81000000 T _text\n", MAP), None);
         let module = symbols.replace("base_crng", "base_crng [other]");

@@ -56,10 +56,7 @@ pub(super) fn said_of(module: &str) -> Vec<String> {
 
 /// All messages so far.
 fn messages() -> io::Result<Vec<String>> {
-    let mut file = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK)
-        .open(MESSAGES)?;
+    let mut file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(MESSAGES)?;
     let mut records = Vec::new();
     let mut record = vec![0; RECORD_BYTES];
     loop {

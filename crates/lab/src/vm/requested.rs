@@ -84,9 +84,7 @@ pub fn answer_requests() -> io::Result<()> {
 /// kernel/module/kmod.c.
 pub fn request() -> Option<String> {
     let mut words = std::env::args();
-    (words.next()? == MODPROBE)
-        .then(|| words.next_back())
-        .flatten()
+    (words.next()? == MODPROBE).then(|| words.next_back()).flatten()
 }
 
 /// In the guest: answer a request. What fails is noted for [`in_vain`].
@@ -186,12 +184,7 @@ fn insert(module: &[u8]) -> io::Result<bool> {
     // SAFETY: the pointer and the length are those of the slice, and the parameters are a C string; the kernel copies
     // both.
     let result = unsafe {
-        libc::syscall(
-            libc::SYS_init_module,
-            module.as_ptr(),
-            module.len(),
-            c"".as_ptr(),
-        )
+        libc::syscall(libc::SYS_init_module, module.as_ptr(), module.len(), c"".as_ptr())
     };
     let error = io::Error::last_os_error();
     match result {
@@ -214,11 +207,7 @@ mod tests {
         let module = |name: &str, required| {
             let path = folder.path().join(format!("{name}.ko"));
             fs::write(&path, format!("code of {name}")).unwrap();
-            ModuleFile {
-                name: name.into(),
-                path,
-                required,
-            }
+            ModuleFile { name: name.into(), path, required }
         };
         let answers = [
             Answer {

@@ -42,10 +42,7 @@ impl Devices {
     /// # Errors
     /// The kernel denies access, or they are not there.
     pub(super) fn open() -> io::Result<Devices> {
-        Ok(Devices {
-            panic: Panic::open()?,
-            firmware: Firmware::open()?,
-        })
+        Ok(Devices { panic: Panic::open()?, firmware: Firmware::open()? })
     }
 
     /// Pause until the host resumes the guest; then read its requests. `rest` counts from 0.
@@ -134,10 +131,7 @@ impl Moment {
 
 /// Time since the guest's boot.
 fn now() -> io::Result<Duration> {
-    let mut now = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel fills in our own time.
     if unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) } != 0 {
         return Err(io::Error::last_os_error());

@@ -144,10 +144,7 @@ impl Key {
 
     /// In hex, half of it: enough for names.
     pub fn finish(self) -> String {
-        self.0.finalize()[..16]
-            .iter()
-            .map(|b| format!("{b:02x}"))
-            .collect()
+        self.0.finalize()[..16].iter().map(|b| format!("{b:02x}")).collect()
     }
 }
 
@@ -193,10 +190,7 @@ pub enum Kept {
 impl SavedStates {
     /// The store below a cache directory such as `~/.cache/netplumb`.
     pub fn new(cache: &Path) -> Self {
-        SavedStates {
-            folder: cache.join("states"),
-            max_bytes: MAX_BYTES,
-        }
+        SavedStates { folder: cache.join("states"), max_bytes: MAX_BYTES }
     }
 
     /// The same, with another maximum size of all states.
@@ -238,9 +232,7 @@ impl SavedStates {
     /// It can't be written.
     pub fn keep(&self, key: &str, about: &About, saved: &Saved) -> io::Result<Kept> {
         fs::create_dir_all(&self.folder)?;
-        let staging = tempfile::Builder::new()
-            .prefix(STAGING)
-            .tempdir_in(&self.folder)?;
+        let staging = tempfile::Builder::new().prefix(STAGING).tempdir_in(&self.folder)?;
         let create = |name: &str| File::create_new(staging.path().join(name));
         let write = |name: &str, bytes: &[u8]| -> io::Result<Sum> {
             let mut file = create(name)?;
@@ -316,11 +308,8 @@ impl SavedStates {
 
     /// Remove the states of a kernel; returns their number.
     pub fn remove_kernel(&self, hash: &str) -> usize {
-        let of_it: Vec<Entry> = self
-            .list()
-            .into_iter()
-            .filter(|e| e.about.kernel == hash)
-            .collect();
+        let of_it: Vec<Entry> =
+            self.list().into_iter().filter(|e| e.about.kernel == hash).collect();
         for entry in &of_it {
             self.remove(&entry.key, &mut |_| {});
         }
@@ -402,15 +391,10 @@ fn describe(folder: &Path) -> Result<Description, Flaw> {
 /// Read a state, and check all of it.
 fn read(folder: &Path) -> Result<Saved, Flaw> {
     let description = describe(folder)?;
-    let Files {
-        memory,
-        devices,
-        symbols,
-    } = description.files;
+    let Files { memory, devices, symbols } = description.files;
     let failed = |name: &'static str| move |error: io::Error| Flaw::of(folder, name, &error);
     let check = |name: &str, sum: Sum, now: Sum| {
-        sum.check(now)
-            .map_err(|how| Flaw::Damaged(format!("{name}: {how}")))
+        sum.check(now).map_err(|how| Flaw::Damaged(format!("{name}: {how}")))
     };
     let bytes = |name: &'static str, sum: Sum| -> Result<Vec<u8>, Flaw> {
         let bytes = fs::read(folder.join(name)).map_err(failed(name))?;
@@ -479,11 +463,7 @@ mod tests {
     }
 
     fn about(kernel: &str) -> About {
-        About {
-            kernel: kernel.into(),
-            release: "6.1".into(),
-            link: "lo".into(),
-        }
+        About { kernel: kernel.into(), release: "6.1".into(), link: "lo".into() }
     }
 
     /// Check that a state reads back as it was, is sparse on disk, and is not found by another key.

@@ -50,20 +50,10 @@ impl Spin {
             event.sigev_signo = SIGNAL;
             event.sigev_notify_thread_id = libc::gettid();
             let mut timer: libc::timer_t = ptr::null_mut();
-            check(libc::timer_create(
-                libc::CLOCK_MONOTONIC,
-                &mut event,
-                &mut timer,
-            ))?;
+            check(libc::timer_create(libc::CLOCK_MONOTONIC, &mut event, &mut timer))?;
             let spin = Self { timer, before };
-            let step = libc::timespec {
-                tv_sec: 0,
-                tv_nsec: STEP_NS,
-            };
-            let times = libc::itimerspec {
-                it_interval: step,
-                it_value: step,
-            };
+            let step = libc::timespec { tv_sec: 0, tv_nsec: STEP_NS };
+            let times = libc::itimerspec { it_interval: step, it_value: step };
             check(libc::timer_settime(timer, 0, &times, ptr::null_mut()))?;
             Ok(spin)
         }

@@ -155,11 +155,7 @@ fn find_in(
 ) -> Result<PathBuf, QemuMissing> {
     let named = named.filter(|n| !n.is_empty()).map(PathBuf::from);
     if let Some(named) = named.filter(|named| is_for(named, arch)) {
-        return if named.is_file() {
-            Ok(named)
-        } else {
-            Err(QemuMissing::Named(named))
-        };
+        return if named.is_file() { Ok(named) } else { Err(QemuMissing::Named(named)) };
     }
     std::env::split_paths(&path.unwrap_or_default())
         .map(|folder| folder.join(arch.qemu()))
@@ -190,9 +186,7 @@ pub fn version(qemu: &Path, limit: Duration, cancel: &AtomicBool) -> Result<Stri
         ));
     }
     let said = ended.output();
-    let version = said
-        .lines()
-        .find_map(|l| l.strip_prefix("QEMU emulator version "));
+    let version = said.lines().find_map(|l| l.strip_prefix("QEMU emulator version "));
     let word = version.and_then(|v| v.split_whitespace().next());
     word.map(str::to_owned)
         .ok_or_else(|| format!("it does not print its version: {}", first(&said)))
@@ -207,24 +201,17 @@ fn boot_with(qemu: &Path, arch: Arch, accelerator: Accelerator, plugin: Option<&
     let firmware = match memory_file(c"plumb-rom", &rom::bytes(arch)) {
         Ok(file) => file,
         Err(e) => {
-            return Boot::NotStarted {
-                error: e.to_string(),
-            };
+            return Boot::NotStarted { error: e.to_string() };
         }
     };
     let mut command = Command::new(qemu);
     command.args(["-nodefaults", "-no-user-config", "-display", "none"]);
     rom::add_machine(&mut command, arch, accelerator);
     command.args(match accelerator {
-        Accelerator::Tcg => [
-            "-accel",
-            "tcg,thread=single",
-            "-icount",
-            "shift=0,sleep=off",
-            "-cpu",
-            "max",
-        ]
-        .as_slice(),
+        Accelerator::Tcg => {
+            ["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off", "-cpu", "max"]
+                .as_slice()
+        }
         Accelerator::Kvm => ["-accel", "kvm", "-cpu", "host"].as_slice(),
     });
     command.arg("-bios").arg(path_of(&firmware));
@@ -238,22 +225,12 @@ fn boot_with(qemu: &Path, arch: Arch, accelerator: Accelerator, plugin: Option<&
         Accelerator::Kvm => KVM_LIMIT,
     };
     match run::run(command, &shared, limit) {
-        Err(e) => Boot::NotStarted {
-            error: e.to_string(),
-        },
-        Ok(Ended::Killed { output }) => Boot::Hung {
-            limit,
-            said: output,
-        },
+        Err(e) => Boot::NotStarted { error: e.to_string() },
+        Ok(Ended::Killed { output }) => Boot::Hung { limit, said: output },
         Ok(Ended::Exited { code, output, .. }) if rom::has_finished(arch, code, &output) => {
-            Boot::Ran {
-                took: start.elapsed(),
-            }
+            Boot::Ran { took: start.elapsed() }
         }
-        Ok(Ended::Exited { status, output, .. }) => Boot::Died {
-            status,
-            said: output,
-        },
+        Ok(Ended::Exited { status, output, .. }) => Boot::Died { status, said: output },
     }
 }
 
@@ -278,9 +255,7 @@ pub fn probe_plugin(qemu: &Path, arch: Arch, plugin: Option<&[u8]>) -> PluginSup
         command.args(["-nodefaults", "-no-user-config", "-display", "none"]);
         command.args(["-plugin", "/proc/self/fd/none"]);
         return match run::run(command, &[], LIMIT) {
-            Err(e) => PluginSupport::Refused {
-                said: e.to_string(),
-            },
+            Err(e) => PluginSupport::Refused { said: e.to_string() },
             Ok(ended) => match read_refusal(&ended.output()) {
                 PluginSupport::Refused { said } if said.contains("load plugin") => {
                     PluginSupport::Untried
@@ -292,20 +267,18 @@ pub fn probe_plugin(qemu: &Path, arch: Arch, plugin: Option<&[u8]>) -> PluginSup
     let file = match memory_file(c"plumb-plugin", bytes) {
         Ok(file) => file,
         Err(e) => {
-            return PluginSupport::Refused {
-                said: e.to_string(),
-            };
+            return PluginSupport::Refused { said: e.to_string() };
         }
     };
     match boot_with(qemu, arch, Accelerator::Tcg, Some(&file)) {
         Boot::Ran { .. } => PluginSupport::Loaded,
         Boot::NotStarted { error } => PluginSupport::Refused { said: error },
-        Boot::Hung { said, .. } => PluginSupport::Refused {
-            said: format!("the guest hung with it. {}", first(&said)),
-        },
-        Boot::Died { said, status } if said.trim().is_empty() => PluginSupport::Refused {
-            said: format!("QEMU ended with {status}, without output"),
-        },
+        Boot::Hung { said, .. } => {
+            PluginSupport::Refused { said: format!("the guest hung with it. {}", first(&said)) }
+        }
+        Boot::Died { said, status } if said.trim().is_empty() => {
+            PluginSupport::Refused { said: format!("QEMU ended with {status}, without output") }
+        }
         // What it said before is not why.
         Boot::Died { said, status } if run::is_signal(&status) => PluginSupport::Refused {
             said: format!("QEMU ended with {status}; it had said: {}", first(&said)),
@@ -316,12 +289,7 @@ pub fn probe_plugin(qemu: &Path, arch: Arch, plugin: Option<&[u8]>) -> PluginSup
 
 /// Interpret QEMU's message about a plugin.
 fn read_refusal(said: &str) -> PluginSupport {
-    let line = said
-        .lines()
-        .find(|l| l.contains("plugin"))
-        .unwrap_or(first(said))
-        .trim()
-        .to_owned();
+    let line = said.lines().find(|l| l.contains("plugin")).unwrap_or(first(said)).trim().to_owned();
     // Up to version 7 a QEMU without plugins does not have the option; later it refuses it.
     if line.contains("invalid option") || line.contains("not enabled in this build") {
         return PluginSupport::NotCompiledIn;
@@ -348,10 +316,7 @@ fn read_refusal(said: &str) -> PluginSupport {
 
 /// The first line that is not empty.
 fn first(text: &str) -> &str {
-    text.lines()
-        .map(str::trim)
-        .find(|l| !l.is_empty())
-        .unwrap_or_default()
+    text.lines().map(str::trim).find(|l| !l.is_empty()).unwrap_or_default()
 }
 
 /// Run all tests in parallel, and describe the results; with the plugin that counts, and that of a wire.
@@ -360,12 +325,7 @@ pub fn try_all(plugin: Option<&[u8]>, of_wire: Option<&WirePlugin<'_>>) -> Vec<C
     let found = find_qemu(Arch::OWN);
     let qemu_verdict = explain::qemu(&found);
     let qemu = found.ok().filter(|_| qemu_verdict.works());
-    let first = capability(
-        "qemu",
-        &format!("QEMU for {} guests", Arch::OWN),
-        qemu_verdict,
-        start,
-    );
+    let first = capability("qemu", &format!("QEMU for {} guests", Arch::OWN), qemu_verdict, start);
     let timed = |id: &str, what: &str, attempt: &dyn Fn(&Path) -> Availability| {
         let start = Instant::now();
         let verdict = qemu.as_deref().map_or_else(explain::no_qemu, attempt);
@@ -375,11 +335,9 @@ pub fn try_all(plugin: Option<&[u8]>, of_wire: Option<&WirePlugin<'_>>) -> Vec<C
     let rest = threads::each(vec![
         Box::new(|| others::capabilities(plugin, of_wire)) as Task<'_, Vec<Capability>>,
         Box::new(|| {
-            one(timed(
-                "qemu-tcg",
-                "a trial guest under TCG, counting instructions",
-                &|qemu| explain::tcg(Arch::OWN, &boot(qemu, Arch::OWN, Accelerator::Tcg)),
-            ))
+            one(timed("qemu-tcg", "a trial guest under TCG, counting instructions", &|qemu| {
+                explain::tcg(Arch::OWN, &boot(qemu, Arch::OWN, Accelerator::Tcg))
+            }))
         }),
         Box::new(|| {
             one(timed("qemu-kvm", "a trial guest under KVM", &|qemu| {
@@ -388,11 +346,9 @@ pub fn try_all(plugin: Option<&[u8]>, of_wire: Option<&WirePlugin<'_>>) -> Vec<C
             }))
         }),
         Box::new(|| {
-            one(timed(
-                "qemu-plugin",
-                "the counting plugin in QEMU",
-                &|qemu| explain::plugin(&probe_plugin(qemu, Arch::OWN, plugin)),
-            ))
+            one(timed("qemu-plugin", "the counting plugin in QEMU", &|qemu| {
+                explain::plugin(&probe_plugin(qemu, Arch::OWN, plugin))
+            }))
         }),
         Box::new(|| one(wire::capability(Arch::OWN, of_wire))),
         Box::new(|| one(others::agent(Arch::OWN, "agent"))),
@@ -406,13 +362,7 @@ pub fn try_all(plugin: Option<&[u8]>, of_wire: Option<&WirePlugin<'_>>) -> Vec<C
 
 fn capability(id: &str, what: &str, verdict: Availability, start: Instant) -> Capability {
     let took_ms = (start.elapsed().as_secs_f64() * 1e4).round() / 10.0;
-    Capability {
-        id: id.into(),
-        group: Group::Vm,
-        what: what.into(),
-        verdict,
-        took_ms,
-    }
+    Capability { id: id.into(), group: Group::Vm, what: what.into(), verdict, took_ms }
 }
 
 #[cfg(test)]

@@ -322,8 +322,7 @@ impl BenchArm {
             always || (field.write)(self) != (field.write)(&plain)
         };
         let kept = FIELDS.iter().filter(is_kept);
-        kept.filter_map(|field| Some((field.key.to_string(), (field.write)(self)?)))
-            .collect()
+        kept.filter_map(|field| Some((field.key.to_string(), (field.write)(self)?))).collect()
     }
 
     /// The arm whose instructions are counted to explain this one; CPUs and rate don't change
@@ -430,10 +429,7 @@ mod tests {
         let of_frames = KNOBS.iter().filter(|k| k.workloads.contains(&Kind::Frames));
         // These belong to the guest, and are the same for all arms.
         let apart = ["link", "kernel", "load"];
-        let keys: Vec<&str> = of_frames
-            .map(|k| k.key)
-            .filter(|key| !apart.contains(key))
-            .collect();
+        let keys: Vec<&str> = of_frames.map(|k| k.key).filter(|key| !apart.contains(key)).collect();
         let mut fields: Vec<&str> = FIELDS.iter().map(|field| field.key).collect();
         let order = |key: &&str| KNOBS.iter().position(|knob| knob.key == *key);
         fields.sort_by_key(order);
@@ -455,11 +451,7 @@ mod tests {
     #[test]
     fn names() {
         let one = arm(DataPath::Xdp);
-        let two = BenchArm {
-            cores: 2,
-            offered: Offered::Pps(250_000.0),
-            ..one
-        };
+        let two = BenchArm { cores: 2, offered: Offered::Pps(250_000.0), ..one };
         let all = [one, two];
         assert_eq!(one.arm(&all).name, "xdp cores=1 rate=max");
         assert_eq!(two.arm(&all).name, "xdp cores=2 rate=250k");

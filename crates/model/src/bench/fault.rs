@@ -22,10 +22,7 @@ impl Fault {
     /// Why it has no effect on a data path, if it has none.
     pub fn spares(self, bench: Bench, path: DataPath) -> Option<&'static str> {
         use DataPath as P;
-        let driver = matches!(
-            path,
-            P::Xdp | P::XdpTx | P::XdpRedirect | P::AfXdp | P::Dpdk
-        );
+        let driver = matches!(path, P::Xdp | P::XdpTx | P::XdpRedirect | P::AfXdp | P::Dpdk);
         match self {
             Fault::NoNapi if driver => Some("a device with an XDP program always polls"),
             Fault::WrongMac if driver || path == P::XdpSkb || path == P::Tc => {

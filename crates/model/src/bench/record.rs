@@ -168,10 +168,7 @@ impl Measured {
             let causes: Vec<_> = hop.dropped.iter().collect();
             let worst = causes.iter().max_by_key(|(_, n)| **n);
             let why = worst.map_or_else(String::new, |(cause, _)| format!(": {cause}"));
-            return Some(format!(
-                "{}: none of {} arrived{why}",
-                hop.name, hop.entered
-            ));
+            return Some(format!("{}: none of {} arrived{why}", hop.name, hop.entered));
         }
         if let Some(overrun) = self.overrun() {
             return Some(overrun);
@@ -228,11 +225,7 @@ impl Measured {
             add(&q::HANDLED, Item::number(*cpu), *n as f64);
         }
         if handled.cpu_unknown > 0 {
-            add(
-                &q::HANDLED_CPU_UNKNOWN,
-                Item::ONLY,
-                handled.cpu_unknown as f64,
-            );
+            add(&q::HANDLED_CPU_UNKNOWN, Item::ONLY, handled.cpu_unknown as f64);
         }
         add(&q::HANDLED_BYTES, Item::ONLY, handled.bytes as f64);
         add(&q::FOREIGN, Item::ONLY, handled.foreign as f64);
@@ -269,16 +262,10 @@ impl Measured {
             recording.set_figure(figure.clone());
         }
         let hops = self.hops.iter().cloned();
-        recording
-            .hops
-            .extend(hops.map(|hop| BlockHop { block, hop }));
+        recording.hops.extend(hops.map(|hop| BlockHop { block, hop }));
         if let Some(times) = &handled.latency {
-            let stage = Stage {
-                order: 0,
-                name: LATENCY.into(),
-                kind: StageKind::Total,
-                passed_over: 0,
-            };
+            let stage =
+                Stage { order: 0, name: LATENCY.into(), kind: StageKind::Total, passed_over: 0 };
             recording.spans.push(Span {
                 block,
                 direction: Direction::Forward,
@@ -293,10 +280,7 @@ impl Measured {
         let mut all: Vec<Measured> = recording
             .blocks
             .iter()
-            .map(|block| Measured {
-                window_ns: block.duration_ns,
-                ..Measured::default()
-            })
+            .map(|block| Measured { window_ns: block.duration_ns, ..Measured::default() })
             .collect();
         let takes: Vec<Option<Take>> = (recording.quantities.iter())
             .map(|quantity| {
@@ -331,10 +315,7 @@ impl Measured {
         let at = match self.generated.iter().position(|g| g.cpu == cpu) {
             Some(at) => at,
             None => {
-                self.generated.push(Generated {
-                    cpu,
-                    ..Generated::default()
-                });
+                self.generated.push(Generated { cpu, ..Generated::default() });
                 self.generated.len() - 1
             }
         };
@@ -347,10 +328,7 @@ impl Measured {
         let at = match self.cpus.binary_search_by_key(&cpu, |c| c.cpu) {
             Ok(at) => at,
             Err(at) => {
-                let new = CpuUse {
-                    cpu,
-                    ..CpuUse::default()
-                };
+                let new = CpuUse { cpu, ..CpuUse::default() };
                 self.cpus.insert(at, new);
                 at
             }
@@ -448,10 +426,7 @@ impl Since for Handled {
     fn since(&self, before: &Handled) -> Handled {
         let polls = self.polls.map(|(all, useful)| {
             let (all_before, useful_before) = before.polls.unwrap_or_default();
-            (
-                all.saturating_sub(all_before),
-                useful.saturating_sub(useful_before),
-            )
+            (all.saturating_sub(all_before), useful.saturating_sub(useful_before))
         });
         Handled {
             packets: grown(&self.packets, &before.packets),
@@ -549,13 +524,7 @@ mod tests {
     #[test]
     fn there_and_back() {
         let mut recording = Recording::default();
-        let blocks = [
-            measured(),
-            Measured {
-                window_ns: 5,
-                ..Measured::default()
-            },
-        ];
+        let blocks = [measured(), Measured { window_ns: 5, ..Measured::default() }];
         for (number, block) in blocks.iter().enumerate() {
             recording.blocks.push(Block {
                 arm: 0,
@@ -592,11 +561,7 @@ mod tests {
     /// one that handled a few and idled adds next to nothing.
     #[test]
     fn cpu_time_is_not_counted_twice() {
-        let busy = |cpu: u32, busy: f64| CpuUse {
-            cpu,
-            busy,
-            ..CpuUse::default()
-        };
+        let busy = |cpu: u32, busy: f64| CpuUse { cpu, busy, ..CpuUse::default() };
         let mut m = Measured {
             window_ns: 1_000_000_000,
             cpus: vec![busy(0, 0.01), busy(1, 1.0)],
@@ -621,10 +586,7 @@ mod tests {
         m.hops[1].left = 79;
         assert_eq!(m.invalid().unwrap(), "tx0 to xdp: 1 of 90 went missing");
         m.hops[1].left = 81;
-        assert_eq!(
-            m.invalid().unwrap(),
-            "tx0 to xdp: unaccounted: 1 more received than sent"
-        );
+        assert_eq!(m.invalid().unwrap(), "tx0 to xdp: unaccounted: 1 more received than sent");
         m.hops[1] = Hop::default();
         m.hops[0].left = 0;
         m.hops[0].dropped = BTreeMap::from([("ENXIO".into(), 100)]);
@@ -659,13 +621,7 @@ mod tests {
         assert_eq!(grew.latency.unwrap().buckets, []);
         assert_eq!(m.handled.since(&Handled::default()), m.handled);
         let g = &m.generated[0];
-        assert_eq!(
-            g.since(&Generated {
-                cpu: 1,
-                ..Generated::default()
-            }),
-            *g
-        );
+        assert_eq!(g.since(&Generated { cpu: 1, ..Generated::default() }), *g);
         assert_eq!(g.since(g).refused, BTreeMap::new());
     }
 }

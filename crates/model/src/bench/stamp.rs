@@ -46,10 +46,7 @@ mod tests {
     /// Check that a stamp is read as it was written, and distinguished from other bytes.
     #[test]
     fn there_and_back() {
-        let stamp = Stamp {
-            sequence: 7,
-            due_ns: 1 << 40,
-        };
+        let stamp = Stamp { sequence: 7, due_ns: 1 << 40 };
         let mut bytes = stamp.bytes();
         assert_eq!(Stamp::read(&bytes), Some(stamp));
         assert_eq!(&bytes[..4], b"PLMB");

@@ -84,16 +84,10 @@ const NICS: LinkFacts = LinkFacts {
 };
 
 /// The same, also for two hosts.
-const NICS_OF_HOSTS: LinkFacts = LinkFacts {
-    hosts: true,
-    ..NICS
-};
+const NICS_OF_HOSTS: LinkFacts = LinkFacts { hosts: true, ..NICS };
 
 /// The same, emulated in the guest.
-const EMULATED: LinkFacts = LinkFacts {
-    emulated: true,
-    ..NICS
-};
+const EMULATED: LinkFacts = LinkFacts { emulated: true, ..NICS };
 
 links! {
     created {

@@ -106,10 +106,7 @@ impl Asked {
     /// # Errors
     /// It is not written as any event, or is the name of none.
     pub fn parse(name: &str) -> Result<Asked, NameError> {
-        let invalid = |expected| NameError::Invalid {
-            name: name.into(),
-            expected,
-        };
+        let invalid = |expected| NameError::Invalid { name: name.into(), expected };
         if name.is_empty() || name.len() > MAX_BYTES || name.contains(['\0', '\n']) {
             return Err(invalid("a name like page-faults or block:*"));
         }
@@ -164,9 +161,9 @@ impl Asked {
         match (counter, raw(first), mode) {
             (Some(event), _, Some(mode)) => Ok(Asked::Counter(event, mode)),
             (_, Some(config), Some(mode)) => Ok(Asked::Raw(config, mode)),
-            (Some(_), ..) => Err(invalid(
-                "`:u` (only in programs) or `:k` (only in the kernel) after it",
-            )),
+            (Some(_), ..) => {
+                Err(invalid("`:u` (only in programs) or `:k` (only in the kernel) after it"))
+            }
             _ => tracepoint(name).ok_or_else(|| invalid(TRACEPOINT)),
         }
     }
@@ -278,10 +275,7 @@ impl Ratio {
         for (over, under) in splits {
             match (Asked::parse(over), Asked::parse(&under[1..])) {
                 (Ok(a), Ok(b)) if a.is_one() && b.is_one() => {
-                    return Ok(Ratio {
-                        over: canonical(over),
-                        under: canonical(&under[1..]),
-                    });
+                    return Ok(Ratio { over: canonical(over), under: canonical(&under[1..]) });
                 }
                 (Err(why @ NameError::Unknown { .. }), _)
                 | (_, Err(why @ NameError::Unknown { .. })) => unknown = unknown.or(Some(why)),
@@ -340,20 +334,11 @@ mod tests {
         assert_eq!(counter("cs", Mode::All), "context-switches");
         assert_eq!(counter("cycles:u", Mode::User), "cycles");
         assert_eq!(counter("minor-faults:k", Mode::Kernel), "minor-faults");
-        for (name, mode) in [
-            ("cs", Mode::All),
-            ("cs:u", Mode::User),
-            ("cs:k", Mode::Kernel),
-        ] {
+        for (name, mode) in [("cs", Mode::All), ("cs:u", Mode::User), ("cs:k", Mode::Kernel)] {
             let found = with_mode(name).map(|(event, mode)| (event.name, mode));
             assert_eq!(found, Some(("context-switches", mode)), "{name}");
         }
-        for name in [
-            "r1a8:u",
-            "uprobe:./a:u",
-            "block:block_rq_issue:u",
-            "nothing:k",
-        ] {
+        for name in ["r1a8:u", "uprobe:./a:u", "block:block_rq_issue:u", "nothing:k"] {
             assert_eq!(with_mode(name), None, "{name}");
         }
         assert_eq!(Asked::parse("r1a8"), Ok(Asked::Raw(0x1a8, Mode::All)));
@@ -361,33 +346,19 @@ mod tests {
         let tracepoint = |s: &str, n: &str| Ok(Asked::Tracepoint(s.into(), n.into()));
         assert_eq!(Asked::parse("block:*"), tracepoint("block", "*"));
         assert_eq!(Asked::parse("*:*_issue"), tracepoint("*", "*_issue"));
-        assert_eq!(
-            Asked::parse("sched:sched_switch"),
-            tracepoint("sched", "sched_switch")
-        );
+        assert_eq!(Asked::parse("sched:sched_switch"), tracepoint("sched", "sched_switch"));
         let kernel = |function: &str, returns| {
-            Ok(Asked::Kernel {
-                function: function.into(),
-                returns,
-                trampoline: false,
-            })
+            Ok(Asked::Kernel { function: function.into(), returns, trampoline: false })
         };
         assert_eq!(
             Asked::parse("fexit:tcp_sendmsg"),
-            Ok(Asked::Kernel {
-                function: "tcp_sendmsg".into(),
-                returns: true,
-                trampoline: true,
-            })
+            Ok(Asked::Kernel { function: "tcp_sendmsg".into(), returns: true, trampoline: true })
         );
         let folder = Path::new("/home/me/../you");
         assert_eq!(within("uprobe:./a/x:f", folder), "uprobe:/home/you/a/x:f");
         assert_eq!(within("uretprobe:/x:f", folder), "uretprobe:/x:f");
         assert_eq!(within("page-faults", folder), "page-faults");
-        assert_eq!(
-            Asked::parse("kprobe:tcp_sendmsg"),
-            kernel("tcp_sendmsg", false)
-        );
+        assert_eq!(Asked::parse("kprobe:tcp_sendmsg"), kernel("tcp_sendmsg", false));
         assert_eq!(Asked::parse("kretprobe:f.isra.0"), kernel("f.isra.0", true));
         assert_eq!(
             Asked::parse("uprobe:/lib/libc.so.6:malloc"),
@@ -399,11 +370,7 @@ mod tests {
         );
         assert_eq!(
             Asked::parse("uretprobe:a.out:std::f"),
-            Ok(Asked::User {
-                file: "a.out".into(),
-                function: "std::f".into(),
-                returns: true
-            })
+            Ok(Asked::User { file: "a.out".into(), function: "std::f".into(), returns: true })
         );
     }
 

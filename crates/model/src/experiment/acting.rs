@@ -94,9 +94,7 @@ const PROOFS: &[(&str, &[&str])] = &[
 /// and qdiscs.
 pub fn settings(arm: &Arm) -> BTreeSet<String> {
     let keys = arm.knobs.keys().map(|key| setting(key));
-    keys.filter(|key| RULES.iter().any(|rule| covers(rule.0, key)))
-        .map(String::from)
-        .collect()
+    keys.filter(|key| RULES.iter().any(|rule| covers(rule.0, key))).map(String::from).collect()
 }
 
 /// The setting that a key of an arm belongs to.
@@ -137,9 +135,7 @@ pub fn can_act(key: &str, scene: &Scene<'_>) -> Result<(), String> {
         return Ok(());
     }
     let rule = RULES.iter().find(|rule| covers(rule.0, key));
-    rule.map_or(Ok(()), |(prefix, rule)| {
-        rule(scene, key.strip_prefix(prefix).unwrap_or_default())
-    })
+    rule.map_or(Ok(()), |(prefix, rule)| rule(scene, key.strip_prefix(prefix).unwrap_or_default()))
 }
 
 /// Kernel functions that packets enter only if a setting has an effect.
@@ -174,11 +170,7 @@ pub fn idle(scene: &Scene<'_>, entered: Option<&BTreeSet<&str>>) -> BTreeMap<Str
 /// What of an arm's rules no packet was evaluated by, where others are: chains, and states of connections.
 fn of_rules(scene: &Scene<'_>, entered: Option<&BTreeSet<&str>>) -> BTreeMap<String, String> {
     let mut idle = BTreeMap::new();
-    let Some(Ruleset {
-        nft: Nft::Text { rules, .. },
-        within,
-    }) = Ruleset::of(scene.arm)
-    else {
+    let Some(Ruleset { nft: Nft::Text { rules, .. }, within }) = Ruleset::of(scene.arm) else {
         return idle;
     };
     if matches!(scene.arm.proto, Proto::Command | Proto::Work) {
@@ -227,9 +219,7 @@ impl Scene<'_> {
 
     /// Whether both ends have such a NIC.
     fn receives_by(&self, link: Link) -> bool {
-        [Side::Tx, Side::Rx]
-            .iter()
-            .all(|side| link_of(self.arm, *side) == link)
+        [Side::Tx, Side::Rx].iter().all(|side| link_of(self.arm, *side) == link)
     }
 
     /// Headers below the payload: 20 or 40 bytes of IP, 8 of UDP or ICMP, 32 of TCP with
@@ -341,16 +331,11 @@ fn coalesce(scene: &Scene<'_>, setting: &str) -> Can {
     let Some(usecs) = scene.level(&format!("coalesce.{setting}")) else {
         return Ok(());
     };
-    let (true, Ok(usecs)) = (
-        setting == Coalescing::RxUsecs.as_str(),
-        usecs.parse::<u32>(),
-    ) else {
+    let (true, Ok(usecs)) = (setting == Coalescing::RxUsecs.as_str(), usecs.parse::<u32>()) else {
         return Ok(());
     };
     let ends = Ends::of(scene.arm, "coalesce_in");
-    let sides = [Side::Tx, Side::Rx]
-        .into_iter()
-        .filter(|side| ends.has(*side));
+    let sides = [Side::Tx, Side::Rx].into_iter().filter(|side| ends.has(*side));
     let links: Vec<Link> = sides.map(|side| link_of(scene.arm, side)).collect();
     let emulated = |link: &Link| [Link::E1000, Link::E1000e].contains(link);
     if !links.iter().all(emulated) {
@@ -362,9 +347,7 @@ fn coalesce(scene: &Scene<'_>, setting: &str) -> Can {
     // With MSI-X, e1000_intr_msix_rx() in drivers/net/ethernet/intel/e1000e/netdev.c writes what its dynamic mode
     // last wanted over the interval of what is received; those of the other interrupts stay as they were set.
     let modes = scene.level("module_options.e1000e").unwrap_or_default();
-    let is_msix = !["IntMode=0", "IntMode=1"]
-        .iter()
-        .any(|mode| modes.contains(mode));
+    let is_msix = !["IntMode=0", "IntMode=1"].iter().any(|mode| modes.contains(mode));
     if links.contains(&Link::E1000e) && is_msix {
         return Ok(());
     }
@@ -385,9 +368,7 @@ fn coalesce(scene: &Scene<'_>, setting: &str) -> Can {
     let is_free = of_sender("TxIntDelay=0") || of_sender("TxAbsIntDelay=0");
     let all_free = is_free && {
         let with_options = Ends::of(scene.arm, "module_options_in");
-        [Side::Tx, Side::Rx]
-            .into_iter()
-            .all(|side| !ends.has(side) || with_options.has(side))
+        [Side::Tx, Side::Rx].into_iter().all(|side| !ends.has(side) || with_options.has(side))
     };
     match usecs > LEAST_USECS && links.contains(&Link::E1000) && !all_free {
         true => Err(format!(
@@ -430,9 +411,7 @@ fn mtu(scene: &Scene<'_>) -> Can {
     let (bytes, least) = (scene.packet_bytes(), scene.mtu().min(scene.own_mtu()));
     match streams || bytes > least {
         true => Ok(()),
-        false => Err(format!(
-            "packets of {bytes} bytes with headers are not fragmented"
-        )),
+        false => Err(format!("packets of {bytes} bytes with headers are not fragmented")),
     }
 }
 
@@ -484,10 +463,7 @@ fn qdisc(scene: &Scene<'_>) -> Can {
     if qdisc.within == Within::Rx && two_ends && !scene.has_answers() {
         return Err("the receiver of UDP sends no packets".into());
     }
-    let holds = qdisc
-        .words()
-        .iter()
-        .any(|w| HOLD_BACK.contains(&w.as_str()));
+    let holds = qdisc.words().iter().any(|w| HOLD_BACK.contains(&w.as_str()));
     match scene.alone() && ORDER_A_QUEUE.contains(&kind) && !holds {
         true => Err(format!("{ONE}, no queue for {kind} to schedule")),
         false => Ok(()),
@@ -548,10 +524,7 @@ fn passed(scene: &Scene<'_>, within: Within) -> BTreeSet<Hook> {
         Within::Rx if !both_ways => &[&IN],
         Within::Tx | Within::Rx | Within::Both => &[&OUT, &IN],
     };
-    hooks
-        .iter()
-        .flat_map(|hooks| hooks.iter().copied())
-        .collect()
+    hooks.iter().flat_map(|hooks| hooks.iter().copied()).collect()
 }
 
 /// The hooks of the base chains in a ruleset; none if some are unknown: a device hook.
@@ -636,24 +609,17 @@ fn unless(scene: &Scene<'_>, needs: Needs) -> Can {
     let (idle, why) = match needs {
         Needs::Queue => (scene.alone(), format!("{ONE}, no queue")),
         Needs::Loss => (lossless, "no packets are lost".to_string()),
-        Needs::Connecting => (
-            true,
-            "connections are established before the measurement".into(),
-        ),
+        Needs::Connecting => (true, "connections are established before the measurement".into()),
         Needs::Fragments => (
             scene.packet_bytes() <= scene.mtu() || proto == Proto::Tcp,
             "no packets are fragmented".into(),
         ),
-        Needs::Protocol(wanted) if wanted == Proto::Raw => (
-            proto != wanted,
-            format!("only for ICMP, and {proto} is sent"),
-        ),
+        Needs::Protocol(wanted) if wanted == Proto::Raw => {
+            (proto != wanted, format!("only for ICMP, and {proto} is sent"))
+        }
         Needs::Protocol(wanted) => (
             proto != wanted,
-            format!(
-                "only for {}, and {proto} is sent",
-                wanted.as_str().to_uppercase()
-            ),
+            format!("only for {}, and {proto} is sent", wanted.as_str().to_uppercase()),
         ),
         Needs::V6 => (
             scene.arm.family != Family::V6,

@@ -22,10 +22,7 @@ impl ArmKernel {
     /// That of an arm.
     pub fn of(arm: &Arm) -> Self {
         let knob = |key: &str| arm.knobs.get(key).map_or("", String::as_str);
-        ArmKernel {
-            name: knob("kernel").to_owned(),
-            arch: Arch::named(knob("arch")),
-        }
+        ArmKernel { name: knob("kernel").to_owned(), arch: Arch::named(knob("arch")) }
     }
 }
 
@@ -106,15 +103,8 @@ impl Experiment {
         };
         let same = |one: &Arm, other: &Arm| {
             let name = String::new();
-            let unnamed = Arm {
-                name,
-                ..one.clone()
-            };
-            unnamed
-                == Arm {
-                    name: String::new(),
-                    ..other.clone()
-                }
+            let unnamed = Arm { name, ..one.clone() };
+            unnamed == Arm { name: String::new(), ..other.clone() }
         };
         for figure in self.figures.iter().filter(|figure| figure.has_arms()) {
             for mut arm in self.made(&self.sweep(figure)) {
@@ -145,9 +135,7 @@ impl Experiment {
 
     fn made(&self, (fixed, vary): &(Knobs, Vary)) -> Vec<Arm> {
         let combinations = vary.combinations(MAX_ARMS).into_iter();
-        combinations
-            .map(|made| self.arm_of(made.over(fixed), vary.describe(&made)))
-            .collect()
+        combinations.map(|made| self.arm_of(made.over(fixed), vary.describe(&made))).collect()
     }
 
     /// The arms of a figure, with their names among all arms.
@@ -156,23 +144,16 @@ impl Experiment {
             let all = self.named_bench_arms().unwrap_or_default();
             let arms = self.bench_arms_of(figure).unwrap_or_default();
             let known = |arm: &BenchArm| all.iter().find(|(_, known)| known == arm);
-            return (arms.iter().filter_map(known))
-                .map(|(arm, _)| arm.clone())
-                .collect();
+            return (arms.iter().filter_map(known)).map(|(arm, _)| arm.clone()).collect();
         }
         if !figure.has_arms() {
             return self.own_arms();
         }
         let known = self.arms();
-        let same = |one: &Arm, other: &Arm| {
-            Arm {
-                name: other.name.clone(),
-                ..one.clone()
-            } == *other
-        };
+        let same =
+            |one: &Arm, other: &Arm| Arm { name: other.name.clone(), ..one.clone() } == *other;
         let made = self.made(&self.sweep(figure)).into_iter();
-        made.filter_map(|arm| known.iter().find(|known| same(&arm, known)).cloned())
-            .collect()
+        made.filter_map(|arm| known.iter().find(|known| same(&arm, known)).cloned()).collect()
     }
 
     /// The arms of frames, without duplicates.
@@ -235,9 +216,7 @@ impl Experiment {
         match figure.has_arms() || self.arms.is_empty() {
             true => bench_arms(&self.sweep(figure)),
             // It shows the arms that belong to no figure.
-            false => Ok((self.own_bench_arms()?.into_iter())
-                .map(|(_, arm)| arm)
-                .collect()),
+            false => Ok((self.own_bench_arms()?.into_iter()).map(|(_, arm)| arm).collect()),
         }
     }
 }
@@ -247,9 +226,7 @@ type OwnBenchArm<'e> = (Option<&'e str>, BenchArm);
 
 fn bench_arms((fixed, vary): &(Knobs, Vary)) -> Result<Vec<BenchArm>, (&'static str, String)> {
     let combinations = vary.combinations(MAX_ARMS).into_iter();
-    combinations
-        .map(|made| made.over(fixed).bench_arm())
-        .collect()
+    combinations.map(|made| made.over(fixed).bench_arm()).collect()
 }
 
 #[cfg(test)]
@@ -269,16 +246,13 @@ mod tests {
                 kernels.into_iter().map(|kernel| kernel.arch).collect()
             };
             let all = places.into_iter();
-            all.map(|(kernels, text)| (arches(kernels), text.clone()))
-                .collect::<Vec<_>>()
+            all.map(|(kernels, text)| (arches(kernels), text.clone())).collect::<Vec<_>>()
         };
         let both = "[[arm]]\nname = \"a\"\nknobs = { module = \"usbnet\" }\n\
                     [[arm]]\nname = \"b\"\nknobs = { arch = \"arm64\", module = \"usbnet+a.patch\" }\n";
         let (own, arm64) = (vec![None], vec![Some(Arch::Arm64)]);
-        let expected = [
-            (own.clone(), "usbnet".to_owned()),
-            (arm64.clone(), "usbnet+a.patch".to_owned()),
-        ];
+        let expected =
+            [(own.clone(), "usbnet".to_owned()), (arm64.clone(), "usbnet+a.patch".to_owned())];
         assert_eq!(of(both), expected);
         // The arm's own settings go before those of all.
         let inherited = format!("[knobs]\narch = \"arm64\"\n{both}");

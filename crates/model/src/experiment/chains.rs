@@ -21,11 +21,9 @@ impl BaseChain {
         let family = self.name.split(' ').next().unwrap_or_default();
         match (self.kind.as_str(), family) {
             ("nat", _) => &["nft_nat_do_chain"],
-            ("route", _) => &[
-                "nf_route_table_hook4",
-                "nf_route_table_hook6",
-                "nf_route_table_inet",
-            ],
+            ("route", _) => {
+                &["nf_route_table_hook4", "nf_route_table_hook6", "nf_route_table_inet"]
+            }
             ("filter", "ip") => &["nft_do_chain_ipv4"],
             ("filter", "ip6") => &["nft_do_chain_ipv6"],
             ("filter", "inet") => &["nft_do_chain_inet", "nft_do_chain_inet_ingress"],
@@ -147,13 +145,8 @@ mod tests {
         ];
         assert_eq!(told(rules), expected);
         assert!(has_word(rules, "established") && !has_word(rules, "forward"));
-        for wrong in [
-            "}}}{{{",
-            "\"",
-            "chain {",
-            "type filter hook output",
-            "table é { chain ü {",
-        ] {
+        for wrong in ["}}}{{{", "\"", "chain {", "type filter hook output", "table é { chain ü {"]
+        {
             assert!(told(wrong).is_empty(), "{wrong}");
         }
     }
@@ -163,9 +156,7 @@ mod tests {
     fn functions_of_chains() {
         let of = |rules: &str| base_chains(rules)[0].functions().to_vec();
         let chain = |family: &str, kind: &str| {
-            of(&format!(
-                "table {family} t {{ chain c {{ type {kind} hook output priority 0; }} }}"
-            ))
+            of(&format!("table {family} t {{ chain c {{ type {kind} hook output priority 0; }} }}"))
         };
         assert_eq!(chain("ip", "filter"), ["nft_do_chain_ipv4"]);
         assert_eq!(chain("inet", "nat"), ["nft_nat_do_chain"]);

@@ -168,9 +168,7 @@ impl Experiment {
         };
         let timed = self.times_calls();
         let kind = self.workload.kind;
-        trace
-            .check_clock(timed)
-            .map_err(|wrong| within(wrong.into()))?;
+        trace.check_clock(timed).map_err(|wrong| within(wrong.into()))?;
         let why = match () {
             () if timed && !only(&TIMED.step) => {
                 "calls are timed by instrument `calls`, and no other"
@@ -203,10 +201,7 @@ impl Experiment {
     fn check_spans(&self) -> Result<(), Mistake> {
         let within = Mistake::within("spans", 0);
         let mut named = self.instruments.iter().flatten();
-        match (
-            self.spans.is_empty(),
-            named.any(|name| name == spans::INSTRUMENT),
-        ) {
+        match (self.spans.is_empty(), named.any(|name| name == spans::INSTRUMENT)) {
             (true, false) => Ok(()),
             (_, true) => self.spans.check().map_err(|wrong| within(wrong.into())),
             (false, false) => {

@@ -400,9 +400,9 @@ impl Claim {
     /// The figure and the data paths, for claims about data paths.
     pub fn paths(&self) -> Option<(Option<&str>, Vec<DataPath>)> {
         match self {
-            Claim::Faster {
-                figure, path, than, ..
-            } => Some((figure.as_deref(), vec![*path, *than])),
+            Claim::Faster { figure, path, than, .. } => {
+                Some((figure.as_deref(), vec![*path, *than]))
+            }
             Claim::Pinned { figure, path, .. } | Claim::Scales { figure, path, .. } => {
                 Some((figure.as_deref(), vec![*path]))
             }
@@ -470,9 +470,7 @@ impl Claim {
             Claim::Unlike { beyond_ratio, .. } => Some(("beyond_ratio", *beyond_ratio)),
             _ => None,
         };
-        if let Claim::Smaller {
-            within_ratio: r, ..
-        } = self
+        if let Claim::Smaller { within_ratio: r, .. } = self
             && !(*r > 0.0 && *r <= 1.0)
         {
             return Err((
@@ -488,19 +486,13 @@ impl Claim {
                 format!("invalid {key} `{r}`; expected 1 or more (largest over smallest)"),
             ));
         }
-        if let Claim::Calls {
-            at_least: Some(share),
-            ..
-        } = self
+        if let Claim::Calls { at_least: Some(share), .. } = self
             && !(*share > 0.0 && *share <= 1.0)
         {
             let why = format!("invalid at_least `{share}`; expected more than 0 and at most 1");
             return Err(("at_least", why));
         }
-        if let Claim::Linear {
-            within_percent: Some(percent),
-            ..
-        } = self
+        if let Claim::Linear { within_percent: Some(percent), .. } = self
             && !(percent.is_finite() && (0.0..=100.0).contains(percent))
         {
             let why = format!("invalid within_percent `{percent}`; expected 0 to 100");
@@ -514,10 +506,9 @@ impl Experiment {
     pub(super) fn check_claims(&self) -> Result<(), Mistake> {
         let arms = self.arms();
         for (n, p) in self.published.iter().enumerate() {
-            for (key, us, least) in [
-                ("total_us", p.total_us, f64::MIN_POSITIVE),
-                ("top_us", p.top_us, 0.0),
-            ] {
+            for (key, us, least) in
+                [("total_us", p.total_us, f64::MIN_POSITIVE), ("top_us", p.top_us, 0.0)]
+            {
                 if !us.is_finite() || us < least {
                     let why = format!("invalid {key} `{us}`; expected microseconds, like 1.5");
                     return Err(Mistake::within("published", n)((key, why).into()));
@@ -638,7 +629,5 @@ impl Experiment {
 
 /// The names in braces of a conclusion.
 fn placeholders(text: &str) -> impl Iterator<Item = &str> {
-    text.split('{')
-        .skip(1)
-        .filter_map(|rest| Some(rest.split_once('}')?.0))
+    text.split('{').skip(1).filter_map(|rest| Some(rest.split_once('}')?.0))
 }

@@ -111,9 +111,7 @@ mod tests {
     fn what_devices_send() {
         let parse = |knobs: &str| {
             let text = format!("name = \"x\"\n[knobs]\n{knobs}\n");
-            Experiment::parse(&text)
-                .map(drop)
-                .map_err(|e| e.to_string())
+            Experiment::parse(&text).map(drop).map_err(|e| e.to_string())
         };
         let device = "sender = \"device\"\nlink = \"smsc95xx\"\n";
         for more in [
@@ -129,24 +127,15 @@ mod tests {
             parse(&format!("sender = \"device\"\nlink = \"cdc-ncm\"\n{more}")).unwrap();
         }
         for (knobs, why) in [
-            (
-                "sender = \"device\"",
-                "not supported by link veth, only by smsc95xx and cdc-ncm",
-            ),
+            ("sender = \"device\"", "not supported by link veth, only by smsc95xx and cdc-ncm"),
             ("rx_fault = \"bad-size\"", "rx_fault needs sender"),
             (
                 "sender = \"device\"\nlink = \"cdc-ncm\"\nrx_fault = \"error-bit\"",
                 "\"error-bit\" is not supported by link cdc-ncm",
             ),
-            (
-                &format!("{device}proto = \"tcp\""),
-                "sends udp only, not tcp",
-            ),
+            (&format!("{device}proto = \"tcp\""), "sends udp only, not tcp"),
             (&format!("{device}forward = \"on\""), "forward or bridge"),
-            (
-                &format!("{device}family = \"ipv6\"\nsize_bytes = 1453"),
-                "at most 1452 over ipv6",
-            ),
+            (&format!("{device}family = \"ipv6\"\nsize_bytes = 1453"), "at most 1452 over ipv6"),
             (&format!("{device}per_transfer = 17"), "expected 1 to 16"),
             (
                 &format!("{device}rx_fault = \"bad-size\"\nper_transfer = 2"),
@@ -158,9 +147,6 @@ mod tests {
         }
         let timed = format!("name = \"x\"\ninstruments = [\"functions\"]\n[knobs]\n{device}");
         let error = Experiment::parse(&timed).unwrap_err().to_string();
-        assert!(
-            error.contains("measured by `exact` and `samples`"),
-            "{error}"
-        );
+        assert!(error.contains("measured by `exact` and `samples`"), "{error}");
     }
 }

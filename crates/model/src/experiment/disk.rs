@@ -164,12 +164,9 @@ impl FromStr for Disk {
             return Err(wrong());
         };
         let device: DiskDevice = device.parse().map_err(|e| format!("disk `{shown}`: {e}"))?;
-        let file_system: FileSystem = file_system
-            .parse()
-            .map_err(|e| format!("disk `{shown}`: {e}"))?;
-        let size = size
-            .parse::<Bytes>()
-            .map_err(|e| format!("disk `{shown}`: {e}"))?;
+        let file_system: FileSystem =
+            file_system.parse().map_err(|e| format!("disk `{shown}`: {e}"))?;
+        let size = size.parse::<Bytes>().map_err(|e| format!("disk `{shown}`: {e}"))?;
         let size_bytes = u64::from(size.0);
         let delay_ns = match parts.get(3) {
             None => 0,
@@ -181,11 +178,11 @@ impl FromStr for Disk {
         };
         let depth = match parts.get(4) {
             None => 0,
-            Some(depth) => (depth.parse().ok())
-                .filter(|depth| (1..=MOST_DEPTH).contains(depth))
-                .ok_or_else(|| {
-                    format!("disk `{shown}`: invalid depth; expected 1 to {MOST_DEPTH}")
-                })?,
+            Some(depth) => {
+                (depth.parse().ok()).filter(|depth| (1..=MOST_DEPTH).contains(depth)).ok_or_else(
+                    || format!("disk `{shown}`: invalid depth; expected 1 to {MOST_DEPTH}"),
+                )?
+            }
         };
         let least = file_system.least_bytes();
         let most = device.most_bytes();
@@ -202,18 +199,10 @@ impl FromStr for Disk {
         }
         for (given, what) in [(delay_ns > 0, "delay"), (depth > 0, "depth")] {
             if given && device != DiskDevice::NullBlk {
-                return Err(format!(
-                    "disk `{shown}`: {device} has no {what}: use null_blk"
-                ));
+                return Err(format!("disk `{shown}`: {device} has no {what}: use null_blk"));
             }
         }
-        Ok(Disk {
-            device,
-            size_bytes,
-            file_system,
-            delay_ns,
-            depth,
-        })
+        Ok(Disk { device, size_bytes, file_system, delay_ns, depth })
     }
 }
 
@@ -225,13 +214,7 @@ fn delay_of(text: &str) -> Option<u64> {
 
 impl fmt::Display for Disk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Disk {
-            device,
-            size_bytes,
-            file_system,
-            delay_ns,
-            depth,
-        } = self;
+        let Disk { device, size_bytes, file_system, delay_ns, depth } = self;
         write!(f, "{device}:{}M:{file_system}", size_bytes >> 20)?;
         match delay_ns {
             0 if *depth == 0 => {}
@@ -321,17 +304,13 @@ pub(super) fn requests(text: &str) -> Result<String, String> {
 pub(super) fn scheduler(text: &str) -> Result<String, String> {
     timed(text, |one| {
         let found = one.parse::<IoScheduler>();
-        found
-            .map(|s| s.as_str().to_string())
-            .map_err(|e| e.to_string())
+        found.map(|s| s.as_str().to_string()).map_err(|e| e.to_string())
     })
 }
 
 /// The value of an attribute of a queue: of a list, the one in brackets.
 pub fn selected(text: &str) -> &str {
-    let inside = text
-        .split_once('[')
-        .and_then(|(_, rest)| rest.split_once(']'));
+    let inside = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     inside.map_or(text, |(inside, _)| inside)
 }
 
@@ -347,11 +326,7 @@ pub(super) fn queue_of(arm: &Arm) -> Vec<QueueSetting> {
             Some((before, after)) => (before, Some(after.to_string())),
             None => (level.as_str(), None),
         };
-        Some(QueueSetting {
-            name: (*name).to_string(),
-            before: before.to_string(),
-            after,
-        })
+        Some(QueueSetting { name: (*name).to_string(), before: before.to_string(), after })
     });
     queue.collect()
 }
@@ -472,10 +447,7 @@ mod tests {
     fn settings_before_and_after() {
         assert_eq!(read_ahead("128").as_deref(), Ok("128"));
         assert_eq!(read_ahead("2048  then 128").as_deref(), Ok("2048 then 128"));
-        assert_eq!(
-            scheduler("none then mq-deadline").as_deref(),
-            Ok("none then mq-deadline")
-        );
+        assert_eq!(scheduler("none then mq-deadline").as_deref(), Ok("none then mq-deadline"));
         assert_eq!(requests("32").as_deref(), Ok("32"));
         for wrong in ["", "x", "128 then", "4 then 8 then 12", "-1", "129"] {
             assert!(read_ahead(wrong).is_err(), "{wrong}");

@@ -31,10 +31,7 @@ pub struct Key {
 impl Key {
     /// One of a table.
     pub fn of(table: &'static str, name: &'static str) -> Key {
-        Key {
-            table: Some(table),
-            name,
-        }
+        Key { table: Some(table), name }
     }
 }
 
@@ -60,22 +57,14 @@ pub(super) struct Mistake {
 
 impl From<(&'static str, String)> for Mistake {
     fn from((key, what): (&'static str, String)) -> Mistake {
-        Mistake {
-            table: None,
-            key,
-            what,
-            hint: None,
-        }
+        Mistake { table: None, key, what, hint: None }
     }
 }
 
 impl Mistake {
     /// The same in a table of the file.
     pub(super) fn within(table: &'static str, n: usize) -> impl Fn(Mistake) -> Mistake {
-        move |mistake| Mistake {
-            table: Some((table, n)),
-            ..mistake
-        }
+        move |mistake| Mistake { table: Some((table, n)), ..mistake }
     }
 
     /// About a name that is none of these.
@@ -90,10 +79,7 @@ impl Mistake {
 fn unknown(what: &str, name: &str, known: &[&str]) -> String {
     match known.is_empty() {
         true => format!("unknown {what} `{name}`"),
-        false => format!(
-            "unknown {what} `{name}`; expected one of {}",
-            known.join(", ")
-        ),
+        false => format!("unknown {what} `{name}`; expected one of {}", known.join(", ")),
     }
 }
 
@@ -103,11 +89,7 @@ impl ExperimentError {
         let error = Self::at(text, error.span(), String::new(), None);
         let line = error.source_line.as_deref().unwrap_or_default();
         let (what, hint) = worded(&said, line);
-        ExperimentError {
-            what: shown(&what),
-            hint,
-            ..error
-        }
+        ExperimentError { what: shown(&what), hint, ..error }
     }
 
     pub(super) fn of(text: &str, mistake: Mistake) -> Self {
@@ -117,10 +99,8 @@ impl ExperimentError {
 
     /// What is wrong with a key of a file, in the line that sets it; none if no line does.
     pub fn about_key(text: &str, key: Key, what: String) -> Option<Self> {
-        let mistake = Mistake {
-            table: key.table.map(|table| (table, 0)),
-            ..(key.name, what).into()
-        };
+        let mistake =
+            Mistake { table: key.table.map(|table| (table, 0)), ..(key.name, what).into() };
         let span = line_of(text, &mistake)?;
         Some(Self::at(text, Some(span), mistake.what, None))
     }
@@ -135,21 +115,12 @@ impl ExperimentError {
 
     fn at(text: &str, span: Option<Range<usize>>, what: String, hint: Option<String>) -> Self {
         let start = span.map_or(0, |s| s.start.min(text.len()));
-        let line = text.as_bytes()[..start]
-            .iter()
-            .filter(|&&b| b == b'\n')
-            .count()
-            + 1;
+        let line = text.as_bytes()[..start].iter().filter(|&&b| b == b'\n').count() + 1;
         let source_line = text
             .lines()
             .nth(line - 1)
             .map(|l| l.chars().filter(|c| !c.is_control()).take(160).collect());
-        ExperimentError {
-            line,
-            what: shown(&what),
-            source_line,
-            hint,
-        }
+        ExperimentError { line, what: shown(&what), source_line, hint }
     }
 }
 
@@ -198,30 +169,17 @@ fn line_of(text: &str, mistake: &Mistake) -> Option<Range<usize>> {
         key => &[key],
     };
     // Where several lines set it, the one with the value that is quoted.
-    let quoted = mistake
-        .what
-        .split('`')
-        .nth(1)
-        .filter(|value| !value.is_empty());
+    let quoted = mistake.what.split('`').nth(1).filter(|value| !value.is_empty());
     let has_it = |line: &str| quoted.is_some_and(|value| line.contains(value));
     let first = |key: &&str| {
         let all = || lines.iter().filter(|(_, line)| sets(line, key));
-        all()
-            .find(|(_, line)| has_it(line))
-            .or_else(|| all().next())
+        all().find(|(_, line)| has_it(line)).or_else(|| all().next())
     };
     let (header, line) = instead.iter().find_map(first)?;
     // Of a table with a section of its own, the line in that.
-    let mut inside = lines
-        .iter()
-        .filter(|(at, _)| line.starts_with('[') && at > header);
-    let inside = inside
-        .by_ref()
-        .take_while(|(_, line)| !line.starts_with('['));
-    let at = inside
-        .into_iter()
-        .find(|(_, line)| has_it(line))
-        .map_or(*header, |(at, _)| *at);
+    let mut inside = lines.iter().filter(|(at, _)| line.starts_with('[') && at > header);
+    let inside = inside.by_ref().take_while(|(_, line)| !line.starts_with('['));
+    let at = inside.into_iter().find(|(_, line)| has_it(line)).map_or(*header, |(at, _)| *at);
     Some(at..at)
 }
 
@@ -286,25 +244,15 @@ fn worded(said: &str, line: &str) -> (String, Option<String>) {
         true if is_name => key,
         true => "value",
         false if is_key => "key",
-        false => said["unknown ".len()..]
-            .split(" `")
-            .next()
-            .unwrap_or_default(),
+        false => said["unknown ".len()..].split(" `").next().unwrap_or_default(),
     };
     let is_old = is_key || what == "knob";
     if let Some(new) = old::instead_of(got).filter(|_| is_old) {
-        return (
-            format!("unknown {what} `{got}`"),
-            Some(format!("use {new}")),
-        );
+        return (format!("unknown {what} `{got}`"), Some(format!("use {new}")));
     }
     let hint = near(got, known.iter().copied());
     // There are many keys, and the hint already names one.
-    let known = if is_old && hint.is_some() {
-        &[]
-    } else {
-        &known[..]
-    };
+    let known = if is_old && hint.is_some() { &[] } else { &known[..] };
     (unknown(what, got, known), hint)
 }
 

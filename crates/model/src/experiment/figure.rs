@@ -91,11 +91,7 @@ impl Figure {
         match self.y.as_str() {
             "packets" => Err(unknown_quantity("packets", "handled")),
             "cpu" => Err(unknown_quantity("cpu", "CPU use")),
-            "" => Err((
-                "y",
-                "y is empty; expected the name of a quantity".to_string(),
-            )
-                .into()),
+            "" => Err(("y", "y is empty; expected the name of a quantity".to_string()).into()),
             _ => Ok(()),
         }
     }

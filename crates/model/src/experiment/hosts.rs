@@ -47,14 +47,8 @@ const OF_HOSTS: [&str; 9] = [
 ];
 
 /// Those of a web server.
-const OF_WEB: [&str; 6] = [
-    "disk",
-    "scheduler",
-    "nr_requests",
-    "read_ahead_kb",
-    "page_cache",
-    "sendfile",
-];
+const OF_WEB: [&str; 6] =
+    ["disk", "scheduler", "nr_requests", "read_ahead_kb", "page_cache", "sendfile"];
 
 /// Settings that two hosts have as well.
 const ALSO_OF_HOSTS: [&str; 35] = [
@@ -110,13 +104,7 @@ fn link_in(lab: Lab) -> Link {
 
 /// The default of a knob of two hosts, if it is another one than that of packets.
 pub fn default_of_hosts(knob: &Knob) -> Option<String> {
-    let in_netns = || {
-        format!(
-            "{}; in the netns lab {}",
-            link_in(Lab::Vm),
-            link_in(Lab::Netns)
-        )
-    };
+    let in_netns = || format!("{}; in the netns lab {}", link_in(Lab::Vm), link_in(Lab::Netns));
     (knob.key == "link").then(in_netns)
 }
 
@@ -162,10 +150,9 @@ impl Experiment {
             _ => 1,
         };
         match workload.kind {
-            Kind::Request => HostLoad::Request {
-                turns: workload.turns.unwrap_or(TURNS * times),
-                size_bytes: 0,
-            },
+            Kind::Request => {
+                HostLoad::Request { turns: workload.turns.unwrap_or(TURNS * times), size_bytes: 0 }
+            }
             Kind::Http => HostLoad::Web(WebLoad {
                 requests: workload.requests.unwrap_or(REQUESTS * times),
                 connections: workload.connections.unwrap_or(CLIENTS),
@@ -173,10 +160,7 @@ impl Experiment {
                 seed: 1,
             }),
             _ => HostLoad::Stream {
-                bytes: workload
-                    .bytes
-                    .map_or(STREAM_BYTES * times, |size| size.0)
-                    .into(),
+                bytes: workload.bytes.map_or(STREAM_BYTES * times, |size| size.0).into(),
                 write_bytes: workload.write_bytes.map_or(WRITE_BYTES, |size| size.0),
                 connections: workload.connections.unwrap_or(1),
             },
@@ -231,11 +215,7 @@ impl Experiment {
                     ),
                 ] {
                     if given {
-                        let of = if key == "connections" {
-                            " of a stream"
-                        } else {
-                            ""
-                        };
+                        let of = if key == "connections" { " of a stream" } else { "" };
                         return Err((key, format!("{key}{of} needs hosts = 2")).into());
                     }
                 }
@@ -265,10 +245,9 @@ impl Experiment {
         let mut named = self.instruments.iter().flatten();
         let (known, expected): (&[&str], String) = match self.lab {
             Lab::Netns => (&[CLOCKED], format!("`{CLOCKED}`")),
-            _ => (
-                &[INSTRUMENT, COUNTS],
-                format!("`{INSTRUMENT}`, or `{INSTRUMENT}` and `{COUNTS}`"),
-            ),
+            _ => {
+                (&[INSTRUMENT, COUNTS], format!("`{INSTRUMENT}`, or `{INSTRUMENT}` and `{COUNTS}`"))
+            }
         };
         if let Some(name) = named.find(|name| !known.contains(&name.as_str())) {
             let name: String = name.chars().take(40).collect();
@@ -300,11 +279,7 @@ impl Experiment {
         for (key, given, of) in [
             ("bytes", workload.bytes.is_some(), stream),
             ("write_bytes", workload.write_bytes.is_some(), stream),
-            (
-                "connections",
-                workload.connections.is_some(),
-                &[Kind::Stream, Kind::Http],
-            ),
+            ("connections", workload.connections.is_some(), &[Kind::Stream, Kind::Http]),
             ("turns", workload.turns.is_some(), &[Kind::Request]),
             ("requests", workload.requests.is_some(), web),
             ("directories", workload.directories.is_some(), web),
@@ -322,11 +297,7 @@ impl Experiment {
             ("turns", workload.turns, MAX_TURNS),
             ("requests", workload.requests, MAX_TURNS),
             ("directories", workload.directories, MOST_DIRECTORIES),
-            (
-                "connections",
-                workload.connections,
-                HostLoad::MAX_CONNECTIONS,
-            ),
+            ("connections", workload.connections, HostLoad::MAX_CONNECTIONS),
         ] {
             if let Some(value) = value.filter(|n| !(1..=most).contains(n)) {
                 let why = format!("invalid {key} `{value}`; expected 1 to {most}");
@@ -334,9 +305,7 @@ impl Experiment {
             }
         }
         let load = self.host_load();
-        if let HostLoad::Stream {
-            bytes, connections, ..
-        } = load
+        if let HostLoad::Stream { bytes, connections, .. } = load
             && bytes < u64::from(connections)
         {
             let why = format!("bytes `{bytes}`: each of {connections} connections needs one");
@@ -477,10 +446,7 @@ impl Experiment {
     /// Check an arm of two namespaces of this machine.
     fn check_namespaces(&self, arm: &Arm) -> Result<(), (&'static str, String)> {
         if arm.link != Link::Veth {
-            let why = format!(
-                "two hosts in lab netns are joined by veth, not by {}",
-                arm.link
-            );
+            let why = format!("two hosts in lab netns are joined by veth, not by {}", arm.link);
             return Err(("link", why));
         }
         if self.workload.kind == Kind::Request && arm.size_bytes == 0 {
@@ -519,9 +485,7 @@ impl Experiment {
             .chain(figures.clone().map(|figure| &figure.knobs));
         let vary = std::iter::once(&self.vary).chain(figures.map(|figure| &figure.vary));
         let fixed = knobs.flat_map(Knobs::set_ones);
-        fixed
-            .chain(vary.flat_map(super::Vary::set_ones))
-            .map(|knob| knob.key)
+        fixed.chain(vary.flat_map(super::Vary::set_ones)).map(|knob| knob.key)
     }
 }
 
@@ -585,15 +549,10 @@ fn check_quantity(key: &'static str, name: &str) -> Result<(), Mistake> {
     if is_known {
         return Ok(());
     }
-    let each: Vec<String> = (labels.iter())
-        .map(|label| format!("`{base} of {label}`"))
-        .collect();
+    let each: Vec<String> = (labels.iter()).map(|label| format!("`{base} of {label}`")).collect();
     let why = match (label, &each[..]) {
         (_, []) => format!("`{base}` is a single figure, so there is no `{shown}`"),
-        (None, _) => format!(
-            "`{base}` has several figures; expected one of {}",
-            each.join(", ")
-        ),
+        (None, _) => format!("`{base}` has several figures; expected one of {}", each.join(", ")),
         (Some(_), _) => format!("there is no `{shown}`; expected one of {}", each.join(", ")),
     };
     Err((key, why).into())
@@ -615,10 +574,7 @@ mod tests {
     fn defaults() {
         let arm = |rest: &str| hosts(rest).unwrap().arms().remove(0);
         let stream = arm(STREAM);
-        assert_eq!(
-            (stream.proto, stream.link, stream.size_bytes),
-            (Proto::Tcp, Link::E1000, 0)
-        );
+        assert_eq!((stream.proto, stream.link, stream.size_bytes), (Proto::Tcp, Link::E1000, 0));
         let request = arm("[workload]\nkind = \"request\"\n");
         assert_eq!(request.size_bytes, 64);
         let other = arm(&format!("{STREAM}[knobs]\nlink = \"virtio-net\"\n"));
@@ -626,11 +582,7 @@ mod tests {
         let load = hosts("[workload]\nkind = \"stream\"\nbytes = \"1M\"\n").unwrap();
         assert_eq!(
             load.host_load(),
-            HostLoad::Stream {
-                bytes: 1 << 20,
-                write_bytes: 64 << 10,
-                connections: 1,
-            }
+            HostLoad::Stream { bytes: 1 << 20, write_bytes: 64 << 10, connections: 1 }
         );
     }
 
@@ -638,10 +590,7 @@ mod tests {
     #[test]
     fn what_they_cannot() {
         for (rest, why) in [
-            (
-                "lab = \"host\"\n[workload]\nkind = \"stream\"",
-                "where each is a namespace",
-            ),
+            ("lab = \"host\"\n[workload]\nkind = \"stream\"", "where each is a namespace"),
             (
                 "lab = \"netns\"\ninstruments = [\"wire\"]\n[workload]\nkind = \"stream\"",
                 "expected `sockets`",
@@ -661,95 +610,44 @@ mod tests {
             ("", "kind stream, request or http"),
             ("[workload]\nkind = \"http\"\nturns = 3", "kind request"),
             ("[workload]\nkind = \"http\"\npackets = 3", "has requests"),
-            (
-                "[workload]\nkind = \"http\"\ndirectories = 13",
-                "expected 1 to 12",
-            ),
-            (
-                "[workload]\nkind = \"http\"\n[knobs]\nsize_bytes = 3",
-                "sizes of SPECweb99",
-            ),
-            (
-                "[workload]\nkind = \"http\"\n[knobs]\npage_cache = \"cold\"",
-                "needs a disk",
-            ),
+            ("[workload]\nkind = \"http\"\ndirectories = 13", "expected 1 to 12"),
+            ("[workload]\nkind = \"http\"\n[knobs]\nsize_bytes = 3", "sizes of SPECweb99"),
+            ("[workload]\nkind = \"http\"\n[knobs]\npage_cache = \"cold\"", "needs a disk"),
             (
                 "[workload]\nkind = \"http\"\n[knobs]\ndisk = \"virtio-blk:64M:ext4\"",
                 "a guest's memory",
             ),
-            (
-                "[workload]\nkind = \"http\"\n[knobs]\ndisk = \"brd:64M:raw\"",
-                "needs a file system",
-            ),
-            (
-                "[workload]\nkind = \"http\"\n[knobs]\ndisk = \"brd:10M:ext4\"",
-                "a disk of 18 MiB",
-            ),
+            ("[workload]\nkind = \"http\"\n[knobs]\ndisk = \"brd:64M:raw\"", "needs a file system"),
+            ("[workload]\nkind = \"http\"\n[knobs]\ndisk = \"brd:10M:ext4\"", "a disk of 18 MiB"),
             (
                 "[workload]\nkind = \"http\"\ndirectories = 4\n[knobs]\ndisk = \"brd:64M:ext4\"",
                 "at most 3 directories",
             ),
-            (
-                "[workload]\nkind = \"http\"\n[knobs]\nlink = \"e1000e\"",
-                "IP fragments",
-            ),
-            (
-                "[workload]\nkind = \"stream\"\n[knobs]\nsendfile = \"off\"",
-                "of kind http",
-            ),
+            ("[workload]\nkind = \"http\"\n[knobs]\nlink = \"e1000e\"", "IP fragments"),
+            ("[workload]\nkind = \"stream\"\n[knobs]\nsendfile = \"off\"", "of kind http"),
             ("[workload]\nkind = \"stream\"\nturns = 3", "kind request"),
             ("[workload]\nkind = \"request\"\nbytes = 3", "kind stream"),
             ("[workload]\nkind = \"stream\"\nbytes = 0", "expected 1 to"),
             ("[workload]\nkind = \"stream\"\npackets = 3", "has bytes"),
-            (
-                "[workload]\nkind = \"stream\"\n[knobs]\nforward = true",
-                "forward is not",
-            ),
-            (
-                "[workload]\nkind = \"stream\"\n[knobs]\nsize_bytes = 3",
-                "write_bytes",
-            ),
-            (
-                "[workload]\nkind = \"stream\"\n[knobs]\nproto = \"udp\"",
-                "two hosts send tcp",
-            ),
-            (
-                "[workload]\nkind = \"stream\"\n[knobs]\nproto = \"raw\"",
-                "kind = \"request\"",
-            ),
-            (
-                "[workload]\nkind = \"stream\"\nconnections = 65",
-                "expected 1 to 64",
-            ),
-            (
-                "[workload]\nkind = \"stream\"\n[knobs]\nlink = \"veth\"",
-                "virtio-net, e1000",
-            ),
-            (
-                "[workload]\nkind = \"stream\"\n[knobs]\nlink = \"e1000e\"",
-                "IP fragments",
-            ),
+            ("[workload]\nkind = \"stream\"\n[knobs]\nforward = true", "forward is not"),
+            ("[workload]\nkind = \"stream\"\n[knobs]\nsize_bytes = 3", "write_bytes"),
+            ("[workload]\nkind = \"stream\"\n[knobs]\nproto = \"udp\"", "two hosts send tcp"),
+            ("[workload]\nkind = \"stream\"\n[knobs]\nproto = \"raw\"", "kind = \"request\""),
+            ("[workload]\nkind = \"stream\"\nconnections = 65", "expected 1 to 64"),
+            ("[workload]\nkind = \"stream\"\n[knobs]\nlink = \"veth\"", "virtio-net, e1000"),
+            ("[workload]\nkind = \"stream\"\n[knobs]\nlink = \"e1000e\"", "IP fragments"),
             (
                 "[workload]\nkind = \"stream\"\n[knobs]\nlink = \"e1000e\"\noffload = { tso = \"off\" }\n\
                  offload_in = \"rx\"",
                 "IP fragments",
             ),
-            (
-                "[workload]\nkind = \"request\"\n[knobs]\nrx_link = \"e1000e\"",
-                "IP fragments",
-            ),
+            ("[workload]\nkind = \"request\"\n[knobs]\nrx_link = \"e1000e\"", "IP fragments"),
             (
                 "[workload]\nkind = \"stream\"\n[knobs]\nlink = \"virtio-net\"\nqueues = 2",
                 "use lab netns",
             ),
-            (
-                "[workload]\nkind = \"stream\"\n[knobs]\nqueues = 2",
-                "one CPU each",
-            ),
-            (
-                "[workload]\nkind = \"stream\"\n[knobs]\nrx_link = \"lo\"",
-                "can't join two hosts",
-            ),
+            ("[workload]\nkind = \"stream\"\n[knobs]\nqueues = 2", "one CPU each"),
+            ("[workload]\nkind = \"stream\"\n[knobs]\nrx_link = \"lo\"", "can't join two hosts"),
             (
                 "[workload]\nkind = \"stream\"\n[knobs]\nrx_link = \"virtio-net\"\nthrottle = \"off\"",
                 "e1000 only",
@@ -776,18 +674,12 @@ mod tests {
                 "[workload]\nkind = \"stream\"\n[[figure]]\nname = \"a\"\nx = \"tx_buffer\"\ny = \"wire use of sender\"",
                 "`wire use` is a single figure",
             ),
-            (
-                "[workload]\nkind = \"stream\"\n[knobs]\nwire_rate = \"fast\"",
-                "like 1G",
-            ),
+            ("[workload]\nkind = \"stream\"\n[knobs]\nwire_rate = \"fast\"", "like 1G"),
             (
                 "[workload]\nkind = \"stream\"\n[knobs]\nwire_delay = \"0\"\nwire_rate = \"100G\"",
                 "too short",
             ),
-            (
-                "instruments = [\"samples\"]\n[workload]\nkind = \"stream\"",
-                "`wire` and `exact`",
-            ),
+            ("instruments = [\"samples\"]\n[workload]\nkind = \"stream\"", "`wire` and `exact`"),
         ] {
             let told = hosts(rest).unwrap_err();
             assert!(told.contains(why), "{rest}: {told}");
@@ -798,10 +690,7 @@ mod tests {
             ("[workload]\nkind = \"stream\"\nrequests = 3", "hosts = 2"),
             ("[workload]\nkind = \"request\"", "hosts = 2"),
             ("[workload]\nkind = \"stream\"\nbytes = 3", "hosts = 2"),
-            (
-                "[workload]\nkind = \"stream\"\n[knobs]\ntx_shift = 2",
-                "hosts = 2",
-            ),
+            ("[workload]\nkind = \"stream\"\n[knobs]\ntx_shift = 2", "hosts = 2"),
         ] {
             let told = Experiment::parse(&format!("name = \"x\"\n{text}")).unwrap_err();
             assert!(told.to_string().contains(why), "{text}: {told}");

@@ -306,11 +306,8 @@ fn misplaced(knob: &'static Knob, given: &[Lab], kind: Kind) -> Option<(&'static
     if !given.iter().any(|lab| knob.labs.contains(lab)) {
         let labs = knob.labs.iter().map(|lab| lab.as_str()).collect();
         let here = given.first().map_or("", |lab| lab.as_str());
-        let why = format!(
-            "{} is not supported by lab {here}, only by lab {}",
-            knob.key,
-            list(labs)
-        );
+        let why =
+            format!("{} is not supported by lab {here}, only by lab {}", knob.key, list(labs));
         return Some((knob.key, why));
     }
     None
@@ -402,13 +399,10 @@ impl Vary {
     pub(super) fn texts_mut(&mut self, key: &str) -> impl Iterator<Item = &mut String> {
         let key = Key::of(key).ok();
         let levels = key.and_then(|key| self.levels.get_mut(&key));
-        levels
-            .into_iter()
-            .flatten()
-            .filter_map(|level| match level {
-                Level::Text(text) => Some(text),
-                Level::Rules(_) => None,
-            })
+        levels.into_iter().flatten().filter_map(|level| match level {
+            Level::Text(text) => Some(text),
+            Level::Rules(_) => None,
+        })
     }
 
     /// These lists, and those of `below` for all other knobs.

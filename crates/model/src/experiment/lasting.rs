@@ -18,11 +18,7 @@ impl Experiment {
     /// for any duration; others share a duration of less than a minute out among a number of
     /// blocks.
     pub fn long(&self) -> Option<Duration> {
-        let duration = self
-            .workload
-            .duration
-            .filter(|_| self.blocks.count.is_none())?
-            .0;
+        let duration = self.workload.duration.filter(|_| self.blocks.count.is_none())?.0;
         let counts =
             |name: &String| [INSTRUCTIONS.instrument, SAMPLED.instrument].contains(&name.as_str());
         let is_long = match (self.workload.kind, self.lab) {

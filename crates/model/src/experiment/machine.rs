@@ -70,10 +70,7 @@ impl MachinePlan {
     pub fn of(arm: &Arm) -> MachinePlan {
         let disk = arm.knobs.get("disk").filter(|text| is_of_machine(text));
         MachinePlan {
-            disk: disk.map(|name| OwnDisk {
-                name: name.clone(),
-                queue: disk::queue_of(arm),
-            }),
+            disk: disk.map(|name| OwnDisk { name: name.clone(), queue: disk::queue_of(arm) }),
             nic: OwnNic::of(arm),
             sysctl: (arm.table("sysctl"))
                 .map(|(key, value)| (key.to_string(), value.to_string()))
@@ -229,9 +226,8 @@ impl Experiment {
                 return Err((key, why));
             }
         }
-        let disks: Vec<OwnDisk> = (arms.iter())
-            .filter_map(|arm| MachinePlan::of(arm).disk)
-            .collect();
+        let disks: Vec<OwnDisk> =
+            (arms.iter()).filter_map(|arm| MachinePlan::of(arm).disk).collect();
         match disks.is_empty() || !disks.iter().all(|disk| disk.queue.is_empty()) {
             true => Ok(()),
             false => {
@@ -292,17 +288,7 @@ mod tests {
             assert_eq!(disk(text).as_deref(), Ok(text));
         }
         let long = "x".repeat(33);
-        for text in [
-            "",
-            ".",
-            "..",
-            "a/b",
-            "../sda",
-            "sda;id",
-            "a\nb",
-            "/dev/\nsda",
-            &long,
-        ] {
+        for text in ["", ".", "..", "a/b", "../sda", "sda;id", "a\nb", "/dev/\nsda", &long] {
             assert!(disk(text).is_err(), "{text}");
         }
         assert!(!is_of_machine("null_blk"));
@@ -354,23 +340,11 @@ mod tests {
         assert!(parse("command = [\"true\"]\n").unwrap().arms().is_empty());
         for (rest, says) in [
             (set.to_string(), "no effect by itself"),
-            (
-                set.replace("sda", "null_blk:64M:ext4") + both,
-                "one of a guest",
-            ),
-            (
-                set.replace("command", "duration = \"5s\"\n#") + both,
-                "give one",
-            ),
+            (set.replace("sda", "null_blk:64M:ext4") + both, "one of a guest"),
+            (set.replace("command", "duration = \"5s\"\n#") + both, "give one"),
             (format!("window = \"1s\"\n{set}{both}"), "each run"),
-            (
-                set.replace("disk = \"sda\"", "read_ahead_kb = 128"),
-                "needs disk",
-            ),
-            (
-                set.replace("disk = \"sda\"", "mtu_bytes = 1400"),
-                "not supported",
-            ),
+            (set.replace("disk = \"sda\"", "read_ahead_kb = 128"), "needs disk"),
+            (set.replace("disk = \"sda\"", "mtu_bytes = 1400"), "not supported"),
             (set.replace("sda", "a/b"), "invalid disk"),
         ] {
             let error = parse(&rest).unwrap_err().to_string();
@@ -405,10 +379,7 @@ mod tests {
         assert_eq!(names, ["rx-usecs=0", "rx-usecs=50"]);
         let plan = MachinePlan::of(&arms[1]);
         let nic = plan.nic.unwrap();
-        assert_eq!(
-            (nic.name.as_str(), nic.irq_cpus.as_deref()),
-            ("eth0", Some("0-1"))
-        );
+        assert_eq!((nic.name.as_str(), nic.irq_cpus.as_deref()), ("eth0", Some("0-1")));
         assert_eq!(nic.offload, [(Offload::Tso, false)].into());
         assert_eq!(nic.settings.coalesce.values().collect::<Vec<_>>(), [&50]);
         assert_eq!(plan.sysctl["net.core.busy_poll"], "0");
@@ -417,10 +388,7 @@ mod tests {
             ("nic = \"eth0\"\n", "no effect by itself"),
             ("nic = \"a/b\"\nrings = { rx = 64 }\n", "invalid interface"),
             ("nic = \"eth0\"\nirq_cpus = \"x\"\n", "list of CPUs"),
-            (
-                "nic = \"eth0\"\ncoalesce = { adaptive-rx = 1 }\n",
-                "\"on\" or \"off\"",
-            ),
+            ("nic = \"eth0\"\ncoalesce = { adaptive-rx = 1 }\n", "\"on\" or \"off\""),
             ("nic = \"eth0\"\nrings_in = \"tx\"\n", "not supported"),
         ] {
             let error = parse(rest).unwrap_err().to_string();

@@ -45,9 +45,7 @@ impl Experiment {
             return Experiment::of_recording(recording);
         };
         let parsed = toml::from_str(text);
-        parsed
-            .map(Some)
-            .map_err(|e| ExperimentError::from_toml(text, &e))
+        parsed.map(Some).map_err(|e| ExperimentError::from_toml(text, &e))
     }
 
     /// The first key in which another experiment measures something else.
@@ -79,9 +77,7 @@ fn difference(
     if let (Some(was), Some(is)) = (table(was), table(is))
         && !(was.is_empty() && is.is_empty())
     {
-        let keys = was
-            .keys()
-            .chain(is.keys().filter(|key| !was.contains_key(*key)));
+        let keys = was.keys().chain(is.keys().filter(|key| !was.contains_key(*key)));
         return keys.into_iter().find_map(|inner| {
             let key = match key {
                 "" => inner.clone(),
@@ -91,11 +87,7 @@ fn difference(
         });
     }
     let text = |value: &toml::Value| value.to_string();
-    Some(Difference {
-        key: key.to_string(),
-        was: was.map(text),
-        is: is.map(text),
-    })
+    Some(Difference { key: key.to_string(), was: was.map(text), is: is.map(text) })
 }
 
 #[cfg(test)]

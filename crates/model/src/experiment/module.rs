@@ -60,29 +60,18 @@ mod tests {
     /// Check that what is to be built is told from a file, and what both are called.
     #[test]
     fn files_and_builds() {
-        let built = |name, patches: &[&'static str]| Module::Built {
-            name,
-            patches: patches.to_vec(),
-        };
+        let built =
+            |name, patches: &[&'static str]| Module::Built { name, patches: patches.to_vec() };
         assert_eq!(Module::of("usbnet"), built("usbnet", &[]));
         let of_two = Module::of("snd-pcm+sub/a.patch+b.diff");
         assert_eq!(of_two, built("snd-pcm", &["sub/a.patch", "b.diff"]));
         assert_eq!(of_two.title(), "snd-pcm+a.patch+b.diff.ko");
-        for file in [
-            "usbnet.ko",
-            "./usbnet",
-            "a/usbnet+x.patch",
-            "usbnet+x.cocci",
-            "",
-        ] {
+        for file in ["usbnet.ko", "./usbnet", "a/usbnet+x.patch", "usbnet+x.cocci", ""] {
             assert_eq!(Module::of(file), Module::File(file), "{file}");
         }
         // What was built is in a file of the same name, so that arms are called the same.
         let file = "/c/k/usbnet+a.patch.ko";
         assert_eq!(Module::of(file), Module::File(file));
-        assert_eq!(
-            Module::of(file).title(),
-            Module::of("usbnet+a.patch").title()
-        );
+        assert_eq!(Module::of(file).title(), Module::of("usbnet+a.patch").title());
     }
 }

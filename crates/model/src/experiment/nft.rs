@@ -105,16 +105,11 @@ impl<'de> Deserialize<'de> for TomlNft {
                 f.write_str("rules for `nft`, or { file = ... }, { rules = ... } or { set = ... }")
             }
             fn visit_str<E: serde::de::Error>(self, rules: &str) -> Result<TomlNft, E> {
-                Ok(TomlNft(Nft::Text {
-                    rules: rules.to_string(),
-                    file: None,
-                }))
+                Ok(TomlNft(Nft::Text { rules: rules.to_string(), file: None }))
             }
             fn visit_map<A: serde::de::MapAccess<'de>>(self, map: A) -> Result<TomlNft, A::Error> {
                 let table = Table::deserialize(serde::de::value::MapAccessDeserializer::new(map))?;
-                from_table(table)
-                    .map(TomlNft)
-                    .map_err(serde::de::Error::custom)
+                from_table(table).map(TomlNft).map_err(serde::de::Error::custom)
             }
         }
         deserializer.deserialize_any(Visitor)
@@ -134,9 +129,7 @@ fn from_table(table: Table) -> Result<Nft, String> {
             return Err(format!("invalid rules `{n}`; expected 0 to {MAX_RULES}"));
         }
         (None, None, Some(n)) => {
-            return Err(format!(
-                "invalid set `{n}`; expected 1 to {MAX_SET_ELEMENTS}"
-            ));
+            return Err(format!("invalid set `{n}`; expected 1 to {MAX_SET_ELEMENTS}"));
         }
         _ => return Err("nft needs exactly one of file, rules and set".into()),
     };
@@ -152,10 +145,7 @@ impl Nft {
     /// Its title: the name of the file, or the text, truncated and with a hash if it is long.
     pub fn title(&self) -> String {
         let rules = match self {
-            Nft::Text {
-                file: Some(file), ..
-            }
-            | Nft::File(file) => return file.clone(),
+            Nft::Text { file: Some(file), .. } | Nft::File(file) => return file.clone(),
             Nft::NeverMatching(_) => return self.describe(),
             Nft::Text { rules, file: None } => rules,
         };
@@ -195,10 +185,9 @@ impl Nft {
             |key: &str, value: toml::Value| toml::Table::from_iter([(key.to_string(), value)]);
         match self {
             Nft::Text { rules, file: None } => rules.as_str().into(),
-            Nft::Text {
-                file: Some(file), ..
+            Nft::Text { file: Some(file), .. } | Nft::File(file) => {
+                one("file", file.as_str().into()).into()
             }
-            | Nft::File(file) => one("file", file.as_str().into()).into(),
             Nft::NeverMatching(n) => {
                 let mut table = one(if n.set { "set" } else { "rules" }, n.count.into());
                 table.insert("hook".into(), n.hook.as_str().into());
@@ -269,19 +258,13 @@ impl Ruleset {
             })
         };
         let nft = if let Some(rules) = knob("nft") {
-            Nft::Text {
-                rules: rules.to_string(),
-                file: knob("nft.file").map(String::from),
-            }
+            Nft::Text { rules: rules.to_string(), file: knob("nft.file").map(String::from) }
         } else if let Some(count) = number("nft.rules") {
             never(count, false)
         } else {
             never(number("nft.set")?, true)
         };
-        Some(Ruleset {
-            nft,
-            within: word(knob("nft_in")).unwrap_or(Within::Tx),
-        })
+        Some(Ruleset { nft, within: word(knob("nft_in")).unwrap_or(Within::Tx) })
     }
 
     /// Check that it fits the arm.
@@ -388,12 +371,7 @@ mod tests {
 
     fn never(count: u32, set: bool, looks: Looks) -> Ruleset {
         Ruleset {
-            nft: Nft::NeverMatching(NeverMatching {
-                count,
-                set,
-                hook: Hook::Output,
-                looks,
-            }),
+            nft: Nft::NeverMatching(NeverMatching { count, set, hook: Hook::Output, looks }),
             within: Within::Tx,
         }
     }
@@ -436,10 +414,7 @@ mod tests {
     #[test]
     fn titles() {
         let title = |rules: &str| {
-            let nft = Nft::Text {
-                rules: rules.into(),
-                file: None,
-            };
+            let nft = Nft::Text { rules: rules.into(), file: None };
             assert_eq!(nft.describe(), format!("nft={}", nft.title()));
             nft.title()
         };
@@ -453,10 +428,7 @@ mod tests {
             )
         };
         let (one, other) = (title(&long(1)), title(&long(2)));
-        assert!(
-            one.starts_with("table inet f { chain c { type filter hoo… #"),
-            "{one}"
-        );
+        assert!(one.starts_with("table inet f { chain c { type filter hoo… #"), "{one}");
         assert_ne!(one, other);
         assert!(one.chars().all(|c| !c.is_control()) && one.chars().count() < 60);
         assert_eq!(Nft::File("a/b.nft".into()).title(), "a/b.nft");
@@ -479,18 +451,12 @@ mod tests {
     /// Check that rules which read other files are recognised.
     #[test]
     fn includes() {
-        for text in [
-            "include \"/etc/shadow\"",
-            "table ip t {};include './x.nft'\n",
-            "\tinclude\t\"x\"",
-        ] {
+        for text in
+            ["include \"/etc/shadow\"", "table ip t {};include './x.nft'\n", "\tinclude\t\"x\""]
+        {
             assert!(has_include(text), "{text}");
         }
-        for text in [
-            "table ip include { }",
-            "table ip x_include\" { }",
-            "# what rules include\n",
-        ] {
+        for text in ["table ip include { }", "table ip x_include\" { }", "# what rules include\n"] {
             assert!(!has_include(text), "{text}");
         }
     }

@@ -151,21 +151,18 @@ impl NicSettings {
         }
         if is_there("coalesce_in") {
             let all = arm.table("coalesce");
-            settings.coalesce = all
-                .filter_map(|(name, n)| Some((name.parse().ok()?, number_of(n)?)))
-                .collect();
+            settings.coalesce =
+                all.filter_map(|(name, n)| Some((name.parse().ok()?, number_of(n)?))).collect();
         }
         if is_there("rings_in") {
             let all = arm.table("rings");
-            settings.rings = all
-                .filter_map(|(name, n)| Some((name.parse().ok()?, n.parse().ok()?)))
-                .collect();
+            settings.rings =
+                all.filter_map(|(name, n)| Some((name.parse().ok()?, n.parse().ok()?))).collect();
         }
         if is_there("steering_in") {
             let all = arm.table("channels");
-            settings.channels = all
-                .filter_map(|(name, n)| Some((name.parse().ok()?, n.parse().ok()?)))
-                .collect();
+            settings.channels =
+                all.filter_map(|(name, n)| Some((name.parse().ok()?, n.parse().ok()?))).collect();
             let set = |which: &Steering| Some((*which, arm.knobs.get(which.as_str())?.clone()));
             settings.steering = Steering::ALL.iter().filter_map(set).collect();
         }
@@ -213,12 +210,7 @@ pub fn cpu_list(text: &str) -> Result<String, String> {
     let mut cpus = BTreeSet::new();
     for part in text.trim().split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let number = |text: &str| {
-            text.trim()
-                .parse::<u32>()
-                .ok()
-                .filter(|cpu| *cpu < CPUS_MOST)
-        };
+        let number = |text: &str| text.trim().parse::<u32>().ok().filter(|cpu| *cpu < CPUS_MOST);
         let (first, last) = number(first).zip(number(last)).ok_or_else(why)?;
         if first > last {
             return Err(why());
@@ -299,13 +291,9 @@ mod tests {
     /// Check that lists of CPUs have one normal form, and what is none.
     #[test]
     fn lists_of_cpus() {
-        for (text, normal) in [
-            ("0", "0"),
-            ("1,0", "0-1"),
-            (" 0-2,5,6 ", "0-2,5-6"),
-            ("3-3", "3"),
-            ("none", "none"),
-        ] {
+        for (text, normal) in
+            [("0", "0"), ("1,0", "0-1"), (" 0-2,5,6 ", "0-2,5-6"), ("3-3", "3"), ("none", "none")]
+        {
             assert_eq!(cpu_list(text).as_deref(), Ok(normal), "{text}");
         }
         for text in ["", "2-1", "a", "0,", "-1", "0-99999", "1;2"] {
@@ -334,22 +322,13 @@ mod tests {
         };
         for (name, offload) in [("gro", "gro"), ("tcp-segmentation-offload", "tso")] {
             let error = of(name).unwrap_err();
-            assert!(
-                error.contains(&format!("`--offload {offload}=on`")),
-                "{error}"
-            );
+            assert!(error.contains(&format!("`--offload {offload}=on`")), "{error}");
         }
-        for name in [
-            "rx-gro",
-            "rx-checksum",
-            "tx-tcp-segmentation",
-            "rx-gro-list",
-        ] {
+        for name in ["rx-gro", "rx-checksum", "tx-tcp-segmentation", "rx-gro-list"] {
             assert!(of(name).is_ok(), "{name}");
         }
-        let offloads = OFFLOADS
-            .iter()
-            .map(|(_, offload)| offload.parse::<crate::experiment::Offload>());
+        let offloads =
+            OFFLOADS.iter().map(|(_, offload)| offload.parse::<crate::experiment::Offload>());
         assert!(offloads.into_iter().all(|offload| offload.is_ok()));
     }
 

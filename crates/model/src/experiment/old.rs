@@ -6,15 +6,9 @@ use toml::{Table, Value};
 const NEW: &[(&str, &str)] = &[
     ("apart", "[figure.knobs] apart = \"on\""),
     ("bench", "[figure.knobs] bench = \"drop\""),
-    (
-        "cores",
-        "[figure.vary] cores = [1, 2]; in a claim where = { cores = 1 }",
-    ),
+    ("cores", "[figure.vary] cores = [1, 2]; in a claim where = { cores = 1 }"),
     ("flows", "[figure.vary] flows = [1, 64]"),
-    (
-        "frames",
-        "[workload] kind = \"frames\", and [knobs] frames = \"udp\"",
-    ),
+    ("frames", "[workload] kind = \"frames\", and [knobs] frames = \"udp\""),
     ("paths", "[figure.vary] path = [\"xdp\", \"tc\"]"),
     ("rate", "[figure.vary] rate = [\"50k\", \"1M\"]"),
     ("size", "[figure.vary] size = [60, \"imix\"]"),

@@ -41,12 +41,7 @@ impl Experiment {
     pub fn names_objects(&self) -> bool {
         let has = |plan: &MachinePlan| plan.nic.is_some() || plan.disk.is_some();
         let is_here = (self.lab, self.workload.kind) == (Lab::Host, Kind::Work);
-        is_here
-            && self
-                .arms()
-                .iter()
-                .map(MachinePlan::of)
-                .any(|plan| has(&plan))
+        is_here && self.arms().iter().map(MachinePlan::of).any(|plan| has(&plan))
     }
 
     /// What it runs and sets on this machine, one line each: commands in the order in which they run, and
@@ -96,14 +91,8 @@ mod tests {
         let of = |text: &str| parse(text).unwrap().outside();
         let none: [&str; 0] = [];
         assert_eq!(of(""), none);
-        assert_eq!(
-            of("lab = \"netns\"\n[knobs]\nsysctl.\"net.ipv4.tcp_ecn\" = \"1\"\n"),
-            none
-        );
-        assert_eq!(
-            of("[workload]\nkind = \"command\"\ncommand = [\"id\"]\n"),
-            none
-        );
+        assert_eq!(of("lab = \"netns\"\n[knobs]\nsysctl.\"net.ipv4.tcp_ecn\" = \"1\"\n"), none);
+        assert_eq!(of("[workload]\nkind = \"command\"\ncommand = [\"id\"]\n"), none);
         assert_eq!(of("lab = \"netns\"\n[workload]\nkind = \"frames\"\n"), none);
         assert_eq!(
             of(
@@ -121,11 +110,7 @@ mod tests {
                 "{COUNTS}command = [\"id\"]\n[knobs.sysctl]\n\"vm.swappiness\" = \"1\"\n\
                  [[arm]]\nname = \"a\"\n[[arm]]\nname = \"b\"\nknobs.command = \"true\"\n"
             )),
-            [
-                "run `id`",
-                "run `true`",
-                "set sysctl vm.swappiness to 1 while a command runs"
-            ]
+            ["run `id`", "run `true`", "set sysctl vm.swappiness to 1 while a command runs"]
         );
     }
 
@@ -133,15 +118,10 @@ mod tests {
     #[test]
     fn sysctls_of_this_machine() {
         let host = |name: &str| {
-            parse(&format!(
-                "{COUNTS}command = [\"id\"]\n[knobs.sysctl]\n\"{name}\" = \"1\"\n"
-            ))
+            parse(&format!("{COUNTS}command = [\"id\"]\n[knobs.sysctl]\n\"{name}\" = \"1\"\n"))
         };
-        let netns = |name: &str| {
-            parse(&format!(
-                "lab = \"netns\"\n[vary]\nsysctl.\"{name}\" = [\"1\"]\n"
-            ))
-        };
+        let netns =
+            |name: &str| parse(&format!("lab = \"netns\"\n[vary]\nsysctl.\"{name}\" = [\"1\"]\n"));
         for name in ["net.core.busy_poll", "vm.swappiness"] {
             assert!(host(name).is_ok(), "{name}");
         }

@@ -14,14 +14,7 @@ const MAX_WORDS: usize = 40;
 const MAX_KIND_CHARACTERS: usize = 15;
 /// Qdiscs that every kernel with traffic control has without a module (net/sched/sch_fifo.c,
 /// sch_generic.c, sch_mq.c).
-const EVERYWHERE: &[&str] = &[
-    "pfifo",
-    "bfifo",
-    "pfifo_head_drop",
-    "pfifo_fast",
-    "noqueue",
-    "mq",
-];
+const EVERYWHERE: &[&str] = &["pfifo", "bfifo", "pfifo_head_drop", "pfifo_fast", "noqueue", "mq"];
 
 /// A qdisc and where to attach it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,10 +40,7 @@ impl Qdisc {
             .map(String::from)
             .collect();
         let within = arm.knobs.get("qdisc_in").and_then(|w| w.parse().ok());
-        (!words.is_empty()).then_some(Qdisc {
-            words,
-            within: within.unwrap_or(Within::Tx),
-        })
+        (!words.is_empty()).then_some(Qdisc { words, within: within.unwrap_or(Within::Tx) })
     }
 
     /// Check that it is a root qdisc, and that the arm has the place.
@@ -64,12 +54,7 @@ impl Qdisc {
                 self.words.len(),
             ));
         }
-        if !self
-            .words
-            .iter()
-            .flat_map(|w| w.chars())
-            .all(|c| c.is_ascii_graphic())
-        {
+        if !self.words.iter().flat_map(|w| w.chars()).all(|c| c.is_ascii_graphic()) {
             return Err(
                 "invalid character in qdisc; expected printable ASCII with spaces between words"
                     .into(),
@@ -78,19 +63,9 @@ impl Qdisc {
         let kind = self.kind();
         let is_name = kind.len() <= MAX_KIND_CHARACTERS
             && kind.starts_with(|c: char| c.is_ascii_lowercase())
-            && kind
-                .chars()
-                .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+            && kind.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
         // What `tc` takes before the name.
-        let others = [
-            "dev",
-            "root",
-            "parent",
-            "handle",
-            "stab",
-            "estimator",
-            "help",
-        ];
+        let others = ["dev", "root", "parent", "handle", "stab", "estimator", "help"];
         if !is_name || others.contains(&kind) {
             return Err(format!(
                 "invalid qdisc name `{}`; expected the arguments after `tc qdisc replace dev DEV \

@@ -81,10 +81,7 @@ impl Samples {
 
     /// A key that is set and only for guests.
     pub(super) fn of_guests(&self) -> Option<&'static str> {
-        let keys = [
-            ("period", self.period.is_some()),
-            ("seeds", !self.seeds.is_empty()),
-        ];
+        let keys = [("period", self.period.is_some()), ("seeds", !self.seeds.is_empty())];
         keys.iter().find(|(_, set)| *set).map(|(key, _)| *key)
     }
 
@@ -109,17 +106,11 @@ impl Samples {
         if seeds.len() > MAX_SEEDS {
             return Err((
                 "seeds",
-                format!(
-                    "too many seeds ({}); expected at most {MAX_SEEDS}",
-                    seeds.len()
-                ),
+                format!("too many seeds ({}); expected at most {MAX_SEEDS}", seeds.len()),
             ));
         }
         if let Some(seed) = seeds.iter().find(|seed| **seed > MAX_SEED) {
-            return Err((
-                "seeds",
-                format!("invalid seed `{seed}`; expected 0 to {MAX_SEED}"),
-            ));
+            return Err(("seeds", format!("invalid seed `{seed}`; expected 0 to {MAX_SEED}")));
         }
         // Of each instruction, every seed draws as many samples as fit into it.
         if seeds.len() as u64 > self.period() {
@@ -162,13 +153,7 @@ mod tests {
         for wrong in [Some(0), Some(MAX_PERIOD + 1)] {
             assert_eq!(of(wrong, &[]).check().unwrap_err().0, "period");
         }
-        assert!(
-            of(None, &[1, 2, 1])
-                .check()
-                .unwrap_err()
-                .1
-                .contains("twice")
-        );
+        assert!(of(None, &[1, 2, 1]).check().unwrap_err().1.contains("twice"));
         assert!(of(None, &[MAX_SEED]).check().is_ok());
         let wrong = of(None, &[1, MAX_SEED + 1]).check().unwrap_err();
         assert!(wrong.1.contains("invalid seed `9007199254740992`"));

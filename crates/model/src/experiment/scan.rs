@@ -23,9 +23,7 @@ impl Scan {
             ));
         }
         for prefix in self.sysctl.iter().chain(&self.skip) {
-            let sane = prefix
-                .chars()
-                .all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
+            let sane = prefix.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
             if !sane || prefix.starts_with('.') || prefix.is_empty() {
                 return Err((
                     "sysctl",

@@ -45,10 +45,7 @@ pub struct PublishedShare {
 
 /// Check names of functions, from the outermost inwards.
 pub(super) fn check_chain(key: &'static str, chain: &str) -> Result<(), (&'static str, String)> {
-    match chain
-        .split(';')
-        .any(|name| name.trim() != name || name.is_empty())
-    {
+    match chain.split(';').any(|name| name.trim() != name || name.is_empty()) {
         true => Err((
             key,
             format!(
@@ -117,9 +114,7 @@ mod tests {
             let text = format!(
                 "name = \"x\"\n[[arm]]\nname = \"a\"\n[[shares]]\nclass = \"udp rx\"\n{keys}\n"
             );
-            Experiment::parse(&text)
-                .map(drop)
-                .map_err(|e| e.to_string())
+            Experiment::parse(&text).map(drop).map_err(|e| e.to_string())
         };
         parse("of = [\"a;b\"]\npublished = [{ arm = \"a\", of = \"a;b\", percent = 1 }]").unwrap();
         for (keys, why) in [

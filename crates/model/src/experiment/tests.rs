@@ -17,10 +17,7 @@ size_bytes = [10, "1K"]
 #[test]
 fn arms_are_the_product() {
     let arms = Experiment::parse(SMALL).unwrap().arms();
-    let told: Vec<_> = arms
-        .iter()
-        .map(|a| (a.name.as_str(), a.link, a.size_bytes))
-        .collect();
+    let told: Vec<_> = arms.iter().map(|a| (a.name.as_str(), a.link, a.size_bytes)).collect();
     assert_eq!(
         told,
         [
@@ -74,10 +71,7 @@ fn a_wrong_type_and_a_wrong_unit() {
 fn impossible_plans_are_refused() {
     let lines = |text| Experiment::parse(text).unwrap_err().line;
     assert_eq!(lines("name = \"x\"\n[workload]\npackets = 0\n"), 3);
-    assert_eq!(
-        lines("name = \"x\"\n[knobs]\nlink = \"lo\"\nforward = \"on\"\n"),
-        4
-    );
+    assert_eq!(lines("name = \"x\"\n[knobs]\nlink = \"lo\"\nforward = \"on\"\n"), 4);
     assert_eq!(lines("name = \"../x\"\n"), 1);
     let many = format!(
         "name = \"x\"\n[vary]\nsize_bytes = {:?}\nmtu_bytes = {:?}\n",
@@ -93,11 +87,7 @@ fn impossible_plans_are_refused() {
 #[test]
 fn mistakes_name_their_lines() {
     for (rest, line, says) in [
-        (
-            "[vary]\nproto = []",
-            3,
-            "empty list; expected at least one level",
-        ),
+        ("[vary]\nproto = []", 3, "empty list; expected at least one level"),
         ("[vary]\noffload = { gro = [] }", 3, "remove it from [vary]"),
         (
             "[knobs]\nproto = \"udp\"\n[vary]\nproto = [\"tcp\"]",
@@ -122,11 +112,7 @@ fn mistakes_name_their_lines() {
             3,
             "duplicate arm `udp`: proto has a duplicate level",
         ),
-        (
-            "[[arm]]\nname = \"a\"\n[[arm]]\nname = \"a\"",
-            5,
-            "duplicate arm `a`",
-        ),
+        ("[[arm]]\nname = \"a\"\n[[arm]]\nname = \"a\"", 5, "duplicate arm `a`"),
         (
             "[[arm]]\nname = \"a\"\nknobs.mtu_bytes = 1500\n[[arm]]\nname = \"b\"\n\
              knobs.mtu_bytes = 60",
@@ -147,26 +133,10 @@ fn mistakes_name_their_lines() {
             "unknown arm `nosuch`; expected one of all",
         ),
         ("[knobs]\nprota = \"udp\"", 3, "did you mean `proto`?"),
-        (
-            "[knobs]\nproto = \"sctp\"",
-            3,
-            "unknown protocol `sctp`; expected one of raw, udp, tcp",
-        ),
-        (
-            "[knobs]\nlink = \"any\"",
-            3,
-            "unknown link `any`; expected one of lo, veth",
-        ),
-        (
-            "[knobs]\nsysctl = \"x\"",
-            3,
-            "expected a table, like sysctl = {",
-        ),
-        (
-            "[[claim]]\nkind = \"alike\"\nsays = \"?\"",
-            2,
-            "missing key `layer`",
-        ),
+        ("[knobs]\nproto = \"sctp\"", 3, "unknown protocol `sctp`; expected one of raw, udp, tcp"),
+        ("[knobs]\nlink = \"any\"", 3, "unknown link `any`; expected one of lo, veth"),
+        ("[knobs]\nsysctl = \"x\"", 3, "expected a table, like sysctl = {"),
+        ("[[claim]]\nkind = \"alike\"\nsays = \"?\"", 2, "missing key `layer`"),
     ] {
         let error = Experiment::parse(&format!("name = \"x\"\n{rest}\n")).unwrap_err();
         assert!(error.to_string().contains(says), "{rest}: {error}");
@@ -225,12 +195,7 @@ fn small_has_a_ratio() {
         )
     };
     assert!(Experiment::parse(&text("within_ratio = 0.5")).is_ok());
-    for wrong in [
-        "",
-        "within_ratio = 0.0",
-        "within_ratio = 1.1",
-        "within_ratio = nan",
-    ] {
+    for wrong in ["", "within_ratio = 0.0", "within_ratio = 1.1", "within_ratio = nan"] {
         let error = Experiment::parse(&text(wrong)).unwrap_err();
         assert!(error.to_string().contains("within_ratio"), "{error}");
     }
@@ -258,30 +223,18 @@ fn rules_have_three_forms() {
     let names = |experiment: &Experiment| -> Vec<String> {
         experiment.arms().into_iter().map(|a| a.name).collect()
     };
-    let told = [
-        "nft=table ip t {}",
-        "nft=a.nft",
-        "rules=0",
-        "set=9 hook=input match=port",
-    ];
+    let told = ["nft=table ip t {}", "nft=a.nft", "rules=0", "set=9 hook=input match=port"];
     assert_eq!(names(&experiment), told);
     assert_eq!(experiment.rulesets_mut().count(), 4);
     for nft in experiment.rulesets_mut() {
         if let Nft::File(name) = nft {
-            *nft = Nft::Text {
-                rules: "table ip a {}".into(),
-                file: Some(name.clone()),
-            };
+            *nft = Nft::Text { rules: "table ip a {}".into(), file: Some(name.clone()) };
         }
     }
     // A file that was read makes the same arms.
     assert_eq!(names(&experiment), told);
     let arms = experiment.arms();
-    let text_of = |n: usize| {
-        Ruleset::of(&arms[n])
-            .unwrap()
-            .text(arms[n].family, arms[n].proto)
-    };
+    let text_of = |n: usize| Ruleset::of(&arms[n]).unwrap().text(arms[n].family, arms[n].proto);
     assert_eq!(text_of(0), "table ip t {}");
     assert_eq!(text_of(1), "table ip a {}");
     assert!(text_of(3).contains("udp dport @never drop"));
@@ -306,21 +259,13 @@ fn wrong_rules() {
         assert!(error.what.contains(why), "{nft}: {error}");
         assert_eq!(error.line, 3, "{nft}");
     }
-    assert_eq!(
-        of("{ rule = 3 }").hint.as_deref(),
-        Some("did you mean `rules`?")
-    );
+    assert_eq!(of("{ rule = 3 }").hint.as_deref(), Some("did you mean `rules`?"));
     assert_eq!(
         of("{ rules = 3, hook = \"outptu\" }").hint.as_deref(),
         Some("did you mean `output`?")
     );
     let port = "name = \"x\"\n[knobs]\nproto = \"raw\"\nnft = { rules = 1, match = \"port\" }\n";
-    assert!(
-        Experiment::parse(port)
-            .unwrap_err()
-            .what
-            .contains("no ports")
-    );
+    assert!(Experiment::parse(port).unwrap_err().what.contains("no ports"));
     for (place, needs) in [("router", "forward"), ("bridge", "bridge")] {
         let text = format!("name = \"x\"\n[knobs]\nnft = {{ rules = 1 }}\nnft_in = \"{place}\"\n");
         let told = Experiment::parse(&text).unwrap_err().what;
@@ -400,10 +345,7 @@ fn more_knobs_vary() {
     assert!(!arms[0].knobs.contains_key("module"));
     let error =
         Experiment::parse("name = \"x\"\n[knobs]\noffload = { tos = \"on\" }\n").unwrap_err();
-    assert_eq!(
-        (error.line, error.hint.as_deref()),
-        (3, Some("did you mean `tso`?"))
-    );
+    assert_eq!((error.line, error.hint.as_deref()), (3, Some("did you mean `tso`?")));
     let error = Experiment::parse("name = \"x\"\n[knobs]\nseed = 0\n").unwrap_err();
     assert!(error.what.contains("1 or more"), "{error}");
 }
@@ -420,10 +362,7 @@ fn claims_name_what_there_is() {
     };
     assert!(with_arm("so: {c}", "after").is_ok());
     let error = with_arm("so: {c}", "aftr").unwrap_err();
-    assert_eq!(
-        (error.line, error.hint.as_deref()),
-        (12, Some("did you mean `after`?"))
-    );
+    assert_eq!((error.line, error.hint.as_deref()), (12, Some("did you mean `after`?")));
     let error = with_arm("so: {d}", "after").unwrap_err();
     assert_eq!(error.line, 2);
     assert!(error.what.contains("unknown claim `d`"), "{error}");
@@ -484,9 +423,8 @@ fn figures_have_arms() {
     let file = Experiment::parse(FRAMES).unwrap();
     assert_eq!(file.arms().len(), 2 * 2 + 2);
     let of = |n: usize| file.arms_of(&file.figures[n]);
-    let along: Vec<f64> = (of(1).iter())
-        .map(|arm| number_of("rate", &arm.told("rate").unwrap()).unwrap())
-        .collect();
+    let along: Vec<f64> =
+        (of(1).iter()).map(|arm| number_of("rate", &arm.told("rate").unwrap()).unwrap()).collect();
     assert_eq!(along, [100e3, 1e6]);
     let arms = file.bench_arms().unwrap();
     assert!(arms[5].apart && !arms[0].apart);
@@ -507,10 +445,9 @@ fn frames_have_named_arms() {
         Experiment::parse(&format!("{text}{arms}"))
     };
     let fast = "[[arm]]\nname = \"fast\"\nknobs.path = \"xdp\"\n";
-    let file = named(&format!(
-        "{fast}[[arm]]\nname = \"two\"\nknobs = {{ path = \"tc\", cores = 2 }}\n"
-    ))
-    .unwrap();
+    let file =
+        named(&format!("{fast}[[arm]]\nname = \"two\"\nknobs = {{ path = \"tc\", cores = 2 }}\n"))
+            .unwrap();
     let names = |arms: Vec<Arm>| -> Vec<String> { arms.into_iter().map(|arm| arm.name).collect() };
     assert_eq!(names(file.arms()), ["fast", "two"]);
     assert_eq!(file.bench_arms().unwrap()[1].cores, 2);
@@ -531,38 +468,18 @@ fn frames_have_named_arms() {
 #[test]
 fn mistakes_of_frames() {
     for (right, wrong, says) in [
-        (
-            "[\"xdp\", \"tc\"]",
-            "[\"xdp\", \"route\"]",
-            "not supported by bench drop",
-        ),
+        ("[\"xdp\", \"tc\"]", "[\"xdp\", \"route\"]", "not supported by bench drop"),
         ("cores = [1, 2]", "cores = [0]", "1 to 1024"),
-        (
-            "rate = [\"100k\", \"1M\"]",
-            "rate = [\"fast\"]",
-            "invalid rate `fast`",
-        ),
+        ("rate = [\"100k\", \"1M\"]", "rate = [\"fast\"]", "invalid rate `fast`"),
         ("figure = \"3\"", "figure = \"9\"", "unknown figure `9`"),
         ("than = \"tc\"", "than = \"dpdk\"", "has no data path dpdk"),
         ("x = \"cores\"", "x = \"core\"", "did you mean `cores`?"),
         ("y = \"handled\"", "y = \"packets\"", "`handled`"),
         ("name = \"small\"", "name = \"../x\"", "invalid name `../x`"),
         ("knobs.apart", "knobs.apurt", "did you mean `apart`"),
-        (
-            "kind = \"frames\"",
-            "kind = \"frame\"",
-            "did you mean `frames`?",
-        ),
-        (
-            "kind = \"frames\"",
-            "kind = \"frames\"\nrate = 5",
-            "[knobs] rate",
-        ),
-        (
-            "kind = \"frames\"",
-            "kind = \"frames\"\n[knobs]\nsize_bytes = 5",
-            "packets or stream",
-        ),
+        ("kind = \"frames\"", "kind = \"frame\"", "did you mean `frames`?"),
+        ("kind = \"frames\"", "kind = \"frames\"\nrate = 5", "[knobs] rate"),
+        ("kind = \"frames\"", "kind = \"frames\"\n[knobs]\nsize_bytes = 5", "packets or stream"),
         ("lab = \"netns\"", "lab = \"host\"", "[nics]"),
         ("where = { cores", "where = { core", "did you mean `cores`?"),
     ] {
@@ -582,48 +499,23 @@ fn labs_and_workloads() {
     for (lab, rest) in [
         ("netns", "instruments = [\"stages\", \"samples\"]"),
         ("vm", "instruments = [\"exact\", \"functions\"]"),
-        (
-            "vm",
-            "[workload]\nkind = \"command\"\ncommand = [\"true\"]\npeer = \"nc -l\"",
-        ),
-        (
-            "netns",
-            "[workload]\nkind = \"stream\"\nrate = 500\n[blocks]\ntime = \"500ms\"",
-        ),
-        (
-            "host",
-            "[workload]\nkind = \"traffic\"\nduration = \"10s\"\n[filter]\nport = 80",
-        ),
-        (
-            "host",
-            "[workload]\nkind = \"frames\"\n[nics]\nnic = \"a\"\nfrom = \"b\"",
-        ),
-        (
-            "netns",
-            "[vary]\nbridge = [\"off\", \"on\"]\nqueues = [1, 2]",
-        ),
+        ("vm", "[workload]\nkind = \"command\"\ncommand = [\"true\"]\npeer = \"nc -l\""),
+        ("netns", "[workload]\nkind = \"stream\"\nrate = 500\n[blocks]\ntime = \"500ms\""),
+        ("host", "[workload]\nkind = \"traffic\"\nduration = \"10s\"\n[filter]\nport = 80"),
+        ("host", "[workload]\nkind = \"frames\"\n[nics]\nnic = \"a\"\nfrom = \"b\""),
+        ("netns", "[vary]\nbridge = [\"off\", \"on\"]\nqueues = [1, 2]"),
     ] {
         let experiment = of(lab, rest).unwrap_or_else(|e| panic!("{lab} {rest}: {e}"));
         let written = experiment.to_toml().unwrap();
         assert_eq!(Experiment::parse(&written), Ok(experiment), "{written}");
     }
     for (lab, rest, line, says) in [
-        (
-            "moon",
-            "",
-            2,
-            "unknown lab `moon`; expected one of vm, netns, host",
-        ),
+        ("moon", "", 2, "unknown lab `moon`; expected one of vm, netns, host"),
         ("host", "", 2, "lab = \"netns\""),
         ("vm", "[workload]\nkind = \"traffic\"", 4, "lab = \"host\""),
         ("vm", "[workload]\nwindow = \"1s\"", 4, "kind traffic"),
         ("vm", "[workload]\nkind = \"command\"", 4, "needs command"),
-        (
-            "netns",
-            "[workload]\nkind = \"command\"\ncommand = [\"x\"]\npeer = \"y\"",
-            6,
-            "vm",
-        ),
+        ("netns", "[workload]\nkind = \"command\"\ncommand = [\"x\"]\npeer = \"y\"", 6, "vm"),
         ("netns", "[knobs]\nkernel = \"debian\"", 4, "lab vm"),
         ("netns", "[knobs]\nlink = \"e1000\"", 4, "lo and veth"),
         ("netns", "[knobs]\ncores = 2", 4, "frames"),
@@ -650,13 +542,8 @@ fn labs_and_workloads() {
     }
     let text = "name = \"x\"\ninstruments = [\"exakt\"]\n";
     let experiment = Experiment::parse(text).unwrap();
-    let error = experiment
-        .check_instruments(text, &["exact", "stages"])
-        .unwrap_err();
-    assert_eq!(
-        (error.line, error.hint.as_deref()),
-        (2, Some("did you mean `exact`?"))
-    );
+    let error = experiment.check_instruments(text, &["exact", "stages"]).unwrap_err();
+    assert_eq!((error.line, error.hint.as_deref()), (2, Some("did you mean `exact`?")));
 }
 
 /// Check that what is written has no empty tables, lists and texts.
@@ -701,32 +588,16 @@ fn knobs_are_written_as_they_are_read() {
 fn declarations_of_knobs() {
     for (n, knob) in KNOBS.iter().enumerate() {
         for other in &KNOBS[..n] {
-            let together = other
-                .workloads
-                .iter()
-                .any(|kind| knob.workloads.contains(kind));
+            let together = other.workloads.iter().any(|kind| knob.workloads.contains(kind));
             let flags = (knob.flag.name(), other.flag.name());
             assert_ne!(knob.key, other.key);
-            assert!(
-                !together || flags.0.is_none() || flags.0 != flags.1,
-                "{}",
-                knob.key
-            );
+            assert!(!together || flags.0.is_none() || flags.0 != flags.1, "{}", knob.key);
             assert_ne!(knob.turn, other.turn, "{} and {}", knob.key, other.key);
         }
         if let KnobDefault::Level(level) = knob.default {
-            assert_eq!(
-                knob.takes.parse(level),
-                Ok(Level::Text(level.into())),
-                "{}",
-                knob.key
-            );
+            assert_eq!(knob.takes.parse(level), Ok(Level::Text(level.into())), "{}", knob.key);
         }
-        assert!(
-            !knob.help.is_empty() && !knob.help.ends_with('.'),
-            "{}",
-            knob.key
-        );
+        assert!(!knob.help.is_empty() && !knob.help.ends_with('.'), "{}", knob.key);
     }
 }
 

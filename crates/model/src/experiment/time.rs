@@ -115,10 +115,7 @@ mod tests {
             // An example, or the bounds.
             assert!(time(wrong).unwrap_err().contains("10"), "{wrong}");
         }
-        assert_eq!(
-            time("5").unwrap_err(),
-            "invalid duration `5`; expected like 10s or 500ms"
-        );
+        assert_eq!(time("5").unwrap_err(), "invalid duration `5`; expected like 10s or 500ms");
         let share = |text: &str| text.parse::<Share>().map(|share| share.0);
         assert_eq!(share("5%"), Ok(0.05));
         assert_eq!(share("0.2"), Ok(0.2));

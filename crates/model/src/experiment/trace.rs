@@ -263,9 +263,7 @@ impl FromStr for Condition {
             return Err(format!("a condition has at most {MAX_TERMS} terms"));
         }
         let terms = terms.into_iter().map(term);
-        Ok(Condition {
-            terms: terms.collect::<Result<_, _>>()?,
-        })
+        Ok(Condition { terms: terms.collect::<Result<_, _>>()? })
     }
 }
 
@@ -299,11 +297,7 @@ fn term(text: &str) -> Result<Term, String> {
         };
         format!("invalid condition `{text}`: `{value}` {is} {expected}")
     };
-    Ok(Term {
-        compare,
-        with: with.ok_or_else(refused)?,
-        of,
-    })
+    Ok(Term { compare, with: with.ok_or_else(refused)?, of })
 }
 
 fn duration_ns(text: &str) -> Option<i128> {
@@ -341,11 +335,7 @@ impl fmt::Display for Condition {
             let compare = COMPARISONS.iter().find(|(_, c)| *c == term.compare);
             let join = if n == 0 { "" } else { " && " };
             let compare = compare.map_or("", |c| c.0);
-            let unit = if matches!(term.of, Of::Duration | Of::Elapsed) {
-                "ns"
-            } else {
-                ""
-            };
+            let unit = if matches!(term.of, Of::Duration | Of::Elapsed) { "ns" } else { "" };
             write!(f, "{join}{} {compare} {}{unit}", term.of.name(), term.with)?;
         }
         Ok(())
@@ -374,10 +364,7 @@ mod tests {
     fn conditions() {
         let holds = |text: &str, insns: u64, switches: u64| {
             let condition: Condition = text.parse().unwrap();
-            assert_eq!(
-                condition.to_string().parse::<Condition>().unwrap(),
-                condition
-            );
+            assert_eq!(condition.to_string().parse::<Condition>().unwrap(), condition);
             condition.holds(|of| match of {
                 Of::Insns | Of::Duration => Some(insns.into()),
                 Of::Elapsed => Some(i128::from(insns) + 1_000_000),
@@ -427,10 +414,7 @@ mod tests {
     #[test]
     fn places() {
         let place = |function: &str| {
-            let trace = Trace {
-                function: function.into(),
-                ..Trace::default()
-            };
+            let trace = Trace { function: function.into(), ..Trace::default() };
             let (file, name) = trace.place();
             (file.map(String::from), name.to_string())
         };

@@ -67,10 +67,7 @@ const MAX_SEEDS: u32 = 1_000;
 impl Workload {
     /// A workload of this kind with all defaults.
     pub fn of(kind: Kind) -> Workload {
-        Workload {
-            kind,
-            ..Workload::default()
-        }
+        Workload { kind, ..Workload::default() }
     }
 
     /// Packets in a block that ends after a number of packets.
@@ -108,13 +105,8 @@ impl Workload {
         let connects: &[Kind] = &[Kind::Command, Kind::Stream, Kind::Http];
         let starts: &[Kind] = &[Kind::Command, Kind::Work];
         let watches: &[Kind] = &[Kind::Traffic, Kind::Command, Kind::Work];
-        let lasts: &[Kind] = &[
-            Kind::Packets,
-            Kind::Stream,
-            Kind::Traffic,
-            Kind::Command,
-            Kind::Work,
-        ];
+        let lasts: &[Kind] =
+            &[Kind::Packets, Kind::Stream, Kind::Traffic, Kind::Command, Kind::Work];
         for (key, given, kinds) in [
             ("packets", self.packets.is_some(), sends),
             ("warmup_packets", self.warmup_packets.is_some(), sends),
@@ -155,17 +147,11 @@ impl Workload {
             }
         }
         if lab != Lab::Vm
-            && let Some((key, _)) = [
-                ("with", self.with.is_empty()),
-                ("peer", self.peer.is_none()),
-            ]
-            .iter()
-            .find(|(_, absent)| !absent)
+            && let Some((key, _)) = [("with", self.with.is_empty()), ("peer", self.peer.is_none())]
+                .iter()
+                .find(|(_, absent)| !absent)
         {
-            return Err((
-                key,
-                format!("{key} is not supported by lab {lab}; use lab = \"vm\""),
-            ));
+            return Err((key, format!("{key} is not supported by lab {lab}; use lab = \"vm\"")));
         }
         Ok(())
     }
@@ -199,15 +185,11 @@ impl Blocks {
     }
 
     pub(super) fn check(&self, lab: Lab, workload: &Workload) -> Result<(), Wrong> {
-        for (key, value, most) in [
-            ("count", self.count, MAX_BLOCKS),
-            ("seeds", self.seeds, MAX_SEEDS),
-        ] {
+        for (key, value, most) in
+            [("count", self.count, MAX_BLOCKS), ("seeds", self.seeds, MAX_SEEDS)]
+        {
             if let Some(value) = value.filter(|n| !(1..=most).contains(n)) {
-                return Err((
-                    key,
-                    format!("invalid {key} `{value}`; expected 1 to {most}"),
-                ));
+                return Err((key, format!("invalid {key} `{value}`; expected 1 to {most}")));
             }
         }
         let kind = workload.kind;
@@ -306,10 +288,7 @@ pub struct Filter {
 impl Filter {
     /// Whether it is of a process, or of nothing, and of nothing else.
     pub fn is_of_process(&self) -> bool {
-        let of_process = Filter {
-            pid: self.pid,
-            ..Filter::default()
-        };
+        let of_process = Filter { pid: self.pid, ..Filter::default() };
         *self == of_process
     }
 }
@@ -357,10 +336,9 @@ const MAX_FUNCTIONS: u32 = 4_096;
 impl Functions {
     pub(super) fn check(&self) -> Result<(), Wrong> {
         match self.most {
-            Some(n) if !(1..=MAX_FUNCTIONS).contains(&n) => Err((
-                "most",
-                format!("invalid most `{n}`; expected 1 to {MAX_FUNCTIONS}"),
-            )),
+            Some(n) if !(1..=MAX_FUNCTIONS).contains(&n) => {
+                Err(("most", format!("invalid most `{n}`; expected 1 to {MAX_FUNCTIONS}")))
+            }
             _ => Ok(()),
         }
     }

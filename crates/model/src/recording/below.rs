@@ -27,27 +27,15 @@ impl Recording {
             trace_texts: Vec::new(),
             ..self.without_blocks()
         };
-        part.environment
-            .insert(env::BELOW.into(), chain::told(chain));
+        part.environment.insert(env::BELOW.into(), chain::told(chain));
         let nodes = part.plant(self, &chain::below(self, chain));
         let mut costs: BTreeMap<_, Cost> = BTreeMap::new();
         for cost in &self.costs {
             let Some(node) = nodes.get(cost.node as usize).copied().flatten() else {
                 continue;
             };
-            let place = (
-                cost.block,
-                cost.quantity,
-                cost.direction,
-                cost.context,
-                node,
-            );
-            let sum = costs.entry(place).or_insert(Cost {
-                node,
-                calls: 0,
-                own: 0,
-                ..*cost
-            });
+            let place = (cost.block, cost.quantity, cost.direction, cost.context, node);
+            let sum = costs.entry(place).or_insert(Cost { node, calls: 0, own: 0, ..*cost });
             sum.calls = sum.calls.saturating_add(cost.calls);
             sum.own = sum.own.saturating_add(cost.own);
         }
@@ -92,26 +80,22 @@ impl Recording {
         let mut none: BTreeMap<_, _> = all.filter(|(place, _)| !has.contains(place)).collect();
         // A context that the part has anyway.
         let known = self.costs.first().map(|cost| cost.context);
-        none.values_mut()
-            .for_each(|context| *context = known.unwrap_or(*context));
+        none.values_mut().for_each(|context| *context = known.unwrap_or(*context));
         if none.is_empty() {
             return;
         }
         let node = self.root_node(chain);
-        let costs = none
-            .into_iter()
-            .map(|((block, quantity, direction), context)| Cost {
-                block,
-                quantity,
-                direction,
-                context,
-                node,
-                calls: 0,
-                own: 0,
-            });
+        let costs = none.into_iter().map(|((block, quantity, direction), context)| Cost {
+            block,
+            quantity,
+            direction,
+            context,
+            node,
+            calls: 0,
+            own: 0,
+        });
         self.costs.extend(costs);
-        self.costs
-            .sort_by_key(|c| (c.block, c.quantity, c.direction, c.context, c.node));
+        self.costs.sort_by_key(|c| (c.block, c.quantity, c.direction, c.context, c.node));
     }
 
     /// A root of the tree: the first, or a node of the last function of a chain.
@@ -132,11 +116,7 @@ impl Recording {
             });
             self.functions.len() - 1
         });
-        self.nodes.push(Node {
-            parent: None,
-            function: function as FunctionId,
-            tail: false,
-        });
+        self.nodes.push(Node { parent: None, function: function as FunctionId, tail: false });
         self.nodes.len() as NodeId - 1
     }
 
@@ -193,11 +173,7 @@ mod tests {
                 source: None,
             })
             .to_vec();
-        let node = |parent, function| Node {
-            parent,
-            function,
-            tail: function == BH,
-        };
+        let node = |parent, function| Node { parent, function, tail: function == BH };
         recording.nodes = vec![
             node(None, 0),
             node(Some(0), BH),
@@ -238,9 +214,8 @@ mod tests {
     #[test]
     fn outermost_calls_are_one_tree() {
         let part = recording().below("bh");
-        let functions: Vec<(Option<NodeId>, FunctionId, bool)> = (part.nodes.iter())
-            .map(|n| (n.parent, n.function, n.tail))
-            .collect();
+        let functions: Vec<(Option<NodeId>, FunctionId, bool)> =
+            (part.nodes.iter()).map(|n| (n.parent, n.function, n.tail)).collect();
         assert_eq!(
             functions,
             [
@@ -251,9 +226,8 @@ mod tests {
             ]
         );
         let softirq = Context::Softirq(Softirq::NetRx);
-        let sums: Vec<_> = (part.costs.iter())
-            .map(|c| (c.context, c.node, c.calls, c.own))
-            .collect();
+        let sums: Vec<_> =
+            (part.costs.iter()).map(|c| (c.context, c.node, c.calls, c.own)).collect();
         assert_eq!(
             sums,
             [
@@ -274,9 +248,8 @@ mod tests {
         assert_eq!(own, 20 + 60 + 70 + 80);
         // What was measured, and has nothing of a function, costs nothing there.
         let none = recording().below("none");
-        let costs: Vec<_> = (none.costs.iter())
-            .map(|c| (c.block, c.direction, c.calls, c.own))
-            .collect();
+        let costs: Vec<_> =
+            (none.costs.iter()).map(|c| (c.block, c.direction, c.calls, c.own)).collect();
         assert_eq!(costs, [(0, Direction::Rx, 0, 0)]);
         let [node] = none.nodes[..] else {
             panic!("{:?}", none.nodes);

@@ -72,10 +72,7 @@ mod tests {
         assert_eq!(arms, [0, 1, 0]);
         let figures: Vec<(Of, f64)> = recording.scalars.iter().map(|s| (s.of, s.value)).collect();
         let of = |block| Of::Block(block);
-        assert_eq!(
-            figures,
-            [(of(0), 2.0), (of(1), 0.0), (of(2), 2.0), (Of::Run, 7.0)]
-        );
+        assert_eq!(figures, [(of(0), 2.0), (of(1), 0.0), (of(2), 2.0), (Of::Run, 7.0)]);
         assert_eq!(recording.notes[&1].facts["arm"], "0");
         assert_eq!(recording.notes.len(), 2);
     }

@@ -52,11 +52,7 @@ impl Recording {
         if first == u32::MAX {
             return;
         }
-        let merging = Merging {
-            sizes: sizes(&numbers, next),
-            numbers,
-            first,
-        };
+        let merging = Merging { sizes: sizes(&numbers, next), numbers, first };
         merging.samples(self);
         merging.scalars(self);
         merging.costs(&mut self.costs);
@@ -146,19 +142,8 @@ impl Merging {
         let mut sums = BTreeMap::new();
         for cost in self.tail(costs, |cost| cost.block) {
             let block = self.number(cost.block);
-            let key = (
-                block,
-                cost.quantity,
-                cost.direction,
-                cost.context,
-                cost.node,
-            );
-            let sum = sums.entry(key).or_insert(Cost {
-                block,
-                calls: 0,
-                own: 0,
-                ..cost
-            });
+            let key = (block, cost.quantity, cost.direction, cost.context, cost.node);
+            let sum = sums.entry(key).or_insert(Cost { block, calls: 0, own: 0, ..cost });
             sum.calls = sum.calls.saturating_add(cost.calls);
             sum.own = sum.own.saturating_add(cost.own);
         }
@@ -170,11 +155,7 @@ impl Merging {
         for cost in self.tail(lines, |cost| cost.block) {
             let block = self.number(cost.block);
             let key = (block, cost.function, cost.source.file, cost.source.line);
-            let sum = sums.entry(key).or_insert(LineCost {
-                block,
-                own: 0,
-                ..cost
-            });
+            let sum = sums.entry(key).or_insert(LineCost { block, own: 0, ..cost });
             sum.own = sum.own.saturating_add(cost.own);
         }
         lines.extend(sums.into_values());
@@ -275,10 +256,7 @@ impl Merging {
                     weights[at] += weight;
                 }
                 _ => {
-                    merged.push(Scalar {
-                        of: Of::Block(number),
-                        ..scalar
-                    });
+                    merged.push(Scalar { of: Of::Block(number), ..scalar });
                     weights.push(weight);
                 }
             }
@@ -297,11 +275,7 @@ fn merge_block(into: &mut Block, block: Block) {
     ledger.delivered = ledger.delivered.saturating_add(more.delivered);
     add_counts(&mut ledger.dropped, more.dropped);
     for total in block.totals {
-        match into
-            .totals
-            .iter_mut()
-            .find(|t| t.quantity == total.quantity)
-        {
+        match into.totals.iter_mut().find(|t| t.quantity == total.quantity) {
             Some(sum) => {
                 sum.kernel = sum.kernel.saturating_add(total.kernel);
                 sum.user = sum.user.saturating_add(total.user);
@@ -341,9 +315,9 @@ fn merge_values(quantity: &Quantity, values: [f64; 2], weights: [f64; 2]) -> f64
     let [a, b] = values;
     let adds_up = match quantity.kind {
         Kind::Count => true,
-        Kind::Duration => ![&LATENCY_P50, &LATENCY_P99, &PERIOD]
-            .iter()
-            .any(|mean| quantity.is(mean)),
+        Kind::Duration => {
+            ![&LATENCY_P50, &LATENCY_P99, &PERIOD].iter().any(|mean| quantity.is(mean))
+        }
         Kind::Rate | Kind::Share => false,
     };
     match adds_up {

@@ -29,9 +29,7 @@ impl Recording {
 
     fn threads_that(&self, is_it: impl Fn(&Thread) -> bool) -> Vec<ThreadId> {
         let all = (0..).zip(&self.threads);
-        all.filter(|(_, thread)| is_it(thread))
-            .map(|(id, _)| id)
-            .collect()
+        all.filter(|(_, thread)| is_it(thread)).map(|(id, _)| id).collect()
     }
 
     /// The samples of some threads and what they add up to; blocks keep their length, and have the
@@ -50,11 +48,7 @@ impl Recording {
         for of in &self.samples {
             let kept = of.iter().filter(|sample| threads.contains(&sample.thread));
             let kept = Samples::new(of.block, of.quantity, kept);
-            let mut total = Total {
-                quantity: of.quantity,
-                kernel: 0,
-                user: 0,
-            };
+            let mut total = Total { quantity: of.quantity, kernel: 0, user: 0 };
             for sample in kept.iter() {
                 let node = self.nodes.get(sample.node as usize);
                 let function = node.and_then(|node| self.functions.get(node.function as usize));

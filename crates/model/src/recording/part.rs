@@ -101,8 +101,7 @@ impl Recording {
             .map(|(id, _)| id)
             .collect();
         let mut part = self.without_blocks();
-        part.environment
-            .insert(env::CLOCK.into(), instrument.into());
+        part.environment.insert(env::CLOCK.into(), instrument.into());
         let mut numbers = Vec::with_capacity(self.blocks.len());
         for block in &self.blocks {
             numbers.push(is_of(block).then_some(part.blocks.len() as u32));
@@ -140,10 +139,7 @@ impl Recording {
                 },
                 None => None,
             };
-            part.traces.push(Trace {
-                block,
-                ..trace.clone()
-            });
+            part.traces.push(Trace { block, ..trace.clone() });
         }
         for block in &mut part.blocks {
             block.totals.retain(|total| has(total.quantity));
@@ -184,10 +180,7 @@ impl Recording {
                 Of::Block(block) => number(block).map(Of::Block),
                 of => Some(of),
             };
-            part.scalars.extend(of.map(|of| Scalar {
-                of,
-                ..scalar.clone()
-            }));
+            part.scalars.extend(of.map(|of| Scalar { of, ..scalar.clone() }));
         }
         Cow::Owned(part)
     }
@@ -238,11 +231,7 @@ mod tests {
             if instrument == "exact" {
                 quantities = vec![recording.quantity(&INSTRUCTIONS)];
             }
-            let total = |quantity: &QuantityId| Total {
-                quantity: *quantity,
-                kernel: 5,
-                user: 0,
-            };
+            let total = |quantity: &QuantityId| Total { quantity: *quantity, kernel: 5, user: 0 };
             recording.blocks.push(Block {
                 arm: 0,
                 instrument: instrument.into(),
@@ -253,17 +242,15 @@ mod tests {
                 returned: 0,
                 duration_ns: 0,
             });
-            recording
-                .costs
-                .extend(quantities.iter().map(|quantity| Cost {
-                    block: number,
-                    quantity: *quantity,
-                    direction: Direction::Tx,
-                    context: Context::Task,
-                    node: 0,
-                    calls: 1,
-                    own: 5,
-                }));
+            recording.costs.extend(quantities.iter().map(|quantity| Cost {
+                block: number,
+                quantity: *quantity,
+                direction: Direction::Tx,
+                context: Context::Task,
+                node: 0,
+                calls: 1,
+                own: 5,
+            }));
         }
         assert_eq!(recording.instruments(), ["exact", "samples"]);
         assert_eq!(recording.parts(), ["exact", "samples", "deferred"]);
@@ -275,12 +262,7 @@ mod tests {
         }
         assert_eq!(recording.part("exact").costs.len(), 1);
         let source = SourceLine { file: 0, line: 1 };
-        recording.line_costs.push(LineCost {
-            block: 1,
-            function: 0,
-            source,
-            own: 5,
-        });
+        recording.line_costs.push(LineCost { block: 1, function: 0, source, own: 5 });
         let lines = |name| recording.part(name).line_costs.len();
         assert_eq!(["exact", "samples", "deferred"].map(lines), [0, 1, 0]);
     }
@@ -295,13 +277,7 @@ mod tests {
             instrument: spans::INSTRUMENT.into(),
             index: 0,
             ledger: Ledger::default(),
-            totals: of
-                .map(|quantity| Total {
-                    quantity,
-                    kernel: 0,
-                    user: 0,
-                })
-                .to_vec(),
+            totals: of.map(|quantity| Total { quantity, kernel: 0, user: 0 }).to_vec(),
             entered: 0,
             returned: 0,
             duration_ns: 1,
@@ -321,10 +297,7 @@ mod tests {
         for (name, spans, totals) in [("spans", 1, 0), ("stacks", 0, 1), ("slow", 0, 1)] {
             let part = recording.part(name);
             assert_eq!(part.parts(), ["spans"]);
-            assert_eq!(
-                (part.spans.len(), part.blocks[0].totals.len()),
-                (spans, totals)
-            );
+            assert_eq!((part.spans.len(), part.blocks[0].totals.len()), (spans, totals));
         }
     }
 
@@ -333,9 +306,7 @@ mod tests {
     #[test]
     fn parts() {
         let mut recording = Recording::default();
-        recording
-            .environment
-            .insert(env::CLOCK.into(), "stages".into());
+        recording.environment.insert(env::CLOCK.into(), "stages".into());
         for (index, instrument) in (0..).zip(["samples", "stages", "", "samples", "stages"]) {
             recording.blocks.push(Block {
                 arm: 0,

@@ -47,9 +47,7 @@ impl Recording {
         for mut cost in std::mem::take(&mut self.line_costs) {
             cost.function = new(cost.function);
             let key = (cost.block, cost.function, cost.source);
-            let sum = lines
-                .entry(key)
-                .or_insert(super::LineCost { own: 0, ..cost });
+            let sum = lines.entry(key).or_insert(super::LineCost { own: 0, ..cost });
             sum.own += cost.own;
         }
         self.line_costs = lines.into_values().collect();
@@ -74,13 +72,7 @@ impl Recording {
         let mut costs: BTreeMap<_, Cost> = BTreeMap::new();
         for mut cost in std::mem::take(&mut self.costs) {
             cost.node = new(cost.node);
-            let key = (
-                cost.block,
-                cost.quantity,
-                cost.direction,
-                cost.context,
-                cost.node,
-            );
+            let key = (cost.block, cost.quantity, cost.direction, cost.context, cost.node);
             costs
                 .entry(key)
                 .and_modify(|sum| {
@@ -125,11 +117,7 @@ mod tests {
             size_bytes: 0,
             source: None,
         };
-        let node = |parent, function| Node {
-            parent,
-            function,
-            tail: false,
-        };
+        let node = |parent, function| Node { parent, function, tail: false };
         // Below main, at two places of one function, each of which calls leaf.
         let mut recording = Recording {
             functions: ["main", "[1]", "[2]", "leaf"].map(function).into(),
@@ -169,19 +157,14 @@ mod tests {
         assert_eq!(recording, before);
         let names = ["[1]", "[2]", "[3]"].map(|was| (anon(was), made.clone()));
         assert!(recording.rename(&HashMap::from(names)));
-        let known: Vec<_> = (recording.functions.iter())
-            .map(|f| (f.name.as_str(), f.module.as_deref()))
-            .collect();
+        let known: Vec<_> =
+            (recording.functions.iter()).map(|f| (f.name.as_str(), f.module.as_deref())).collect();
         let anon = Some("[anon]");
-        assert_eq!(
-            known,
-            [("main", anon), ("made", Some("[JIT]")), ("leaf", anon)]
-        );
+        assert_eq!(known, [("main", anon), ("made", Some("[JIT]")), ("leaf", anon)]);
         let nodes = [node(None, 0), node(Some(0), 1), node(Some(1), 2)];
         assert_eq!(recording.nodes, nodes);
-        let costs: Vec<_> = (recording.costs.iter())
-            .map(|c| (c.block, c.node, c.calls, c.own))
-            .collect();
+        let costs: Vec<_> =
+            (recording.costs.iter()).map(|c| (c.block, c.node, c.calls, c.own)).collect();
         assert_eq!(costs, [(0, 0, 1, 10), (0, 2, 2, 26), (1, 1, 1, 13)]);
         let of_samples: Vec<_> = recording.samples[0].iter().map(|s| s.node).collect();
         assert_eq!(of_samples, [2, 2]);

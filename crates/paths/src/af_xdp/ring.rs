@@ -90,22 +90,12 @@ impl<T: Copy> Ring<T> {
         let map = Mapping::new(Some((socket, page_offset)), bytes)?;
         let indexes = [offsets.producer, offsets.consumer, offsets.flags];
         if !entries.is_power_of_two()
-            || indexes
-                .iter()
-                .any(|at| at % 4 != 0 || *at + 4 > bytes as u64)
+            || indexes.iter().any(|at| at % 4 != 0 || *at + 4 > bytes as u64)
             || !offsets.desc.is_multiple_of(align_of::<T>() as u64)
         {
-            return Err(io::Error::other(
-                "the kernel returned an invalid AF_XDP ring",
-            ));
+            return Err(io::Error::other("the kernel returned an invalid AF_XDP ring"));
         }
-        Ok(Ring {
-            map,
-            offsets,
-            entries,
-            own: 0,
-            kind: PhantomData,
-        })
+        Ok(Ring { map, offsets, entries, own: 0, kind: PhantomData })
     }
 
     fn index(&self, offset: u64) -> &AtomicU32 {
@@ -167,12 +157,7 @@ mod tests {
     fn ring(entries: u32) -> Ring<u64> {
         Ring {
             map: Mapping::new(None, 64 + 8 * entries as usize).unwrap(),
-            offsets: libc::xdp_ring_offset {
-                producer: 0,
-                consumer: 4,
-                desc: 64,
-                flags: 8,
-            },
+            offsets: libc::xdp_ring_offset { producer: 0, consumer: 4, desc: 64, flags: 8 },
             entries,
             own: 0,
             kind: PhantomData,
@@ -185,10 +170,7 @@ mod tests {
         let mut producer = ring(8);
         // The other side, on the same memory.
         let mut consumer = Ring::<u64> {
-            map: Mapping {
-                first: producer.map.first,
-                bytes: producer.map.bytes,
-            },
+            map: Mapping { first: producer.map.first, bytes: producer.map.bytes },
             ..ring(8)
         };
         for start in [0, u32::MAX - 3] {

@@ -101,11 +101,7 @@ impl Socket {
         set(fd.as_fd(), libc::XDP_UMEM_REG, &region)?;
         set(fd.as_fd(), libc::XDP_RX_RING, &ENTRIES)?;
         let socket = Socket::with_rings(fd, Some(memory))?;
-        let mode = if copy {
-            libc::XDP_COPY
-        } else {
-            libc::XDP_ZEROCOPY
-        };
+        let mode = if copy { libc::XDP_COPY } else { libc::XDP_ZEROCOPY };
         socket.bind(at, mode | libc::XDP_USE_NEED_WAKEUP, 0)?;
         Ok(socket)
     }

@@ -85,9 +85,7 @@ impl Process {
             .name("dpdk-testpmd".into())
             .spawn(move || keep(command, &namespace, &started, output, &kept))
             .doing(doing)?;
-        let told = start
-            .recv()
-            .unwrap_or_else(|_| Err(io::Error::other("it has crashed")));
+        let told = start.recv().unwrap_or_else(|_| Err(io::Error::other("it has crashed")));
         let (pid, stdin) = told.doing(doing)?;
         let mut process = Process {
             pid,

@@ -44,10 +44,7 @@ impl Telemetry {
         }
         // SAFETY: as above.
         let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-        let patience = libc::timeval {
-            tv_sec: PATIENCE_SECONDS,
-            tv_usec: 0,
-        };
+        let patience = libc::timeval { tv_sec: PATIENCE_SECONDS, tv_usec: 0 };
         // SAFETY: the pointer is to a value of this size.
         unsafe {
             libc::setsockopt(
@@ -80,10 +77,7 @@ impl Telemetry {
         if result != 0 {
             return Err(io::Error::last_os_error());
         }
-        let mut telemetry = Telemetry {
-            socket,
-            version: String::new(),
-        };
+        let mut telemetry = Telemetry { socket, version: String::new() };
         // It sends a greeting first.
         let greeting = telemetry.receive()?;
         let version = greeting["version"].as_str().unwrap_or("of no version");
@@ -114,12 +108,7 @@ impl Telemetry {
         let mut answer = vec![0_u8; ANSWER_BYTES];
         // SAFETY: the pointer is to as many bytes as are named.
         let bytes = unsafe {
-            libc::recv(
-                self.socket.as_raw_fd(),
-                answer.as_mut_ptr().cast(),
-                answer.len(),
-                0,
-            )
+            libc::recv(self.socket.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), 0)
         };
         match usize::try_from(bytes) {
             Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),

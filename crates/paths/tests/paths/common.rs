@@ -65,11 +65,8 @@ impl Wires {
                 namespace.set_sysctl(&key, value).unwrap();
             }
         }
-        tx.add_veth(("tx0", TX), ("rx0", RX), &middle, Some(1))
-            .unwrap();
-        middle
-            .add_veth(("out0", OUT), ("sink0", SINK), &sink, Some(1))
-            .unwrap();
+        tx.add_veth(("tx0", TX), ("rx0", RX), &middle, Some(1)).unwrap();
+        middle.add_veth(("out0", OUT), ("sink0", SINK), &sink, Some(1)).unwrap();
         for namespace in [&tx, &middle, &sink] {
             for device in namespace.device_states().unwrap() {
                 if device.name.ends_with('0') && device.mac.first() == Some(&2) {
@@ -77,14 +74,7 @@ impl Wires {
                 }
             }
         }
-        let wires = Wires {
-            tx,
-            middle,
-            sink,
-            v6,
-            kind: FrameKind::Udp,
-            _turn: turn,
-        };
+        let wires = Wires { tx, middle, sink, v6, kind: FrameKind::Udp, _turn: turn };
         let start = Instant::now();
         while !wires.running() {
             assert!(start.elapsed() < Duration::from_secs(5), "no carrier");
@@ -103,10 +93,7 @@ impl Wires {
     pub(crate) fn addresses(&self) -> (IpAddr, IpAddr) {
         match self.v6 {
             false => ("198.18.1.1".parse().unwrap(), "198.18.2.1".parse().unwrap()),
-            true => (
-                "2001:2:0:1::1".parse().unwrap(),
-                "2001:2:0:2::1".parse().unwrap(),
-            ),
+            true => ("2001:2:0:1::1".parse().unwrap(), "2001:2:0:2::1".parse().unwrap()),
         }
     }
 
@@ -154,15 +141,7 @@ impl Wires {
     /// The number that the namespace's own chatter does not have.
     pub(crate) fn frame(&self, to_mac: [u8; 6]) -> Frame {
         let (source, destination) = self.addresses();
-        Frame {
-            to_mac,
-            source,
-            destination,
-            port: PORT,
-            kind: self.kind,
-            ttl: 64,
-            stamp: None,
-        }
+        Frame { to_mac, source, destination, port: PORT, kind: self.kind, ttl: 64, stamp: None }
     }
 
     /// Send frames out of tx0, a few at a time.
@@ -253,10 +232,7 @@ impl Frame {
         let v6 = self.destination.is_ipv6();
         let mut payload = vec![0_u8; 18];
         if let Some(due) = self.stamp {
-            let stamp = Stamp {
-                sequence: 0,
-                due_ns: due,
-            };
+            let stamp = Stamp { sequence: 0, due_ns: due };
             payload[..16].copy_from_slice(&stamp.bytes());
         }
         let (number, mut l4, checksum_at) = match self.kind {

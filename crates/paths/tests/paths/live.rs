@@ -67,24 +67,14 @@ fn as_root_frames_of_the_kernel() {
             if again || needs(*path, *bench).is_err() {
                 continue;
             }
-            let way = Way {
-                stamped: true,
-                ..Way::new(*path, *bench)
-            };
+            let way = Way { stamped: true, ..Way::new(*path, *bench) };
             let (mut standing, mut sink) = stand(&way, &wires);
             let to = frame_mac(*path, &wires.site());
             let offered = Offered::Pps(50_000.0);
             let generator = Generator::start(plan(&wires, to, offered, true)).unwrap();
             // Where others have the CPU, it takes longer.
             let begun = Instant::now();
-            let so_far = || {
-                generator
-                    .counts()
-                    .unwrap()
-                    .iter()
-                    .map(|g| g.sent)
-                    .sum::<u64>()
-            };
+            let so_far = || generator.counts().unwrap().iter().map(|g| g.sent).sum::<u64>();
             while so_far() < 1_000 && begun.elapsed() < Duration::from_secs(20) {
                 std::thread::sleep(Duration::from_millis(10));
             }

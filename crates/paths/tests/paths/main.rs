@@ -28,13 +28,7 @@ fn dropped(way: &Way, wires: &Wires, before: &BTreeSet<String>) -> Handled {
     assert!(facts.contains_key("path.attached"), "{facts:?}");
     // A socket's reader may be too slow on a busy machine: the kernel counts the drops then.
     let lost: u64 = handled.lost.values().sum();
-    assert_eq!(
-        handled.total() + lost,
-        FRAMES,
-        "{}: {handled:?}\n{}",
-        way.path,
-        wires.counters()
-    );
+    assert_eq!(handled.total() + lost, FRAMES, "{}: {handled:?}\n{}", way.path, wires.counters());
     assert!(lost == 0 || way.path == DataPath::Socket, "{handled:?}");
     drop(path);
     assert_same(before, wires, way.path.as_str());
@@ -68,12 +62,7 @@ fn as_root_what_is_dropped() {
             // 14 of the link, IP and UDP, 18 of data.
             let bytes = if v6 { 14 + 40 + 26 } else { 60 };
             assert_eq!(handled.bytes, handled.total() * bytes, "{path}");
-            let own = [
-                DataPath::Xdp,
-                DataPath::XdpSkb,
-                DataPath::Tc,
-                DataPath::AfXdp,
-            ];
+            let own = [DataPath::Xdp, DataPath::XdpSkb, DataPath::Tc, DataPath::AfXdp];
             if own.contains(&path) {
                 assert!(handled.foreign >= 10, "{path}: {handled:?}");
             }
@@ -138,17 +127,9 @@ fn as_root_what_is_forwarded() {
             let came = settle(|| sink.handled().unwrap(), FRAMES);
             // Packets sent through a ring are reported a little later.
             let handled = settle(|| standing.handled().unwrap(), FRAMES);
-            assert_eq!(
-                came.total(),
-                FRAMES,
-                "{path}: {came:?}, {handled:?}\n{}",
-                wires.counters()
-            );
+            assert_eq!(came.total(), FRAMES, "{path}: {came:?}, {handled:?}\n{}", wires.counters());
             assert!(handled.total() >= FRAMES, "{path}: {handled:?}");
-            assert!(
-                handled.total() == FRAMES || path == DataPath::Bridge,
-                "{path}: {handled:?}"
-            );
+            assert!(handled.total() == FRAMES || path == DataPath::Bridge, "{path}: {handled:?}");
             assert!(handled.lost.is_empty(), "{path}: {handled:?}");
             drop(standing);
             drop(sink);
@@ -209,16 +190,8 @@ fn as_root_stamps_are_read() {
     }
     for v6 in [false, true] {
         let wires = Wires::new(v6);
-        for path in [
-            DataPath::Xdp,
-            DataPath::Tc,
-            DataPath::Socket,
-            DataPath::AfXdp,
-        ] {
-            let way = Way {
-                stamped: true,
-                ..Way::new(path, Bench::Drop)
-            };
+        for path in [DataPath::Xdp, DataPath::Tc, DataPath::Socket, DataPath::AfXdp] {
+            let way = Way { stamped: true, ..Way::new(path, Bench::Drop) };
             let site = wires.site();
             let mut standing = set_up(&way, &site).unwrap();
             let frame = wires.frame(site.ingress.mac);
@@ -244,10 +217,7 @@ fn as_root_stamps_are_read() {
 }
 
 fn monotonic_ns() -> u64 {
-    let mut now = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer is to a structure of our own.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
@@ -298,17 +268,11 @@ fn as_root_what_can_not_be() {
     wires.tx.set_up(tx0, Some(9_000)).unwrap();
     let text = told(&xdp);
     assert!(text.contains("MTU is too large"), "{text}");
-    let several = Way {
-        multi_buffer: true,
-        ..xdp.clone()
-    };
+    let several = Way { multi_buffer: true, ..xdp.clone() };
     drop(set_up(&several, &site).unwrap());
     wires.tx.set_up(tx0, Some(1_500)).unwrap();
 
-    let text = told(&Way {
-        cpus: vec![1_000],
-        ..Way::new(DataPath::Socket, Bench::Drop)
-    });
+    let text = told(&Way { cpus: vec![1_000], ..Way::new(DataPath::Socket, Bench::Drop) });
     assert!(text.contains("no such CPU 1000"), "{text}");
     let text = told(&Way::new(DataPath::Route, Bench::Drop));
     assert!(text.contains("invalid path `route`"), "{text}");
@@ -332,12 +296,7 @@ fn as_root_testpmd() {
         let mut path = set_up(&Way::new(DataPath::Dpdk, bench), &site).unwrap();
         wires.send_same(&wires.frame(site.ingress.mac), FRAMES);
         let handled = settle(|| path.handled().unwrap(), FRAMES);
-        assert_eq!(
-            handled.total(),
-            FRAMES,
-            "{bench}: {handled:?}\n{}",
-            wires.counters()
-        );
+        assert_eq!(handled.total(), FRAMES, "{bench}: {handled:?}\n{}", wires.counters());
         assert_eq!(handled.bytes, 60 * FRAMES, "{bench}");
         if bench == Bench::Forward {
             let came = settle(|| sink.handled().unwrap(), FRAMES);
@@ -367,9 +326,7 @@ fn children() -> Vec<String> {
     let stats = processes.filter_map(|p| std::fs::read_to_string(p.path().join("stat")).ok());
     stats
         .filter(|stat| {
-            let parent = stat
-                .rsplit_once(')')
-                .map(|(_, rest)| rest.split_whitespace());
+            let parent = stat.rsplit_once(')').map(|(_, rest)| rest.split_whitespace());
             stat.contains("(dpdk-testpmd)")
                 && parent.is_some_and(|mut rest| rest.nth(1) == Some(&own))
         })
@@ -448,10 +405,7 @@ fn as_root_a_list_of_sources() {
     for v6 in [false, true] {
         let wires = Wires::new(v6);
         let site = wires.site();
-        let way = Way {
-            blocklist: Some(10_000),
-            ..Way::new(DataPath::Xdp, Bench::Drop)
-        };
+        let way = Way { blocklist: Some(10_000), ..Way::new(DataPath::Xdp, Bench::Drop) };
         let mut path = set_up(&way, &site).unwrap();
         let list = path.blocklist().unwrap();
         let sources: Vec<_> = (0..10_000_u32)

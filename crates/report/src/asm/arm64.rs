@@ -30,9 +30,7 @@ impl Disassemble for Disassembler {
             // The last operand is the target, as its distance.
             let to = address(kind, at, offset);
             let name = self.names.name(to, kind != Kind::Address);
-            let before = operands
-                .rsplit_once(", ")
-                .map(|(before, _)| before.to_owned());
+            let before = operands.rsplit_once(", ").map(|(before, _)| before.to_owned());
             let to = name.unwrap_or_else(|| format!("{to:#x}"));
             operands = before.map_or(to.clone(), |before| format!("{before}, {to}"));
         }
@@ -93,9 +91,7 @@ fn extended(word: u32) -> Option<String> {
     };
     // With the stack pointer a register as it is needs no word.
     let plain = option == 2 + u32::from(long) && (from == SP || (to == SP && !flags));
-    const EXTENDED: [&str; 8] = [
-        "uxtb", "uxth", "uxtw", "uxtx", "sxtb", "sxth", "sxtw", "sxtx",
-    ];
+    const EXTENDED: [&str; 8] = ["uxtb", "uxth", "uxtw", "uxtx", "sxtb", "sxth", "sxtw", "sxtx"];
     match (plain, amount) {
         (true, 0) => {}
         (true, amount) => operands.push(format!("lsl #{amount}")),
@@ -239,14 +235,8 @@ mod tests {
         assert_eq!(told(0xd503_201f, 0x1000), ("nop".into(), None));
         assert_eq!(told(0xd65f_03c0, 0x1004), ("ret".into(), None));
         // b.ne, cbz and tbz backwards and forwards
-        assert_eq!(
-            told(0x5400_00a1, 0x1000),
-            ("b.ne +0x14".into(), Some(0x1014))
-        );
-        assert_eq!(
-            told(0xb4ff_ffe0, 0x1008),
-            ("cbz x0, +0x4".into(), Some(0x1004))
-        );
+        assert_eq!(told(0x5400_00a1, 0x1000), ("b.ne +0x14".into(), Some(0x1014)));
+        assert_eq!(told(0xb4ff_ffe0, 0x1008), ("cbz x0, +0x4".into(), Some(0x1004)));
         let tested = told(0x3600_0081, 0x1000);
         assert_eq!(tested, ("tbz w1, #0x0, +0x10".into(), Some(0x1010)));
         // In the form that objdump has.
@@ -282,10 +272,7 @@ mod tests {
         }
         // A call of another function, and a jump out of all.
         assert_eq!(told(0x9400_0040, 0x1000), ("bl rest".into(), None));
-        assert_eq!(
-            told(0x1400_4000, 0x1000),
-            ("b 0x11000".into(), Some(0x11000))
-        );
+        assert_eq!(told(0x1400_4000, 0x1000), ("b 0x11000".into(), Some(0x11000)));
         assert_eq!(told(0xffff_ffff, 0x1000).0, "(bad)");
         assert_eq!(disassembler.one(&[0x90], 0).0, "(bad)");
     }

@@ -86,14 +86,8 @@ mod tests {
     /// overlap, and that those to elsewhere are not.
     #[test]
     fn drawn() {
-        let rows = [
-            (0, Some(8)),
-            (2, None),
-            (4, Some(2)),
-            (6, Some(99)),
-            (8, None),
-            (10, Some(10)),
-        ];
+        let rows =
+            [(0, Some(8)), (2, None), (4, Some(2)), (6, Some(99)), (8, None), (10, Some(10))];
         let wanted = ["┌────", "│ ┌─►", "│ └──", "│    ", "└───►", "     "];
         assert_eq!(draw(&rows), wanted);
         assert_eq!(draw(&[(0, None), (1, None)]), ["", ""]);
@@ -105,11 +99,7 @@ mod tests {
     fn too_many() {
         let rows: Vec<(u64, Option<u64>)> = (0..40).map(|n| (n, Some(39 - n))).collect();
         let drawn = draw(&rows);
-        assert!(
-            drawn
-                .iter()
-                .all(|row| row.chars().count() == 2 * MAX_LANES + 1)
-        );
+        assert!(drawn.iter().all(|row| row.chars().count() == 2 * MAX_LANES + 1));
         assert!(drawn[0].trim().is_empty() && !drawn[19].trim().is_empty());
     }
 }

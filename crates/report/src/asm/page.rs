@@ -62,9 +62,10 @@ fn of_function(view: &ClassView<'_>, code: &FunctionCode, all: u64) -> PageCode 
     let recording = view.recording;
     let of = &recording.functions[code.function as usize];
     let name = printable(&of.name, NAME_LETTERS);
-    let module = of.module.as_deref().map_or(String::new(), |module| {
-        format!(" [{}]", printable(module, NAME_LETTERS))
-    });
+    let module = of
+        .module
+        .as_deref()
+        .map_or(String::new(), |module| format!(" [{}]", printable(module, NAME_LETTERS)));
     let each = format!("{} per {}", per_packet(all, view.packets), view.per.word());
     PageCode {
         arm: printable(&recording.arms[view.arm].name, NAME_LETTERS),
@@ -87,15 +88,10 @@ fn short(view: &ClassView<'_>, source: SourceLine) -> String {
 
 fn instructions(view: &ClassView<'_>, code: &FunctionCode, all: u64, caption: &str) -> PageTable {
     let columns = vec![
-        Column::figure("times", |row: &Row<'_>| {
-            Value::Each(row.insn.times, view.packets)
-        })
-        .hint(format!(
-            "how often it was executed, per {}",
-            view.per.word()
-        ))
-        .page("times")
-        .rank(0),
+        Column::figure("times", |row: &Row<'_>| Value::Each(row.insn.times, view.packets))
+            .hint(format!("how often it was executed, per {}", view.per.word()))
+            .page("times")
+            .rank(0),
         Column::figure("share", |row: &Row<'_>| {
             Value::Share(row.insn.times as f64 / all.max(1) as f64)
         })
@@ -116,9 +112,7 @@ fn instructions(view: &ClassView<'_>, code: &FunctionCode, all: u64, caption: &s
         .page("instruction")
         .rank(3),
         Column::text("line", |row: &Row<'_>| {
-            row.insn
-                .source
-                .map_or(String::new(), |source| short(view, source))
+            row.insn.source.map_or(String::new(), |source| short(view, source))
         })
         .hint("the source line that it was made of")
         .page("line")
@@ -134,17 +128,13 @@ fn lines(view: &ClassView<'_>, code: &FunctionCode, all: u64, caption: &str) -> 
         return None;
     }
     let columns = vec![
-        Column::text("line", |(source, _): &(SourceLine, u64)| {
-            short(view, *source)
-        })
-        .page("line")
-        .rank(0),
-        Column::figure("self", |(_, times): &(SourceLine, u64)| {
-            Value::Each(*times, view.packets)
-        })
-        .hint(format!("instructions of the line, per {}", view.per.word()))
-        .page("self")
-        .rank(1),
+        Column::text("line", |(source, _): &(SourceLine, u64)| short(view, *source))
+            .page("line")
+            .rank(0),
+        Column::figure("self", |(_, times): &(SourceLine, u64)| Value::Each(*times, view.packets))
+            .hint(format!("instructions of the line, per {}", view.per.word()))
+            .page("self")
+            .rank(1),
         Column::figure("share", |(_, times): &(SourceLine, u64)| {
             Value::Share(*times as f64 / all.max(1) as f64)
         })

@@ -3,12 +3,8 @@ use netplumb_model::recording::Function;
 use super::*;
 
 /// `dec`, a jump back to it, a call and a return.
-const LOOP: &[(u32, &[u8])] = &[
-    (0, &[0xff, 0xcf]),
-    (2, &[0x75, 0xfc]),
-    (8, &[0xe8, 0xf3, 0x0f, 0x00, 0x00]),
-    (13, &[0xc3]),
-];
+const LOOP: &[(u32, &[u8])] =
+    &[(0, &[0xff, 0xcf]), (2, &[0x75, 0xfc]), (8, &[0xe8, 0xf3, 0x0f, 0x00, 0x00]), (13, &[0xc3])];
 
 fn made(address: u64) -> (Recording, FunctionCode) {
     let function = |name: &str, address| Function {
@@ -20,10 +16,7 @@ fn made(address: u64) -> (Recording, FunctionCode) {
         source: None,
     };
     let recording = Recording {
-        functions: vec![
-            function("spin", address),
-            function("rest", address + 0x1000),
-        ],
+        functions: vec![function("spin", address), function("rest", address + 0x1000)],
         ..Recording::default()
     };
     let insns = LOOP.iter();
@@ -31,9 +24,7 @@ fn made(address: u64) -> (Recording, FunctionCode) {
         arm: 0,
         function: 0,
         address,
-        insns: insns
-            .map(|(offset, code)| Instruction::new(*offset, code, 3).unwrap())
-            .collect(),
+        insns: insns.map(|(offset, code)| Instruction::new(*offset, code, 3).unwrap()).collect(),
     };
     (recording, code)
 }
@@ -66,9 +57,7 @@ fn relative_to_rip() {
         (14, &[0xff, 0x25, 0xfc, 0xff, 0xff, 0xff]),
     ];
     let insns = insns.into_iter();
-    code.insns = insns
-        .map(|(offset, code)| Instruction::new(offset, code, 1).unwrap())
-        .collect();
+    code.insns = insns.map(|(offset, code)| Instruction::new(offset, code, 1).unwrap()).collect();
     let texts: Vec<String> = (decoded(&recording, &code).iter())
         .map(|row| row.text.split_whitespace().collect::<Vec<_>>().join(" "))
         .collect();

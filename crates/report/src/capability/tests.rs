@@ -1,20 +1,11 @@
 use super::*;
 
 fn tried(id: &str, group: Group, what: &str, verdict: Availability) -> Capability {
-    Capability {
-        id: id.into(),
-        group,
-        what: what.into(),
-        verdict,
-        took_ms: 1.0,
-    }
+    Capability { id: id.into(), group, what: what.into(), verdict, took_ms: 1.0 }
 }
 
 fn works_as(instrument: &str, verdict: Availability) -> InstrumentAvailability {
-    InstrumentAvailability {
-        instrument: instrument.into(),
-        verdict,
-    }
+    InstrumentAvailability { instrument: instrument.into(), verdict }
 }
 
 fn sample() -> Doctor {
@@ -37,33 +28,15 @@ fn sample() -> Doctor {
             privilege: "root".into(),
         },
         capabilities: vec![
-            tried(
-                "qemu",
-                Group::Vm,
-                "QEMU for x86-64 guests",
-                Availability::yes("7.2.22"),
-            ),
+            tried("qemu", Group::Vm, "QEMU for x86-64 guests", Availability::yes("7.2.22")),
             tried(
                 "qemu-kvm",
                 Group::Vm,
                 "a trial guest under KVM",
-                Availability::no(
-                    "the guest hung",
-                    "nothing need be done: guests run under TCG",
-                ),
+                Availability::no("the guest hung", "nothing need be done: guests run under TCG"),
             ),
-            tried(
-                "fentry",
-                Group::Functions,
-                "a program on a function's entry",
-                locked(),
-            ),
-            tried(
-                "fexit",
-                Group::Functions,
-                "a program on a function's return",
-                locked(),
-            ),
+            tried("fentry", Group::Functions, "a program on a function's entry", locked()),
+            tried("fexit", Group::Functions, "a program on a function's return", locked()),
             tried(
                 "raw-tp",
                 Group::Stages,

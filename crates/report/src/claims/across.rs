@@ -52,9 +52,7 @@ impl Part<'_> {
     /// Below a chain of functions.
     fn insns_below(&self, view: &ClassView<'_>, chain: &str) -> u64 {
         let below = chain::below(view.recording, chain);
-        let own = self
-            .function
-            .map(|name| chain::functions(view.recording, name));
+        let own = self.function.map(|name| chain::functions(view.recording, name));
         let is_part = |node: NodeId| {
             let function = view.recording.nodes[node as usize].function;
             match (&own, self.layer) {
@@ -74,11 +72,7 @@ impl Part<'_> {
     /// for claims to the instruction.
     fn steady_insns(&self, view: &ClassView<'_>) -> u64 {
         match self {
-            Part {
-                layer: None,
-                function: None,
-                below: None,
-            } => steady(view),
+            Part { layer: None, function: None, below: None } => steady(view),
             _ => self.insns(view),
         }
     }
@@ -125,11 +119,8 @@ pub(super) fn outcome(claim: &Claim, classes: &[ClassView<'_>]) -> Outcome {
             Err(why) => return Outcome::not_measured(why),
         }
     }
-    let verdict = outcomes
-        .iter()
-        .map(|o| o.verdict)
-        .find(|v| *v != Answer::Holds)
-        .unwrap_or(Answer::Holds);
+    let verdict =
+        outcomes.iter().map(|o| o.verdict).find(|v| *v != Answer::Holds).unwrap_or(Answer::Holds);
     let told = |of: fn(&Outcome) -> &str| {
         let told: Vec<&str> = outcomes.iter().map(of).collect();
         told.join("; ")
@@ -149,26 +140,12 @@ pub(super) fn outcome(claim: &Claim, classes: &[ClassView<'_>]) -> Outcome {
         finding = format!("{pair}, {all}");
         because = format!("{pair}: {because}{}", published(claim));
     }
-    Outcome {
-        verdict,
-        because,
-        finding,
-    }
+    Outcome { verdict, because, finding }
 }
 
 fn of_class(claim: &Claim, class: Class, classes: &[ClassView<'_>]) -> Result<Outcome, String> {
     match claim {
-        Claim::Linear {
-            knob,
-            unit,
-            layer,
-            function,
-            arms,
-            from,
-            to,
-            within_percent,
-            ..
-        } => {
+        Claim::Linear { knob, unit, layer, function, arms, from, to, within_percent, .. } => {
             let part = part(layer, function, &None);
             let range = from.unwrap_or(i64::MIN)..=to.unwrap_or(i64::MAX);
             let mut points = points(class, &part, knob, arms, classes);
@@ -186,54 +163,24 @@ fn of_class(claim: &Claim, class: Class, classes: &[ClassView<'_>]) -> Result<Ou
             let of = format!("{}{}", part.within(), among(arms));
             Ok(linear(class, &of, &points, &line, unit, *within_percent))
         }
-        Claim::Compare {
-            arm,
-            against,
-            layer,
-            function,
-            below,
-            is,
-            ..
-        } => {
+        Claim::Compare { arm, against, layer, function, below, is, .. } => {
             let (one, other) = pair(class, arm, against.as_deref(), classes)?;
-            Ok(compare(
-                class,
-                &part(layer, function, below),
-                [one, other],
-                *is,
-                claim.bound(),
-            ))
+            Ok(compare(class, &part(layer, function, below), [one, other], *is, claim.bound()))
         }
-        Claim::Unchanged {
-            layer,
-            function,
-            below,
-            arms,
-            ..
-        } => unchanged(
+        Claim::Unchanged { layer, function, below, arms, .. } => unchanged(
             class,
             &part(layer, function, below),
             &of_arms(class, arms, classes).collect::<Vec<_>>(),
             &among(arms),
             claim.bound(),
         ),
-        Claim::ChangedBy {
-            arm, against, top, ..
-        } => {
+        Claim::ChangedBy { arm, against, top, .. } => {
             let (one, other) = pair(class, arm, against.as_deref(), classes)?;
             Ok(changed_by(class, one, other, top.unwrap_or(TOP)))
         }
-        Claim::Ranking {
-            layer,
-            function,
-            below,
-            arms,
-            ..
-        } => ranking(
-            class,
-            &part(layer, function, below),
-            of_arms(class, arms, classes).collect(),
-        ),
+        Claim::Ranking { layer, function, below, arms, .. } => {
+            ranking(class, &part(layer, function, below), of_arms(class, arms, classes).collect())
+        }
         Claim::TurningPoint { .. } => {
             Err("a turning point is of figures of blocks, of which `quantity` names one".into())
         }
@@ -249,11 +196,7 @@ fn part<'a>(
     function: &'a Option<String>,
     below: &'a Option<String>,
 ) -> Part<'a> {
-    Part {
-        layer: layer.as_deref(),
-        function: function.as_deref(),
-        below: below.as_deref(),
-    }
+    Part { layer: layer.as_deref(), function: function.as_deref(), below: below.as_deref() }
 }
 
 fn of_arms<'c, 'r>(
@@ -302,11 +245,7 @@ fn level(view: &ClassView<'_>, knob: &str) -> Option<i64> {
 /// A number that need not be whole, with as many places as it takes, up to three.
 fn decimal(value: f64) -> String {
     let thousandths = (value.abs() * 1_000.0).round() as u64;
-    let sign = if value < 0.0 && thousandths > 0 {
-        "-"
-    } else {
-        ""
-    };
+    let sign = if value < 0.0 && thousandths > 0 { "-" } else { "" };
     let (whole, rest) = (thousands(thousandths / 1_000), thousandths % 1_000);
     let rest = format!("{rest:03}");
     match rest.trim_end_matches('0') {
@@ -336,11 +275,7 @@ fn mean(insns: u64, view: &ClassView<'_>) -> f64 {
 }
 
 fn share(change: f64, before: f64) -> String {
-    if before > 0.0 {
-        format!("{:+.1}%", change * 100.0 / before)
-    } else {
-        "from nothing".into()
-    }
+    if before > 0.0 { format!("{:+.1}%", change * 100.0 / before) } else { "from nothing".into() }
 }
 
 fn arm_name(view: &ClassView<'_>) -> String {
@@ -356,11 +291,7 @@ fn compare(
 ) -> Outcome {
     let exactly = matches!(is, Some(Relation::Same | Relation::Different));
     let insns = |view| {
-        if exactly {
-            part.steady_insns(view)
-        } else {
-            part.insns(view)
-        }
+        if exactly { part.steady_insns(view) } else { part.insns(view) }
     };
     let (after, before) = (insns(one), insns(other));
     let same = u128::from(after) * u128::from(other.packets)
@@ -379,10 +310,7 @@ fn compare(
     };
     let of = part.within();
     let finding = if same {
-        format!(
-            "{class}{of} costs the same ({})",
-            per_packet(after, one.packets)
-        )
+        format!("{class}{of} costs the same ({})", per_packet(after, one.packets))
     } else {
         let word = if now < was { "less" } else { "more" };
         format!(
@@ -394,14 +322,9 @@ fn compare(
         )
     };
     let finding = format!("{finding}{}", idle(one, other, !same));
-    let claimed = bound.map_or_else(String::new, |bound| {
-        format!(": {:.3} times, claimed {bound}", now / was)
-    });
-    Outcome {
-        verdict,
-        because: format!("{finding}{claimed}"),
-        finding,
-    }
+    let claimed = bound
+        .map_or_else(String::new, |bound| format!(": {:.3} times, claimed {bound}", now / was));
+    Outcome { verdict, because: format!("{finding}{claimed}"), finding }
 }
 
 /// What of the settings in which two arms differ could not act.
@@ -456,10 +379,8 @@ fn unchanged(
             arm_name(other)
         ),
     };
-    let told: Vec<String> = views
-        .iter()
-        .map(|view| format!("{} {}", arm_name(view), cost(view)))
-        .collect();
+    let told: Vec<String> =
+        views.iter().map(|view| format!("{} {}", arm_name(view), cost(view))).collect();
     if let Some(bound) = bound {
         let costs = views.iter().map(|view| mean(part.insns(view), view));
         let (ratio, range) = largest_over_smallest(costs);

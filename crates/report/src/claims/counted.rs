@@ -45,16 +45,10 @@ impl What<'_> {
             return found
                 .ok_or_else(|| format!("{} was not counted with {}", self.quantity, arm()));
         }
-        let name = self
-            .function
-            .ok_or("a claim about calls names a function")?;
+        let name = self.function.ok_or("a claim about calls names a function")?;
         let own = chain::functions(view.recording, name);
-        let calls: u64 = view
-            .functions
-            .iter()
-            .filter(|f| own.contains(&f.function))
-            .map(|f| f.calls)
-            .sum();
+        let calls: u64 =
+            view.functions.iter().filter(|f| own.contains(&f.function)).map(|f| f.calls).sum();
         Ok(calls as f64 / view.packets.max(1) as f64)
     }
 
@@ -124,11 +118,7 @@ pub(super) fn outcome(claim: &Claim, quantity: &str, classes: &[ClassView<'_>]) 
     let worst = verdicts.clone().find(|verdict| *verdict != Answer::Holds);
     let because: Vec<String> = found.iter().map(|(_, why)| why.clone()).collect();
     let because = because.join("; ");
-    Outcome {
-        verdict: worst.unwrap_or(Answer::Holds),
-        finding: because.clone(),
-        because,
-    }
+    Outcome { verdict: worst.unwrap_or(Answer::Holds), finding: because.clone(), because }
 }
 
 fn of_class(
@@ -139,10 +129,7 @@ fn of_class(
 ) -> Result<(Answer, String), String> {
     let of = |arm: Option<&str>| find(classes, class, arm).ok_or_else(|| missing(class, arm));
     let name = |view: &ClassView<'_>| printable(seeds::name(view.arm()), NAME_CHARACTERS);
-    if let Claim::Compare {
-        arm, against, is, ..
-    } = claim
-    {
+    if let Claim::Compare { arm, against, is, .. } = claim {
         let (one, other) = (of(Some(arm))?, of(against.as_deref())?);
         let (now, was) = (what.value(one)?, what.value(other)?);
         let verdict = match is {
@@ -159,9 +146,7 @@ fn of_class(
             true => format!(", {:.2} times", now / was),
             false => String::new(),
         };
-        let claimed = claim
-            .bound()
-            .map_or_else(String::new, |bound| format!(", claimed {bound}"));
+        let claimed = claim.bound().map_or_else(String::new, |bound| format!(", claimed {bound}"));
         let told = format!(
             "{}: {} with {} against {} with {}{times}{claimed}",
             what.name(),
@@ -203,12 +188,9 @@ fn of_class(
         let (is, of) = (differ.is_empty(), what.told(view, *first));
         let told = match is {
             true => format!("{}: {of} with each", what.name()),
-            false => format!(
-                "{}: {of} with {}, {}",
-                what.name(),
-                name(view),
-                list(differ.into_iter())
-            ),
+            false => {
+                format!("{}: {of} with {}, {}", what.name(), name(view), list(differ.into_iter()))
+            }
         };
         return Ok((holds(is), told));
     }
@@ -217,8 +199,5 @@ fn of_class(
         .iter()
         .map(|(value, view)| format!("{} {}", name(view), what.told(view, *value)))
         .collect();
-    Ok((
-        Answer::Answered,
-        format!("{}: {}", what.name(), told.join(", ")),
-    ))
+    Ok((Answer::Answered, format!("{}: {}", what.name(), told.join(", "))))
 }

@@ -16,14 +16,7 @@ const LEAST_LEVELS: usize = 3;
 /// # Errors
 /// There are too few arms with a number for it.
 pub(super) fn course(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> Found {
-    let Claim::Course {
-        knob,
-        is,
-        beyond_percent,
-        arms: names,
-        ..
-    } = claim
-    else {
+    let Claim::Course { knob, is, beyond_percent, arms: names, .. } = claim else {
         return Err("it is about no course".into());
     };
     let what = what(claim, class);
@@ -33,15 +26,10 @@ pub(super) fn course(claim: &Claim, class: Option<Class>, samples: &Samples<'_>)
         .collect();
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
     if points.len() < LEAST_LEVELS {
-        return Err(format!(
-            "a course takes {LEAST_LEVELS} arms with a number for {knob}"
-        ));
+        return Err(format!("a course takes {LEAST_LEVELS} arms with a number for {knob}"));
     }
     let beyond = beyond_percent / 100.0;
-    let seeds = (points.iter())
-        .map(|(_, arm)| samples.seeds(*arm).len())
-        .min()
-        .unwrap_or(1);
+    let seeds = (points.iter()).map(|(_, arm)| samples.seeds(*arm).len()).min().unwrap_or(1);
     let mut found = Vec::new();
     for seed in 0..seeds {
         let under = points.iter().map(|(_, arm)| samples.seeds(*arm)[seed]);
@@ -50,36 +38,24 @@ pub(super) fn course(claim: &Claim, class: Option<Class>, samples: &Samples<'_>)
         let values: Vec<f64> = blocks.iter().map(|blocks| mean(blocks)).collect();
         let legs = legs(&values, beyond);
         if !samples.is_exact(&what) && !are_seen(&legs, &blocks)? {
-            return Ok((
-                Answer::NotShown,
-                told(&legs, &values, &points, samples, &what),
-            ));
+            return Ok((Answer::NotShown, told(&legs, &values, &points, samples, &what)));
         }
         found.push((legs, values));
     }
     let verdict = agreed(
-        found
-            .iter()
-            .map(|(legs, _)| Some(legs.iter().map(|l| l.way).eq(is.iter().copied()))),
+        found.iter().map(|(legs, _)| Some(legs.iter().map(|l| l.way).eq(is.iter().copied()))),
     );
     let (legs, values) = &found[0];
     let ways: Vec<&str> = is.iter().map(|way| way.as_str()).collect();
     let under = match seeds {
         1 => String::new(),
-        seeds
-            if found
-                .iter()
-                .all(|(other, _)| ways_of(other) == ways_of(legs)) =>
-        {
+        seeds if found.iter().all(|(other, _)| ways_of(other) == ways_of(legs)) => {
             format!(", the same under {seeds} seeds")
         }
         seeds => format!(", another course under some of {seeds} seeds"),
     };
     let because = told(legs, values, &points, samples, &what);
-    Ok((
-        verdict,
-        format!("{because}{under}, claimed {}", ways.join(", then ")),
-    ))
+    Ok((verdict, format!("{because}{under}, claimed {}", ways.join(", then "))))
 }
 
 /// A part of a curve that goes one way, from one point to another.
@@ -106,16 +82,8 @@ fn legs(values: &[f64], beyond: f64) -> Vec<Part> {
         let new = match last {
             None if falls(high, at) => Some((Leg::Falls, high)),
             None if rises(low, at) => Some((Leg::Rises, low)),
-            Some(Part {
-                way: Leg::Falls,
-                to,
-                ..
-            }) if rises(to, at) => Some((Leg::Rises, to)),
-            Some(Part {
-                way: Leg::Rises,
-                to,
-                ..
-            }) if falls(to, at) => Some((Leg::Falls, to)),
+            Some(Part { way: Leg::Falls, to, .. }) if rises(to, at) => Some((Leg::Rises, to)),
+            Some(Part { way: Leg::Rises, to, .. }) if falls(to, at) => Some((Leg::Falls, to)),
             _ => None,
         };
         if let Some((way, from)) = new {
@@ -158,19 +126,12 @@ fn told(
     samples: &Samples<'_>,
     what: &What<'_>,
 ) -> String {
-    let at = |n: usize| {
-        format!(
-            "{} with {}",
-            samples.told(values[n], what),
-            samples.name(points[n].1)
-        )
-    };
+    let at =
+        |n: usize| format!("{} with {}", samples.told(values[n], what), samples.name(points[n].1));
     let Some(first) = legs.first() else {
         return format!("level: {} to {}", at(0), at(values.len() - 1));
     };
-    let rest = legs
-        .iter()
-        .map(|leg| format!(", {} to {}", leg.way, at(leg.to)));
+    let rest = legs.iter().map(|leg| format!(", {} to {}", leg.way, at(leg.to)));
     at(first.from) + &rest.collect::<String>()
 }
 
@@ -180,28 +141,18 @@ mod tests {
 
     fn found(values: &[f64]) -> Vec<(&'static str, usize, usize)> {
         let legs = legs(values, 0.02);
-        legs.iter()
-            .map(|leg| (leg.way.as_str(), leg.from, leg.to))
-            .collect()
+        legs.iter().map(|leg| (leg.way.as_str(), leg.from, leg.to)).collect()
     }
 
     /// Check that a curve turns where it comes back by more than noise, at its extremes.
     #[test]
     fn turns() {
-        assert_eq!(
-            found(&[10.0, 8.0, 6.0, 6.1, 9.0]),
-            [("falls", 0, 2), ("rises", 2, 4)]
-        );
+        assert_eq!(found(&[10.0, 8.0, 6.0, 6.1, 9.0]), [("falls", 0, 2), ("rises", 2, 4)]);
         assert_eq!(found(&[10.0, 10.1, 9.0]), [("falls", 1, 2)]);
         assert_eq!(found(&[10.0, 9.9, 10.1, 12.0, 11.9]), [("rises", 1, 3)]);
         assert_eq!(
             found(&[13.0, 13.8, 12.1, 15.2, 12.3]),
-            [
-                ("rises", 0, 1),
-                ("falls", 1, 2),
-                ("rises", 2, 3),
-                ("falls", 3, 4)
-            ]
+            [("rises", 0, 1), ("falls", 1, 2), ("rises", 2, 3), ("falls", 3, 4)]
         );
         assert_eq!(found(&[10.0, 10.1, 9.95]), []);
         assert_eq!(found(&[0.0, 0.0, 1.0]), [("rises", 0, 2)]);

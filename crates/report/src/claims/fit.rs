@@ -30,11 +30,7 @@ pub(super) struct Line {
 const MAX_SCALE: u64 = 1_000_000_000_000;
 
 fn greatest_common_divisor(a: u64, b: u64) -> u64 {
-    if b == 0 {
-        a
-    } else {
-        greatest_common_divisor(b, a % b)
-    }
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
 /// The line of least squares. None with fewer than two different levels, or with
@@ -56,9 +52,7 @@ pub(super) fn line(points: &[Point]) -> Option<Line> {
         .collect();
     let n = points.len() as i128;
     let sum = |of: &dyn Fn(i128, i128) -> Option<i128>| {
-        points
-            .iter()
-            .try_fold(0_i128, |sum, (x, y)| sum.checked_add(of(*x, *y)?))
+        points.iter().try_fold(0_i128, |sum, (x, y)| sum.checked_add(of(*x, *y)?))
     };
     let (sx, sy) = (sum(&|x, _| Some(x))?, sum(&|_, y| Some(y))?);
     let sxx = sum(&|x, _| x.checked_mul(x))?;
@@ -100,14 +94,8 @@ mod tests {
     use super::*;
 
     fn of(points: &[(i64, u64)]) -> Option<Line> {
-        let points: Vec<Point> = points
-            .iter()
-            .map(|(x, insns)| Point {
-                x: *x,
-                insns: *insns,
-                packets: 200,
-            })
-            .collect();
+        let points: Vec<Point> =
+            points.iter().map(|(x, insns)| Point { x: *x, insns: *insns, packets: 200 }).collect();
         line(&points)
     }
 

@@ -66,10 +66,8 @@ pub(crate) fn varies(recording: &Recording) -> bool {
         let quantity = recording.quantities.get(cost.quantity as usize)?;
         Some(quantity.repeats)
     });
-    matches!(
-        shape(recording),
-        Shape::Rates | Shape::Times | Shape::Counts
-    ) || repeats.is_some_and(|repeats| repeats == Repeats::Statistically)
+    matches!(shape(recording), Shape::Rates | Shape::Times | Shape::Counts)
+        || repeats.is_some_and(|repeats| repeats == Repeats::Statistically)
 }
 
 /// What the packets of a class cost, by block.
@@ -106,12 +104,7 @@ impl<'r> Samples<'r> {
             true => events::counts(recording),
             false => Vec::new(),
         };
-        Samples {
-            recording,
-            rates,
-            times,
-            events,
-        }
+        Samples { recording, rates, times, events }
     }
 
     /// The level of a knob of an arm.
@@ -189,18 +182,11 @@ impl<'r> Samples<'r> {
         };
         let counts = |n: usize| -> Option<Counts> {
             let costs = self.costs(arms[n], what).ok()?;
-            Some(Counts {
-                sample: costs.sample?,
-                own: costs.own,
-                of: costs.of,
-            })
+            Some(Counts { sample: costs.sample?, own: costs.own, of: costs.of })
         };
         let counts = || Some([counts(0)?, counts(1)?]);
         let sides = Sides::of_arms(self.recording);
-        let pair = ArmPair {
-            before: arms[0],
-            after: arms[1],
-        };
+        let pair = ArmPair { before: arms[0], after: arms[1] };
         Ok(Pair {
             before: self.values(arms[0], what)?,
             after: self.values(arms[1], what)?,
@@ -223,20 +209,13 @@ impl<'r> Samples<'r> {
         }
         let there = || printable(&known.join(", "), 400);
         let name = what.quantity.ok_or_else(|| {
-            format!(
-                "the claim names no event as its `quantity`: there are {}",
-                there()
-            )
+            format!("the claim names no event as its `quantity`: there are {}", there())
         })?;
         if what.function.is_some() || what.below.is_some() || what.stage.is_some() {
             return Err("counts of events are of no function and no stage".into());
         }
         if events::meant(&known, name).is_none() {
-            return Err(format!(
-                "{} was not counted: there are {}",
-                printable(name, 60),
-                there()
-            ));
+            return Err(format!("{} was not counted: there are {}", printable(name, 60), there()));
         }
         match self.event(arm, what) {
             Some(event) => Ok(event.each()),
@@ -294,20 +273,14 @@ impl<'r> Samples<'r> {
     /// Whether a quantity is what costs are of, or times.
     fn is_of_costs(&self, name: &str) -> bool {
         let of = |quantity: u32| self.recording.quantities.get(quantity as usize);
-        let costs = self
-            .recording
-            .costs
-            .first()
-            .and_then(|cost| of(cost.quantity));
+        let costs = self.recording.costs.first().and_then(|cost| of(cost.quantity));
         costs.is_some_and(|quantity| quantity.name == name)
             || (!self.times.is_empty() && ["own time", "time"].contains(&name))
     }
 
     /// What the packets of a class cost, each, in each block.
     fn costs(&self, arm: usize, what: &What<'_>) -> Result<Costs, String> {
-        let class = what
-            .class
-            .ok_or("the quantity is one of classes, and none is named")?;
+        let class = what.class.ok_or("the quantity is one of classes, and none is named")?;
         let missing = || format!("there is no {class} of {} in the recording", self.name(arm));
         if !self.times.is_empty() {
             let mut views = self.times.iter();
@@ -316,19 +289,10 @@ impl<'r> Samples<'r> {
                 return Err("times are of functions, not of what is below them".into());
             }
             let own = timed(view.ok_or_else(missing)?, what)?;
-            return Ok(Costs {
-                of: vec![1.0; own.len()],
-                own,
-                sample: None,
-            });
+            return Ok(Costs { of: vec![1.0; own.len()], own, sample: None });
         }
         // Of a bench, blocks of another instrument have costs of another quantity.
-        let known = |name: &str| {
-            self.recording
-                .quantities
-                .iter()
-                .position(|q| q.name == name)
-        };
+        let known = |name: &str| self.recording.quantities.iter().position(|q| q.name == name);
         let id = what.quantity.and_then(known).map(|id| id as u32);
         let is_of = |quantity: u32| id.is_none_or(|id| id == quantity);
         let has = |block: &Block| {
@@ -340,9 +304,7 @@ impl<'r> Samples<'r> {
             .filter(|(_, block)| self.rates.is_empty() || !block.totals.is_empty())
             .map(|(n, _)| (n, 0))
             .collect();
-        let own = what
-            .function
-            .map(|name| chain::functions(self.recording, name));
+        let own = what.function.map(|name| chain::functions(self.recording, name));
         let is_part = |id: u32| {
             let function = &self.recording.functions[id as usize];
             match (&own, what.layer) {
@@ -385,21 +347,13 @@ impl<'r> Samples<'r> {
         let quantity = quantity.cloned().or_else(first);
         let sampled = quantity.is_some_and(|quantity| quantity.calls == Calls::Samples);
         let all: f64 = own.iter().sum();
-        Ok(Costs {
-            sample: sampled.then(|| (samples > 0).then(|| all / samples as f64)),
-            own,
-            of,
-        })
+        Ok(Costs { sample: sampled.then(|| (samples > 0).then(|| all / samples as f64)), own, of })
     }
 
     /// A quantity of blocks: a count by the second where blocks have a length.
     fn scalars(&self, arm: usize, name: &str) -> Result<Vec<f64>, String> {
         let quantities = self.recording.quantities.iter();
-        let called = |name: &str| {
-            quantities
-                .clone()
-                .position(|quantity| quantity.name == name)
-        };
+        let called = |name: &str| quantities.clone().position(|quantity| quantity.name == name);
         // One of the figures of a quantity: `CPU use of sender`.
         let (known, label) = match (called(name), name.rsplit_once(" of ")) {
             (None, Some((name, label))) => (called(name), Some(label)),
@@ -418,9 +372,7 @@ impl<'r> Samples<'r> {
         let its = (self.recording.scalars.iter()).filter(|s| s.quantity as usize == id);
         let labels: BTreeSet<&str> = its.filter_map(|s| s.item.label.as_deref()).collect();
         let adds_up = quantity.kind == Kind::Count;
-        if label.map_or(!adds_up && labels.len() > 1, |label| {
-            !labels.contains(label)
-        }) {
+        if label.map_or(!adds_up && labels.len() > 1, |label| !labels.contains(label)) {
             let labels: Vec<&str> = labels.into_iter().collect();
             return Err(format!(
                 "`{}` is of several: name one, like `{} of {}`; there are {}",
@@ -483,9 +435,7 @@ impl<'r> Samples<'r> {
         let name = &self.recording.arms[arm].name;
         let arms = self.recording.arms.iter().enumerate();
         let repeats = arms.filter(|(_, other)| other.repeats() == Some(name));
-        std::iter::once(arm)
-            .chain(repeats.map(|(n, _)| n))
-            .collect()
+        std::iter::once(arm).chain(repeats.map(|(n, _)| n)).collect()
     }
 
     /// A value in words.

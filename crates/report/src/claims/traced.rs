@@ -18,13 +18,7 @@ const VALUES: usize = 4;
 
 /// What the calls say of a claim.
 pub(super) fn outcome(claim: &Claim, classes: &[ClassView<'_>]) -> Outcome {
-    let Claim::Calls {
-        arms,
-        have,
-        at_least,
-        ..
-    } = claim
-    else {
+    let Claim::Calls { arms, have, at_least, .. } = claim else {
         return Outcome::not_measured("this claim is not about calls".into());
     };
     let mut all = true;
@@ -44,11 +38,7 @@ pub(super) fn outcome(claim: &Claim, classes: &[ClassView<'_>]) -> Outcome {
         }
     }
     let told = told.join("; ");
-    Outcome {
-        verdict: holds(all),
-        finding: told.clone(),
-        because: told,
-    }
+    Outcome { verdict: holds(all), finding: told.clone(), because: told }
 }
 
 /// Whether it holds for all calls of an arm, and how they are.
@@ -59,9 +49,7 @@ fn of_arm(view: &ClassView<'_>, have: &Condition, at_least: f64) -> Result<(bool
     let traces = traces.filter(|t| t.block.is_some_and(|block| view.blocks.contains(&block)));
     let calls: Vec<&Step> = traces.filter_map(|trace| trace.steps.first()).collect();
     let of = OfCalls::in_recording(recording);
-    let counts = of
-        .into_iter()
-        .flat_map(|of| recording.scalars_of(&of.calls));
+    let counts = of.into_iter().flat_map(|of| recording.scalars_of(&of.calls));
     let counts =
         counts.filter(|s| matches!(s.of, Of::Block(block) if view.blocks.contains(&block)));
     let made = counts.map(|scalar| scalar.value as usize).sum::<usize>();
@@ -102,11 +90,8 @@ fn of_arm(view: &ClassView<'_>, have: &Condition, at_least: f64) -> Result<(bool
     let is_so = |step: &&&Step| have.holds(|of| step.value(recording, of));
     let so = calls.iter().filter(is_so).count();
     let name = (calls.first()).map_or("", |step| recording.text_of_trace(step.name));
-    let calls_of = format!(
-        "{} of {}",
-        counted(calls.len(), "call"),
-        printable(name, NAME_CHARACTERS)
-    );
+    let calls_of =
+        format!("{} of {}", counted(calls.len(), "call"), printable(name, NAME_CHARACTERS));
     Ok(match so == calls.len() {
         true => (true, format!("{arm}: all {calls_of} have {have}")),
         false => {

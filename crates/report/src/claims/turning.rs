@@ -27,21 +27,11 @@ struct Pair {
 /// # Errors
 /// There are no such pairs, or not enough blocks.
 pub(super) fn point(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> Found {
-    let Claim::TurningPoint {
-        knob,
-        level,
-        against,
-        by,
-        ..
-    } = claim
-    else {
+    let Claim::TurningPoint { knob, level, against, by, .. } = claim else {
         return Err("it is about no turning point".into());
     };
     let what = what(claim, class);
-    let deciding = What {
-        quantity: Some(by),
-        ..what
-    };
+    let deciding = What { quantity: Some(by), ..what };
     let bound = (claim.bound()).ok_or("it does not say which ratio is a gain")?;
     let has = |arm: &Arm, level: &String| arm.told(knob).as_ref() == Some(level);
     let mut pairs = Vec::new();
@@ -51,12 +41,7 @@ pub(super) fn point(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) 
             let (ratio, pays) = compared(samples, [other, one], &what, bound)?;
             let by = mean(&samples.values(other, &deciding)?);
             let [with, without] = [one, other].map(|arm| samples.values(arm, &what));
-            pairs.push(Pair {
-                by,
-                ratio,
-                more: mean(&with?) - mean(&without?),
-                pays,
-            });
+            pairs.push(Pair { by, ratio, more: mean(&with?) - mean(&without?), pays });
         }
     }
     if pairs.len() < 2 {
@@ -96,13 +81,7 @@ impl Told<'_> {
             false => (least, most),
         };
         if word(near) != word(far) && near != 0.0 {
-            return format!(
-                "{} {} to {} {}",
-                value(near),
-                word(near),
-                value(far),
-                word(far)
-            );
+            return format!("{} {} to {} {}", value(near), word(near), value(far), word(far));
         }
         match value(near) == value(far) {
             true => format!("{} {}", value(near), word(near)),
@@ -129,14 +108,7 @@ fn verdict(pairs: &[Pair], told: &Told<'_>) -> (Answer, String) {
             false => format!("{least:.3} to {most:.3} times"),
         }
     };
-    let whole = || {
-        format!(
-            "between {} and {} {}",
-            by(first.by),
-            by(last.by),
-            range(pairs)
-        )
-    };
+    let whole = || format!("between {} and {} {}", by(first.by), by(last.by), range(pairs));
     let answer = match unclear {
         true => Answer::NotShown,
         false => holds(sorted && !below.is_empty() && !above.is_empty()),
@@ -194,9 +166,8 @@ fn partner<'s>(
     let by_group = |name: &str| group(name) == of_group;
     let ways: [&dyn Fn(&str) -> bool; 2] = [&by_knob, &by_group];
     for differs in ways {
-        let found: Vec<&(usize, &Arm)> = (others.iter())
-            .filter(|(_, other)| alike(arm, other, knob, differs))
-            .collect();
+        let found: Vec<&(usize, &Arm)> =
+            (others.iter()).filter(|(_, other)| alike(arm, other, knob, differs)).collect();
         match found[..] {
             [] => {}
             [(number, _)] => return Ok(Some(*number)),
@@ -242,10 +213,7 @@ fn alike(one: &Arm, other: &Arm, knob: &str, differs: &dyn Fn(&str) -> bool) -> 
 mod tests {
     use super::*;
 
-    const GAIN: Bound = Bound {
-        least: 1.01,
-        most: f64::INFINITY,
-    };
+    const GAIN: Bound = Bound { least: 1.01, most: f64::INFINITY };
 
     fn told(ratios: &[f64]) -> (Answer, String) {
         let pair = |(n, ratio): (usize, &f64)| Pair {
@@ -296,11 +264,8 @@ mod tests {
     /// Check that a range of differences begins with the smaller one, and says more or less.
     #[test]
     fn differences() {
-        let told = Told {
-            gain: GAIN,
-            by: &|by| by.to_string(),
-            value: &|value| format!("{value} us"),
-        };
+        let told =
+            Told { gain: GAIN, by: &|by| by.to_string(), value: &|value| format!("{value} us") };
         for (all, expected) in [
             (&[-5.0, -2.0][..], "2 us to 5 us less"),
             (&[2.0, 5.0], "2 us to 5 us more"),
@@ -308,12 +273,8 @@ mod tests {
             (&[-2.0, 0.0], "0 us to 2 us less"),
             (&[-1.0, 3.0], "1 us less to 3 us more"),
         ] {
-            let pair = |more: &f64| Pair {
-                by: 0.0,
-                ratio: (1.0, 1.0),
-                more: *more,
-                pays: Answer::Holds,
-            };
+            let pair =
+                |more: &f64| Pair { by: 0.0, ratio: (1.0, 1.0), more: *more, pays: Answer::Holds };
             let pairs: Vec<Pair> = all.iter().map(pair).collect();
             assert_eq!(told.difference(&pairs), expected);
         }

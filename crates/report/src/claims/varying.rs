@@ -37,11 +37,7 @@ pub(super) fn outcome(experiment: &Experiment, claim: &Claim, samples: &Samples<
         }),
     };
     match found {
-        Ok((verdict, because)) => Outcome {
-            verdict,
-            finding: because.clone(),
-            because,
-        },
+        Ok((verdict, because)) => Outcome { verdict, finding: because.clone(), because },
         Err(why) => Outcome::not_measured(why),
     }
 }
@@ -85,33 +81,10 @@ fn of_arms(claim: &Claim, samples: &Samples<'_>) -> Found {
 /// What a claim is about, in a class.
 pub(super) fn what(claim: &Claim, class: Option<Class>) -> What<'_> {
     let (layer, function, below, stage) = match claim {
-        Claim::Linear {
-            layer,
-            function,
-            stage,
-            ..
-        } => (layer, function, &None, stage),
-        Claim::Compare {
-            layer,
-            function,
-            below,
-            stage,
-            ..
-        }
-        | Claim::Unchanged {
-            layer,
-            function,
-            below,
-            stage,
-            ..
-        }
-        | Claim::Ranking {
-            layer,
-            function,
-            below,
-            stage,
-            ..
-        } => (layer, function, below, stage),
+        Claim::Linear { layer, function, stage, .. } => (layer, function, &None, stage),
+        Claim::Compare { layer, function, below, stage, .. }
+        | Claim::Unchanged { layer, function, below, stage, .. }
+        | Claim::Ranking { layer, function, below, stage, .. } => (layer, function, below, stage),
         _ => (&None, &None, &None, &None),
     };
     What {
@@ -182,10 +155,7 @@ fn change(judged: &Judged) -> String {
 /// What a comparison without a difference could have seen.
 fn unseen(judged: &Judged) -> String {
     match judged.smallest.filter(|_| !judged.is_blind()) {
-        Some(share) => format!(
-            "no difference seen; one of {:.1}% would have been",
-            share * 100.0
-        ),
+        Some(share) => format!("no difference seen; one of {:.1}% would have been", share * 100.0),
         None => "no difference seen; noise may hide any".into(),
     }
 }
@@ -263,13 +233,7 @@ pub(super) fn published(claim: &Claim) -> String {
 }
 
 fn of_compare(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> Found {
-    let Claim::Compare {
-        arm: name,
-        against,
-        is,
-        ..
-    } = claim
-    else {
+    let Claim::Compare { arm: name, against, is, .. } = claim else {
         return Err("it compares nothing".into());
     };
     let what = what(claim, class);
@@ -300,10 +264,7 @@ fn of_compare(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> Fou
 
 /// Check what both arms need to have, under each seed; an error says which lacks it.
 fn met(only_if: &OnlyIf, arms: [usize; 2], samples: &Samples<'_>) -> Result<(), String> {
-    let what = What {
-        quantity: Some(&only_if.quantity),
-        ..What::default()
-    };
+    let what = What { quantity: Some(&only_if.quantity), ..What::default() };
     for arm in arms.into_iter().flat_map(|arm| samples.seeds(arm)) {
         let value = mean(&samples.values(arm, &what)?);
         if value < only_if.at_least || value.is_nan() {
@@ -343,9 +304,7 @@ fn exactly(
         1 => format!("{:.3} times", ratios[0]),
         seeds => format!("{least:.3} to {most:.3} times under {seeds} seeds"),
     };
-    let claimed = claim
-        .bound()
-        .map_or_else(String::new, |b| format!(", claimed {b}"));
+    let claimed = claim.bound().map_or_else(String::new, |b| format!(", claimed {b}"));
     Ok((verdict, format!("{sides}, {each}{claimed}")))
 }
 
@@ -388,10 +347,7 @@ pub(super) fn agreed(each: impl Iterator<Item = Option<bool>>) -> Answer {
 
 pub(super) fn ends(ratios: &[f64]) -> (f64, f64) {
     let each = ratios.iter().copied();
-    (
-        each.clone().fold(f64::INFINITY, f64::min),
-        each.fold(f64::NEG_INFINITY, f64::max),
-    )
+    (each.clone().fold(f64::INFINITY, f64::min), each.fold(f64::NEG_INFINITY, f64::max))
 }
 
 /// Whether a ratio is within bounds: neither is shown where its interval is across one.
@@ -438,10 +394,7 @@ fn unchanged(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> Foun
     }
     let told = samples.told(mean(before), &what);
     let of = samples.name(*first);
-    Ok((
-        worst(verdicts),
-        format!("{told} with {of}; beside it {}", list(because.into_iter())),
-    ))
+    Ok((worst(verdicts), format!("{told} with {of}; beside it {}", list(because.into_iter()))))
 }
 
 /// Whether the values of some arms, the same in every run, are equal, or within bounds: under each
@@ -479,10 +432,7 @@ fn all_exactly(
     let claimed = bound.map_or_else(String::new, |bound| format!(", claimed {bound}"));
     Ok((
         agreed(each.into_iter()),
-        format!(
-            "{}: largest over smallest {most:.3}{of}{claimed}",
-            told.join(", ")
-        ),
+        format!("{}: largest over smallest {most:.3}{of}{claimed}", told.join(", ")),
     ))
 }
 
@@ -504,16 +454,7 @@ fn ranking(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> Found 
 }
 
 fn linear(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> Found {
-    let Claim::Linear {
-        knob,
-        unit,
-        arms: names,
-        from,
-        to,
-        within_percent,
-        ..
-    } = claim
-    else {
+    let Claim::Linear { knob, unit, arms: names, from, to, within_percent, .. } = claim else {
         return Err("it is about no line".into());
     };
     let what = what(claim, class);
@@ -524,9 +465,7 @@ fn linear(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> Found {
         .filter(|(x, _)| within.contains(x))
         .collect();
     if points.len() < LEAST_POINTS {
-        return Err(format!(
-            "a line takes {LEAST_POINTS} arms with a number for {knob}"
-        ));
+        return Err(format!("a line takes {LEAST_POINTS} arms with a number for {knob}"));
     }
     let (fixed, each) = line(&points).ok_or("there is no line through these")?;
     let off = |(x, y): &(f64, f64)| ((fixed + each * x - y) / y.abs().max(1e-9)).abs() * 100.0;
@@ -538,9 +477,7 @@ fn linear(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> Found {
         unit.as_deref().unwrap_or(knob),
     );
     let Some(percent) = within_percent else {
-        return Err(format!(
-            "{because}; figures that vary are on a line to within_percent only"
-        ));
+        return Err(format!("{because}; figures that vary are on a line to within_percent only"));
     };
     Ok((holds(worst <= *percent), because))
 }
@@ -548,10 +485,8 @@ fn linear(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> Found {
 /// The line of least squares: its height at nothing, and its slope.
 fn line(points: &[(f64, f64)]) -> Option<(f64, f64)> {
     let n = points.len() as f64;
-    let (x, y) = (
-        points.iter().map(|p| p.0).sum::<f64>() / n,
-        points.iter().map(|p| p.1).sum::<f64>() / n,
-    );
+    let (x, y) =
+        (points.iter().map(|p| p.0).sum::<f64>() / n, points.iter().map(|p| p.1).sum::<f64>() / n);
     let along: f64 = points.iter().map(|p| (p.0 - x).powi(2)).sum();
     let up: f64 = points.iter().map(|p| (p.0 - x) * (p.1 - y)).sum();
     (along > 0.0).then(|| (y - up / along * x, up / along))
@@ -561,10 +496,7 @@ fn line(points: &[(f64, f64)]) -> Option<(f64, f64)> {
 fn across_classes(claim: &Claim, layer: &str, samples: &Samples<'_>) -> Found {
     let mut all = Vec::new();
     for class in claim.classes() {
-        let what = What {
-            layer: Some(layer),
-            ..what(claim, Some(*class))
-        };
+        let what = What { layer: Some(layer), ..what(claim, Some(*class)) };
         let name = claim.arms().first().copied();
         all.push((*class, arm(name, samples, &what)?.1));
     }
@@ -578,30 +510,17 @@ fn across_classes(claim: &Claim, layer: &str, samples: &Samples<'_>) -> Found {
         Claim::Unlike { beyond_ratio, .. } => bounded(ratio, *beyond_ratio, true),
         _ => Answer::NotMeasured,
     };
-    Ok((
-        verdict,
-        format!("{} over {}: {}", most.0, least.0, times(ratio)),
-    ))
+    Ok((verdict, format!("{} over {}: {}", most.0, least.0, times(ratio))))
 }
 
 fn smaller(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> Found {
-    let Claim::Smaller {
-        of,
-        than,
-        within_ratio,
-        arm: name,
-        ..
-    } = claim
-    else {
+    let Claim::Smaller { of, than, within_ratio, arm: name, .. } = claim else {
         return Err("it is about no layers".into());
     };
     let sum = |layers: &[String]| -> Result<Vec<f64>, String> {
         let mut sums: Vec<f64> = Vec::new();
         for layer in layers {
-            let what = What {
-                layer: Some(layer),
-                ..what(claim, class)
-            };
+            let what = What { layer: Some(layer), ..what(claim, class) };
             let (_, values) = arm(name.as_deref(), samples, &what)?;
             sums.resize(values.len().max(sums.len()), 0.0);
             sums.iter_mut().zip(values).for_each(|(sum, v)| *sum += v);
@@ -656,14 +575,10 @@ fn of_paths(
     let of = |path: &DataPath, levels: &Knobs, what: &What<'_>| {
         of_path(experiment, figure, *path, levels, samples, what)
     };
-    let by = |quantity| What {
-        quantity: Some(claim.quantity().unwrap_or(quantity)),
-        ..What::default()
-    };
+    let by =
+        |quantity| What { quantity: Some(claim.quantity().unwrap_or(quantity)), ..What::default() };
     match claim {
-        Claim::Faster {
-            path, than, levels, ..
-        } => {
+        Claim::Faster { path, than, levels, .. } => {
             let what = by(HANDLED);
             let mut because = Vec::new();
             let mut verdicts = Vec::new();
@@ -678,30 +593,17 @@ fn of_paths(
                 false => Ok((worst(verdicts), because.join(", "))),
             }
         }
-        Claim::Pinned {
-            path,
-            levels,
-            at_least,
-            ..
-        } => {
+        Claim::Pinned { path, levels, at_least, .. } => {
             let what = by(CPU_USE);
             let asked = of(path, levels, &what);
             let others = others(&asked, samples);
             let all = means(asked)?;
-            let least = all
-                .iter()
-                .map(|(_, mean)| *mean)
-                .fold(f64::INFINITY, f64::min);
+            let least = all.iter().map(|(_, mean)| *mean).fold(f64::INFINITY, f64::min);
             let told = samples.told(least, &what);
             let because = format!("{told} busy at the least");
             Ok(alone(holds(least >= *at_least), because, others))
         }
-        Claim::Scales {
-            path,
-            levels,
-            by: factor,
-            ..
-        } => {
+        Claim::Scales { path, levels, by: factor, .. } => {
             let what = by(CPU_USE);
             let asked = of(path, levels, &what);
             let others = others(&asked, samples);
@@ -727,18 +629,16 @@ fn others(asked: &[Asked], samples: &Samples<'_>) -> Option<f64> {
 
 /// What other programs had of the path's CPUs, in that arm in which they had most; none if that was not measured.
 fn most_others(arms: impl Iterator<Item = usize>, samples: &Samples<'_>) -> Option<f64> {
-    arms.filter_map(|arm| samples.others(arm))
-        .max_by(f64::total_cmp)
+    arms.filter_map(|arm| samples.others(arm)).max_by(f64::total_cmp)
 }
 
 /// A verdict about CPU use, unless other programs had much of the CPUs: then a path had less than it would have
 /// used, or took turns with them, and its own time shows neither.
 fn alone(verdict: Answer, because: String, others: Option<f64>) -> (Answer, String) {
     match others.filter(|others| *others > MOST_OTHERS) {
-        Some(others) => (
-            Answer::NotShown,
-            format!("{because}, while other programs had {others:.2} CPUs"),
-        ),
+        Some(others) => {
+            (Answer::NotShown, format!("{because}, while other programs had {others:.2} CPUs"))
+        }
         None => (verdict, because),
     }
 }

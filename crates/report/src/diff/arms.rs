@@ -55,10 +55,7 @@ impl<'r> OneArm<'r> {
 }
 
 /// No arms: what is noted of them is what is noted of their recordings.
-pub(super) const NO_ARMS: ArmPair = ArmPair {
-    before: usize::MAX,
-    after: usize::MAX,
-};
+pub(super) const NO_ARMS: ArmPair = ArmPair { before: usize::MAX, after: usize::MAX };
 /// The knob of the architecture.
 pub(super) const ARCH: &str = "arch";
 /// The level of a knob that an arm says nothing of.
@@ -83,10 +80,7 @@ impl Level {
     }
 
     fn new(text: &str) -> Level {
-        Level {
-            raw: text.into(),
-            called: text.into(),
-        }
+        Level { raw: text.into(), called: text.into() }
     }
 }
 
@@ -124,14 +118,8 @@ impl Levels {
             let level = match (key.as_str(), &nft) {
                 ("nft.file", Some(Nft::Text { .. })) => continue,
                 (key, Some(_)) if Ruleset::is_default(key, value) => continue,
-                ("nft", Some(nft)) => Level {
-                    raw: value.clone(),
-                    called: nft.title(),
-                },
-                ("module", _) => Level {
-                    raw: value.clone(),
-                    called: modules(value),
-                },
+                ("nft", Some(nft)) => Level { raw: value.clone(), called: nft.title() },
+                ("module", _) => Level { raw: value.clone(), called: modules(value) },
                 _ => Level::new(value),
             };
             levels.insert((sent.len(), key.clone()), level);
@@ -187,17 +175,10 @@ pub fn pair(before: (&[Arm], Vec<usize>), after: (&[Arm], Vec<usize>)) -> Pairs 
         (a.proto, a.family, a.link, a.size_bytes, a.forward, &a.knobs)
             == (b.proto, b.family, b.link, b.size_bytes, b.forward, &b.knobs)
     };
-    let passes: [Same; 4] = [
-        |a, b| a.name == b.name,
-        same_knobs,
-        properties,
-        |a, b| a.proto == b.proto,
-    ];
+    let passes: [Same; 4] =
+        [|a, b| a.name == b.name, same_knobs, properties, |a, b| a.proto == b.proto];
     if left.len() == 1 && right.len() == 1 {
-        pairs.push(ArmPair {
-            before: left.remove(0),
-            after: right.remove(0),
-        });
+        pairs.push(ArmPair { before: left.remove(0), after: right.remove(0) });
     }
     for same in passes {
         let found: Vec<ArmPair> = left
@@ -209,10 +190,7 @@ pub fn pair(before: (&[Arm], Vec<usize>), after: (&[Arm], Vec<usize>)) -> Pairs 
                 };
                 let a = only(all_after, &right, &all_before[*b])?;
                 let back = only(all_before, &left, &all_after[a])?;
-                (back == *b).then_some(ArmPair {
-                    before: *b,
-                    after: a,
-                })
+                (back == *b).then_some(ArmPair { before: *b, after: a })
             })
             .collect();
         left.retain(|n| !found.iter().any(|p| p.before == *n));
@@ -220,11 +198,7 @@ pub fn pair(before: (&[Arm], Vec<usize>), after: (&[Arm], Vec<usize>)) -> Pairs 
         pairs.extend(found);
     }
     pairs.sort_by_key(|p| (p.before, p.after));
-    Pairs {
-        pairs,
-        left_before: left,
-        left_after: right,
-    }
+    Pairs { pairs, left_before: left, left_after: right }
 }
 
 /// What came of pairing.
@@ -265,9 +239,7 @@ pub fn pair_within(recording: &Recording) -> Vec<ArmPair> {
             pairs.extend(before.map(|&before| ArmPair { before, after }));
             continue;
         }
-        let by_one = earlier
-            .iter()
-            .find(|n| differing(one(**n), one(after)).len() == 1);
+        let by_one = earlier.iter().find(|n| differing(one(**n), one(after)).len() == 1);
         if let Some(&before) = by_one.or(earlier.first()) {
             pairs.push(ArmPair { before, after });
         }

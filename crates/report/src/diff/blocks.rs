@@ -129,30 +129,19 @@ fn sum(
     let totals: Vec<&Pending> = (pending.iter())
         .filter(|p| p.family == Family::Total && is_part(&classes[p.class]))
         .collect();
-    let is_alike = parts
-        .iter()
-        .all(|class| (class.per, &class.unit) == (first.per, &first.unit));
+    let is_alike = parts.iter().all(|class| (class.per, &class.unit) == (first.per, &first.unit));
     if parts.len() < 2 || totals.len() < parts.len() || !is_alike || first.per == SAMPLE {
         return None;
     }
-    let mut pair = Pair {
-        apart: first.apart,
-        ..Pair::default()
-    };
+    let mut pair = Pair { apart: first.apart, ..Pair::default() };
     let blocks = |p: &Pair| (p.before.len(), p.after.len());
-    if totals
-        .iter()
-        .any(|t| blocks(&t.pair) != blocks(&totals[0].pair))
-    {
+    if totals.iter().any(|t| blocks(&t.pair) != blocks(&totals[0].pair)) {
         return None;
     }
     for total in &totals {
         self::add(&mut pair, &total.pair);
     }
-    let class = |class: Class| Class {
-        direction: Direction::Other,
-        ..class
-    };
+    let class = |class: Class| Class { direction: Direction::Other, ..class };
     let both = [class(first.before), class(first.after)];
     let of = (first.per, first.unit.clone());
     let all = ClassDiff {
@@ -261,10 +250,7 @@ fn functions(
     };
     // Within one recording the correction is the same on both sides.
     let one = std::ptr::eq(sides.before, sides.after);
-    let mut total = Pair {
-        apart: class.apart,
-        ..Pair::default()
-    };
+    let mut total = Pair { apart: class.apart, ..Pair::default() };
     let sides_of = [before, after];
     let mut whole = sides_of.map(|side| vec![0.0; side.per_by_block.len()]);
     let mut pending = Vec::new();
@@ -339,10 +325,8 @@ fn functions(
     total.counting = counting(sides_of, [&whole[0], &whole[1]], class.per);
     if class.per == SAMPLE && class.root.is_some() {
         // What is below the function is a part of all, and its functions are parts of that.
-        let all = sides_of.map(|side| Side {
-            all_by_block: side.whole_by_block.clone(),
-            ..side.clone()
-        });
+        let all =
+            sides_of.map(|side| Side { all_by_block: side.whole_by_block.clone(), ..side.clone() });
         total.before = all[0].of_costs(&whole[0], class.per);
         total.after = all[1].of_costs(&whole[1], class.per);
         total.counting = counting([&all[0], &all[1]], [&whole[0], &whole[1]], class.per);
@@ -402,10 +386,7 @@ fn inclusive(sides: [&Side<'_>; 2], parts: [Option<&Part>; 2], class: &ClassDiff
 
 /// Add blocks to blocks. Errors that all calls share add up.
 fn add(total: &mut Pair, one: &Pair) {
-    for (total, one) in [
-        (&mut total.before, &one.before),
-        (&mut total.after, &one.after),
-    ] {
+    for (total, one) in [(&mut total.before, &one.before), (&mut total.after, &one.after)] {
         total.resize(one.len().max(total.len()), 0.0);
         for (sum, value) in total.iter_mut().zip(one) {
             *sum += value;

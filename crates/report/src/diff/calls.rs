@@ -68,14 +68,8 @@ struct Line<'t> {
 
 impl Writer<'_> {
     fn change(&self, sums: [u64; 2]) -> Change {
-        let side = |n: usize| PerPacket {
-            sum: sums[n],
-            packets: self.packets[n],
-        };
-        Change {
-            before: side(0),
-            after: side(1),
-        }
+        let side = |n: usize| PerPacket { sum: sums[n], packets: self.packets[n] };
+        Change { before: side(0), after: side(1) }
     }
 
     /// Its shares of both sides, in percent.
@@ -85,10 +79,7 @@ impl Writer<'_> {
             all if all > 0.0 => part.value() * 100.0 / all,
             _ => 0.0,
         };
-        [
-            share(change.before, self.total.before),
-            share(change.after, self.total.after),
-        ]
+        [share(change.before, self.total.before), share(change.after, self.total.after)]
     }
 
     fn line(&self, line: &Line<'_>, depth: usize, out: &mut String) {
@@ -147,11 +138,7 @@ impl Writer<'_> {
             self.hidden += 1;
             return;
         }
-        let all = Line {
-            name: &context,
-            inclusive: whole,
-            calls: None,
-        };
+        let all = Line { name: &context, inclusive: whole, calls: None };
         self.line(&all, 0, out);
         let mut open: Vec<(u32, usize)> = roots.into_iter().map(|id| (id, 1)).collect();
         while let Some((id, depth)) = open.pop() {

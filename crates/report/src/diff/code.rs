@@ -33,11 +33,7 @@ impl Split {
         functions: impl Iterator<Item = (Option<bool>, Delta, Verdict)>,
         none: Delta,
     ) -> Split {
-        let mut split = Split {
-            other: (0, none),
-            same: (0, none),
-            on_path: 0,
-        };
+        let mut split = Split { other: (0, none), same: (0, none), on_path: 0 };
         for (same, delta, verdict) in functions {
             let part = match same {
                 Some(true) => &mut split.same,
@@ -77,18 +73,18 @@ impl<'a> Codes<'a> {
             let mut all: BTreeMap<FunctionId, Code> = BTreeMap::new();
             for code in recording.code.iter().filter(|c| c.arm as usize == arm) {
                 let function = &recording.functions[code.function as usize];
-                all.entry(code.function)
-                    .or_default()
-                    .extend(without_addresses(arch, code, function.size_bytes));
+                all.entry(code.function).or_default().extend(without_addresses(
+                    arch,
+                    code,
+                    function.size_bytes,
+                ));
             }
             (arch, all)
         };
         let (arch, before) = of(sides.before, arms.before);
         let (other, after) = of(sides.after, arms.after);
-        (arch == other && !before.is_empty() && !after.is_empty()).then_some(Codes {
-            sides: [before, after],
-            recordings,
-        })
+        (arch == other && !before.is_empty() && !after.is_empty())
+            .then_some(Codes { sides: [before, after], recordings })
     }
 
     /// Whether the code of a function is the same; none if that is not known.
@@ -130,10 +126,7 @@ fn without_addresses(
     let own = code.address..code.address.saturating_add(size_bytes.max(1));
     let insns = code.insns.iter().map(move |insn| {
         let at = code.address.wrapping_add(insn.offset.into());
-        (
-            insn.offset,
-            asm::without_addresses(arch, insn.code(), at, &own),
-        )
+        (insn.offset, asm::without_addresses(arch, insn.code(), at, &own))
     });
     insns.collect::<Vec<_>>().into_iter()
 }
@@ -151,12 +144,7 @@ mod tests {
             offset += bytes.len() as u32;
             insn
         });
-        let code = FunctionCode {
-            arm: 0,
-            function: 0,
-            address,
-            insns: insns.collect(),
-        };
+        let code = FunctionCode { arm: 0, function: 0, address, insns: insns.collect() };
         without_addresses(Arch::X86_64, &code, 64).collect()
     }
 
@@ -191,10 +179,7 @@ mod tests {
         ] {
             let mut changed = here;
             changed[place] = other;
-            assert!(
-                !alike(&before, &code(0xffff_ffff_8100_0000, &changed)),
-                "{place}"
-            );
+            assert!(!alike(&before, &code(0xffff_ffff_8100_0000, &changed)), "{place}");
         }
         // Only a part was executed; and one more instruction moves all others.
         assert!(alike(&before, &code(0xffff_ffff_8100_0000, &here[..3])));

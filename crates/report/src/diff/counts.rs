@@ -69,11 +69,7 @@ pub(super) fn classes(
     for (&pair, label) in paired.pairs.iter().zip(labels) {
         let mut seeds: Vec<Pair<'_>> = (seeds::pairs(sides, pair).into_iter().enumerate())
             .map(|(n, arms)| {
-                let unpaired = if n == 0 {
-                    Some(&mut all.unpaired)
-                } else {
-                    None
-                };
+                let unpaired = if n == 0 { Some(&mut all.unpaired) } else { None };
                 Pair::of(sides, indexes, arms, asked, unpaired)
             })
             .collect();
@@ -83,9 +79,8 @@ pub(super) fn classes(
                 all.entry(direction).or_insert_with(Vec::new).push(change);
                 all
             });
-        let of_all: Vec<Change> = (seeds.iter())
-            .filter_map(|seed| Some(seed.all(asked)?.0))
-            .collect();
+        let of_all: Vec<Change> =
+            (seeds.iter()).filter_map(|seed| Some(seed.all(asked)?.0)).collect();
         // What is shown is what is typical.
         let mut order: Vec<usize> = (0..seeds.len()).collect();
         order.sort_by(|a, b| seeds[*a].delta().total_cmp(&seeds[*b].delta()));
@@ -96,13 +91,7 @@ pub(super) fn classes(
             true => None,
             false => Codes::of(sides, typical.arms),
         };
-        let here = Here {
-            sides,
-            arms: typical.arms,
-            label,
-            by: typical.by,
-            codes,
-        };
+        let here = Here { sides, arms: typical.arms, label, by: typical.by, codes };
         let found = typical.found.iter().filter(|one| asked(one.direction));
         let classes: Vec<ClassDiff> = found
             .map(|one| {
@@ -113,8 +102,7 @@ pub(super) fn classes(
         if classes.len() > 1
             && let Some((total, blocks)) = typical.all(asked)
         {
-            all.sums
-                .push(sum(&here, &classes, (total, blocks), Seeds::of(of_all)));
+            all.sums.push(sum(&here, &classes, (total, blocks), Seeds::of(of_all)));
         }
         all.classes.extend(classes);
     }
@@ -150,12 +138,9 @@ impl<'a> Pair<'a> {
             let after = Side::new(index_after, arms.after, direction, by);
             match (before, after) {
                 (Some(before), Some(after)) if before.is_nothing() && after.is_nothing() => {}
-                (Some(before), Some(after)) => found.push(Compared {
-                    direction,
-                    by,
-                    before,
-                    after,
-                }),
+                (Some(before), Some(after)) => {
+                    found.push(Compared { direction, by, before, after })
+                }
                 (Some(side), None) if asked(direction) && !side.is_nothing() => {
                     let of = (sides.before, arms.before, direction);
                     alone.push(sentence::one_side(of, &side, sides.before_name));
@@ -200,10 +185,7 @@ struct Compared<'a> {
 
 impl Compared<'_> {
     fn change(&self) -> (Direction, Change) {
-        let change = Change {
-            before: self.before.whole(),
-            after: self.after.whole(),
-        };
+        let change = Change { before: self.before.whole(), after: self.after.whole() };
         (self.direction, change)
     }
 }
@@ -268,15 +250,9 @@ fn sum(
     }
     let seeded;
     (whole, seeded) = here.by_seeds(whole, seeds, None);
-    let class = |arm: &Arm| Class {
-        proto: arm.proto,
-        direction: Direction::Other,
-    };
+    let class = |arm: &Arm| Class { proto: arm.proto, direction: Direction::Other };
     let (sides, arms) = (here.sides, here.arms);
-    let both = [
-        class(&sides.before.arms[arms.before]),
-        class(&sides.after.arms[arms.after]),
-    ];
+    let both = [class(&sides.before.arms[arms.before]), class(&sides.after.arms[arms.after])];
     let of = (here.per_sent(), quantity(sides.after).unit);
     ClassDiff {
         of_classes: classes.len(),
@@ -340,14 +316,8 @@ fn class(
     let (sides, arms) = (here.sides, here.arms);
     let (direction, before, after) = (compared.direction, &compared.before, &compared.after);
     let trees = unite(Some(before), Some(after), functions);
-    let total = Change {
-        before: before.each(before.sum()),
-        after: after.each(after.sum()),
-    };
-    let change = |(was, is): (u64, u64)| Change {
-        before: before.each(was),
-        after: after.each(is),
-    };
+    let total = Change { before: before.each(before.sum()), after: after.each(after.sum()) };
+    let change = |(was, is): (u64, u64)| Change { before: before.each(was), after: after.each(is) };
     let mut contexts = Vec::new();
     let mut layers: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     let mut sums: BTreeMap<JointId, FunctionSums> = BTreeMap::new();
@@ -367,17 +337,10 @@ fn class(
                 add(&mut sum[2], inclusive);
             }
         }
-        let blocks = (
-            before.of_context(tree.context),
-            after.of_context(tree.context),
-        );
+        let blocks = (before.of_context(tree.context), after.of_context(tree.context));
         let whole = change(whole);
         let name = tree.context.to_string();
-        contexts.push(Row::new(
-            &name,
-            "",
-            Judged::Exactly(whole, verdict(&whole, blocks)),
-        ));
+        contexts.push(Row::new(&name, "", Judged::Exactly(whole, verdict(&whole, blocks))));
     }
     let mut layers: Vec<(&str, Change)> = layers
         .into_iter()
@@ -405,10 +368,7 @@ fn class(
             }
             let joint = &functions.joints[function as usize];
             let own = change(all[1]);
-            let blocks = (
-                before.of_function(&joint.before),
-                after.of_function(&joint.after),
-            );
+            let blocks = (before.of_function(&joint.before), after.of_function(&joint.after));
             let verdict = match verdict(&own, blocks) {
                 seen if seen.differs() && by_luck(&joint.name, &own) => Verdict::Luck,
                 seen => seen,
@@ -449,13 +409,8 @@ fn class(
     let sure = changes
         .iter()
         .filter(|(_, verdict)| verdict.differs())
-        .fold(total.delta().none(), |sum, (counts, _)| {
-            sum.plus(&counts.own.delta())
-        });
-    let mut whole = verdict(
-        &total,
-        (Some(before.total.clone()), Some(after.total.clone())),
-    );
+        .fold(total.delta().none(), |sum, (counts, _)| sum.plus(&counts.own.delta()));
+    let mut whole = verdict(&total, (Some(before.total.clone()), Some(after.total.clone())));
     let mut certain = total.delta();
     if whole == Verdict::WithinSpread && !sure.below(1) {
         whole = match sure.numerator < 0 {
@@ -479,26 +434,17 @@ fn class(
     });
     let seeded;
     (whole, seeded) = here.by_seeds(whole, seeds, code);
-    let arm = (
-        &sides.before.arms[arms.before],
-        &sides.after.arms[arms.after],
-    );
+    let arm = (&sides.before.arms[arms.before], &sides.after.arms[arms.after]);
     debug_assert_eq!(
         (changes.iter()).fold(total.delta().none(), |sum, (f, _)| sum.plus(&f.own.delta())),
         total.delta(),
         "the changes of functions add up to that of the class"
     );
-    let class = |arm: &Arm| Class {
-        proto: arm.proto,
-        direction,
-    };
+    let class = |arm: &Arm| Class { proto: arm.proto, direction };
     let rows = changes.into_iter().map(|(counts, verdict)| {
         let joint = joint(&counts);
         let judged = Judged::Exactly(counts.own, verdict);
-        Row {
-            counts: Some(counts),
-            ..Row::new(&joint.name, &joint.layer, judged)
-        }
+        Row { counts: Some(counts), ..Row::new(&joint.name, &joint.layer, judged) }
     });
     let classes = [class(arm.0), class(arm.1)];
     let per = match compared.by {

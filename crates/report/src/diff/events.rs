@@ -36,14 +36,10 @@ pub(super) fn classes(sides: Sides<'_>, paired: &Pairs) -> Vec<ClassDiff> {
                 let is = |c: &Counted<'_>| c.arm == arm && !c.is_part() && c.is_time == is_time;
                 (0..all.len()).filter(|n| is(&all[*n])).collect()
             };
-            let was: Vec<&Counted<'_>> = of(&before, arms.before)
-                .into_iter()
-                .map(|n| &before[n])
-                .collect();
-            let is: Vec<&Counted<'_>> = of(&after, arms.after)
-                .into_iter()
-                .map(|n| &after[n])
-                .collect();
+            let was: Vec<&Counted<'_>> =
+                of(&before, arms.before).into_iter().map(|n| &before[n]).collect();
+            let is: Vec<&Counted<'_>> =
+                of(&after, arms.after).into_iter().map(|n| &after[n]).collect();
             let (Some(first), false) = (is.first(), was.is_empty()) else {
                 continue;
             };
@@ -57,10 +53,7 @@ pub(super) fn classes(sides: Sides<'_>, paired: &Pairs) -> Vec<ClassDiff> {
                 all.iter().map(|c| c.name.to_string()).collect()
             };
             let (known, new) = (names(&was), names(&is));
-            class.one_side = known
-                .symmetric_difference(&new)
-                .map(|n| printable(n, 80))
-                .collect();
+            class.one_side = known.symmetric_difference(&new).map(|n| printable(n, 80)).collect();
             for after in &is {
                 let Some(before) = was.iter().find(|c| c.name == after.name) else {
                     continue;
@@ -93,10 +86,8 @@ pub(super) fn classes(sides: Sides<'_>, paired: &Pairs) -> Vec<ClassDiff> {
 /// That events were counted part of the time on a side, if any were.
 pub(super) fn shared(sides: Sides<'_>) -> Option<String> {
     let all = counts(sides.before).into_iter().chain(counts(sides.after));
-    let names: BTreeSet<String> = all
-        .filter(Counted::is_shared)
-        .map(|c| printable(c.name, 80))
-        .collect();
+    let names: BTreeSet<String> =
+        all.filter(Counted::is_shared).map(|c| printable(c.name, 80)).collect();
     let names: Vec<String> = names.into_iter().collect();
     (!names.is_empty()).then(|| {
         format!(

@@ -74,18 +74,12 @@ impl Delta {
 
     /// Without another of the same class.
     pub fn minus(&self, other: &Delta) -> Delta {
-        self.plus(&Delta {
-            numerator: other.numerator.saturating_neg(),
-            ..*other
-        })
+        self.plus(&Delta { numerator: other.numerator.saturating_neg(), ..*other })
     }
 
     /// None at all, of a class with these packets.
     pub fn none(&self) -> Delta {
-        Delta {
-            numerator: 0,
-            denominator: self.denominator,
-        }
+        Delta { numerator: 0, denominator: self.denominator }
     }
 }
 
@@ -109,26 +103,15 @@ impl Spread {
         let equal = |a: &PerPacket, b: &PerPacket| a.order(b) == Ordering::Equal;
         let allowed = blocks.len() / 4;
         for usual in &blocks {
-            let odd: Vec<usize> = (0..blocks.len())
-                .filter(|n| !equal(&blocks[*n], usual))
-                .collect();
+            let odd: Vec<usize> =
+                (0..blocks.len()).filter(|n| !equal(&blocks[*n], usual)).collect();
             if odd.len() <= allowed {
-                return Some(Spread {
-                    low: *usual,
-                    high: *usual,
-                    odd,
-                    blocks,
-                });
+                return Some(Spread { low: *usual, high: *usual, odd, blocks });
             }
         }
         let low = *blocks.iter().min_by(|a, b| a.order(b))?;
         let high = *blocks.iter().max_by(|a, b| a.order(b))?;
-        Some(Spread {
-            low,
-            high,
-            odd: Vec::new(),
-            blocks,
-        })
+        Some(Spread { low, high, odd: Vec::new(), blocks })
     }
 
     /// The blocks that count, added up.
@@ -154,10 +137,7 @@ impl Spread {
             || other.high.order(&self.low) == Ordering::Less;
         let seen = |side: &Spread, exact: &Spread| {
             exact.exact()
-                && side
-                    .odd
-                    .iter()
-                    .any(|n| side.blocks[*n].order(&exact.low) == Ordering::Equal)
+                && side.odd.iter().any(|n| side.blocks[*n].order(&exact.low) == Ordering::Equal)
         };
         disjoint && !seen(self, other) && !seen(other, self)
     }

@@ -65,19 +65,11 @@ struct Fact {
 
 impl Fact {
     const fn new(key: &'static str, what: &'static str, means: &'static str) -> Fact {
-        Fact {
-            key,
-            what,
-            means,
-            knob: None,
-        }
+        Fact { key, what, means, knob: None }
     }
 
     const fn set_by(self, knob: &'static str) -> Fact {
-        Fact {
-            knob: Some(knob),
-            ..self
-        }
+        Fact { knob: Some(knob), ..self }
     }
 
     fn of<'r>(&self, one: OneArm<'r>) -> &'r str {
@@ -116,16 +108,8 @@ impl Fact {
 }
 
 const MACHINE: [Fact; 12] = [
-    Fact::new(
-        env::CLOCK,
-        "clock",
-        "another instrument counted: the figures are not of one kind",
-    ),
-    Fact::new(
-        env::UNIT,
-        UNIT,
-        "another unit: the figures are not of one kind",
-    ),
+    Fact::new(env::CLOCK, "clock", "another instrument counted: the figures are not of one kind"),
+    Fact::new(env::UNIT, UNIT, "another unit: the figures are not of one kind"),
     Fact::new(
         env::QUICK,
         "quick mode",
@@ -138,21 +122,13 @@ const MACHINE: [Fact; 12] = [
          there and over virtio-net and e1000 within 1%, over USB within 2%",
     ),
     Fact::new(env::ARCH, ARCHITECTURE, OTHER_CODE).set_by(ARCH),
-    Fact::new(
-        env::CPU,
-        "CPU",
-        "the kernel patches itself for the CPU that it finds",
-    ),
+    Fact::new(env::CPU, "CPU", "the kernel patches itself for the CPU that it finds"),
     Fact::new(
         env::CPU_LACKS,
         "CPU features that QEMU lacks",
         "the kernel patches itself for the CPU that it finds",
     ),
-    Fact::new(
-        env::REP,
-        "string instructions",
-        "copies and clears count otherwise",
-    ),
+    Fact::new(env::REP, "string instructions", "copies and clears count otherwise"),
     Fact::new(
         env::PLUMB,
         "plumb",
@@ -205,13 +181,7 @@ fn told_by_arms(recording: &Recording, knob: &str) -> bool {
 }
 
 /// Facts that only guests have.
-const OF_A_GUEST: [&str; 5] = [
-    "quick mode",
-    "QEMU",
-    ARCHITECTURE,
-    "CPU",
-    "string instructions",
-];
+const OF_A_GUEST: [&str; 5] = ["quick mode", "QEMU", ARCHITECTURE, "CPU", "string instructions"];
 
 /// Everything in which the sides differ.
 pub fn differences(sides: Sides<'_>, pairs: &[ArmPair]) -> Vec<Difference> {
@@ -225,21 +195,12 @@ pub fn differences(sides: Sides<'_>, pairs: &[ArmPair]) -> Vec<Difference> {
     let mut add = |what: &str, of: &dyn Fn(&Recording) -> String, means: &str| {
         let (before, after) = (of(sides.before), of(sides.after));
         if before != after {
-            all.push(Difference {
-                what: what.into(),
-                before,
-                after,
-                means: means.into(),
-            });
+            all.push(Difference { what: what.into(), before, after, means: means.into() });
         }
     };
     add("lab", &lab, "other packets on another machine");
     if instrument(sides.before) == instrument(sides.after) {
-        add(
-            "probes",
-            &by,
-            "their overhead differs; it is subtracted, as far as it is known",
-        );
+        add("probes", &by, "their overhead differs; it is subtracted, as far as it is known");
     }
     if lab(sides.before) != lab(sides.after) {
         // What only guests have is part of the difference between labs.
@@ -274,12 +235,7 @@ fn options(both: [OneArm<'_>; 2]) -> Vec<Difference> {
     let keys: BTreeSet<&str> = both.iter().flat_map(|one| options_of(*one)).collect();
     let each = keys.into_iter().map(|key| {
         let [before, after] = both.map(|one| one.fact(key).unwrap_or(env::NOT_SET).to_string());
-        Difference {
-            what: option(key),
-            before,
-            after,
-            means: String::new(),
-        }
+        Difference { what: option(key), before, after, means: String::new() }
     });
     each.filter(|d| d.before != d.after).collect()
 }
@@ -289,8 +245,7 @@ fn options_of(one: OneArm<'_>) -> impl Iterator<Item = &str> {
     let notes = one.recording.notes.get(&(one.number as u32));
     let noted = notes.into_iter().flat_map(|notes| notes.facts.keys());
     let all = one.recording.environment.keys().chain(noted);
-    all.map(String::as_str)
-        .filter(|key| key.starts_with(env::CONFIG))
+    all.map(String::as_str).filter(|key| key.starts_with(env::CONFIG))
 }
 
 /// An option as the kernel has it: `CONFIG_HZ`.
@@ -313,9 +268,8 @@ fn of_machines_and_arms(sides: Sides<'_>, pairs: &[ArmPair]) -> Vec<Difference> 
     let both = || pairs.iter().map(move |pair| sides.of(*pair));
     let none = pairs.is_empty().then(|| sides.of(NO_ARMS));
     let machines: Vec<[OneArm<'_>; 2]> = both().chain(none).collect();
-    let facts = MACHINE
-        .iter()
-        .flat_map(|fact| machines.iter().filter_map(move |both| fact.between(*both)));
+    let facts =
+        MACHINE.iter().flat_map(|fact| machines.iter().filter_map(move |both| fact.between(*both)));
     let options = machines
         .iter()
         .filter(|both| both[0].arch() != both[1].arch())
@@ -333,17 +287,15 @@ fn levels<'s>(sides: Sides<'s>, both: [OneArm<'s>; 2]) -> impl Iterator<Item = D
         fact.is_some_and(|fact| fact.says_level(both) || !by_arms())
     };
     let differing = differing(both[0], both[1]).into_iter();
-    differing
-        .filter(move |(what, ..)| !told(what))
-        .map(|(what, before, after)| Difference {
-            means: match what.as_str() {
-                "protocol" => "two protocols: not the same path".into(),
-                _ => String::new(),
-            },
-            what,
-            before,
-            after,
-        })
+    differing.filter(move |(what, ..)| !told(what)).map(|(what, before, after)| Difference {
+        means: match what.as_str() {
+            "protocol" => "two protocols: not the same path".into(),
+            _ => String::new(),
+        },
+        what,
+        before,
+        after,
+    })
 }
 
 /// Whether the arms of a pair ran the same kernel, so far as is known.
@@ -445,12 +397,8 @@ pub(super) fn warnings(judge: Judge, sides: Sides<'_>, pairs: &[ArmPair]) -> Vec
     if judge == Judge::Statistical {
         return warnings;
     }
-    let over = |pair: &ArmPair| {
-        [
-            sides.before.arms[pair.before].link,
-            sides.after.arms[pair.after].link,
-        ]
-    };
+    let over =
+        |pair: &ArmPair| [sides.before.arms[pair.before].link, sides.after.arms[pair.after].link];
     let mut varying: Vec<Link> = pairs.iter().flat_map(over).collect();
     varying.sort();
     varying.dedup();

@@ -108,10 +108,7 @@ impl Functions {
             },
             Some(compiler),
         );
-        pass(
-            &|f| Some(format!("{}\0{}", base_name(&f.name), module(f))),
-            Some(compiler),
-        );
+        pass(&|f| Some(format!("{}\0{}", base_name(&f.name), module(f))), Some(compiler));
         pass(
             &|f| Some(format!("{}\0{}", source_name(&f.name), module(f))),
             Some(

@@ -282,8 +282,7 @@ fn parts(rows: &[super::Row], verdicts: bool) -> Vec<Value> {
 
 fn classes_out<'a>(diff: &'a Diff<'_>, classes: &'a [ClassDiff]) -> Vec<ClassOut<'a>> {
     let all = classes.iter();
-    all.filter_map(|c| Some(class_out(diff, c, c.counted.as_ref()?)))
-        .collect()
+    all.filter_map(|c| Some(class_out(diff, c, c.counted.as_ref()?))).collect()
 }
 
 /// What a class is called for programs: "udp tx", or "udp" of all together.
@@ -305,20 +304,14 @@ fn class_out<'a>(diff: &'a Diff<'_>, class: &'a ClassDiff, counted: &'a Counted)
         could_not_act: &class.idle,
         verdict: counted.verdict.as_str(),
         verdict_detail: counted.verdict.key(),
-        packets: Both {
-            before: counted.total.before.packets,
-            after: counted.total.after.packets,
-        },
+        packets: Both { before: counted.total.before.packets, after: counted.total.after.packets },
         total: object(Some(counted.total)),
         certain_change_per_packet: counted.certain.value(),
         per: class.per,
         seeds: counted.seeds.as_ref().map(SeedsOut::from),
         code: counted.code.as_ref().map(CodeOut::from),
         smallest_change_seen_per_packet: counted.blind(),
-        blocks: Both {
-            before: (&counted.blocks[0]).into(),
-            after: (&counted.blocks[1]).into(),
-        },
+        blocks: Both { before: (&counted.blocks[0]).into(), after: (&counted.blocks[1]).into() },
         contexts: parts(&class.contexts, true),
         layers: parts(&class.layers, false),
         functions: table::json(diff, class, &class.functions),

@@ -19,10 +19,8 @@ const LABEL_LIMIT: usize = 160;
 pub fn labels(sides: Sides<'_>, pairs: &[ArmPair]) -> Vec<String> {
     let all: Vec<Both<'_>> = pairs.iter().map(|pair| sides.of(*pair)).collect();
     let varying = varying(&all);
-    let mut labels: Vec<String> = all
-        .iter()
-        .map(|pair| by_levels(*pair, &varying[&protocols(*pair)]))
-        .collect();
+    let mut labels: Vec<String> =
+        all.iter().map(|pair| by_levels(*pair, &varying[&protocols(*pair)])).collect();
     let twice = |labels: &[String], n: usize| {
         let same = |(other, label): (usize, &String)| {
             other != n && *label == labels[n] && protocols(all[other]) == protocols(all[n])
@@ -30,9 +28,8 @@ pub fn labels(sides: Sides<'_>, pairs: &[ArmPair]) -> Vec<String> {
         labels.iter().enumerate().any(same)
     };
     // Arms of one kind have their names; and names, that they come one after the other.
-    let more: [&dyn Fn(usize) -> String; 2] = [&|n| names(all[n]), &|n| {
-        format!("{}, pair {}", names(all[n]), n + 1)
-    }];
+    let more: [&dyn Fn(usize) -> String; 2] =
+        [&|n| names(all[n]), &|n| format!("{}, pair {}", names(all[n]), n + 1)];
     for other in more {
         let unclear: Vec<usize> = (0..labels.len()).filter(|n| twice(&labels, *n)).collect();
         for n in unclear {

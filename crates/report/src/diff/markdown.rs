@@ -97,16 +97,12 @@ fn details(diff: &Diff<'_>, class: &ClassDiff, top: usize, out: &mut String) {
     // Not Markdown in here, but HTML.
     let heading = html(&subject(class));
     let figures = match &class.counted {
-        Some(counted) => format!(
-            ": {} to {}",
-            figure(counted.total.before),
-            figure(counted.total.after)
-        ),
+        Some(counted) => {
+            format!(": {} to {}", figure(counted.total.before), figure(counted.total.after))
+        }
         None => format!(", {}", html(&class.of())),
     };
-    out.push_str(&format!(
-        "<details><summary>{heading}{figures}</summary>\n\n"
-    ));
+    out.push_str(&format!("<details><summary>{heading}{figures}</summary>\n\n"));
     if !class.stages.is_empty() {
         table::stages(diff, class).markdown(out);
     }

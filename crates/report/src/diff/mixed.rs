@@ -75,11 +75,8 @@ pub(super) fn both(
                 continue;
             }
             let count = analysis::class(counted, counted_arm, direction);
-            let by_name: BTreeMap<&str, _> = count
-                .functions
-                .iter()
-                .map(|f| (count.name(f.function), f))
-                .collect();
+            let by_name: BTreeMap<&str, _> =
+                count.functions.iter().map(|f| (count.name(f.function), f)).collect();
             let each = |sum: u64| sum as f64 / count.packets.max(1) as f64;
             let functions: Vec<Both> = time
                 .functions
@@ -99,11 +96,7 @@ pub(super) fn both(
                 })
                 .collect();
             if !functions.is_empty() {
-                found.push(ClassBoth {
-                    class: count.class,
-                    per: time.per.word(),
-                    functions,
-                });
+                found.push(ClassBoth { class: count.class, per: time.per.word(), functions });
             }
         }
     }
@@ -134,55 +127,32 @@ fn of_both<'a>() -> Vec<Column<'a, Seen<'a>>> {
         };
     vec![
         Column::machine(|(class, _): &Seen<'a>| Value::Text(class.class.to_string())).csv("class"),
-        Column::code("function", |(_, f): &Seen<'a>| {
-            Value::Name(f.name.clone(), None)
-        })
-        .hint("its symbol")
-        .csv("function")
-        .people(0)
-        .page("name"),
+        Column::code("function", |(_, f): &Seen<'a>| Value::Name(f.name.clone(), None))
+            .hint("its symbol")
+            .csv("function")
+            .people(0)
+            .page("name"),
         Column::machine(|(class, _): &Seen<'a>| Value::Text(class.per.into())).csv("per"),
         figure("calls", "calls", "as the exact side counted", |f| f.calls).people(1),
-        figure(
-            "own insns",
-            "self_insns",
-            "instructions of its own code",
-            |f| f.self_insns,
-        )
-        .people(2),
-        figure(
-            "all insns",
-            "inclusive_insns",
-            "instructions with all that it calls",
-            |f| f.inclusive_insns,
-        )
-        .people(3),
-        figure(
-            "calls timed",
-            "timed_calls",
-            "as the other side timed",
-            |f| f.timed_calls,
-        )
-        .people(4),
-        time(
-            "own ns",
-            "self_ns",
-            "in its own code, and below it what was not timed",
-            |f| f.self_ns,
-        )
-        .people(5),
-        time("all ns", "total_ns", "with all that it calls", |f| {
-            f.total_ns
+        figure("own insns", "self_insns", "instructions of its own code", |f| f.self_insns)
+            .people(2),
+        figure("all insns", "inclusive_insns", "instructions with all that it calls", |f| {
+            f.inclusive_insns
         })
-        .people(6),
-        Column::figure("ns/insn", |(_, f): &Seen<'a>| {
-            match f.inclusive_insns > 0.0 {
-                true => {
-                    let each = f.total_ns / f.inclusive_insns;
-                    Value::Told(format!("{each:.2}"), Some(each))
-                }
-                false => Value::Missing,
+        .people(3),
+        figure("calls timed", "timed_calls", "as the other side timed", |f| f.timed_calls)
+            .people(4),
+        time("own ns", "self_ns", "in its own code, and below it what was not timed", |f| {
+            f.self_ns
+        })
+        .people(5),
+        time("all ns", "total_ns", "with all that it calls", |f| f.total_ns).people(6),
+        Column::figure("ns/insn", |(_, f): &Seen<'a>| match f.inclusive_insns > 0.0 {
+            true => {
+                let each = f.total_ns / f.inclusive_insns;
+                Value::Told(format!("{each:.2}"), Some(each))
             }
+            false => Value::Missing,
         })
         .hint("of all that it calls")
         .people(7)

@@ -105,11 +105,7 @@ impl Scene<'_> {
     fn absorbed(&self, inlined: bool) -> Vec<Move> {
         let alone = |id: JointId| {
             let joint = &self.functions.joints[id as usize];
-            if inlined {
-                joint.is_gone()
-            } else {
-                joint.is_new()
-            }
+            if inlined { joint.is_gone() } else { joint.is_new() }
         };
         let both = |id: JointId| {
             let joint = &self.functions.joints[id as usize];
@@ -130,20 +126,10 @@ impl Scene<'_> {
                     continue;
                 }
                 let (own, calls) = match inlined {
-                    true => (
-                        self.before(node.before.self_insns),
-                        self.before(node.before.calls),
-                    ),
-                    false => (
-                        self.after(node.after.self_insns),
-                        self.after(node.after.calls),
-                    ),
+                    true => (self.before(node.before.self_insns), self.before(node.before.calls)),
+                    false => (self.after(node.after.self_insns), self.after(node.after.calls)),
                 };
-                let part = absorbers
-                    .entry(absorber)
-                    .or_default()
-                    .entry(node.function)
-                    .or_default();
+                let part = absorbers.entry(absorber).or_default().entry(node.function).or_default();
                 part.0 += own;
                 part.1 += calls;
             }
@@ -162,9 +148,7 @@ impl Scene<'_> {
                 let least = (own * (1.0 - INLINED_WITHIN) - CALL_INSNS * calls).max(0.3 * own);
                 own >= LEAST_INSNS && grew >= least && grew <= own * (1.0 + INLINED_WITHIN)
             };
-            let all = parts
-                .values()
-                .fold((0.0, 0.0), |sum, p| (sum.0 + p.0, sum.1 + p.1));
+            let all = parts.values().fold((0.0, 0.0), |sum, p| (sum.0 + p.0, sum.1 + p.1));
             let fitting: Vec<(JointId, f64)> = if fits(all.0, all.1) {
                 parts.iter().map(|(id, p)| (*id, p.0)).collect()
             } else {
@@ -196,12 +180,7 @@ impl Scene<'_> {
                         ),
                     ),
                 };
-                moves.push(Move {
-                    from,
-                    to,
-                    insns_per_packet: own,
-                    why,
-                });
+                moves.push(Move { from, to, insns_per_packet: own, why });
             }
         }
         moves
@@ -291,9 +270,7 @@ impl Scene<'_> {
             )
         };
         let told = |a: Option<JointId>, b: JointId| {
-            moves
-                .iter()
-                .any(|m| a == Some(m.from) && b == m.to || a == Some(m.to) && b == m.from)
+            moves.iter().any(|m| a == Some(m.from) && b == m.to || a == Some(m.to) && b == m.from)
         };
         let mut branches: BTreeMap<(Option<JointId>, JointId, bool), [u64; 2]> = BTreeMap::new();
         for tree in self.trees {
@@ -316,14 +293,8 @@ impl Scene<'_> {
             }
         }
         let change = |sum: u64, after: bool| Change {
-            before: PerPacket {
-                sum: if after { 0 } else { sum },
-                packets: self.packets.0,
-            },
-            after: PerPacket {
-                sum: if after { sum } else { 0 },
-                packets: self.packets.1,
-            },
+            before: PerPacket { sum: if after { 0 } else { sum }, packets: self.packets.0 },
+            after: PerPacket { sum: if after { sum } else { 0 }, packets: self.packets.1 },
         };
         let mut branches: Vec<Branch> = branches
             .into_iter()

@@ -102,9 +102,7 @@ fn of_trees(diff: &Diff<'_>, trees: &Diff<'_>) -> Page {
         trust: trust(diff),
         functions,
         summary: table::summary(diff),
-        classes: classes
-            .map(|c| class(diff, trees, c, tree_of(trees, c), &numbers))
-            .collect(),
+        classes: classes.map(|c| class(diff, trees, c, tree_of(trees, c), &numbers)).collect(),
         ..Page::default()
     }
 }
@@ -130,23 +128,14 @@ fn functions(diff: &Diff<'_>) -> (Vec<PageFunction>, Vec<u32>) {
     let mut known = BTreeMap::new();
     let mut functions = Vec::new();
     let numbers = diff.functions.joints.iter().map(|joint| {
-        let same = (
-            &joint.name,
-            &joint.module,
-            &joint.was,
-            &joint.before,
-            &joint.after,
-        );
+        let same = (&joint.name, &joint.module, &joint.was, &joint.before, &joint.after);
         *known.entry(same).or_insert_with(|| {
             functions.push(PageFunction {
                 name: joint.name.clone(),
                 module: joint.module.clone(),
                 layer: joint.layer.clone(),
                 was: joint.was.clone(),
-                source: joint
-                    .after
-                    .first()
-                    .and_then(|&f| lines::definition(diff.sides.after, f)),
+                source: joint.after.first().and_then(|&f| lines::definition(diff.sides.after, f)),
             });
             (functions.len() - 1) as u32
         })
@@ -172,9 +161,8 @@ fn class(
         could_not_act: class.idle.iter().map(ToString::to_string).collect(),
         packets: total.map_or(0, |t| t.after.packets),
         packets_before: total.map_or(0, |t| t.before.packets),
-        contexts: counted.map_or_else(Vec::new, |c| {
-            c.trees.iter().map(|t| tree(t, numbers)).collect()
-        }),
+        contexts: counted
+            .map_or_else(Vec::new, |c| c.trees.iter().map(|t| tree(t, numbers)).collect()),
         layers: counted.map(|c| table::all_layers(trees, c)),
         columns: match class.counted {
             Some(_) => table::from_trees(diff),
@@ -195,9 +183,7 @@ fn class(
 
 fn compared(diff: &Diff<'_>, class: &ClassDiff) -> PageTimes {
     let mut notes = left_out(class, &|name| name.into());
-    let judged = class
-        .rows()
-        .filter_map(|r| Some((r.name.as_str(), r.judged.statistically()?)));
+    let judged = class.rows().filter_map(|r| Some((r.name.as_str(), r.judged.statistically()?)));
     notes.extend(interval::noise(judged, class.apart));
     let rows: Vec<&Row> = class.rows().chain(&class.inclusive).collect();
     let table = table::rows(diff, class, ("function", "layer"), &rows);
@@ -211,9 +197,7 @@ fn compared(diff: &Diff<'_>, class: &ClassDiff) -> PageTimes {
     };
     let cells = (0..).zip(&rows).zip(table.page_rows());
     PageTimes {
-        compared: cells
-            .map(|((n, r), cells)| row(kind(n), r, cells))
-            .collect(),
+        compared: cells.map(|((n, r), cells)| row(kind(n), r, cells)).collect(),
         columns: table.page_columns(),
         stage_columns: table::rows(diff, class, ("stage", "kind"), &[]).page_columns(),
         notes,
@@ -243,16 +227,8 @@ fn tree(tree: &UnionTree, numbers: &[u32]) -> PageTree {
     let column = |of: fn(&UnionNode) -> u64| tree.nodes.iter().map(of).collect();
     PageTree {
         context: tree.context.to_string(),
-        parent: tree
-            .nodes
-            .iter()
-            .map(|n| n.parent.map_or(-1, i64::from))
-            .collect(),
-        function: tree
-            .nodes
-            .iter()
-            .map(|n| numbers[n.function as usize])
-            .collect(),
+        parent: tree.nodes.iter().map(|n| n.parent.map_or(-1, i64::from)).collect(),
+        function: tree.nodes.iter().map(|n| numbers[n.function as usize]).collect(),
         calls: column(|n| n.after.calls),
         self_insns: column(|n| n.after.self_insns),
         calls_before: column(|n| n.before.calls),

@@ -37,21 +37,12 @@ pub(super) fn classes(sides: Sides<'_>, paired: &Pairs) -> Vec<ClassDiff> {
             [a, b] => format!("{a} to {b}"),
         };
         let pps = |arm: &ArmRates<'_>| arm.handled_pps().map_or(0.0, |m| m.value);
-        let of = |arm: &ArmRates<'_>| Class {
-            proto: arm.arm.proto,
-            direction: Direction::Forward,
-        };
+        let of = |arm: &ArmRates<'_>| Class { proto: arm.arm.proto, direction: Direction::Forward };
         ClassDiff {
             way: Some(Row::new(&name, "", Judged::Statistically(judged))),
             apart,
             rates: Some([pps(was), pps(is)]),
-            ..ClassDiff::empty(
-                sides,
-                *arms,
-                [of(was), of(is)],
-                name,
-                ("packet", "ns".into()),
-            )
+            ..ClassDiff::empty(sides, *arms, [of(was), of(is)], name, ("packet", "ns".into()))
         }
     };
     found.iter().zip(judge(&pairs)).map(class).collect()

@@ -55,13 +55,8 @@ pub(super) fn join(
             break;
         }
         let made = places(functions);
-        let places: Vec<Place<'_>> = made
-            .iter()
-            .map(|(trees, packets)| Place {
-                trees,
-                packets: *packets,
-            })
-            .collect();
+        let places: Vec<Place<'_>> =
+            made.iter().map(|(trees, packets)| Place { trees, packets: *packets }).collect();
         let found = find(functions, what, &places);
         if found.is_empty() {
             break;
@@ -82,9 +77,7 @@ pub(super) fn find(
 ) -> Vec<(JointId, JointId, String)> {
     let profiles = profiles(functions, places);
     let of = |wanted: fn(&super::functions::Joint) -> bool| {
-        profiles
-            .iter()
-            .filter(move |(id, _)| wanted(&functions.joints[**id as usize]))
+        profiles.iter().filter(move |(id, _)| wanted(&functions.joints[**id as usize]))
     };
     let mut candidates: Vec<(JointId, JointId)> = Vec::new();
     for (gone, was) in of(|j| j.is_gone()) {

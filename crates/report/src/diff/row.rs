@@ -205,13 +205,7 @@ pub struct Row {
 
 impl Row {
     pub(super) fn new(name: &str, of: &str, judged: Judged) -> Row {
-        Row {
-            name: name.into(),
-            of: of.into(),
-            judged,
-            counts: None,
-            quantiles: [[None; 2]; 2],
-        }
+        Row { name: name.into(), of: of.into(), judged, counts: None, quantiles: [[None; 2]; 2] }
     }
 
     /// Whether it is a function whose code is the same in two kernels.

@@ -42,10 +42,7 @@ impl Seeds {
     fn apart(&self) -> bool {
         let side = |of: fn(&Change) -> f64| {
             let all = || self.changes.iter().map(of);
-            let (least, most) = (
-                all().fold(f64::MAX, f64::min),
-                all().fold(f64::MIN, f64::max),
-            );
+            let (least, most) = (all().fold(f64::MAX, f64::min), all().fold(f64::MIN, f64::max));
             (least, most)
         };
         let (before, after) = (side(|c| c.before.value()), side(|c| c.after.value()));
@@ -80,10 +77,7 @@ impl Seeds {
         let [least, median, most] = self.range().map(|delta| signed(&delta));
         match least == most {
             true => format!("{median} with each of {} seeds", self.count()),
-            false => format!(
-                "median {median}, {least} to {most} over {} seeds",
-                self.count()
-            ),
+            false => format!("median {median}, {least} to {most} over {} seeds", self.count()),
         }
     }
 }
@@ -116,8 +110,7 @@ fn repeats(recording: &Recording, arm: usize) -> Vec<(String, usize)> {
     let measured = |n: usize| recording.blocks.iter().any(|b| b.arm as usize == n);
     let arms = recording.arms.iter().enumerate();
     let of = arms.filter(|(n, other)| other.repeats() == Some(name.as_str()) && measured(*n));
-    of.filter_map(|(n, other)| Some((other.knobs.get("seed")?.clone(), n)))
-        .collect()
+    of.filter_map(|(n, other)| Some((other.knobs.get("seed")?.clone(), n))).collect()
 }
 
 /// The pairs to compare: those of which both arms repeat others that are compared are seeds of theirs.
@@ -139,12 +132,7 @@ pub(crate) fn once(sides: Sides<'_>, paired: &Pairs) -> Pairs {
         left.iter().copied().filter(|n| !is_seed(n)).collect()
     };
     Pairs {
-        pairs: paired
-            .pairs
-            .iter()
-            .copied()
-            .filter(|p| !repeats(p) || !is_seed_of(p))
-            .collect(),
+        pairs: paired.pairs.iter().copied().filter(|p| !repeats(p) || !is_seed_of(p)).collect(),
         left_before: left(sides.before, &paired.left_before),
         left_after: left(sides.after, &paired.left_after),
     }
@@ -157,10 +145,8 @@ mod tests {
 
     fn seeds(changes: &[(u64, u64)]) -> Seeds {
         let each = |sum| PerPacket { sum, packets: 1 };
-        let change = |(before, after): &(u64, u64)| Change {
-            before: each(*before),
-            after: each(*after),
-        };
+        let change =
+            |(before, after): &(u64, u64)| Change { before: each(*before), after: each(*after) };
         Seeds::of(changes.iter().map(change).collect()).unwrap()
     }
 
@@ -177,17 +163,11 @@ mod tests {
         let small = seeds(&[(5_704, 5_710), (5_771, 5_774), (5_720, 5_725)]);
         assert_eq!(judged(&small, false), (Verdict::Seeds, 0.0));
         assert_eq!(judged(&small, true), (Verdict::Worse, 3.0));
-        assert_eq!(
-            small.judge(Verdict::Worse, false, Some(3.0)),
-            (Verdict::Worse, 3.0)
-        );
+        assert_eq!(small.judge(Verdict::Worse, false, Some(3.0)), (Verdict::Worse, 3.0));
         let large = seeds(&[(5_704, 5_800), (5_771, 5_900), (5_720, 5_810)]);
         assert_eq!(judged(&large, false), (Verdict::Worse, 90.0));
         let less = seeds(&[(10, 7), (11, 6)]);
-        assert_eq!(
-            less.judge(Verdict::Better, false, None),
-            (Verdict::Better, 3.0)
-        );
+        assert_eq!(less.judge(Verdict::Better, false, None), (Verdict::Better, 3.0));
         assert_eq!(seeds(&[(5, 8), (6, 9)]).told(), "+3 with each of 2 seeds");
     }
 }

@@ -205,11 +205,7 @@ pub fn sentence_in(class: &ClassDiff, style: Style) -> String {
         None => of_samples(class, style),
     };
     // Said of the classes already.
-    let idle = if class.of_classes > 0 {
-        String::new()
-    } else {
-        idle
-    };
+    let idle = if class.of_classes > 0 { String::new() } else { idle };
     format!("{outcome}{}", style.text(&idle, 600))
 }
 
@@ -222,11 +218,9 @@ fn takes(class: &ClassDiff, style: Style) -> String {
 /// Both figures, with their unit.
 fn figures(class: &ClassDiff, judged: &judge::Judged) -> String {
     match class.unit.as_str() {
-        _ if class.is_share() => format!(
-            "{} to {} of samples",
-            told_percent(judged.before),
-            told_percent(judged.after)
-        ),
+        _ if class.is_share() => {
+            format!("{} to {} of samples", told_percent(judged.before), told_percent(judged.after))
+        }
         "ns" => ns_range(judged.before, judged.after),
         unit => format!(
             "{} to {} {}",
@@ -261,20 +255,14 @@ fn names(rows: &[&Row], style: Style) -> String {
 
 /// A ratio as a change: +12.3%.
 pub(crate) fn ratio_percent(ratio: f64) -> String {
-    if ratio.is_finite() {
-        format!("{:+.1}%", (ratio - 1.0) * 100.0)
-    } else {
-        "?".into()
-    }
+    if ratio.is_finite() { format!("{:+.1}%", (ratio - 1.0) * 100.0) } else { "?".into() }
 }
 
 /// Of figures that vary.
 fn of_samples(class: &ClassDiff, style: Style) -> String {
     let subject = style.text(&subject(class), 400);
     let changed = class.changed();
-    let Some((whole, judged)) = class
-        .whole()
-        .and_then(|w| Some((w, w.judged.statistically()?)))
+    let Some((whole, judged)) = class.whole().and_then(|w| Some((w, w.judged.statistically()?)))
     else {
         return match changed.len() {
             0 if class.is_share() => {
@@ -318,9 +306,8 @@ fn of_samples(class: &ClassDiff, style: Style) -> String {
                     interval::told(ratio, ratio_percent)
                 ));
             }
-            let alike: Vec<&Row> = (changed.into_iter())
-                .filter(|r| r.judged.key() == whole.judged.key())
-                .collect();
+            let alike: Vec<&Row> =
+                (changed.into_iter()).filter(|r| r.judged.key() == whole.judged.key()).collect();
             if !alike.is_empty() {
                 text.push_str(&format!(", most of it in {}", names(&alike, style)));
             }
@@ -333,10 +320,7 @@ fn of_samples(class: &ClassDiff, style: Style) -> String {
                     interval::remedy(class.apart)
                 ));
             } else if let Some(smallest) = judged.smallest {
-                text.push_str(&format!(
-                    "; one of {:.1}% would have been",
-                    smallest * 100.0
-                ));
+                text.push_str(&format!("; one of {:.1}% would have been", smallest * 100.0));
             }
             if !changed.is_empty() {
                 let n = changed.len();
@@ -381,12 +365,7 @@ fn of_counts(class: &ClassDiff, counted: &Counted, style: Style) -> String {
                 "{subject}: {takes}{size} {more} {unit} per {per} ({percent}): {was} \u{2192} {is}{place}"
             );
         }
-        return format!(
-            "{figures}, {} ({}){}",
-            signed(&delta),
-            percent(&counted.total),
-            place
-        );
+        return format!("{figures}, {} ({}){}", signed(&delta), percent(&counted.total), place);
     }
     if counted.verdict.differs() {
         let parts = signed_parts(&delta, &[counted.certain, delta.minus(&counted.certain)]);
@@ -412,10 +391,9 @@ fn of_counts(class: &ClassDiff, counted: &Counted, style: Style) -> String {
         )),
         Verdict::Seeds => text.push_str(&format!(" that other seeds confirm ({})", signed(&delta))),
         Verdict::Placement => text.push_str(&format!(" in its code ({})", signed(&delta))),
-        Verdict::Luck => text.push_str(&format!(
-            " beyond what differs between boots ({})",
-            signed(&delta)
-        )),
+        Verdict::Luck => {
+            text.push_str(&format!(" beyond what differs between boots ({})", signed(&delta)))
+        }
         _ => {}
     }
     let told = matches!(counted.verdict, Verdict::Seeds | Verdict::Placement);
@@ -443,10 +421,7 @@ fn behind(class: &ClassDiff, counted: &Counted) -> String {
         }
         _ => String::new(),
     };
-    let Some(code) = counted
-        .code
-        .filter(|code| delta.numerator != 0 && code.same.0 > 0)
-    else {
+    let Some(code) = counted.code.filter(|code| delta.numerator != 0 && code.same.0 > 0) else {
         return text;
     };
     let (same, other) = (signed(&code.same.1), signed(&code.other.1));
@@ -490,10 +465,7 @@ fn place(
         return format!(", all of it in {first_name}");
     }
     // Where as much goes up as down, a part of what is left says little.
-    let gross: u128 = changed
-        .iter()
-        .map(|f| of(f).size())
-        .fold(0, u128::saturating_add);
+    let gross: u128 = changed.iter().map(|f| of(f).size()).fold(0, u128::saturating_add);
     let mixed = gross > delta.size().saturating_mul(2);
     // Most is so much that what is left, either way, is less than the half of it.
     let most = |part: Delta| {
@@ -557,15 +529,9 @@ pub fn told_apart(one: PerPacket, other: PerPacket) -> (String, String) {
         return plain;
     }
     let exact = |decimals: usize| {
-        (
-            format!("{:.decimals$}", one.value()),
-            format!("{:.decimals$}", other.value()),
-        )
+        (format!("{:.decimals$}", one.value()), format!("{:.decimals$}", other.value()))
     };
-    (2..6)
-        .map(exact)
-        .find(|(a, b)| a != b)
-        .unwrap_or_else(|| exact(6))
+    (2..6).map(exact).find(|(a, b)| a != b).unwrap_or_else(|| exact(6))
 }
 
 /// A direction that one side alone has.
@@ -576,10 +542,7 @@ pub(super) fn one_side(
 ) -> String {
     let of = &recording.arms;
     let arm = &of[arm];
-    let class = Class {
-        proto: arm.proto,
-        direction,
-    };
+    let class = Class { proto: arm.proto, direction };
     let alone = of.iter().filter(|other| other.proto == arm.proto).count() == 1;
     let which = match alone {
         true => String::new(),

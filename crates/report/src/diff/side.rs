@@ -46,11 +46,7 @@ impl By {
         let sums = [before, after].map(|(recording, arm)| {
             let payload = kib_of_blocks(recording)?;
             let of_arm = |block: &u32| recording.blocks[*block as usize].arm as usize == arm;
-            let kib: u64 = payload
-                .iter()
-                .filter(|(b, _)| of_arm(b))
-                .map(|(_, n)| n)
-                .sum();
+            let kib: u64 = payload.iter().filter(|(b, _)| of_arm(b)).map(|(_, n)| n).sum();
             let blocks: Vec<u32> = payload.into_keys().filter(of_arm).collect();
             (kib > 0).then(|| (kib, offered(recording, &blocks)))
         });
@@ -213,10 +209,7 @@ impl<'a> Side<'a> {
         let total = Spread::of(
             totals
                 .iter()
-                .map(|(block, sum)| PerPacket {
-                    sum: *sum,
-                    packets: offered(block),
-                })
+                .map(|(block, sum)| PerPacket { sum: *sum, packets: offered(block) })
                 .collect(),
         )?;
         let counting: Vec<u32> = blocks
@@ -245,10 +238,7 @@ impl<'a> Side<'a> {
             let Some(&n) = at.get(&cost.block) else {
                 continue;
             };
-            let sum = Sum {
-                calls: cost.calls,
-                self_insns: cost.own,
-            };
+            let sum = Sum { calls: cost.calls, self_insns: cost.own };
             let nodes = side.nodes.entry(cost.context).or_default();
             nodes.entry(cost.node).or_default().add(sum);
             let function = recording.nodes[cost.node as usize].function;
@@ -269,10 +259,7 @@ impl<'a> Side<'a> {
         }
         let blocks = first.sent.iter().enumerate().map(|(n, packets)| {
             let sums = classes.iter().map(|side| side.total.blocks[n].sum);
-            PerPacket {
-                sum: sums.fold(0, u64::saturating_add),
-                packets: *packets,
-            }
+            PerPacket { sum: sums.fold(0, u64::saturating_add), packets: *packets }
         });
         Spread::of(blocks.collect())
     }
@@ -297,10 +284,7 @@ impl<'a> Side<'a> {
 
     /// A sum shared by this side's packets.
     pub(super) fn each(&self, sum: u64) -> PerPacket {
-        PerPacket {
-            sum,
-            packets: self.packets,
-        }
+        PerPacket { sum, packets: self.packets }
     }
 
     /// A function's self instructions by block, all its implementations'; of none, zeros.
@@ -324,10 +308,7 @@ impl<'a> Side<'a> {
             self.block_packets
                 .iter()
                 .enumerate()
-                .map(|(n, packets)| PerPacket {
-                    sum: sums.map_or(0, |s| s[n]),
-                    packets: *packets,
-                })
+                .map(|(n, packets)| PerPacket { sum: sums.map_or(0, |s| s[n]), packets: *packets })
                 .collect(),
         )
     }
@@ -366,11 +347,7 @@ mod tests {
                 arm,
                 instrument: "exact".into(),
                 index: 0,
-                ledger: Ledger {
-                    offered: *frames,
-                    delivered: *frames,
-                    ..Ledger::default()
-                },
+                ledger: Ledger { offered: *frames, delivered: *frames, ..Ledger::default() },
                 totals: Vec::new(),
                 entered: 0,
                 returned: 0,

@@ -32,12 +32,7 @@ fn lines<'a>(
     kind: &'static str,
     rows: impl IntoIterator<Item = &'a Row>,
 ) -> Vec<Line<'a>> {
-    let line = |row| Line {
-        diff,
-        class,
-        kind,
-        of: Of::Row(row),
-    };
+    let line = |row| Line { diff, class, kind, of: Of::Row(row) };
     rows.into_iter().map(line).collect()
 }
 
@@ -117,26 +112,17 @@ pub(super) fn functions<'a>(
     let rest = rows.split_off(top.min(rows.len()));
     let mut all = lines(diff, class, "function", rows);
     let mut add = |what: String, delta| {
-        all.push(Line {
-            diff,
-            class,
-            kind: "rest",
-            of: Of::Rest(what, delta),
-        });
+        all.push(Line { diff, class, kind: "rest", of: Of::Rest(what, delta) });
     };
     let mut left = rest.len();
     if let Some(counted) = &class.counted {
         if !rest.is_empty() {
-            let deltas = rest
-                .iter()
-                .filter_map(|r| Some(r.judged.exactly()?.delta()));
+            let deltas = rest.iter().filter_map(|r| Some(r.judged.exactly()?.delta()));
             let sum = deltas.fold(counted.total.delta().none(), |sum, delta| sum.plus(&delta));
             add(format!("{} more", rest.len()), sum);
         }
         if !apart.is_empty() {
-            let deltas = apart
-                .iter()
-                .filter_map(|r| Some(r.judged.exactly()?.delta()));
+            let deltas = apart.iter().filter_map(|r| Some(r.judged.exactly()?.delta()));
             let sum = deltas.fold(counted.total.delta().none(), |sum, delta| sum.plus(&delta));
             add(format!("{} with the same code", apart.len()), sum);
         }
@@ -163,9 +149,8 @@ pub(super) fn same_code<'a>(
 ) -> Option<(Table<'a, Line<'a>>, usize)> {
     let of_layer = |r: &&Row| layer.is_none_or(|l| r.of == l);
     let functions = class.functions.iter().filter(of_layer);
-    let mut rows: Vec<&Row> = functions
-        .filter(|row| row.judged.differs() && row.has_same_code())
-        .collect();
+    let mut rows: Vec<&Row> =
+        functions.filter(|row| row.judged.differs() && row.has_same_code()).collect();
     let top = if top == 0 { rows.len() } else { top };
     let left = rows.split_off(top.min(rows.len())).len();
     let shown = Shown::new(diff, "same code in both kernels", Some("layer"));

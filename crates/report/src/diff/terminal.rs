@@ -26,10 +26,7 @@ pub fn render(diff: &Diff<'_>, view: &View) -> String {
         let table = mixed::table(class, view.top);
         out.push_str(&table.terminal(Room::of(view.columns, NAME_LETTERS)));
         let shown = if view.top == 0 { usize::MAX } else { view.top };
-        out.push_str(&more(
-            class.functions.len().saturating_sub(shown),
-            "function",
-        ));
+        out.push_str(&more(class.functions.len().saturating_sub(shown), "function"));
     }
     if is_bench(diff) {
         out.push('\n');
@@ -103,10 +100,7 @@ pub fn head(diff: &Diff<'_>, columns: usize) -> String {
     }
     if let Some(root) = sides.after.root() {
         let root = printable(root, 80);
-        line(
-            &format!("below     {root}, its outermost calls from everywhere"),
-            10,
-        );
+        line(&format!("below     {root}, its outermost calls from everywhere"), 10);
     }
     if let Some(name) = diff.quantity() {
         line(&format!("quantity  {name}"), 10);
@@ -206,12 +200,7 @@ pub(super) fn left_out(class: &ClassDiff, name: &dyn Fn(&str) -> String) -> Vec<
     if class.small > 0 {
         out.push(format!("{} too small to rank on both sides", class.small));
     }
-    let names: Vec<String> = class
-        .one_side
-        .iter()
-        .take(ONE_SIDED)
-        .map(|n| name(n))
-        .collect();
+    let names: Vec<String> = class.one_side.iter().take(ONE_SIDED).map(|n| name(n)).collect();
     if !names.is_empty() {
         let more = match class.one_side.len() - names.len() {
             0 => String::new(),
@@ -220,11 +209,7 @@ pub(super) fn left_out(class: &ClassDiff, name: &dyn Fn(&str) -> String) -> Vec<
         let names = names.join(", ");
         out.push(format!(
             "{} on one side only, in no figure here: {names}{more}",
-            if class.is_events() {
-                "counted"
-            } else {
-                "timed"
-            }
+            if class.is_events() { "counted" } else { "timed" }
         ));
     }
     out
@@ -340,9 +325,5 @@ pub(super) fn notes(
 }
 
 fn short(value: f64) -> String {
-    if value < 10.0 && value.fract() != 0.0 {
-        format!("{value:.2}")
-    } else {
-        format!("{value:.0}")
-    }
+    if value < 10.0 && value.fract() != 0.0 { format!("{value:.2}") } else { format!("{value:.0}") }
 }

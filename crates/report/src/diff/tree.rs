@@ -57,10 +57,7 @@ pub(super) fn unite(
             if let Some(side) = after {
                 builder.add(side, context, &functions.after, |node| &mut node.after);
             }
-            UnionTree {
-                context,
-                nodes: builder.finish(),
-            }
+            UnionTree { context, nodes: builder.finish() }
         })
         .collect()
 }
@@ -138,9 +135,8 @@ impl Builder {
             let node = *node;
             if let Some(parent) = node.parent {
                 let parent = &mut self.nodes[parent as usize];
-                parent.inclusive_before = parent
-                    .inclusive_before
-                    .saturating_add(node.inclusive_before);
+                parent.inclusive_before =
+                    parent.inclusive_before.saturating_add(node.inclusive_before);
                 parent.inclusive_after =
                     parent.inclusive_after.saturating_add(node.inclusive_after);
             }

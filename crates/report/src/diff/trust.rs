@@ -22,10 +22,7 @@ pub(super) fn trust(diff: &Diff<'_>) -> Vec<Note> {
         let note = below(recording);
         notes.extend(note.map(|note| Note::new("below", format!("{side}: {}", note.text))));
         let of_disks = devices(recording).into_iter();
-        notes.extend(of_disks.map(|note| Note {
-            text: format!("{side}: {}", note.text),
-            ..note
-        }));
+        notes.extend(of_disks.map(|note| Note { text: format!("{side}: {}", note.text), ..note }));
     }
     notes
 }
@@ -129,10 +126,7 @@ fn of_counts(diff: &Diff<'_>) -> Vec<Note> {
         }
         let side = if same { "" } else { side };
         lost.extend(recording.all_losses().map(|loss| {
-            let (lost, meaning) = (
-                printable(&loss.in_words(), 80),
-                printable(&loss.meaning, 160),
-            );
+            let (lost, meaning) = (printable(&loss.in_words(), 80), printable(&loss.meaning, 160));
             Note::new("loss", format!("{side}{lost}: {meaning}"))
         }));
     }
@@ -150,15 +144,9 @@ fn of_counts(diff: &Diff<'_>) -> Vec<Note> {
 fn of_samples(diff: &Diff<'_>) -> Vec<Note> {
     // Of the arms that are compared: there may be others.
     let blocks = |recording: &Recording, arm: fn(&ClassDiff) -> usize| {
-        let is_of = |arm: usize| {
-            recording
-                .blocks
-                .iter()
-                .filter(move |b| b.arm as usize == arm)
-        };
-        let counts: BTreeSet<usize> = (diff.classes.iter())
-            .map(|class| is_of(arm(class)).count())
-            .collect();
+        let is_of = |arm: usize| recording.blocks.iter().filter(move |b| b.arm as usize == arm);
+        let counts: BTreeSet<usize> =
+            (diff.classes.iter()).map(|class| is_of(arm(class)).count()).collect();
         match (counts.first(), counts.last()) {
             (Some(least), Some(most)) if least != most => format!("{least} to {most}"),
             (Some(count), _) => count.to_string(),
@@ -235,10 +223,7 @@ fn of_samples(diff: &Diff<'_>) -> Vec<Note> {
         notes.push(Note::new("shares", text));
     }
     if sampled && !facts::drifts(diff.sides) {
-        notes.push(Note::new(
-            "drift",
-            "none: what a guest executes is the same whenever it runs",
-        ));
+        notes.push(Note::new("drift", "none: what a guest executes is the same whenever it runs"));
     }
     if sampled && diff.classes.iter().any(|c| c.apart) {
         notes.push(Note::new(

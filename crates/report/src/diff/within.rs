@@ -33,20 +33,14 @@ pub fn of_arms(recording: &Recording, directions: &[Direction], columns: usize) 
     };
     match Judge::of(sides) {
         Judge::Statistical => {
-            let paired = Pairs {
-                pairs,
-                ..Pairs::default()
-            };
+            let paired = Pairs { pairs, ..Pairs::default() };
             let diff = compare(sides, &paired, directions);
             if let Some(text) = facts::not_interleaved(&diff) {
                 line(&format!("Beware: {text}."));
             }
             told.extend((diff.with_sums().into_iter()).map(|class| {
                 let differs = class.whole().is_some_and(|w| w.judged.differs());
-                (
-                    differs || !class.changed().is_empty(),
-                    sentence::sentence(class),
-                )
+                (differs || !class.changed().is_empty(), sentence::sentence(class))
             }));
         }
         Judge::Exact => {
@@ -55,10 +49,7 @@ pub fn of_arms(recording: &Recording, directions: &[Direction], columns: usize) 
             let labels = labels::labels(sides, &pairs);
             // One pair at a time: the trees of hundreds of arms need not be in memory together.
             for (pair, label) in pairs.into_iter().zip(labels) {
-                let paired = Pairs {
-                    pairs: vec![pair],
-                    ..Pairs::default()
-                };
+                let paired = Pairs { pairs: vec![pair], ..Pairs::default() };
                 let indexes = (&index, &index);
                 let found = counts::classes(sides, indexes, &paired, &[label], directions);
                 told.extend(found.classes.iter().chain(&found.sums).map(|class| {
@@ -82,10 +73,7 @@ pub fn of_arms(recording: &Recording, directions: &[Direction], columns: usize) 
     }
     let equal = told.len() - shown.len();
     if equal > 0 {
-        out.push_str(&format!(
-            "No difference in {equal} {}.\n",
-            plural(equal, "other")
-        ));
+        out.push_str(&format!("No difference in {equal} {}.\n", plural(equal, "other")));
     }
     Some(out)
 }

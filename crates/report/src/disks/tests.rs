@@ -86,10 +86,7 @@ against = "before"
 
 /// Two arms with two blocks each.
 fn made() -> Recording {
-    let mut recording = Recording {
-        complete: true,
-        ..Recording::default()
-    };
+    let mut recording = Recording { complete: true, ..Recording::default() };
     let instructions = recording.quantity(&INSTRUCTIONS);
     recording.functions.push(Function {
         name: "filemap_fault".into(),
@@ -99,11 +96,7 @@ fn made() -> Recording {
         size_bytes: 64,
         source: None,
     });
-    recording.nodes.push(Node {
-        parent: None,
-        function: 0,
-        tail: false,
-    });
+    recording.nodes.push(Node { parent: None, function: 0, tail: false });
     for (arm, name) in (0..).zip(["before", "after"]) {
         recording.arms.push(Arm {
             name: name.into(),
@@ -121,16 +114,8 @@ fn made() -> Recording {
                 arm,
                 instrument: "exact".into(),
                 index,
-                ledger: Ledger {
-                    offered: 1,
-                    delivered: 1,
-                    ..Ledger::default()
-                },
-                totals: vec![Total {
-                    quantity: instructions,
-                    kernel: 1000,
-                    user: 0,
-                }],
+                ledger: Ledger { offered: 1, delivered: 1, ..Ledger::default() },
+                totals: vec![Total { quantity: instructions, kernel: 1000, user: 0 }],
                 entered: 0,
                 returned: 0,
                 duration_ns: 0,
@@ -173,10 +158,7 @@ fn the_table() {
     let page = report_page(&recording, &views, None, &Together::default());
     assert_eq!(page.events.len(), 1);
     assert_eq!(page.events[0].rows.len(), 2);
-    let bare = Recording {
-        scalars: Vec::new(),
-        ..made()
-    };
+    let bare = Recording { scalars: Vec::new(), ..made() };
     assert_eq!(terminal(&bare, &classes(&bare), 100), "");
 }
 

@@ -32,11 +32,7 @@ fn run(hours: f64, costs: &[&dyn Fn(f64) -> f64]) -> Recording {
             size_bytes: 0,
             source: None,
         });
-        recording.nodes.push(Node {
-            parent: None,
-            function: node,
-            tail: false,
-        });
+        recording.nodes.push(Node { parent: None, function: node, tail: false });
     }
     for block in 0..BLOCKS {
         let at = hours * f64::from(block + 1) / f64::from(BLOCKS);
@@ -48,16 +44,8 @@ fn run(hours: f64, costs: &[&dyn Fn(f64) -> f64]) -> Recording {
             arm: 0,
             instrument: "exact".into(),
             index: block,
-            ledger: Ledger {
-                offered: 100,
-                delivered: 100,
-                ..Ledger::default()
-            },
-            totals: vec![Total {
-                quantity,
-                kernel: all,
-                user: 0,
-            }],
+            ledger: Ledger { offered: 100, delivered: 100, ..Ledger::default() },
+            totals: vec![Total { quantity, kernel: all, user: 0 }],
             entered: 1,
             returned: 1,
             duration_ns: 0,
@@ -81,10 +69,7 @@ fn run(hours: f64, costs: &[&dyn Fn(f64) -> f64]) -> Recording {
 }
 
 fn told_of(recording: &Recording) -> Vec<String> {
-    notes(recording)
-        .into_iter()
-        .map(|note| note.line())
-        .collect()
+    notes(recording).into_iter().map(|note| note.line()).collect()
 }
 
 /// Check that a run without drift says how much there could be, with no warning.
@@ -97,10 +82,7 @@ fn none() {
         "run       12 h; 30,720 blocks measured; up to 512 are merged into one, so that an arm has at \
          most 128"
     );
-    assert!(
-        lines[1].starts_with("drift     udp tx: none; at most 0.00"),
-        "{lines:?}"
-    );
+    assert!(lines[1].starts_with("drift     udp tx: none; at most 0.00"), "{lines:?}");
     assert!(lines[1].contains("% an hour, of 1000."), "{lines:?}");
     assert!(notes(&recording).iter().all(|note| !note.warning));
     let drift = &of(&recording)[0];
@@ -112,45 +94,25 @@ fn none() {
 /// others.
 #[test]
 fn rises() {
-    let recording = run(
-        12.0,
-        &[&|_| 900.0, &|hours| 100.0 + 10.0 * hours, &|_| 50.0],
-    );
+    let recording = run(12.0, &[&|_| 900.0, &|hours| 100.0 + 10.0 * hours, &|_| 50.0]);
     let note = &notes(&recording)[1];
     assert!(note.warning);
-    assert!(
-        note.text.starts_with("udp tx: rises by 0.90% an hour"),
-        "{}",
-        note.text
-    );
-    assert!(
-        note.text.contains("of the whole an hour: f1 +0.90%;"),
-        "{}",
-        note.text
-    );
+    assert!(note.text.starts_with("udp tx: rises by 0.90% an hour"), "{}", note.text);
+    assert!(note.text.contains("of the whole an hour: f1 +0.90%;"), "{}", note.text);
     let drift = &of(&recording)[0];
     let trend = drift.trend.as_ref().unwrap();
     assert!(trend.low <= 0.9 && trend.p < 1e-6 && trend.step.is_none());
     let falls = run(0.5, &[&|hours| 900.0 - 180.0 * hours]);
     let text = &notes(&falls)[1].text;
-    assert!(
-        text.starts_with("udp tx: falls by 10.5% in 30 min"),
-        "{text}"
-    );
+    assert!(text.starts_with("udp tx: falls by 10.5% in 30 min"), "{text}");
 }
 
 /// Check that the note on a step calls it a step and has its time.
 #[test]
 fn steps() {
-    let recording = run(
-        12.0,
-        &[&|hours| if hours > 8.0 { 1_100.0 } else { 1_000.0 }],
-    );
+    let recording = run(12.0, &[&|hours| if hours > 8.0 { 1_100.0 } else { 1_000.0 }]);
     let text = &notes(&recording)[1].text;
-    assert!(
-        text.starts_with("udp tx: a step after 8 h: from 1000."),
-        "{text}"
-    );
+    assert!(text.starts_with("udp tx: a step after 8 h: from 1000."), "{text}");
     assert!(text.contains("(+10.0%)"), "{text}");
 }
 

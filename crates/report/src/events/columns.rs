@@ -105,12 +105,10 @@ fn of<'r>(
     let layer = |row: &Row<'r>| row.counted.as_ref().and_then(|c| c.layer);
     if by_layer {
         columns.push(
-            Column::text("layer", move |row: &Row<'r>| {
-                layer(row).map_or("all".into(), Into::into)
-            })
-            .hint("the layer of the code that caused it; all of them together")
-            .people(2)
-            .page("layer"),
+            Column::text("layer", move |row: &Row<'r>| layer(row).map_or("all".into(), Into::into))
+                .hint("the layer of the code that caused it; all of them together")
+                .people(2)
+                .page("layer"),
         );
     }
     columns.extend([
@@ -246,13 +244,11 @@ fn of_ratios<'r>(several: bool) -> Vec<Column<'r, Divided>> {
             true => arm.people(0).page("arm"),
             false => arm,
         },
-        Column::code("ratio", |row: &Divided| {
-            Value::Name(row.ratio.clone(), None)
-        })
-        .hint("one event divided by another")
-        .key("ratio")
-        .people(1)
-        .page("ratio"),
+        Column::code("ratio", |row: &Divided| Value::Name(row.ratio.clone(), None))
+            .hint("one event divided by another")
+            .key("ratio")
+            .people(1)
+            .page("ratio"),
         Column::machine(|row: &Divided| Value::Text(row.unit.into())).key("unit"),
         Column::figure("value", move |row: &Divided| match &row.mean {
             Some(mean) => Value::Told(told(mean.value, row.unit), Some(mean.value)),
@@ -277,8 +273,5 @@ fn of_ratios<'r>(several: bool) -> Vec<Column<'r, Divided>> {
 /// The columns, for their reference.
 #[cfg(test)]
 pub(crate) fn declared() -> [Vec<Entry>; 2] {
-    [
-        entries(&of("packet", true, [true; 3], true, true)),
-        entries(&of_ratios(true)),
-    ]
+    [entries(&of("packet", true, [true; 3], true, true)), entries(&of_ratios(true))]
 }

@@ -11,9 +11,8 @@ use crate::number::{printable, thousands};
 /// A line for each arm whose instructions were counted as well: of a run, or of a packet, with the
 /// calls of functions that are among the events.
 pub(crate) fn beside(whole: &Recording) -> Vec<String> {
-    let quantity = (0_u32..)
-        .zip(&whole.quantities)
-        .find(|(_, quantity)| quantity.is(&INSTRUCTIONS));
+    let quantity =
+        (0_u32..).zip(&whole.quantities).find(|(_, quantity)| quantity.is(&INSTRUCTIONS));
     let Some((quantity, _)) = quantity else {
         return Vec::new();
     };
@@ -38,10 +37,7 @@ pub(crate) fn beside(whole: &Recording) -> Vec<String> {
         let totals = blocks.iter().flat_map(|block| &block.totals);
         let totals = totals.filter(|total| total.quantity == quantity);
         let (kernel, user) = totals.fold((0, 0), |sum, t| (sum.0 + t.kernel, sum.1 + t.user));
-        let mut line = format!(
-            "exactly, in other guests: {} instructions",
-            each(kernel + user)
-        );
+        let mut line = format!("exactly, in other guests: {} instructions", each(kernel + user));
         line.push_str(&match user {
             0 => format!(" per {word}"),
             user => format!(

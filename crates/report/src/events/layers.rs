@@ -29,9 +29,7 @@ pub(crate) fn by_layer(recording: &Recording) -> Vec<(u32, &str, &str, u64)> {
     let mut known: BTreeMap<NodeId, Option<(&str, &str)>> = BTreeMap::new();
     let costs = (recording.costs.iter()).filter(|cost| Some(cost.quantity as usize) == quantity);
     let of = costs.filter_map(|cost| {
-        let of = known
-            .entry(cost.node)
-            .or_insert_with(|| caused(recording, cost.node));
+        let of = known.entry(cost.node).or_insert_with(|| caused(recording, cost.node));
         let (event, layer) = (*of)?;
         Some((cost.block, event, layer, cost.own))
     });
@@ -69,19 +67,13 @@ pub(super) fn parts<'r>(
         let index = whole.iter().position(|w| w.arm == arm && w.name == event);
         if let Some(index) = index {
             let blocks = whole[index].values.len();
-            let values = parts
-                .entry((index, layer))
-                .or_insert_with(|| vec![0.0; blocks]);
+            let values = parts.entry((index, layer)).or_insert_with(|| vec![0.0; blocks]);
             values[at] += count as f64;
         }
     }
     let part = |((index, layer), values)| {
         let whole: &Counted<'r> = &whole[index];
-        Counted {
-            layer: Some(layer),
-            values,
-            ..whole.clone()
-        }
+        Counted { layer: Some(layer), values, ..whole.clone() }
     };
     parts.into_iter().map(part).collect()
 }

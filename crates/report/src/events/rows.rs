@@ -18,14 +18,7 @@ use crate::per::{Per, offered};
 /// Tasks of an event that are shown to people.
 const TASKS: usize = 10;
 /// Events of functions, by what is before the first colon.
-const OF_FUNCTIONS: &[&str] = &[
-    "fentry",
-    "fexit",
-    "kprobe",
-    "kretprobe",
-    "uprobe",
-    "uretprobe",
-];
+const OF_FUNCTIONS: &[&str] = &["fentry", "fexit", "kprobe", "kretprobe", "uprobe", "uretprobe"];
 /// Nanoseconds of a second.
 const SECOND: f64 = 1e9;
 /// What was counted for less of the time shared its counter; the rest is rounding.
@@ -197,13 +190,7 @@ pub(crate) fn counted(recording: &Recording) -> Vec<Counted<'_>> {
     let most = |c: &Counted<'_>| Reverse(if by_most(c) { c.total() as u64 } else { 0 });
     all.sort_by_key(|c| {
         let of_task = (most(c), c.task.clone(), c.layer);
-        (
-            c.arm,
-            order.get(c.name).copied(),
-            c.cpu,
-            c.is_part(),
-            of_task,
-        )
+        (c.arm, order.get(c.name).copied(), c.cpu, c.is_part(), of_task)
     });
     all
 }
@@ -232,10 +219,7 @@ fn with_few_tasks(all: Vec<Counted<'_>>) -> Vec<Counted<'_>> {
                 }
                 last.task = name;
             }
-            _ => shown.push(Counted {
-                task: name,
-                ..counted
-            }),
+            _ => shown.push(Counted { task: name, ..counted }),
         }
     }
     shown
@@ -258,10 +242,7 @@ impl Row<'_> {
         let counted = self.counted.as_ref()?;
         let of_blocks = Mean::of(&counted.each())?;
         // Blocks need not be of one length.
-        Some(Mean {
-            value: counted.per_all.each(counted.total()),
-            ..of_blocks
-        })
+        Some(Mean { value: counted.per_all.each(counted.total()), ..of_blocks })
     }
 
     pub(super) fn has_interval(&self) -> bool {
@@ -336,12 +317,7 @@ fn missing<'r>(recording: &'r Recording, counted: &[Counted<'r>]) -> Vec<Row<'r>
             true => vec![""],
             false => without.collect(),
         };
-        arms.into_iter().map(move |arm| Row {
-            arm,
-            name,
-            counted: None,
-            why: Some(why),
-        })
+        arms.into_iter().map(move |arm| Row { arm, name, counted: None, why: Some(why) })
     });
     rows.collect()
 }
@@ -386,12 +362,7 @@ pub(super) fn divided(recording: &Recording, ratios: &[String]) -> Vec<Divided> 
                 let scale = if unit == "/s" { SECOND } else { 1.0 };
                 ratio_of(&over.values, &under.values, scale)
             });
-            rows.push(Divided {
-                arm: arm.name.clone(),
-                ratio: ratio.to_string(),
-                unit,
-                mean,
-            });
+            rows.push(Divided { arm: arm.name.clone(), ratio: ratio.to_string(), unit, mean });
         }
     }
     rows
@@ -406,14 +377,9 @@ pub(super) fn ratio_of(over: &[f64], under: &[f64], scale: f64) -> Option<Mean> 
     }
     let ratio = mean(over) / below;
     let each = over.iter().zip(under);
-    let each: Vec<f64> = each
-        .map(|(a, b)| (ratio + (a - ratio * b) / below) * scale)
-        .collect();
+    let each: Vec<f64> = each.map(|(a, b)| (ratio + (a - ratio * b) / below) * scale).collect();
     // A block may be off by more than the ratio, but no count is below 0.
-    Mean::of(&each).map(|mean| Mean {
-        low: mean.low.map(|low| low.max(0.0)),
-        ..mean
-    })
+    Mean::of(&each).map(|mean| Mean { low: mean.low.map(|low| low.max(0.0)), ..mean })
 }
 
 /// The unit of an event's count.

@@ -25,19 +25,13 @@ fn golden(name: &str, text: &str) {
 
 /// Runs of a command: so many writes in each, and some page faults more or less.
 fn recording(writes: u64, runs: u32) -> Recording {
-    let mut recording = Recording {
-        complete: true,
-        ..Recording::default()
-    };
+    let mut recording = Recording { complete: true, ..Recording::default() };
     for (key, value) in [
         (env::CLOCK, "events"),
         (env::LAB, "host"),
         (env::KERNEL, "6.1.0-42-amd64"),
         (env::NAME, "stat"),
-        (
-            "events.scope",
-            "a command, from its exec, and what it starts",
-        ),
+        ("events.scope", "a command, from its exec, and what it starts"),
     ] {
         recording.environment.insert(key.into(), value.into());
     }
@@ -68,11 +62,7 @@ fn recording(writes: u64, runs: u32) -> Recording {
         let faults = 26 + u64::from(run * 5 % 3);
         for (name, value, of) in [
             ("page-faults", faults, &COUNT),
-            (
-                "task-clock",
-                700_000 + u64::from(run * 7 % 5) * 9_000,
-                &TIME,
-            ),
+            ("task-clock", 700_000 + u64::from(run * 7 % 5) * 9_000, &TIME),
             ("syscalls:sys_enter_write", writes, &COUNT),
             ("cycles", 1_000_000, &COUNT),
         ] {
@@ -85,10 +75,7 @@ fn recording(writes: u64, runs: u32) -> Recording {
     }
     let unwatched = recording.unwatched.entry(INSTRUMENT.into()).or_default();
     unwatched.insert("instructions".into(), "no counters (PMU)".into());
-    unwatched.insert(
-        "page-fualts".into(),
-        "no such event; did you mean `page-faults`?".into(),
-    );
+    unwatched.insert("page-fualts".into(), "no such event; did you mean `page-faults`?".into());
     recording
 }
 
@@ -122,24 +109,15 @@ fn outputs() {
     golden("report.md", &markdown(&recording, Some(&experiment), &[]));
     let page = page(&recording, Some(&experiment), &[]);
     assert_eq!(page.events.len(), 2);
-    let cells: Vec<&str> = page.events[0].rows[0]
-        .iter()
-        .map(|c| c.text.as_str())
-        .collect();
-    assert!(
-        cells.contains(&"page-faults") && cells.contains(&"135"),
-        "{cells:?}"
-    );
+    let cells: Vec<&str> = page.events[0].rows[0].iter().map(|c| c.text.as_str()).collect();
+    assert!(cells.contains(&"page-faults") && cells.contains(&"135"), "{cells:?}");
 }
 
 /// Check that of a single run the count is what it is, without an interval.
 #[test]
 fn one_run() {
     let text = terminal(&recording(1_000, 1), None, &[], 100);
-    assert!(
-        !text.contains("interval") && !text.contains("per run"),
-        "{text}"
-    );
+    assert!(!text.contains("interval") && !text.contains("per run"), "{text}");
     assert!(text.contains("1,000"), "{text}");
 }
 
@@ -162,10 +140,7 @@ fn ratios_of_sums() {
     let all = divided(&recording, &asked().events.ratios);
     let mean = |n: usize| all[n].mean.as_ref().map(|mean| mean.value);
     let faults = [26, 28, 27, 26].iter().sum::<u64>() as f64;
-    let clock = [0_u64, 2, 4, 1]
-        .iter()
-        .map(|n| 700_000 + n * 9_000)
-        .sum::<u64>() as f64;
+    let clock = [0_u64, 2, 4, 1].iter().map(|n| 700_000 + n * 9_000).sum::<u64>() as f64;
     assert!((mean(0).unwrap() / (faults / clock * 1e9) - 1.0).abs() < 1e-9);
     assert!((mean(1).unwrap() / (clock / faults) - 1.0).abs() < 1e-9);
     assert!(mean(2).is_none());
@@ -200,10 +175,7 @@ fn missing_in_an_arm() {
     let mut recording = recording(1_000, 2);
     let before = recording.arms[0].clone();
     recording.arms[0].name = "kernel=a".into();
-    recording.arms.push(Arm {
-        name: "kernel=b".into(),
-        ..before
-    });
+    recording.arms.push(Arm { name: "kernel=b".into(), ..before });
     recording.blocks[1].arm = 1;
     let only = "fentry:page_add_file_rmap";
     recording.add(Of::Block(0), &COUNT, Item::label(only), 3.0);
@@ -255,12 +227,8 @@ fn modes() {
 
 fn compared(writes: [u64; 2]) -> String {
     let [before, after] = writes.map(|writes| recording(writes, 5));
-    let sides = Sides {
-        before: &before,
-        after: &after,
-        before_name: "before",
-        after_name: "after",
-    };
+    let sides =
+        Sides { before: &before, after: &after, before_name: "before", after_name: "after" };
     let pairs = pair((&before.arms, vec![0]), (&after.arms, vec![0]));
     diff::terminal::render(&diff::compare(sides, &pairs, &[]), &View::default())
 }
@@ -270,17 +238,11 @@ fn compared(writes: [u64; 2]) -> String {
 fn comparisons() {
     let text = compared([1_000, 1_010]);
     golden("diff.txt", &text);
-    let row = text
-        .lines()
-        .find(|line| line.contains("sys_enter_write"))
-        .unwrap();
+    let row = text.lines().find(|line| line.contains("sys_enter_write")).unwrap();
     assert!(text.contains("more") && row.contains("write"), "{text}");
     let same = compared([1_000, 1_000]);
     assert!(same.contains("no count differs per run"), "{same}");
-    assert!(
-        !same.contains(" more\n") && !same.contains(" fewer\n"),
-        "{same}"
-    );
+    assert!(!same.contains(" more\n") && !same.contains(" fewer\n"), "{same}");
 }
 
 /// Check that an event is of the innermost layer that not all share, also if that is the program's; that what
@@ -312,12 +274,7 @@ fn by_layer() {
     let fault = node(Some(main), "handle_mm_fault", None, Some("memory"));
     let read = node(Some(main), "ext4_file_read_iter", None, Some("filesystem"));
     let copy = node(Some(read), "copy_page_to_iter", None, Some("copy"));
-    let idle = node(
-        Some(event),
-        "[idle]",
-        Some(THREAD_MODULE),
-        Some(APPLICATION),
-    );
+    let idle = node(Some(event), "[idle]", Some(THREAD_MODULE), Some(APPLICATION));
     let tick = node(Some(idle), "schedule", None, Some("scheduling"));
     let quantity = recording.quantity(&CALLERS);
     let parts = [(main, 3), (fault, 5), (copy, 7), (tick, 2)];
@@ -330,11 +287,7 @@ fn by_layer() {
         calls: own,
         own,
     }));
-    recording.blocks[0].totals = vec![Total {
-        quantity,
-        kernel: 17,
-        user: 0,
-    }];
+    recording.blocks[0].totals = vec![Total { quantity, kernel: 17, user: 0 }];
     let part = recording.part(INSTRUMENT);
     assert_eq!(shape(&part), Shape::Counts);
     let all = counts(&part);
@@ -342,24 +295,15 @@ fn by_layer() {
         .filter(|c| c.name == "page-faults")
         .filter_map(|c| Some((c.layer?, c.total())))
         .collect();
-    let wanted = [
-        ("(no stack)", 9.0),
-        (APPLICATION, 8.0),
-        ("filesystem", 7.0),
-        ("scheduling", 2.0),
-    ];
+    let wanted =
+        [("(no stack)", 9.0), (APPLICATION, 8.0), ("filesystem", 7.0), ("scheduling", 2.0)];
     assert_eq!(layers, wanted);
     golden("layers.txt", &terminal(&part, None, &[], 110));
     // The call graph is a part without the counts.
     let graph = recording.part(CALLERS.name);
     assert_eq!(shape(&graph), Shape::Costs);
-    recording
-        .environment
-        .insert(BROKEN_DOWN.into(), "stack".into());
-    golden(
-        "stack.txt",
-        &terminal(&recording.part(INSTRUMENT), None, &[], 110),
-    );
+    recording.environment.insert(BROKEN_DOWN.into(), "stack".into());
+    golden("stack.txt", &terminal(&recording.part(INSTRUMENT), None, &[], 110));
 }
 
 /// Check that an exception is of the program that runs into it, on x86-64 and arm64, and of the kernel's layer if
@@ -373,9 +317,7 @@ fn exceptions_by_layer() {
         let quantity = recording.quantity(&CALLERS);
         let roots = [("page-faults", EVENT_MODULE), ("w", THREAD_MODULE)];
         let roots = roots.map(|(name, module)| (name, Some(module), None));
-        let frames = stack
-            .iter()
-            .map(|(name, layer)| (*name, None, Some(*layer)));
+        let frames = stack.iter().map(|(name, layer)| (*name, None, Some(*layer)));
         for (at, (name, module, layer)) in (0..).zip(roots.into_iter().chain(frames)) {
             recording.functions.push(Function {
                 name: name.into(),
@@ -410,22 +352,12 @@ fn exceptions_by_layer() {
     assert_eq!(layer(&[entry, handled]), APPLICATION);
     assert_eq!(layer(&[("main", APPLICATION), entry, handled]), APPLICATION);
     assert_eq!(layer(&[read, clear, entry, handled]), "syscall");
-    let vector = [
-        ("el0t_64_sync", "syscall"),
-        ("el0t_64_sync_handler", "syscall"),
-    ];
+    let vector = [("el0t_64_sync", "syscall"), ("el0t_64_sync_handler", "syscall")];
     let of_program = [&vector[..], &[("el0_da", "interrupt"), handled]].concat();
     assert_eq!(layer(&of_program), APPLICATION);
     let called = [("el0_svc", "syscall"), read, clear];
-    let of_kernel = [
-        ("el1h_64_sync", "interrupt"),
-        ("el1_abort", "interrupt"),
-        handled,
-    ];
-    assert_eq!(
-        layer(&[&vector[..], &called, &of_kernel].concat()),
-        "syscall"
-    );
+    let of_kernel = [("el1h_64_sync", "interrupt"), ("el1_abort", "interrupt"), handled];
+    assert_eq!(layer(&[&vector[..], &called, &of_kernel].concat()), "syscall");
 }
 
 /// Check that claims about events are judged by their blocks, in every output: of an event as a whole and of a
@@ -459,25 +391,14 @@ fn claims_about_events() {
         "name = \"e\"\nlab = \"host\"\ninstruments = [\"events\"]\n[workload]\nkind = \"work\"\ncommand = [\"true\"]\n\
          [[arm]]\nname = \"before\"\n[[arm]]\nname = \"after\"\nknobs.command = \"false\"\n{}{}{}",
         claim("Twice the faults", "page-faults", "is = \"more\""),
-        claim(
-            "As many writes",
-            "syscalls:sys_enter_write",
-            "is = \"same\""
-        ),
+        claim("As many writes", "syscalls:sys_enter_write", "is = \"same\""),
         claim("Nothing", "page-fualts", "is = \"more\""),
     );
     let experiment = Experiment::parse(&text).unwrap();
     let judged = crate::claims::judge_blocks(&experiment, &recording);
     let verdicts: Vec<&str> = judged.iter().map(|one| one.verdict.as_str()).collect();
-    assert_eq!(
-        verdicts,
-        ["holds", "does not hold", "not measured"],
-        "{judged:#?}"
-    );
-    assert!(
-        judged[2].because.contains("there are page-faults"),
-        "{judged:#?}"
-    );
+    assert_eq!(verdicts, ["holds", "does not hold", "not measured"], "{judged:#?}");
+    assert!(judged[2].because.contains("there are page-faults"), "{judged:#?}");
     let text = terminal(&recording, Some(&experiment), &[], 110);
     golden("claims.txt", &text);
     assert!(json(&recording, Some(&experiment)).contains("\"holds\""));

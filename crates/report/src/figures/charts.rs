@@ -62,10 +62,7 @@ pub(crate) fn figure(plotted: &Plotted<'_>, recording: &Recording) -> PageChart 
         note = format!("{why} {note}").trim().to_string();
     }
     let x = PageAxis {
-        names: names
-            .iter()
-            .map(|name| crate::number::printable(name, 60))
-            .collect(),
+        names: names.iter().map(|name| crate::number::printable(name, 60)).collect(),
         ..match names.is_empty() {
             true => axis_of(&figure.x, recording, &all),
             false => axis(&figure.x, ""),
@@ -81,20 +78,13 @@ fn in_microseconds(point: &mut PagePoint) {
 }
 
 fn measured(at: &Point) -> Option<PagePoint> {
-    Some(PagePoint {
-        label: at.note.clone().unwrap_or_default(),
-        ..of_mean(at.x, at.y.as_ref()?)
-    })
+    Some(PagePoint { label: at.note.clone().unwrap_or_default(), ..of_mean(at.x, at.y.as_ref()?) })
 }
 
 /// A point with its interval.
 pub(crate) fn of_mean(x: f64, mean: &Mean) -> PagePoint {
     // No rate is below none.
-    point(
-        x,
-        mean.value,
-        mean.low.map(|low| low.max(0.0)).zip(mean.high),
-    )
+    point(x, mean.value, mean.low.map(|low| low.max(0.0)).zip(mean.high))
 }
 
 /// What a series has with one core.

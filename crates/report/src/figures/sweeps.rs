@@ -66,10 +66,7 @@ impl<'f> Plotted<'f> {
         let arms = recording.arms.iter();
         Plotted {
             figure,
-            arms: arms
-                .filter(|arm| arm.repeats().is_none())
-                .cloned()
-                .collect(),
+            arms: arms.filter(|arm| arm.repeats().is_none()).cloned().collect(),
             lines: figure.lines.as_deref().unwrap_or("proto"),
         }
     }
@@ -168,10 +165,7 @@ pub fn series(plotted: &Plotted<'_>, recording: &Recording) -> Vec<Series> {
         }
         match all.iter_mut().find(|series| series.name == name) {
             Some(series) => series.points.push(point),
-            None => all.push(Series {
-                name,
-                points: vec![point],
-            }),
+            None => all.push(Series { name, points: vec![point] }),
         }
     }
     all
@@ -221,10 +215,7 @@ fn others(drawn: &[(Arm, String, Point)], besides: &[&str]) -> Vec<String> {
     if !same_place {
         return Vec::new();
     }
-    let mut keys: Vec<&String> = drawn
-        .iter()
-        .flat_map(|(arm, ..)| arm.knobs.keys())
-        .collect();
+    let mut keys: Vec<&String> = drawn.iter().flat_map(|(arm, ..)| arm.knobs.keys()).collect();
     keys.sort_unstable();
     keys.dedup();
     let differs = |key: &&String| {
@@ -296,10 +287,7 @@ fn one(plotted: &Plotted<'_>, recording: &Recording, columns: usize) -> String {
     let all = series(plotted, recording);
     let in_words = |figure: &Figure, y| in_unit(figure, y, recording);
     if all.is_empty() {
-        let why = format!(
-            "  nothing to show: no arm has a level of {}",
-            printable(&figure.x, 60)
-        );
+        let why = format!("  nothing to show: no arm has a level of {}", printable(&figure.x, 60));
         return continued(&why, 4, columns) + "\n";
     }
     let names = names(plotted);
@@ -347,9 +335,7 @@ fn one(plotted: &Plotted<'_>, recording: &Recording, columns: usize) -> String {
             }
         }
     }
-    let mut out = Table::new(table, &all)
-        .flush()
-        .terminal(Room::of(columns, 60));
+    let mut out = Table::new(table, &all).flush().terminal(Room::of(columns, 60));
     for remark in remarks {
         out.push_str(&continued(&remark, 4, columns));
         out.push('\n');

@@ -152,13 +152,11 @@ fn columns<'r>(
     shown: &dyn Fn(&Declared, Option<&str>) -> bool,
 ) -> Vec<Column<'r, Row<'r>>> {
     let mut all = vec![
-        Column::text("arm", |row: &Row<'r>| {
-            row.recording.arms[row.arm].name.clone()
-        })
-        .hint("one combination of settings")
-        .people(0)
-        .key("arm")
-        .page("arm"),
+        Column::text("arm", |row: &Row<'r>| row.recording.arms[row.arm].name.clone())
+            .hint("one combination of settings")
+            .people(0)
+            .key("arm")
+            .page("arm"),
     ];
     if varies {
         all.push(
@@ -207,15 +205,13 @@ fn columns<'r>(
         }
         add(
             &TURN,
-            Column::figure(title, move |row: &Row<'r>| {
-                ns(row.figure(&TURN, Some(label)))
-            })
-            .hint(format!("time from a request to its answer, {label}"))
-            .unit("ns")
-            .people(rank)
-            .from(wide)
-            .key(key.clone())
-            .page(key),
+            Column::figure(title, move |row: &Row<'r>| ns(row.figure(&TURN, Some(label))))
+                .hint(format!("time from a request to its answer, {label}"))
+                .unit("ns")
+                .people(rank)
+                .from(wide)
+                .key(key.clone())
+                .page(key),
         );
     }
     let busy = "the part of the time in which its CPU executed instructions";
@@ -236,13 +232,7 @@ fn columns<'r>(
         );
     }
     let idle = "the part of the time in which its CPU was idle by the kernel's own account: with its busy part 1 or a bit more";
-    for column in of_hosts(
-        36,
-        WIDEST,
-        &KERNEL_IDLE,
-        ("idle", "kernel_idle", idle),
-        share,
-    ) {
+    for column in of_hosts(36, WIDEST, &KERNEL_IDLE, ("idle", "kernel_idle", idle), share) {
         add(&KERNEL_IDLE, column);
     }
     add(
@@ -297,11 +287,7 @@ fn columns<'r>(
                 "instructions, of kernel and programs, by bytes of payload",
             ),
         ),
-        (
-            34,
-            &POLLS,
-            ("polls", "polls", "runs of the softirq that polls its NIC"),
-        ),
+        (34, &POLLS, ("polls", "polls", "runs of the softirq that polls its NIC")),
     ] {
         for column in of_hosts(rank, WIDEST, quantity, names, number) {
             add(quantity, column);
@@ -309,14 +295,12 @@ fn columns<'r>(
     }
     add(
         &RETRANSMITTED,
-        Column::figure("resent", |row: &Row<'r>| {
-            number(row.figure(&RETRANSMITTED, None))
-        })
-        .hint("segments that the sender sent again")
-        .people(15)
-        .from(WIDE)
-        .key("retransmitted")
-        .page("retransmitted"),
+        Column::figure("resent", |row: &Row<'r>| number(row.figure(&RETRANSMITTED, None)))
+            .hint("segments that the sender sent again")
+            .people(15)
+            .from(WIDE)
+            .key("retransmitted")
+            .page("retransmitted"),
     );
     let names = ("lost", "lost", "of its frames, those that the wire lost");
     for column in of_hosts(16, WIDEST, &LOST, names, number) {
@@ -338,35 +322,20 @@ fn columns<'r>(
     for column in of_hosts(38, 0, &MISSED, names, number) {
         add(&MISSED, column);
     }
-    let names = (
-        "wait",
-        "longest_wait_ns",
-        "the longest that a frame waited for the wire",
-    );
+    let names = ("wait", "longest_wait_ns", "the longest that a frame waited for the wire");
     for column in of_hosts(20, WIDEST, &LONGEST_WAIT, names, ns) {
         add(&LONGEST_WAIT, column);
     }
-    let names = (
-        "buffer",
-        "buffer_bytes",
-        "its socket's buffer at the end, as the kernel counts it",
-    );
+    let names =
+        ("buffer", "buffer_bytes", "its socket's buffer at the end, as the kernel counts it");
     for column in of_hosts(22, WIDEST, &BUFFER, names, number) {
         add(&BUFFER, column);
     }
-    let names = (
-        "instructions",
-        "instructions",
-        "instructions, of kernel and programs",
-    );
+    let names = ("instructions", "instructions", "instructions, of kernel and programs");
     for column in of_hosts(24, WIDEST, &INSTRUCTIONS, names, number) {
         add(&INSTRUCTIONS, column);
     }
-    let names = (
-        "wire bytes",
-        "wire_bytes",
-        "bytes of its frames, with preamble, FCS and gap",
-    );
+    let names = ("wire bytes", "wire_bytes", "bytes of its frames, with preamble, FCS and gap");
     for column in of_hosts(26, WIDEST, &WIRE_BYTES, names, number) {
         add(&WIRE_BYTES, column);
     }
@@ -397,10 +366,7 @@ pub(super) fn short_table(recording: &Recording) -> Table<'_, Row<'_>> {
             |scalar: &Scalar| !of_nic || label.is_none() || scalar.item.label.as_deref() == label;
         scalars_of(recording, quantity).any(|scalar| scalar.value != 0.0 && is_its(scalar))
     };
-    Table::new(
-        columns(varies(recording), of_nic, &happened),
-        rows(recording),
-    )
+    Table::new(columns(varies(recording), of_nic, &happened), rows(recording))
 }
 
 /// What its columns are, for the reference.

@@ -87,12 +87,9 @@ impl Row {
 
     /// The interval as changes in percent: "-1.2% to +3.4%".
     fn interval(&self) -> Value {
-        let ratio = self
-            .ratio()
-            .filter(|_| self.before != self.after || self.judged.is_some());
-        ratio.map_or(Value::Missing, |ratio| {
-            Value::Told(interval::told(ratio, ratio_percent), None)
-        })
+        let ratio = self.ratio().filter(|_| self.before != self.after || self.judged.is_some());
+        ratio
+            .map_or(Value::Missing, |ratio| Value::Told(interval::told(ratio, ratio_percent), None))
     }
 
     /// By how much, of the figure before; none if that was 0.
@@ -147,15 +144,8 @@ pub fn compare(sides: Sides<'_>, paired: &Pairs) -> Compared {
     for pair in pairs {
         let name =
             |recording: &Recording, arm: usize| printable(&recording.arms[arm].name, ARM_LETTERS);
-        let (was, is) = (
-            name(sides.before, pair.before),
-            name(sides.after, pair.after),
-        );
-        let arms = if was == is {
-            was
-        } else {
-            format!("{was} → {is}")
-        };
+        let (was, is) = (name(sides.before, pair.before), name(sides.after, pair.after));
+        let arms = if was == is { was } else { format!("{was} → {is}") };
         let hash = |recording: &Recording, arm: usize| {
             let notes = recording.notes.get(&(arm as u32))?;
             notes.facts.get(FRAMES).cloned()
@@ -196,12 +186,8 @@ pub fn compare(sides: Sides<'_>, paired: &Pairs) -> Compared {
             };
             if quantity.repeats == Repeats::Statistically || repeats.len() > 1 {
                 is_clocked |= quantity.repeats == Repeats::Statistically;
-                let pair = Pair {
-                    before: before.clone(),
-                    after: after.clone(),
-                    apart,
-                    ..Pair::default()
-                };
+                let pair =
+                    Pair { before: before.clone(), after: after.clone(), apart, ..Pair::default() };
                 varying.push((rows.len(), pair));
             }
             rows.push(Row {
@@ -246,9 +232,8 @@ fn figures(recording: &Recording, arm: usize) -> Vec<(String, &Quantity, Vec<f64
             its.map(|s| (s.item.label.as_deref(), s.value)).collect();
         let labels: BTreeSet<Option<&str>> = its.iter().map(|(label, _)| *label).collect();
         for label in labels {
-            let values: Vec<f64> = (its.iter().filter(|(of, _)| *of == label))
-                .map(|(_, value)| *value)
-                .collect();
+            let values: Vec<f64> =
+                (its.iter().filter(|(of, _)| *of == label)).map(|(_, value)| *value).collect();
             let figure = match label {
                 Some(label) => format!("{} of {}", quantity.name, label),
                 None => quantity.name.clone(),
@@ -281,12 +266,8 @@ fn columns<'r>(judged: bool) -> Vec<Column<'r, &'r Row>> {
         })
         .letters(FIGURE_LETTERS)
         .people(1),
-        Column::figure("before", |row: &&Row| Value::Number(row.before))
-            .people(3)
-            .key("before"),
-        Column::figure("after", |row: &&Row| Value::Number(row.after))
-            .people(4)
-            .key("after"),
+        Column::figure("before", |row: &&Row| Value::Number(row.before)).people(3).key("before"),
+        Column::figure("after", |row: &&Row| Value::Number(row.after)).people(4).key("after"),
         Column::figure("change", change).people(5).key("change"),
         Column::machine(move |row: &&Row| ratio(row, |i| i.value)).key("ratio"),
         Column::machine(move |row: &&Row| ratio(row, |i| i.low)).key("ratio_low"),
@@ -351,10 +332,7 @@ impl Compared {
     fn tables(&self) -> impl Iterator<Item = (&str, Table<'_, &Row>)> {
         let of =
             |arms: &str| -> Vec<&Row> { self.shown().filter(|row| row.arms == arms).collect() };
-        let pairs = self
-            .pairs
-            .iter()
-            .map(move |(arms, _)| (arms.as_str(), of(arms)));
+        let pairs = self.pairs.iter().map(move |(arms, _)| (arms.as_str(), of(arms)));
         let pairs = pairs.filter(|(_, rows)| !rows.is_empty());
         pairs.map(|(arms, rows)| (arms, Table::new(columns(self.varies()), rows)))
     }
@@ -371,10 +349,9 @@ impl Compared {
                     format!("no difference seen in {}", counted(equal, "figure"))
                 }
                 (equal, 0) => format!("all {} are equal", counted(equal, "figure")),
-                (equal, different) => format!(
-                    "{different} of {} differ",
-                    counted(equal + different, "figure")
-                ),
+                (equal, different) => {
+                    format!("{different} of {} differ", counted(equal + different, "figure"))
+                }
             };
             let frames = match frames {
                 Some(true) => ", and so are the times of all frames",
@@ -471,10 +448,7 @@ impl Compared {
             out.push_str(&format!("{}\n\n", crate::text::prose(&sentence, 400)));
         }
         for (arms, table) in self.tables() {
-            out.push_str(&format!(
-                "**{}**\n\n",
-                crate::text::prose(arms, 2 * ARM_LETTERS + 3)
-            ));
+            out.push_str(&format!("**{}**\n\n", crate::text::prose(arms, 2 * ARM_LETTERS + 3)));
             table.markdown(&mut out);
         }
         out.push_str(&format!("{}\n", self.basis()));
@@ -494,10 +468,7 @@ mod tests {
 
     /// The first arms of both sides.
     fn both(arms: usize) -> Pairs {
-        let pair = |n| ArmPair {
-            before: n,
-            after: n,
-        };
+        let pair = |n| ArmPair { before: n, after: n };
         Pairs {
             pairs: (0..arms).map(pair).collect(),
             left_before: Vec::new(),
@@ -512,17 +483,8 @@ mod tests {
         let (before, mut after) = (recording(), recording());
         after.arms[1].name = "another".into();
         after.environment.insert(env::UNIT.into(), "ells".into());
-        let sides = Sides {
-            before: &before,
-            after: &after,
-            before_name: "a",
-            after_name: "b",
-        };
-        let pairs = Pairs {
-            left_before: vec![1],
-            left_after: vec![1],
-            ..both(1)
-        };
+        let sides = Sides { before: &before, after: &after, before_name: "a", after_name: "b" };
+        let pairs = Pairs { left_before: vec![1], left_after: vec![1], ..both(1) };
         let compared = compare(sides, &pairs);
         for text in [compared.terminal(200), compared.markdown(), compared.json()] {
             for part in ["arm tso=off ", ": only in a", "arm another: only in b"] {
@@ -538,12 +500,7 @@ mod tests {
     fn equal_or_not() {
         let (before, mut after) = (recording(), recording());
         fn sides<'r>(before: &'r Recording, after: &'r Recording) -> Sides<'r> {
-            Sides {
-                before,
-                after,
-                before_name: "a",
-                after_name: "b",
-            }
+            Sides { before, after, before_name: "a", after_name: "b" }
         }
         let pairs = both(before.arms.len());
         let same = compare(sides(&before, &after), &pairs);
@@ -563,11 +520,7 @@ mod tests {
         assert_eq!(other.worse_than(11.0), [""; 0]);
         assert!(other.csv().lines().count() > other.shown().count() + 1);
         assert!(other.markdown().contains("-10.00%"));
-        assert!(
-            other.json().contains("\"change\": -0.0999"),
-            "{}",
-            other.json()
-        );
+        assert!(other.json().contains("\"change\": -0.0999"), "{}", other.json());
     }
 
     /// Check that programs of guests which were not the same are named, in each output.
@@ -578,12 +531,7 @@ mod tests {
             before.environment.insert(key.into(), "aaaa".into());
             after.environment.insert(key.into(), "bbbb".into());
         }
-        let sides = |after| Sides {
-            before: &before,
-            after,
-            before_name: "a",
-            after_name: "b",
-        };
+        let sides = |after| Sides { before: &before, after, before_name: "a", after_name: "b" };
         let pairs = both(1);
         let other = compare(sides(&after), &pairs);
         for text in [other.terminal(200), other.markdown()] {
@@ -626,12 +574,7 @@ mod tests {
         };
         let compared = |factor: f64| {
             let (before, after) = (of(1.0), of(factor));
-            let sides = Sides {
-                before: &before,
-                after: &after,
-                before_name: "a",
-                after_name: "b",
-            };
+            let sides = Sides { before: &before, after: &after, before_name: "a", after_name: "b" };
             compare(sides, &both(1))
         };
         let none = compared(1.001).terminal(120);
@@ -674,18 +617,10 @@ mod tests {
         };
         let before = of([0.0, 150.0, 2.0, 0.0, 31.0], 1e9);
         let after = of([1.0, 0.0, 0.0, 3.0, 0.0], 0.6e9);
-        let sides = Sides {
-            before: &before,
-            after: &after,
-            before_name: "a",
-            after_name: "b",
-        };
+        let sides = Sides { before: &before, after: &after, before_name: "a", after_name: "b" };
         let compared = compare(sides, &both(1));
         let text = compared.terminal(100);
-        assert!(
-            text.lines().all(|line| line.chars().count() <= 100),
-            "{text}"
-        );
+        assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
         let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(words(&text).contains(long.trim()), "{text}");
         for part in ["95% interval", "sees", "-40.00%", "none seen"] {
@@ -693,22 +628,12 @@ mod tests {
         }
         let document: serde_json::Value = serde_json::from_str(&compared.json()).unwrap();
         let figures = document["figures"].as_array().unwrap();
-        let rate = figures
-            .iter()
-            .find(|f| f["figure"] == THROUGHPUT.name)
-            .unwrap();
+        let rate = figures.iter().find(|f| f["figure"] == THROUGHPUT.name).unwrap();
         let (low, high) = (rate["ratio_low"].as_f64(), rate["ratio_high"].as_f64());
         assert!(low.unwrap() > 0.5 && high.unwrap() < 0.7, "{rate}");
-        assert!(
-            rate["smallest_detectable"].as_f64().unwrap() < 0.2,
-            "{rate}"
-        );
+        assert!(rate["smallest_detectable"].as_f64().unwrap() < 0.2, "{rate}");
         assert_eq!(rate["arm"], long.trim());
-        assert!(
-            compared.markdown().contains("95% interval"),
-            "{}",
-            compared.markdown()
-        );
+        assert!(compared.markdown().contains("95% interval"), "{}", compared.markdown());
         assert!(
             compared
                 .csv()
@@ -753,19 +678,10 @@ mod tests {
         };
         let compared = |after: [f64; 3]| {
             let (before, after) = (of([891e6, 803e6, 850e6]), of(after));
-            let sides = Sides {
-                before: &before,
-                after: &after,
-                before_name: "a",
-                after_name: "b",
-            };
+            let sides = Sides { before: &before, after: &after, before_name: "a", after_name: "b" };
             let pairs = both(3);
             let compared = compare(sides, &pairs);
-            (
-                compared.rows.len(),
-                compared.rows[0].verdict(),
-                compared.terminal(100),
-            )
+            (compared.rows.len(), compared.rows[0].verdict(), compared.terminal(100))
         };
         let (rows, verdict, text) = compared([840e6, 880e6, 810e6]);
         assert_eq!((rows, verdict), (1, "no difference seen"), "{text}");

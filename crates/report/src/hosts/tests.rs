@@ -57,10 +57,7 @@ fn experiment() -> Experiment {
 
 /// Arms of the experiment, whose figures are made up: each arm sends more slowly than the one before.
 pub(crate) fn recording() -> Recording {
-    let mut recording = Recording {
-        arms: experiment().arms(),
-        ..Recording::default()
-    };
+    let mut recording = Recording { arms: experiment().arms(), ..Recording::default() };
     for (key, value) in [
         (env::LAB, "vm"),
         (env::CLOCK, INSTRUMENT),
@@ -70,10 +67,7 @@ pub(crate) fn recording() -> Recording {
         recording.environment.insert(key.into(), value.into());
     }
     for arm in 0..recording.arms.len() {
-        recording
-            .notes_of(arm)
-            .facts
-            .insert("wire.frames".into(), format!("hash{arm}"));
+        recording.notes_of(arm).facts.insert("wire.frames".into(), format!("hash{arm}"));
         for index in 0..2 {
             recording.blocks.push(Block {
                 arm: arm as u32,
@@ -104,14 +98,14 @@ pub(crate) fn recording() -> Recording {
             }
         }
     }
-    recording.notes_of(1).inert.insert(
-        "coalesce.rx-usecs".into(),
-        "QEMU's NIC lets 128 us pass".into(),
-    );
-    recording.notes_of(1).facts.insert(
-        "no_effect.rx-usecs.rx0".into(),
-        "rx-usecs of rx0 was already 3".into(),
-    );
+    recording
+        .notes_of(1)
+        .inert
+        .insert("coalesce.rx-usecs".into(), "QEMU's NIC lets 128 us pass".into());
+    recording
+        .notes_of(1)
+        .facts
+        .insert("no_effect.rx-usecs.rx0".into(), "rx-usecs of rx0 was already 3".into());
     recording
 }
 
@@ -142,10 +136,7 @@ fn over_blocks() {
     for (block, ns, least, most) in [(0, 30e6, 3_494.0, 7.9e6), (1, 2.3e9, 3_100.0, 2.296e9)] {
         recording.blocks[block].duration_ns = ns as u64;
         let mut figure = |quantity: &Declared, item: Item, value: f64| {
-            recording.add_figure(
-                Of::Block(block as u32),
-                Figure::new(quantity, value).of(item),
-            );
+            recording.add_figure(Of::Block(block as u32), Figure::new(quantity, value).of(item));
         };
         figure(&hosts::TURNS, Item::ONLY, 200e9 / ns);
         figure(&hosts::TURN, Item::label("mean"), ns / 200.0);
@@ -155,17 +146,10 @@ fn over_blocks() {
     let text = terminal(&recording, None, 140);
     let row = text.lines().find(|line| line.contains("tso=on")).unwrap();
     let cells: Vec<&str> = row.split_whitespace().skip(2).collect();
-    assert_eq!(
-        cells,
-        ["171.7", "5,825us", "3,100ns", "-", "-", "2,296ms"],
-        "{text}"
-    );
+    assert_eq!(cells, ["171.7", "5,825us", "3,100ns", "-", "-", "2,296ms"], "{text}");
     assert!(text.contains("all their time"), "{text}");
     let rows: Vec<String> = csv(&recording).lines().map(str::to_string).collect();
-    assert!(
-        rows[1].contains(",3100,") && rows[1].contains(",2296000000,"),
-        "{rows:?}"
-    );
+    assert!(rows[1].contains(",3100,") && rows[1].contains(",2296000000,"), "{rows:?}");
 }
 
 /// Check that the ledger of a web server has its requests, and that other requests are not counted as such.
@@ -202,11 +186,8 @@ fn clocked() -> (Recording, Experiment) {
     const TEXT: &str = "name = \"netns\"\ntitle = \"Beside iperf3\"\nhosts = 2\nlab = \"netns\"\n[workload]\n\
                         kind = \"stream\"\n[blocks]\ncount = 3\n[vary]\nclient = [\"plumb\", \"iperf3\"]\n";
     let experiment = Experiment::parse(TEXT).unwrap();
-    let mut recording = Recording {
-        arms: experiment.arms(),
-        complete: true,
-        ..Recording::default()
-    };
+    let mut recording =
+        Recording { arms: experiment.arms(), complete: true, ..Recording::default() };
     for (key, value) in [
         (env::LAB, "netns"),
         (env::CLOCK, hosts::CLOCKED),
@@ -224,11 +205,7 @@ fn clocked() -> (Recording, Experiment) {
                 arm,
                 instrument: hosts::CLOCKED.into(),
                 index,
-                ledger: Ledger {
-                    offered: bytes,
-                    delivered: bytes,
-                    dropped: Default::default(),
-                },
+                ledger: Ledger { offered: bytes, delivered: bytes, dropped: Default::default() },
                 totals: Vec::new(),
                 entered: 0,
                 returned: 0,
@@ -303,9 +280,7 @@ fn a_single_byte() {
 fn figures_of_words() {
     let (recording, experiment) = (recording(), experiment());
     let page = page(&recording, Some(&experiment));
-    let [by_offload, of_nothing] = &page.figures[..] else {
-        panic!("{:?}", page.figures)
-    };
+    let [by_offload, of_nothing] = &page.figures[..] else { panic!("{:?}", page.figures) };
     assert_eq!(by_offload.x.names, ["on", "off"]);
     assert_eq!(by_offload.y.unit, "bit/s");
     let names: Vec<&str> = by_offload.series.iter().map(|s| s.name.as_str()).collect();
@@ -326,10 +301,7 @@ fn figures_of_all_levels() {
             knob = levels.split(' ').next().unwrap(),
         );
         let experiment = Experiment::parse(&text).unwrap();
-        let recording = Recording {
-            arms: experiment.arms(),
-            ..recording()
-        };
+        let recording = Recording { arms: experiment.arms(), ..recording() };
         let mut page = page(&recording, Some(&experiment));
         let figure = page.figures.remove(0);
         let along: Vec<f64> = figure.series[0].points.iter().map(|p| p.x).collect();
@@ -341,10 +313,7 @@ fn figures_of_all_levels() {
     assert_eq!(verdict.as_str(), "holds", "{text}");
     assert!(text.contains("0.5%"), "{text}");
     let (names, along, ..) = of("rps_cpus = [\"none\", \"0\"]");
-    assert_eq!(
-        (names, along),
-        (vec!["none".into(), "0".into()], vec![0.0, 1.0])
-    );
+    assert_eq!((names, along), (vec!["none".into(), "0".into()], vec![0.0, 1.0]));
 }
 
 /// Check that a figure of arms under several seeds shows the median, the least and the most, and says so.
@@ -354,25 +323,20 @@ fn figures_under_seeds() {
     let experiment = Experiment::parse(&experiment).unwrap();
     let mut recording = recording();
     let of_one = recording.arms.len() as u32;
-    let (arms, blocks, scalars) = (
-        recording.arms.clone(),
-        recording.blocks.clone(),
-        recording.scalars.clone(),
-    );
+    let (arms, blocks, scalars) =
+        (recording.arms.clone(), recording.blocks.clone(), recording.scalars.clone());
     for seed in [2_u32, 3] {
         let first = recording.blocks.len() as u32;
         recording.arms.extend(arms.iter().map(|arm| Arm {
             name: format!("{} seed={seed}", arm.name),
-            made: Some(Made {
-                from: arm.name.clone(),
-                by: MadeBy::Seed,
-            }),
+            made: Some(Made { from: arm.name.clone(), by: MadeBy::Seed }),
             ..arm.clone()
         }));
-        recording.blocks.extend(blocks.iter().map(|block| Block {
-            arm: block.arm + of_one * (seed - 1),
-            ..block.clone()
-        }));
+        recording.blocks.extend(
+            blocks
+                .iter()
+                .map(|block| Block { arm: block.arm + of_one * (seed - 1), ..block.clone() }),
+        );
         for scalar in &scalars {
             let block = scalar.block().unwrap();
             let mut scalar = scalar.clone();
@@ -400,10 +364,7 @@ fn claims_of_ratios() {
     let judged = judged(&recording, Some(&experiment()));
     let verdicts: Vec<&str> = judged.iter().map(|one| one.verdict.as_str()).collect();
     assert_eq!(verdicts, ["holds", "does not hold", "holds"], "{judged:?}");
-    assert!(
-        judged[0].because.contains("claimed 0.99 to 1.01 times"),
-        "{judged:?}"
-    );
+    assert!(judged[0].because.contains("claimed 0.99 to 1.01 times"), "{judged:?}");
     let tight = EXPERIMENT.replace("within_percent = 2", "within_percent = 0.1");
     let tight = Experiment::parse(&tight).unwrap();
     let judged = super::judged(&recording, Some(&tight));

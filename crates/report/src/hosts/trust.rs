@@ -119,10 +119,7 @@ pub(crate) fn cpu_use(recording: &Recording) -> Note {
         Some("tracepoints") => "the time between tracepoints of the scheduler and interrupts",
         _ => "1 - idle / wall of /proc/stat, whose ticks are coarse beside a short block",
     };
-    Note::new(
-        "CPU use",
-        format!("{of}, by {by}; whatever else ran there counts too"),
-    )
+    Note::new("CPU use", format!("{of}, by {by}; whatever else ran there counts too"))
 }
 
 /// Of guests.
@@ -131,10 +128,7 @@ fn in_virtual_time(recording: &Recording) -> Vec<Note> {
         let levels = recording.arms.iter().map(|arm| arm.read(key).unwrap_or(0));
         levels.collect::<Vec<u8>>()
     };
-    let all_one = [shifts("tx_shift"), shifts("rx_shift")]
-        .concat()
-        .iter()
-        .all(|shift| *shift == 0);
+    let all_one = [shifts("tx_shift"), shifts("rx_shift")].concat().iter().all(|shift| *shift == 0);
     let clock = match all_one {
         true => "virtual time: an instruction takes 1 ns",
         false => "virtual time: an instruction takes 2^tx_shift or 2^rx_shift ns",
@@ -180,9 +174,8 @@ fn full_frames(recording: &Recording) -> String {
 /// Requests of web servers that were answered, in all blocks.
 fn answered(recording: &Recording) -> f64 {
     // Other requests have no throughput.
-    let of_web: BTreeSet<u32> = scalars_of(recording, &THROUGHPUT)
-        .filter_map(Scalar::block)
-        .collect();
+    let of_web: BTreeSet<u32> =
+        scalars_of(recording, &THROUGHPUT).filter_map(Scalar::block).collect();
     let of_block = |scalar: &Scalar| {
         let number = scalar.block().filter(|block| of_web.contains(block))?;
         let seconds = recording.blocks.get(number as usize)?.duration_ns as f64 / 1e9;
@@ -220,11 +213,8 @@ fn ledger(recording: &Recording) -> Note {
     let has_segments = recording.arms.iter().any(|arm| arm.proto != Proto::Raw);
     let segments = Some(sum(&SEGMENTS, sent)).filter(|sent| has_segments && *sent > 0.0);
     if let Some(segments) = segments {
-        beside += &format!(
-            "; segments with data: {} sent, {} received",
-            segments,
-            sum(&SEGMENTS, came),
-        );
+        beside +=
+            &format!("; segments with data: {} sent, {} received", segments, sum(&SEGMENTS, came),);
     }
     if sum(&FRAMES, sent) > 0.0 {
         let frames = sum(&FRAMES, sent);
@@ -252,9 +242,8 @@ fn ledger(recording: &Recording) -> Note {
             let text = format!("{sent_bytes} sent = {delivered} received{beside}");
             Note::new("ledger", text)
         }
-        false => Note::warning(
-            "ledger",
-            format!("{sent_bytes} sent, {delivered} received{beside}"),
-        ),
+        false => {
+            Note::warning("ledger", format!("{sent_bytes} sent, {delivered} received{beside}"))
+        }
     }
 }

@@ -27,21 +27,14 @@ pub fn comparisons(
     }
     let mut asked: Vec<[&str; 3]> = Vec::new();
     for claim in &experiment.claims {
-        if let Claim::Compare {
-            arm,
-            against: Some(against),
-            below: Some(below),
-            ..
-        } = claim
+        if let Claim::Compare { arm, against: Some(against), below: Some(below), .. } = claim
             && !asked.contains(&[against, arm, below])
         {
             asked.push([against, arm, below]);
         }
     }
     let pages = asked.into_iter();
-    pages
-        .filter_map(|asked| comparison(part, asked, directions))
-        .collect()
+    pages.filter_map(|asked| comparison(part, asked, directions)).collect()
 }
 
 /// The page of one comparison, unless an arm or the function is not in the recording.
@@ -51,24 +44,14 @@ fn comparison(
     directions: &[Direction],
 ) -> Option<(String, Page)> {
     let number = |name: &str| (part.arms.iter()).position(|arm| seeds::name(arm) == name);
-    let pair = ArmPair {
-        before: number(before)?,
-        after: number(after)?,
-    };
+    let pair = ArmPair { before: number(before)?, after: number(after)? };
     if !chain::below(part, below).contains(&true) {
         return None;
     }
     let below_it = part.below(below);
-    let sides = Sides {
-        before: &below_it,
-        after: &below_it,
-        before_name: before,
-        after_name: after,
-    };
-    let pairs = Pairs {
-        pairs: vec![pair],
-        ..Pairs::default()
-    };
+    let sides =
+        Sides { before: &below_it, after: &below_it, before_name: before, after_name: after };
+    let pairs = Pairs { pairs: vec![pair], ..Pairs::default() };
     let diff = diff::compare(sides, &pairs, directions);
     if diff.classes.is_empty() {
         return None;

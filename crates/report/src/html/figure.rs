@@ -49,12 +49,9 @@ pub(super) fn figure(experiment: &Experiment, views: &[ClassView<'_>]) -> Vec<Pa
 /// What a claim of a line is about: the knob, the layer, the function.
 fn about(claim: &Claim) -> Option<(&str, Option<&str>, Option<&str>)> {
     match claim {
-        Claim::Linear {
-            knob,
-            layer,
-            function,
-            ..
-        } => Some((knob, layer.as_deref(), function.as_deref())),
+        Claim::Linear { knob, layer, function, .. } => {
+            Some((knob, layer.as_deref(), function.as_deref()))
+        }
         _ => None,
     }
 }

@@ -63,21 +63,15 @@ pub fn report_page(
         unit: unit(recording),
         facts: facts(recording),
         trust: footer(recording, views),
-        claims: experiment.map_or_else(Vec::new, |e| {
-            claims::page(claims::judge_all(e, recording, views))
-        }),
+        claims: experiment
+            .map_or_else(Vec::new, |e| claims::page(claims::judge_all(e, recording, views))),
         figures: experiment.map_or_else(Vec::new, |experiment| figure(experiment, views)),
         functions: functions(recording),
         summary: summary::page(views),
-        classes: views
-            .iter()
-            .map(|view| page_class(view, &costs, experiment))
-            .collect(),
+        classes: views.iter().map(|view| page_class(view, &costs, experiment)).collect(),
         sampled: sampled::page(sampled::of_part(recording, &together.sampled)),
         shares: shares::page(&together.shares),
-        threads: together
-            .threads(recording)
-            .map(|threads| threads.page(&places)),
+        threads: together.threads(recording).map(|threads| threads.page(&places)),
         traced: trace::page::of(recording, experiment),
         code: asm::page::page(views),
         events: disks::page(recording, views).into_iter().collect(),
@@ -95,10 +89,7 @@ pub(crate) fn functions(recording: &Recording) -> Vec<PageFunction> {
         .iter()
         .map(|function| PageFunction {
             name: printable(&function.name, NAME_LETTERS),
-            module: function
-                .module
-                .as_deref()
-                .map(|m| printable(m, NAME_LETTERS)),
+            module: function.module.as_deref().map(|m| printable(m, NAME_LETTERS)),
             layer: function
                 .layer
                 .as_deref()
@@ -121,10 +112,7 @@ pub(crate) fn title(recording: &Recording, experiment: Option<&Experiment>) -> S
 /// The same, where the figures are other ones.
 pub(crate) fn titled(what: &str, recording: &Recording, experiment: Option<&Experiment>) -> String {
     let name = || {
-        let name = recording
-            .environment
-            .get(env::NAME)
-            .map_or("", |n| n.as_str());
+        let name = recording.environment.get(env::NAME).map_or("", |n| n.as_str());
         let arms: Vec<&str> = recording.arms.iter().map(|arm| arm.name.as_str()).collect();
         match (name, arms.as_slice()) {
             ("" | "path", [_, ..]) if arms.len() <= 4 => format!("{what}: {}", arms.join(", ")),
@@ -172,12 +160,8 @@ fn headline(views: &[ClassView<'_>]) -> Vec<String> {
 
 /// A class in a sentence: what it costs, and where most of that is.
 fn sentence(view: &ClassView<'_>) -> String {
-    let mut text = format!(
-        "{}: {} per {}",
-        label(view),
-        view.with_unit(view.total),
-        view.per.word()
-    );
+    let mut text =
+        format!("{}: {} per {}", label(view), view.with_unit(view.total), view.per.word());
     if let Some((layer, insns)) = view.layers.iter().find(|(layer, _)| layer != NO_LAYER) {
         text.push_str(&format!(
             "; most in layer {} with {} ({:.0}%)",
@@ -207,11 +191,7 @@ pub(crate) fn warnings(recording: &Recording) -> Vec<String> {
             "The run was cut short: what is here is whole blocks, and others are missing.".into(),
         );
     }
-    let open = recording
-        .blocks
-        .iter()
-        .filter(|b| !b.ledger.closes())
-        .count();
+    let open = recording.blocks.iter().filter(|b| !b.ledger.closes()).count();
     if open > 0 {
         warnings.push(format!(
             "Invalid: {open} of {}, in which not every packet is accounted for.",
@@ -231,9 +211,8 @@ pub(crate) fn facts(recording: &Recording) -> Vec<Fact> {
         value: printable(value, TEXT_LETTERS),
         before: None,
     };
-    let mut facts: Vec<Fact> = (recording.environment.iter())
-        .map(|(key, value)| fact(key, value))
-        .collect();
+    let mut facts: Vec<Fact> =
+        (recording.environment.iter()).map(|(key, value)| fact(key, value)).collect();
     for (arm, notes) in &recording.notes {
         let name = recording.arms.get(*arm as usize).map_or("?", |a| &a.name);
         let of_arm = notes.facts.iter();
@@ -278,10 +257,8 @@ fn page_class(view: &ClassView<'_>, costs: &Costs, experiment: Option<&Experimen
         .map(|(context, nodes)| tree(view.recording, *context, nodes))
         .collect();
     let published = experiment.and_then(|experiment| {
-        let published = experiment
-            .published
-            .iter()
-            .find(|published| published.class == view.class)?;
+        let published =
+            experiment.published.iter().find(|published| published.class == view.class)?;
         Some(PagePublished {
             figure: printable(&published.figure, 40),
             layer: experiment.layer.clone(),
@@ -343,10 +320,7 @@ impl Places {
     fn of(recording: &Recording, views: &[ClassView<'_>], costs: &Costs) -> Places {
         let mut trees = HashMap::new();
         // Only samples are asked for by their threads.
-        let views = views
-            .iter()
-            .enumerate()
-            .filter(|_| !recording.samples.is_empty());
+        let views = views.iter().enumerate().filter(|_| !recording.samples.is_empty());
         for (class, view) in views {
             let direction = view.class.direction;
             let contexts = costs.get(&(view.arm, direction)).into_iter().flatten();
@@ -385,10 +359,7 @@ fn rows(recording: &Recording, nodes: &BTreeMap<NodeId, (u64, u64)>) -> BTreeSet
 
 /// The tree of one context. Ancestors without a cost of their own are in it.
 fn tree(recording: &Recording, context: Context, nodes: &BTreeMap<NodeId, (u64, u64)>) -> PageTree {
-    let mut tree = PageTree {
-        context: context.to_string(),
-        ..PageTree::default()
-    };
+    let mut tree = PageTree { context: context.to_string(), ..PageTree::default() };
     // A parent's id is below its children's, so its row is known when theirs come.
     let mut rows_of: HashMap<NodeId, i64> = HashMap::new();
     for (row, id) in rows(recording, nodes).into_iter().enumerate() {

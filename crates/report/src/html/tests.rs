@@ -13,12 +13,7 @@ use crate::together::Together;
 fn page() -> Page {
     let recording = small();
     let experiment = Experiment::parse(EXPERIMENT).unwrap();
-    report_page(
-        &recording,
-        &classes(&recording),
-        Some(&experiment),
-        &Together::default(),
-    )
+    report_page(&recording, &classes(&recording), Some(&experiment), &Together::default())
 }
 
 /// The data of a page, unpacked as the browser does it.
@@ -36,10 +31,7 @@ fn data_of(html: &str) -> serde_json::Value {
 fn the_page_of_a_report() {
     let mut text = serde_json::to_string_pretty(&page()).unwrap();
     text.push('\n');
-    golden(
-        &Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/page.json"),
-        &text,
-    );
+    golden(&Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/page.json"), &text);
 }
 
 /// Check that the costs of a page are those of the tables: by class, by context,
@@ -97,11 +89,7 @@ fn costs_are_those_of_the_tables() {
 fn ancestors_are_in_the_tree() {
     let page = page();
     let class = page.classes.iter().find(|c| c.class == "udp rx").unwrap();
-    let softirq = class
-        .contexts
-        .iter()
-        .find(|tree| tree.context == "softirq:NET_RX")
-        .unwrap();
+    let softirq = class.contexts.iter().find(|tree| tree.context == "softirq:NET_RX").unwrap();
     let row = (0..softirq.parent.len())
         .find(|row| page.functions[softirq.function[*row] as usize].name == "net_rx_action")
         .unwrap();
@@ -129,13 +117,7 @@ fn data_come_back() {
 #[test]
 fn the_template_is_small_and_alone() {
     assert!(TEMPLATE.len() < 1 << 20, "{} bytes", TEMPLATE.len());
-    for word in [
-        "src=\"",
-        "href=\"http",
-        "url(http",
-        "@import",
-        "PLUMB_POLICY",
-    ] {
+    for word in ["src=\"", "href=\"http", "url(http", "@import", "PLUMB_POLICY"] {
         assert!(!TEMPLATE.contains(word), "{word}");
     }
     assert!(TEMPLATE.contains("default-src 'none'"));
@@ -156,11 +138,7 @@ fn hostile_names_stay_text() {
     assert!(!html.contains('\x1b'));
     let longest = page.functions.iter().map(|f| f.name.chars().count()).max();
     assert_eq!(longest, Some(500));
-    assert!(
-        page.functions
-            .iter()
-            .all(|f| !f.name.chars().any(char::is_control))
-    );
+    assert!(page.functions.iter().all(|f| !f.name.chars().any(char::is_control)));
     assert!(page.functions.iter().any(|f| f.name == HTML));
 }
 
@@ -189,38 +167,19 @@ fn the_page_of_a_comparison() {
     };
     // The columns are those of any comparison.
     let like = crate::diff::tests::renderings::any_page();
-    let cell = |text: &str, value: f64| PageCell {
-        text: text.into(),
-        value: Some(value),
-    };
-    let words = |text: &str| PageCell {
-        text: text.into(),
-        value: None,
-    };
-    let figures = || {
-        [
-            cell("120", 120.0),
-            cell("106", 106.0),
-            cell("-14", -14.0),
-            cell("-11.7%", -11.7),
-        ]
-    };
+    let cell = |text: &str, value: f64| PageCell { text: text.into(), value: Some(value) };
+    let words = |text: &str| PageCell { text: text.into(), value: None };
+    let figures =
+        || [cell("120", 120.0), cell("106", 106.0), cell("-14", -14.0), cell("-11.7%", -11.7)];
     let summary = like.summary.unwrap();
     let mut row = vec![words("udp tx")];
     row.extend(figures());
     row.push(words("gone -30"));
     let columns = summary.columns.into_iter().filter(|c| c.key != "arm");
-    let summary = PageTable {
-        columns: columns.collect(),
-        rows: vec![row],
-        ..summary
-    };
+    let summary = PageTable { columns: columns.collect(), rows: vec![row], ..summary };
     let mut row = vec![words("network")];
     row.extend(figures());
-    let layers = PageTable {
-        rows: vec![row],
-        ..like.classes[0].layers.clone().unwrap()
-    };
+    let layers = PageTable { rows: vec![row], ..like.classes[0].layers.clone().unwrap() };
     let page = Page {
         schema: SCHEMA,
         summary: Some(summary),
@@ -271,14 +230,8 @@ fn the_page_of_a_comparison() {
     };
     let mut text = serde_json::to_string_pretty(&page).unwrap();
     text.push('\n');
-    golden(
-        &Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/page-diff.json"),
-        &text,
-    );
-    assert_eq!(
-        data_of(&render(&page)),
-        serde_json::to_value(&page).unwrap()
-    );
+    golden(&Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/page-diff.json"), &text);
+    assert_eq!(data_of(&render(&page)), serde_json::to_value(&page).unwrap());
 }
 
 /// Check that a page of a hundred thousand frames is made soon, and is small.
@@ -287,10 +240,7 @@ fn a_hundred_thousand_frames() {
     const FRAMES: u64 = 100_000;
     let tree = PageTree {
         context: "task".into(),
-        parent: (0..FRAMES as i64)
-            .map(|row| row - 1 - row % 30)
-            .map(|p| p.max(-1))
-            .collect(),
+        parent: (0..FRAMES as i64).map(|row| row - 1 - row % 30).map(|p| p.max(-1)).collect(),
         function: (0..FRAMES).map(|row| (row * 7919 % 3000) as u32).collect(),
         calls: (0..FRAMES).map(|row| 200 * (row % 5)).collect(),
         self_insns: (0..FRAMES).map(|row| 200 * (row * 31 % 997)).collect(),
@@ -299,16 +249,9 @@ fn a_hundred_thousand_frames() {
     let page = Page {
         schema: SCHEMA,
         functions: (0..3000)
-            .map(|n| PageFunction {
-                name: format!("function_{n}"),
-                ..PageFunction::default()
-            })
+            .map(|n| PageFunction { name: format!("function_{n}"), ..PageFunction::default() })
             .collect(),
-        classes: vec![PageClass {
-            packets: 200,
-            contexts: vec![tree],
-            ..PageClass::default()
-        }],
+        classes: vec![PageClass { packets: 200, contexts: vec![tree], ..PageClass::default() }],
         ..Page::default()
     };
     let started = std::time::Instant::now();

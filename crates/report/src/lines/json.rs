@@ -117,14 +117,8 @@ fn line(
         ("line", Value::Count(number.into())),
         ("self", Value::Count(own)),
         ("share", Value::Number(own as f64 / whole.max(1) as f64)),
-        (
-            "time_share",
-            number_of(times.map(|times| times.share(recording, at))),
-        ),
-        (
-            "ns_each",
-            number_of(is_of.and_then(|times| times.per_insn(class, at, own))),
-        ),
+        ("time_share", number_of(times.map(|times| times.share(recording, at)))),
+        ("ns_each", number_of(is_of.and_then(|times| times.per_insn(class, at, own)))),
         ("text", text.map_or(Value::Absent, Value::Text)),
     ]))
 }

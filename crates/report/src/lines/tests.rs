@@ -20,25 +20,13 @@ fn recording(recursive: bool) -> Recording {
         source,
     };
     let at = |file, line| SourceLine { file, line };
-    let node = |parent, function| Node {
-        parent,
-        function,
-        tail: false,
-    };
+    let node = |parent, function| Node { parent, function, tail: false };
     let block = |index| Block {
         arm: 0,
         instrument: "exact".into(),
         index,
-        ledger: Ledger {
-            offered: 1,
-            delivered: 1,
-            ..Ledger::default()
-        },
-        totals: vec![netplumb_model::recording::Total {
-            quantity: 0,
-            kernel: 0,
-            user: 60,
-        }],
+        ledger: Ledger { offered: 1, delivered: 1, ..Ledger::default() },
+        totals: vec![netplumb_model::recording::Total { quantity: 0, kernel: 0, user: 60 }],
         duration_ns: 0,
         entered: 3,
         returned: 3,
@@ -61,11 +49,7 @@ fn recording(recursive: bool) -> Recording {
             function("strlen", None),
         ],
         source_files: vec!["/src/prog.c".into(), "/src/inline.h".into()],
-        nodes: vec![
-            node(None, 0),
-            node(Some(0), 1),
-            node(Some(1), if recursive { 1 } else { 2 }),
-        ],
+        nodes: vec![node(None, 0), node(Some(0), 1), node(Some(1), if recursive { 1 } else { 2 })],
         complete: true,
         ..Recording::default()
     };
@@ -88,12 +72,7 @@ fn recording(recursive: bool) -> Recording {
             // Inlined there, and more that is of no line.
             (1, at(1, 2), 30),
         ] {
-            recording.line_costs.push(LineCost {
-                block,
-                function,
-                source,
-                own,
-            });
+            recording.line_costs.push(LineCost { block, function, source, own });
         }
     }
     recording
@@ -105,10 +84,7 @@ fn of_a_function() {
     let recording = recording(false);
     let class = class(&recording, 0, Direction::Run);
     let text = render(&class, 1, 80, true, false, None);
-    let words: Vec<Vec<&str>> = text
-        .lines()
-        .map(|l| l.split_whitespace().collect())
-        .collect();
+    let words: Vec<Vec<&str>> = text.lines().map(|l| l.split_whitespace().collect()).collect();
     assert_eq!(
         words,
         [
@@ -121,10 +97,7 @@ fn of_a_function() {
     );
     assert!(render(&class, 2, 80, true, false, None).contains("debug information (-g)"));
     let focus = crate::tree::render_focus(&class, 1, 80);
-    assert!(
-        focus.starts_with("command run  defined at /src/prog.c:3\n"),
-        "{focus}"
-    );
+    assert!(focus.starts_with("command run  defined at /src/prog.c:3\n"), "{focus}");
 }
 
 /// Check that a function without lines says why: the kernel's, one that only calls, and one whose file
@@ -137,11 +110,9 @@ fn without_lines() {
     let costs = recording.costs.iter_mut().filter(|c| c.node == 0);
     costs.for_each(|cost| cost.own = 0);
     let class = class(&recording, 0, Direction::Run);
-    for (function, why) in [
-        (0, "no cost of its own"),
-        (1, "it is the kernel's code"),
-        (2, "debug information (-g)"),
-    ] {
+    for (function, why) in
+        [(0, "no cost of its own"), (1, "it is the kernel's code"), (2, "debug information (-g)")]
+    {
         let text = render(&class, function, 80, true, false, None);
         assert!(text.contains(why), "{text}");
     }
@@ -194,13 +165,7 @@ fn of_the_kernel() {
         let row = |row: &Vec<PageCell>| row.iter().map(|c| &*c.text).collect::<Vec<_>>().join("|");
         table.rows.iter().map(row).collect()
     };
-    assert_eq!(
-        cells(lines),
-        [
-            "ip_input.c:2|4|40.0%|    return 1;",
-            "ip_input.c:7|3|30.0%|"
-        ]
-    );
+    assert_eq!(cells(lines), ["ip_input.c:2|4|40.0%|    return 1;", "ip_input.c:7|3|30.0%|"]);
     assert_eq!(
         cells(&code.instructions),
         [
@@ -215,10 +180,7 @@ fn of_the_kernel() {
     }
     let received = class(&recording, 0, Direction::Rx);
     let text = words(&render(&received, 2, 80, true, true, None));
-    assert_eq!(
-        text[1],
-        "of all packets of the arm, whatever their direction"
-    );
+    assert_eq!(text[1], "of all packets of the arm, whatever their direction");
     assert_eq!(text[3..], expected);
     assert_eq!(render(&received, 2, 80, false, true, None), "");
 }
@@ -229,13 +191,9 @@ fn of_the_kernel() {
 fn in_json() {
     let recording = recording(false);
     let views = [class(&recording, 0, Direction::Run)];
-    let document: serde_json::Value = serde_json::from_str(&json::render(
-        &recording,
-        &views,
-        None,
-        &Together::default(),
-    ))
-    .unwrap();
+    let document: serde_json::Value =
+        serde_json::from_str(&json::render(&recording, &views, None, &Together::default()))
+            .unwrap();
     let functions = document["classes"][0]["functions"].as_array().unwrap();
     let of = |name: &str| functions.iter().find(|f| f["name"] == name).unwrap();
     let source = |file: &str, line: u32| serde_json::json!({"file": file, "line": line});
@@ -255,9 +213,7 @@ fn in_json() {
 #[test]
 fn of_a_function_in_json() {
     let mut recording = recording(false);
-    recording
-        .source_texts
-        .insert(0, "a\nb\nc\n\tx += 1;\n".into());
+    recording.source_texts.insert(0, "a\nb\nc\n\tx += 1;\n".into());
     let insn = |offset, byte, times, line: Option<u32>| {
         let insn = Instruction::new(offset, &[byte], times).unwrap();
         insn.at(line.map(|line| SourceLine { file: 0, line }))
@@ -268,11 +224,7 @@ fn of_a_function_in_json() {
         address: 0x1000,
         insns: vec![insn(0, 0x55, 14, Some(4)), insn(1, 0xc3, 66, None)],
     });
-    let asked = super::json::Asked {
-        asm: true,
-        source: true,
-        times: None,
-    };
+    let asked = super::json::Asked { asm: true, source: true, times: None };
     let of = |views: &[ClassView<'_>], functions: &[FunctionId]| -> serde_json::Value {
         serde_json::from_str(&super::json::render(views, functions, asked)).unwrap()
     };
@@ -283,18 +235,8 @@ fn of_a_function_in_json() {
         panic!("{document}");
     };
     assert_eq!(
-        (
-            &work["class"],
-            &work["function"],
-            &work["self"],
-            &work["per_count"]
-        ),
-        (
-            &"command run".into(),
-            &"work".into(),
-            &80.into(),
-            &2.0.into()
-        )
+        (&work["class"], &work["function"], &work["self"], &work["per_count"]),
+        (&"command run".into(), &"work".into(), &80.into(), &2.0.into())
     );
     assert_eq!(
         work["lines"],
@@ -313,10 +255,7 @@ fn of_a_function_in_json() {
             ])
         )
     );
-    assert!(
-        strlen["no_lines"].as_str().unwrap().contains("-g"),
-        "{strlen}"
-    );
+    assert!(strlen["no_lines"].as_str().unwrap().contains("-g"), "{strlen}");
     assert!(strlen.get("instructions").is_none());
 
     // Of packets that were received and sent, code is that of both.
@@ -330,10 +269,7 @@ fn of_a_function_in_json() {
     let lines = document["lines"].as_array().unwrap();
     assert_eq!(lines.len(), 1, "{document}");
     assert!(lines[0]["class"].is_null());
-    assert_eq!(
-        (&lines[0]["self"], &lines[0]["lines"][0]["self"]),
-        (&80.into(), &14.into())
-    );
+    assert_eq!((&lines[0]["self"], &lines[0]["lines"][0]["self"]), (&80.into(), &14.into()));
 }
 
 /// Check that callgrind gets what each line costs, what was inlined in its own file, and

@@ -61,13 +61,7 @@ impl Metric {
         labels: &'static str,
         help: &'static str,
     ) -> Metric {
-        Metric {
-            name: Cow::Borrowed(name),
-            kind,
-            unit,
-            labels,
-            help: Cow::Borrowed(help),
-        }
+        Metric { name: Cow::Borrowed(name), kind, unit, labels, help: Cow::Borrowed(help) }
     }
 }
 
@@ -151,10 +145,7 @@ pub(crate) fn of_functions(quantity: &Quantity) -> Metric {
 
 /// The family of the whole of a quantity, in the kernel and in user mode.
 pub(crate) fn of_modes(quantity: &Quantity) -> Metric {
-    let help = format!(
-        "{}, in the kernel and in user mode.",
-        capital(&quantity.name)
-    );
+    let help = format!("{}, in the kernel and in user mode.", capital(&quantity.name));
     named("plumb", quantity, "instrument, arm, mode", help)
 }
 

@@ -35,10 +35,7 @@ pub struct Keep {
 impl Keep {
     /// The most expensive ones of all.
     pub fn all(functions: usize) -> Keep {
-        Keep {
-            functions,
-            share: 0.0,
-        }
+        Keep { functions, share: 0.0 }
     }
 
     /// Those that were expensive in some window. A series stays once there is one, for its sum would
@@ -125,11 +122,8 @@ impl Sums {
         let clock = recording.instruments().first().map_or("", |name| name);
         let arms: BTreeSet<u32> = recording.blocks.iter().map(|block| block.arm).collect();
         let any = |arm: &u32| Direction::ALL.iter().any(|of| is_shown(*arm, *of));
-        let shown: Vec<usize> = (arms.into_iter().filter(any))
-            .map(|arm| arm as usize)
-            .collect();
-        self.conditions
-            .insert(clock.to_string(), conditions(recording, &shown));
+        let shown: Vec<usize> = (arms.into_iter().filter(any)).map(|arm| arm as usize).collect();
+        self.conditions.insert(clock.to_string(), conditions(recording, &shown));
         for (instrument, losses) in &recording.losses {
             for loss in losses {
                 let key = (instrument.clone(), limited(&loss.cause));
@@ -175,10 +169,9 @@ impl Sums {
         };
         let by = recording.environment.get(events::BROKEN_DOWN);
         let by_layers = by.is_some_and(|by| by == events::By::Layer.as_str());
-        for (at, of_cpus, of_tasks, metric) in [
-            (0, &COUNT, &TASK_COUNT, &metric::EVENTS),
-            (1, &TIME, &TASK_TIME, &metric::EVENT_TIME),
-        ] {
+        for (at, of_cpus, of_tasks, metric) in
+            [(0, &COUNT, &TASK_COUNT, &metric::EVENTS), (1, &TIME, &TASK_TIME, &metric::EVENT_TIME)]
+        {
             let by_cpu = recording.scalars_of(of_cpus).filter_map(|scalar| {
                 let (arm, name) = named(scalar)?;
                 let part = scalar.item.number.map(|number| (CPU, number.to_string()));
@@ -193,10 +186,8 @@ impl Sums {
             if at == 0 {
                 let by_layer = by_layer(recording).into_iter();
                 all.extend(by_layer.filter_map(|(block, event, layer, count)| {
-                    let block = recording
-                        .blocks
-                        .get(block as usize)
-                        .filter(|_| block as usize >= from)?;
+                    let block =
+                        recording.blocks.get(block as usize).filter(|_| block as usize >= from)?;
                     let arm = limited(&recording.arms.get(block.arm as usize)?.name);
                     let part = Some((LAYER, limited(layer)));
                     Some((arm, limited(event), part, count as f64))
@@ -272,15 +263,13 @@ impl Sums {
             *sum = sum.saturating_add(cost.own);
             *calls.entry(key).or_default() += cost.calls;
         }
-        let length_ns: u64 = (recording.blocks.iter().skip(from))
-            .map(|block| block.duration_ns)
-            .sum();
+        let length_ns: u64 =
+            (recording.blocks.iter().skip(from)).map(|block| block.duration_ns).sum();
         for (key, functions) in sums {
             let (quantity, arm, direction) = key;
-            let (Some(quantity), Some(arm)) = (
-                recording.quantities.get(quantity as usize),
-                recording.arms.get(arm as usize),
-            ) else {
+            let (Some(quantity), Some(arm)) =
+                (recording.quantities.get(quantity as usize), recording.arms.get(arm as usize))
+            else {
                 continue;
             };
             let whole = match quantity.unit.as_str() {
@@ -327,11 +316,7 @@ impl Sums {
                 ) else {
                     continue;
                 };
-                let key = (
-                    self.quantity(quantity),
-                    block.instrument.clone(),
-                    limited(&arm.name),
-                );
+                let key = (self.quantity(quantity), block.instrument.clone(), limited(&arm.name));
                 let [kernel, user] = self.modes.entry(key).or_default();
                 *kernel = kernel.saturating_add(total.kernel);
                 *user = user.saturating_add(total.user);
@@ -382,9 +367,7 @@ impl Sums {
         let windows = self.windows.iter();
         text.family(
             &metric::WINDOWS,
-            windows
-                .clone()
-                .map(|(name, (n, _))| (by("instrument", name), Number::Whole(*n))),
+            windows.clone().map(|(name, (n, _))| (by("instrument", name), Number::Whole(*n))),
         );
         text.family(
             &metric::WINDOW_TIME,
@@ -402,10 +385,7 @@ impl Sums {
         text.family(
             &metric::LOST,
             lost.map(|((instrument, cause), count)| {
-                (
-                    by("instrument", instrument).with("cause", cause),
-                    Number::Whole(*count),
-                )
+                (by("instrument", instrument).with("cause", cause), Number::Whole(*count))
             }),
         );
         let left = self.left_out.iter();
@@ -421,10 +401,8 @@ impl Sums {
             (&self.events[1], &metric::EVENT_TIME, true),
         ] {
             let sample = |((arm, name, part), value): (&OfEvent, &f64)| {
-                let mut labels = Labels::none()
-                    .with("arm", arm)
-                    .with("event", name)
-                    .with("focus", focus(name));
+                let mut labels =
+                    Labels::none().with("arm", arm).with("event", name).with("focus", focus(name));
                 if let Some((label, part)) = part {
                     labels = labels.with(label, part);
                 }
@@ -458,13 +436,10 @@ impl Sums {
             };
             let modes = self.modes.iter().filter(|((of, ..), _)| *of == at);
             let modes = modes.flat_map(|((_, instrument, arm), sums)| {
-                ["kernel", "user"]
-                    .into_iter()
-                    .zip(sums)
-                    .map(move |(mode, sum)| {
-                        let labels = Labels::none().with("instrument", instrument);
-                        (labels.with("arm", arm).with("mode", mode), number(*sum))
-                    })
+                ["kernel", "user"].into_iter().zip(sums).map(move |(mode, sum)| {
+                    let labels = Labels::none().with("instrument", instrument);
+                    (labels.with("arm", arm).with("mode", mode), number(*sum))
+                })
             });
             text.family(&metric::of_modes(quantity), modes);
             let classes = || self.functions.iter().filter(move |((of, _), _)| *of == at);

@@ -32,11 +32,9 @@ fn recording(instrument: &str, blocks: u32) -> Recording {
         }],
         ..Recording::default()
     };
-    for (key, value) in [
-        (env::CLOCK, instrument),
-        (env::LAB, "host"),
-        (env::KERNEL, "6.1.0-42-amd64"),
-    ] {
+    for (key, value) in
+        [(env::CLOCK, instrument), (env::LAB, "host"), (env::KERNEL, "6.1.0-42-amd64")]
+    {
         recording.environment.insert(key.into(), value.into());
     }
     for index in 0..blocks {
@@ -89,11 +87,7 @@ fn of_costs(functions: u32) -> Recording {
             size_bytes: 0,
             source: None,
         });
-        recording.nodes.push(Node {
-            parent: None,
-            function,
-            tail: false,
-        });
+        recording.nodes.push(Node { parent: None, function, tail: false });
         for block in 0..2 {
             recording.costs.push(Cost {
                 block,
@@ -108,11 +102,7 @@ fn of_costs(functions: u32) -> Recording {
     }
     let whole = recording.costs.iter().map(|cost| cost.own).sum::<u64>() / 2;
     for block in &mut recording.blocks {
-        block.totals.push(Total {
-            quantity,
-            kernel: whole / 4,
-            user: whole - whole / 4,
-        });
+        block.totals.push(Total { quantity, kernel: whole / 4, user: whole - whole / 4 });
     }
     for block in 0..2 {
         recording.add(Of::Block(block), &OWN_CPU, Item::ONLY, 5e6);
@@ -224,22 +214,14 @@ fn events_are_bounded() {
     assert!((5_000..=5_060).contains(&all.len()), "{}", all.len());
     assert_eq!(all.iter().map(|line| value(line)).sum::<f64>(), 6_000.0);
     let left = lines(&text, "plumb_series_left_out");
-    assert_eq!(
-        left,
-        ["plumb_series_left_out{family=\"plumb_events\"} 1000"]
-    );
+    assert_eq!(left, ["plumb_series_left_out{family=\"plumb_events\"} 1000"]);
 }
 
 /// Check that every exposition is one for the parser of Prometheus's own client.
 #[test]
 fn another_parser() {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata");
-    for name in [
-        "openmetrics/counts",
-        "openmetrics/samples",
-        "times/functions",
-        "times/stages",
-    ] {
+    for name in ["openmetrics/counts", "openmetrics/samples", "times/functions", "times/stages"] {
         let path = data.join(format!("{name}.openmetrics"));
         let text = std::fs::read_to_string(path).unwrap();
         if !netplumb_testkit::parse_openmetrics(&text) {

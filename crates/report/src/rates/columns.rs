@@ -19,20 +19,14 @@ pub(super) fn name<'r>() -> [Column<'r, Row<'r>>; 2] {
     let name = |arm: &Row<'r>| Value::Name(arm.arm.name.clone(), None);
     [
         Column::code("", name).people(0),
-        Column::machine(name)
-            .title("arm")
-            .hint("one combination of settings")
-            .words()
-            .page("arm"),
+        Column::machine(name).title("arm").hint("one combination of settings").words().page("arm"),
     ]
 }
 
 /// In the order in which they stand.
 pub(crate) fn columns<'r>() -> Vec<Column<'r, Row<'r>>> {
     let column = |title: &'static str, cell: fn(&ArmRates<'_>) -> Value| {
-        Column::figure(title, move |arm: &Row<'r>| cell(arm))
-            .people(1)
-            .page("")
+        Column::figure(title, move |arm: &Row<'r>| cell(arm)).people(1).page("")
     };
     let mut columns = Vec::from(name());
     columns.extend([
@@ -80,10 +74,9 @@ pub(super) fn mark(arm: &ArmRates<'_>) -> String {
             let cause = arm.invalid.keys().next();
             format!("invalid: {}", why(cause.map_or("", String::as_str)))
         }
-        PageArmState::Absent => format!(
-            "not measured: {}",
-            why(arm.failed.unwrap_or("there is no block of it"))
-        ),
+        PageArmState::Absent => {
+            format!("not measured: {}", why(arm.failed.unwrap_or("there is no block of it")))
+        }
         PageArmState::Measured => {
             let mut marks = Vec::new();
             let lost = some_lost(arm);
@@ -126,9 +119,7 @@ fn interval(arm: &ArmRates<'_>) -> Value {
 
 fn cpu_ns(arm: &ArmRates<'_>) -> Value {
     let ns = arm.cpu_ns_per_packet();
-    ns.map_or(Value::Missing, |ns| {
-        Value::Told(format!("{ns:.0}"), Some(ns))
-    })
+    ns.map_or(Value::Missing, |ns| Value::Told(format!("{ns:.0}"), Some(ns)))
 }
 
 fn lost(arm: &ArmRates<'_>) -> Value {
@@ -142,11 +133,7 @@ fn busy(arm: &ArmRates<'_>) -> Value {
     }
     let cpus = arm.cpus();
     let busy: f64 = cpus.iter().map(|c| c.busy).sum();
-    let doubt = if cpus.iter().any(CpuUse::is_doubtful) {
-        " ?"
-    } else {
-        ""
-    };
+    let doubt = if cpus.iter().any(CpuUse::is_doubtful) { " ?" } else { "" };
     Value::Told(format!("{busy:.2}{doubt}"), Some(busy))
 }
 

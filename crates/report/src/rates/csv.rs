@@ -76,9 +76,7 @@ fn columns<'t>() -> Vec<Column<'t, Line>> {
         Column::machine(|l: &Line| l.own(Unit::Instructions))
             .csv("path_insns_per_packet")
             .digits(3),
-        Column::machine(|l: &Line| l.own(Unit::Nanoseconds))
-            .csv("path_ns_per_packet")
-            .digits(3),
+        Column::machine(|l: &Line| l.own(Unit::Nanoseconds)).csv("path_ns_per_packet").digits(3),
     ]
 }
 
@@ -95,11 +93,7 @@ pub fn render(recording: &Recording) -> String {
     let explained = explained(recording);
     let costs = explained.iter().flat_map(|path| {
         let own = path.own_of_blocks.iter().enumerate();
-        own.map(|(block, own)| Line {
-            arm: path.path.clone(),
-            block,
-            of: Of::Own(path.unit, *own),
-        })
+        own.map(|(block, own)| Line { arm: path.path.clone(), block, of: Of::Own(path.unit, *own) })
     });
     Table::new(columns(), rates.chain(costs)).csv()
 }

@@ -42,10 +42,7 @@ fn beside_rates(recording: &Recording) -> Vec<(&str, Unit)> {
         let mut quantities = recording.quantities.iter();
         quantities.any(|q| q.instrument == by && q.calls == Calls::Samples)
     };
-    let all = recording
-        .instruments()
-        .into_iter()
-        .filter(|by| *by != RATES);
+    let all = recording.instruments().into_iter().filter(|by| *by != RATES);
     let (sampled, counted): (Vec<_>, Vec<_>) = all.partition(|by| is_sampled(by));
     let sampled = sampled.into_iter().map(|by| (by, Unit::Nanoseconds));
     let counted = counted.into_iter().map(|by| (by, Unit::Instructions));
@@ -261,9 +258,8 @@ fn explained_by(whole: &Recording, rates: &[ArmRates<'_>], by: &str, unit: Unit)
                 }
             }
             let of_block = by_block.iter().zip(blocks.clone());
-            out.own_of_blocks = of_block
-                .map(|(insns, b)| *insns as f64 / b.ledger.offered.max(1) as f64)
-                .collect();
+            out.own_of_blocks =
+                of_block.map(|(insns, b)| *insns as f64 / b.ledger.offered.max(1) as f64).collect();
             out.functions = functions
                 .into_iter()
                 .filter(|(_, (_, insns))| *insns > 0)
@@ -286,8 +282,7 @@ fn explained_by(whole: &Recording, rates: &[ArmRates<'_>], by: &str, unit: Unit)
                     }
                 })
                 .collect();
-            out.functions
-                .sort_by(|a, b| b.own.total_cmp(&a.own).then(a.name.cmp(&b.name)));
+            out.functions.sort_by(|a, b| b.own.total_cmp(&a.own).then(a.name.cmp(&b.name)));
             out.total = out.own + out.user + out.generator + out.other;
             if unit == Unit::Nanoseconds {
                 let of = |block: u32| recording.blocks[block as usize].arm as usize == number;
@@ -316,10 +311,7 @@ fn others(recording: &Recording, of: impl Fn(u32) -> bool, packets: u64) -> Vec<
         *found.entry(outermost(cost.node)).or_default() += cost.own;
     }
     let mut parts: Vec<OtherPart> = (found.into_iter())
-        .map(|(name, ns)| OtherPart {
-            name: name.into(),
-            own: ns as f64 / packets.max(1) as f64,
-        })
+        .map(|(name, ns)| OtherPart { name: name.into(), own: ns as f64 / packets.max(1) as f64 })
         .collect();
     parts.sort_by(|a, b| b.own.total_cmp(&a.own).then(a.name.cmp(&b.name)));
     parts

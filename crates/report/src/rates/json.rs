@@ -117,12 +117,7 @@ pub fn render(recording: &Recording, experiment: Option<&Experiment>) -> String 
 }
 
 fn mean_out(mean: Option<Mean>) -> Option<MeanOut> {
-    mean.map(|m| MeanOut {
-        mean: m.value,
-        low: m.low,
-        high: m.high,
-        blocks: m.of,
-    })
+    mean.map(|m| MeanOut { mean: m.value, low: m.low, high: m.high, blocks: m.of })
 }
 
 fn arm_out<'a>(arm: &'a ArmRates<'a>) -> ArmOut<'a> {

@@ -65,10 +65,7 @@ pub fn axis(label: &str, unit: &str) -> PageAxis {
 
 /// The same on a scale of ratios.
 pub fn log_axis(label: &str, unit: &str) -> PageAxis {
-    PageAxis {
-        log: true,
-        ..axis(label, unit)
-    }
+    PageAxis { log: true, ..axis(label, unit) }
 }
 
 /// A chart.
@@ -100,11 +97,7 @@ pub fn series(
         })
         .collect();
     points.sort_by(|a, b| a.x.total_cmp(&b.x));
-    PageSeries {
-        name: printable(name, NAME_LETTERS),
-        kind,
-        points,
-    }
+    PageSeries { name: printable(name, NAME_LETTERS), kind, points }
 }
 
 /// A point with its interval.
@@ -120,10 +113,7 @@ pub fn point(x: f64, y: f64, interval: Option<(f64, f64)>) -> PagePoint {
 
 /// A point that somebody published, with what is written beside it.
 pub fn published(x: f64, y: f64, label: &str) -> PagePoint {
-    PagePoint {
-        label: label.into(),
-        ..point(x, y, None)
-    }
+    PagePoint { label: label.into(), ..point(x, y, None) }
 }
 
 /// What a rate at one core would come to at others, if they did not get in each other's
@@ -147,9 +137,8 @@ pub fn flow(title: &str, invalid: &str, hops: &[Hop]) -> PageFlow {
 
 fn hop(hop: &Hop) -> PageHop {
     let causes = hop.dropped.iter().filter(|(_, count)| **count > 0);
-    let mut dropped: Vec<(String, u64)> = causes
-        .map(|(cause, count)| (printable(cause, NAME_LETTERS), *count))
-        .collect();
+    let mut dropped: Vec<(String, u64)> =
+        causes.map(|(cause, count)| (printable(cause, NAME_LETTERS), *count)).collect();
     dropped.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
     if dropped.len() > MOST_CAUSES {
         let rest = dropped.split_off(MOST_CAUSES - 1);

@@ -42,18 +42,15 @@ pub fn render(recording: &Recording, columns: usize, all: bool) -> String {
     out.push_str(&details::invalid(&searched, columns, all));
     out.push_str(&details::details(&shown, columns, all));
     out.push_str(&search::found(&arms, columns));
-    let with_latency: Vec<&ArmRates<'_>> = (shown.iter().copied())
-        .filter(|a| a.latency().is_some())
-        .collect();
+    let with_latency: Vec<&ArmRates<'_>> =
+        (shown.iter().copied()).filter(|a| a.latency().is_some()).collect();
     if !with_latency.is_empty() {
         out.push_str(&format!("\n{}\n", latency::HEADING));
         let room = Room::of(columns, NAME_LIMIT);
         out.push_str(&latency::table(&with_latency).flush().terminal(room));
     }
-    let without: Vec<&str> = (shown.iter())
-        .filter(|a| a.lacks_latency())
-        .map(|a| a.arm.name.as_str())
-        .collect();
+    let without: Vec<&str> =
+        (shown.iter()).filter(|a| a.lacks_latency()).map(|a| a.arm.name.as_str()).collect();
     if !without.is_empty() {
         let line = format!("  {}: {}", names(&without), latency::ABSENT);
         out.push_str(&continued(&line, 4, columns));
@@ -79,9 +76,7 @@ fn paragraph(line: &str, columns: usize) -> String {
 /// Arms by name: the first few, and how many more.
 fn names(arms: &[&str]) -> String {
     let named = arms.iter().take(NAMED);
-    let mut text = (named.map(|name| printable(name, NAME_LIMIT)))
-        .collect::<Vec<_>>()
-        .join(", ");
+    let mut text = (named.map(|name| printable(name, NAME_LIMIT))).collect::<Vec<_>>().join(", ");
     if arms.len() > NAMED {
         text.push_str(&format!(" and {} more", arms.len() - NAMED));
     }

@@ -55,12 +55,7 @@ pub(crate) fn block(packets: u64, lost: u64, limit_pps: Option<f64>) -> Measured
         ],
         queues: BTreeMap::from([(0, 700_000), (1, 300_000)]),
         cpus: vec![
-            CpuUse {
-                cpu: 0,
-                busy: 0.02,
-                second: Some(0.02),
-                ..CpuUse::default()
-            },
+            CpuUse { cpu: 0, busy: 0.02, second: Some(0.02), ..CpuUse::default() },
             CpuUse {
                 cpu: 1,
                 busy: 0.99,
@@ -96,14 +91,8 @@ pub(super) fn recording() -> Recording {
     for (key, value) in [
         (env::CLOCK, "rates"),
         (env::KERNEL, "6.18.0"),
-        (
-            "bench.setting",
-            "drop, 60-byte UDP frames over IPv4, 1 flow, 1 core",
-        ),
-        (
-            "generator.method",
-            "XDP test run with live frames, batches of 64",
-        ),
+        ("bench.setting", "drop, 60-byte UDP frames over IPv4, 1 flow, 1 core"),
+        ("generator.method", "XDP test run with live frames, batches of 64"),
         ("cpu.second", "sched_switch"),
     ] {
         recording.environment.insert(key.into(), value.into());
@@ -172,9 +161,7 @@ fn outputs() {
 fn what_counts() {
     let recording = recording();
     let arms = arms(&recording);
-    let [xdp, tc, dpdk] = &arms[..] else {
-        panic!("{arms:?}")
-    };
+    let [xdp, tc, dpdk] = &arms[..] else { panic!("{arms:?}") };
     assert!(xdp.is_generator_bound() && !tc.is_generator_bound());
     assert_eq!(xdp.handled_pps().unwrap().value, 10_100_000.0);
     assert_eq!((tc.valid.len(), tc.invalid.len()), (2, 1));
@@ -196,19 +183,13 @@ fn cpu_time_of_a_packet() {
     let recording = recording();
     let ns = figure(&recording);
     // 1.01 CPUs at 10.2 and at 10 million a second.
-    assert!(
-        (ns - 1.01 * (98.039_215_686 + 100.0) / 2.0).abs() < 1e-6,
-        "{ns}"
-    );
+    assert!((ns - 1.01 * (98.039_215_686 + 100.0) / 2.0).abs() < 1e-6, "{ns}");
     let document: serde_json::Value =
         serde_json::from_str(&json::render(&recording, None)).unwrap();
     let told = document["arms"][0]["cpu_ns_per_packet"].as_f64().unwrap();
     assert!((told - ns).abs() < 1e-6, "{told}");
     let text = terminal::render(&recording, 120, false);
-    assert!(
-        text.contains("CPU ns/packet") && text.contains("  100  "),
-        "{text}"
-    );
+    assert!(text.contains("CPU ns/packet") && text.contains("  100  "), "{text}");
     let mut strayed = recording.clone();
     let handled = strayed.quantity(&HANDLED);
     for scalar in &mut strayed.scalars {
@@ -241,10 +222,7 @@ fn a_limit_of_nothing_is_unknown() {
         assert!(document["blocks"][0]["limit_pps"].is_null());
         let text = terminal::render(&recording, 120, false);
         assert!(!text.contains("█ generator-bound"), "{text}");
-        assert!(
-            text.contains("whether these are generator-bound is unknown: xdp, tc"),
-            "{text}"
-        );
+        assert!(text.contains("whether these are generator-bound is unknown: xdp, tc"), "{text}");
     }
 }
 
@@ -272,9 +250,7 @@ fn packets_of_no_cpu() {
 fn hostile_text() {
     let mut recording = recording();
     recording.arms[1].name = "tc\x1b[2J".into();
-    recording
-        .environment
-        .insert("bench.setting".into(), "\x1b]0;x\x07".into());
+    recording.environment.insert("bench.setting".into(), "\x1b]0;x\x07".into());
     let text = terminal::render(&recording, 80, true);
     assert!(!text.contains('\x1b') && !text.contains('\x07'), "{text:?}");
 }
@@ -312,10 +288,7 @@ fn compared() {
         after_name: "a.plumb",
     };
     let pairs = [(0, 1), (0, 0)].map(|(before, after)| ArmPair { before, after });
-    let pairs = Pairs {
-        pairs: pairs.into(),
-        ..Pairs::default()
-    };
+    let pairs = Pairs { pairs: pairs.into(), ..Pairs::default() };
     let diff = diff::compare(sides, &pairs, &[]);
     let judged = |n: usize| diff.classes[n].whole().unwrap().judged.clone();
     assert_eq!(judged(0).statistically().unwrap().verdict, Verdict::Slower);

@@ -6,9 +6,8 @@ use crate::sheet::Sheet;
 impl<R> Table<'_, R> {
     /// The table, with a heading.
     pub(crate) fn csv(&self) -> String {
-        let columns: Vec<_> = (self.columns.iter())
-            .filter_map(|c| Some((c, c.csv.as_deref()?)))
-            .collect();
+        let columns: Vec<_> =
+            (self.columns.iter()).filter_map(|c| Some((c, c.csv.as_deref()?))).collect();
         let mut sheet = Sheet::new(columns.iter().map(|(_, key)| key));
         for row in &self.rows {
             let cells = columns.iter().map(|(c, _)| cell(&(c.value)(row), c.digits));

@@ -51,10 +51,7 @@ fn column<R>(column: &Column<'_, R>) -> Option<PageColumn> {
 }
 
 fn cell(value: &Value) -> PageCell {
-    PageCell {
-        text: printable(&value.told(), NAME_LETTERS),
-        value: value.figure().map(shortened),
-    }
+    PageCell { text: printable(&value.told(), NAME_LETTERS), value: value.figure().map(shortened) }
 }
 
 /// Nine digits are enough, and make a small file.

@@ -24,11 +24,7 @@ pub(crate) struct Room {
 impl Room {
     /// Where names are not cut but for `name` letters, and nothing is drawn.
     pub(crate) fn of(columns: usize, name: usize) -> Room {
-        Room {
-            columns,
-            name,
-            bar: 0,
-        }
+        Room { columns, name, bar: 0 }
     }
 }
 
@@ -68,9 +64,8 @@ fn placed<R>(column: &Column<'_, R>, text: String) -> Cell {
 fn text<R>(column: &Column<'_, R>, row: &R, room: Room) -> String {
     match (column.value)(row) {
         Value::Name(name, module) => {
-            let module = module.map_or_else(String::new, |m| {
-                format!(" [{}]", printable(&m, MODULE_LETTERS))
-            });
+            let module = module
+                .map_or_else(String::new, |m| format!(" [{}]", printable(&m, MODULE_LETTERS)));
             let left = room.name.saturating_sub(module.chars().count());
             format!("{}{module}", printable(&name, left.max(LEAST_LETTERS)))
         }
@@ -89,9 +84,7 @@ fn text<R>(column: &Column<'_, R>, row: &R, room: Room) -> String {
 
 fn table(columns: usize) -> comfy_table::Table {
     let mut table = comfy_table::Table::new();
-    table
-        .load_style(presets::NOTHING)
-        .set_width(columns.clamp(40, 200) as u16);
+    table.load_style(presets::NOTHING).set_width(columns.clamp(40, 200) as u16);
     table
 }
 

@@ -6,11 +6,7 @@ use super::*;
 type Row = (&'static str, u64, f64);
 
 fn rows() -> [Row; 3] {
-    [
-        ("ip_rcv", 1_536, 0.25),
-        ("=1+1|\x1b[2J<b>`", 12, f64::NAN),
-        ("", 0, 0.0),
-    ]
+    [("ip_rcv", 1_536, 0.25), ("=1+1|\x1b[2J<b>`", 12, f64::NAN), ("", 0, 0.0)]
 }
 
 fn table() -> Table<'static, Row> {
@@ -47,10 +43,7 @@ fn everywhere() {
     assert!(!narrow.contains("share") && narrow.contains("1,536"));
 
     let csv = table().csv();
-    assert!(
-        csv.starts_with("name,code_bytes,share\nip_rcv,1536,0.250\n"),
-        "{csv}"
-    );
+    assert!(csv.starts_with("name,code_bytes,share\nip_rcv,1536,0.250\n"), "{csv}");
 
     let json = serde_json::to_value(table().json()).unwrap();
     assert_eq!(json[0]["code_bytes"], 1_536);
@@ -76,17 +69,9 @@ fn names_are_harmless() {
     let mut markdown = String::new();
     table().markdown(&mut markdown);
     let page = serde_json::to_string(&table().page_rows()).unwrap();
-    let texts = [
-        table().terminal(Room::of(80, 40)),
-        table().csv(),
-        markdown.clone(),
-        page,
-    ];
+    let texts = [table().terminal(Room::of(80, 40)), table().csv(), markdown.clone(), page];
     for text in texts {
-        assert!(
-            !text.contains('\x1b') && !text.contains("\\u001b"),
-            "{text}"
-        );
+        assert!(!text.contains('\x1b') && !text.contains("\\u001b"), "{text}");
     }
     assert!(table().csv().contains("'=1+1"));
     // Each line has as many cells as there are columns, with the pipe of a name escaped.

@@ -140,24 +140,9 @@ fn the_reference_of_columns() {
         &entries(&times::groups(By::Device)),
     );
     let [counts, ratios] = events::declared();
-    section(
-        &mut out,
-        "Events",
-        "Counts of events, by `events`.",
-        &counts,
-    );
-    section(
-        &mut out,
-        "Ratios of events",
-        "One event divided by another: `--ratio`.",
-        &ratios,
-    );
-    section(
-        &mut out,
-        "Rates",
-        "The arms of a bench.",
-        &entries(&rates::columns::columns()),
-    );
+    section(&mut out, "Events", "Counts of events, by `events`.", &counts);
+    section(&mut out, "Ratios of events", "One event divided by another: `--ratio`.", &ratios);
+    section(&mut out, "Rates", "The arms of a bench.", &entries(&rates::columns::columns()));
     let compared = any_columns();
     section(
         &mut out,
@@ -180,12 +165,7 @@ fn the_reference_of_columns() {
         "Functions judged by the shares of samples in blocks, with an interval for either side.",
         &declared(&compared_samples(&before, &after))[0],
     );
-    section(
-        &mut out,
-        "Comparison: stages",
-        "Stages judged by blocks.",
-        &timed[1],
-    );
+    section(&mut out, "Comparison: stages", "Stages judged by blocks.", &timed[1]);
     section(
         &mut out,
         "Comparison: classes",

@@ -92,9 +92,7 @@ fn deep() -> Recording {
 
 fn unzipped(bytes: &[u8]) -> pprof::Profile {
     let mut plain = Vec::new();
-    flate2::read::GzDecoder::new(bytes)
-        .read_to_end(&mut plain)
-        .unwrap();
+    flate2::read::GzDecoder::new(bytes).read_to_end(&mut plain).unwrap();
     pprof::Profile::decode(&plain[..]).unwrap()
 }
 
@@ -105,11 +103,7 @@ fn told(profile: &pprof::Profile) -> String {
     for kind in &profile.sample_type {
         out += &format!("{}/{} ", s(kind.r#type), s(kind.unit));
     }
-    out += &format!(
-        "default {} at {}\n",
-        s(profile.default_sample_type),
-        profile.time_nanos
-    );
+    out += &format!("default {} at {}\n", s(profile.default_sample_type), profile.time_nanos);
     for comment in &profile.comment {
         out += &format!("# {}\n", s(*comment));
     }
@@ -118,33 +112,19 @@ fn told(profile: &pprof::Profile) -> String {
         out += &format!("mapping {} {start:x}-{end:x} {}\n", m.id, s(m.filename));
     }
     for l in &profile.location {
-        let function = profile
-            .function
-            .iter()
-            .find(|f| f.id == l.line[0].function_id);
+        let function = profile.function.iter().find(|f| f.id == l.line[0].function_id);
         let function = function.unwrap();
         let name = s(function.name);
-        out += &format!(
-            "location {} in {} at {:x} {name}",
-            l.id, l.mapping_id, l.address
-        );
+        out += &format!("location {} in {} at {:x} {name}", l.id, l.mapping_id, l.address);
         if function.start_line > 0 {
             out += &format!(" {}:{}", s(function.filename), function.start_line);
         }
         out.push('\n');
     }
     for sample in &profile.sample {
-        let labels: Vec<String> = sample
-            .label
-            .iter()
-            .map(|l| format!("{}={}", s(l.key), s(l.str)))
-            .collect();
-        out += &format!(
-            "{:?} {:?} {}\n",
-            sample.value,
-            sample.location_id,
-            labels.join(" ")
-        );
+        let labels: Vec<String> =
+            sample.label.iter().map(|l| format!("{}={}", s(l.key), s(l.str))).collect();
+        out += &format!("{:?} {:?} {}\n", sample.value, sample.location_id, labels.join(" "));
     }
     out
 }
@@ -156,26 +136,11 @@ fn as_they_were() {
     let views = classes(&recording);
     let experiment = experiment();
     check("outputs/stacks.folded", &folded::render(&views));
-    check(
-        "outputs/callgrind.out",
-        &callgrind::render(&recording, &views),
-    );
-    check(
-        "outputs/profile.txt",
-        &told(&unzipped(&pprof::render(&recording, &views))),
-    );
-    check(
-        "outputs/speedscope.json",
-        &speedscope::render(&views, "small", "0.1.0"),
-    );
-    check(
-        "outputs/layers.svg",
-        &svg::render(&recording, &views, None, None),
-    );
-    check(
-        "outputs/figures.svg",
-        &svg::render(&recording, &views, Some(&experiment), None),
-    );
+    check("outputs/callgrind.out", &callgrind::render(&recording, &views));
+    check("outputs/profile.txt", &told(&unzipped(&pprof::render(&recording, &views))));
+    check("outputs/speedscope.json", &speedscope::render(&views, "small", "0.1.0"));
+    check("outputs/layers.svg", &svg::render(&recording, &views, None, None));
+    check("outputs/figures.svg", &svg::render(&recording, &views, Some(&experiment), None));
     check(
         "outputs/report.md",
         &markdown::render(&recording, &views, None, &view(100), &Together::default()),
@@ -185,13 +150,7 @@ fn as_they_were() {
     of_layer.top = 3;
     check(
         "outputs/experiment.md",
-        &markdown::render(
-            &recording,
-            &views,
-            Some(&experiment),
-            &of_layer,
-            &Together::default(),
-        ),
+        &markdown::render(&recording, &views, Some(&experiment), &of_layer, &Together::default()),
     );
 }
 
@@ -226,11 +185,8 @@ fn folded_stacks_add_up() {
         }
         for class in &views {
             let name = class.class.to_string().replace(' ', "_");
-            let sum: u64 = stacks
-                .iter()
-                .filter(|(stack, _)| stack[1] == name)
-                .map(|(_, count)| count)
-                .sum();
+            let sum: u64 =
+                stacks.iter().filter(|(stack, _)| stack[1] == name).map(|(_, count)| count).sum();
             assert_eq!(sum, class.total, "{name}");
         }
     }
@@ -243,10 +199,7 @@ fn folded_stacks_add_up() {
     let image = String::from_utf8(image).unwrap();
     let total: u64 = views.iter().map(|c| c.total).sum();
     let total: String = crate::number::thousands(total);
-    assert!(
-        image.contains(&format!("all ({total} samples, 100%)")),
-        "{image}"
-    );
+    assert!(image.contains(&format!("all ({total} samples, 100%)")), "{image}");
 }
 
 /// Self and inclusive cost of each function, counted as callgrind_annotate does: a
@@ -273,16 +226,11 @@ fn annotated(text: &str) -> (u64, BTreeMap<String, (u64, u64)>) {
         } else if let Some(count) = line.strip_prefix("calls=") {
             assert!(count.split(' ').next().unwrap().parse::<u64>().unwrap() > 0);
             of_call = true;
-        } else if let Some((_, rest)) = line
-            .split_once(' ')
-            .filter(|(at, _)| at.bytes().all(|b| b.is_ascii_digit()))
+        } else if let Some((_, rest)) =
+            line.split_once(' ').filter(|(at, _)| at.bytes().all(|b| b.is_ascii_digit()))
         {
             let cost: u64 = rest.split(' ').next().unwrap().parse().unwrap();
-            let sum: u64 = rest
-                .split(' ')
-                .skip(1)
-                .map(|n| n.parse::<u64>().unwrap())
-                .sum();
+            let sum: u64 = rest.split(' ').skip(1).map(|n| n.parse::<u64>().unwrap()).sum();
             assert!(sum == cost || !rest.contains(' '), "{line}");
             if of_call {
                 costs.entry(called.clone()).or_default().1 += cost;
@@ -373,9 +321,8 @@ fn pprof_costs_are_ours() {
             assert!(location.mapping_id <= profile.mapping.len() as u64);
             let function = &profile.function[location.line[0].function_id as usize - 1];
             assert!(s(function.name).chars().count() <= NAME_LIMIT);
-            if let Some(mapping) = profile
-                .mapping
-                .get((location.mapping_id as usize).wrapping_sub(1))
+            if let Some(mapping) =
+                profile.mapping.get((location.mapping_id as usize).wrapping_sub(1))
             {
                 let range = mapping.memory_start..mapping.memory_limit;
                 assert!(range.contains(&location.address));
@@ -501,9 +448,7 @@ fn figures_are_clean() {
             assert!(length("height") < 4_000.0);
             for element in document.descendants().filter(roxmltree::Node::is_element) {
                 let name = element.tag_name().name();
-                let known = [
-                    "svg", "g", "rect", "text", "line", "title", "defs", "pattern",
-                ];
+                let known = ["svg", "g", "rect", "text", "line", "title", "defs", "pattern"];
                 assert!(known.contains(&name), "{name}");
                 for attribute in element.attributes() {
                     assert!(!attribute.name().starts_with("on"), "{attribute:?}");
@@ -527,9 +472,7 @@ fn figures_are_clean() {
     let document = roxmltree::Document::parse(&text).unwrap();
     let start: String = HTML.chars().take(12).collect();
     assert!(
-        document
-            .descendants()
-            .any(|n| n.text().is_some_and(|t| t.trim().starts_with(&start))),
+        document.descendants().any(|n| n.text().is_some_and(|t| t.trim().starts_with(&start))),
         "{text}"
     );
     // Shares of a class add up, as far as tenths of a percent do.
@@ -538,14 +481,8 @@ fn figures_are_clean() {
         .filter(roxmltree::Node::is_element)
         .filter_map(|n| n.text()?.trim().strip_suffix('%')?.parse::<f64>().ok())
         .sum();
-    let drawn = views
-        .iter()
-        .filter(|c| c.layer_insns("network") > 0)
-        .count();
-    assert!(
-        (shares - 100.0 * drawn as f64).abs() < drawn as f64,
-        "{shares}"
-    );
+    let drawn = views.iter().filter(|c| c.layer_insns("network") > 0).count();
+    assert!((shares - 100.0 * drawn as f64).abs() < drawn as f64, "{shares}");
 }
 
 /// Check that Markdown's reader sees tables of as many cells as there are columns,
@@ -558,13 +495,8 @@ fn markdown_is_only_words() {
         let views = classes(&recording);
         let mut view = view(100);
         view.top = 0;
-        let text = markdown::render(
-            &recording,
-            &views,
-            Some(&experiment),
-            &view,
-            &Together::default(),
-        );
+        let text =
+            markdown::render(&recording, &views, Some(&experiment), &view, &Together::default());
         let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH;
         let mut columns = 0;
         let mut cells = 0;
@@ -619,10 +551,7 @@ fn markdown_is_only_words() {
     let views = classes(&many[0]);
     let views: Vec<ClassView<'_>> = views.iter().cycle().take(200).cloned().collect();
     let text = markdown::render(&many[0], &views, None, &view(100), &Together::default());
-    assert!(
-        text.contains("Functions are listed for up to 12 classes"),
-        "{text}"
-    );
+    assert!(text.contains("Functions are listed for up to 12 classes"), "{text}");
     assert!(text.len() < 65_536, "{}", text.len());
 }
 
@@ -631,18 +560,9 @@ fn markdown_is_only_words() {
 fn nothing_to_write() {
     let recording = Recording::default();
     assert_eq!(folded::render(&[]), "");
-    assert_eq!(
-        annotated(&callgrind::render(&recording, &[])),
-        (0, BTreeMap::new())
-    );
+    assert_eq!(annotated(&callgrind::render(&recording, &[])), (0, BTreeMap::new()));
     assert!(unzipped(&pprof::render(&recording, &[])).sample.is_empty());
-    markdown::render(
-        &recording,
-        &[],
-        Some(&experiment()),
-        &view(100),
-        &Together::default(),
-    );
+    markdown::render(&recording, &[], Some(&experiment()), &view(100), &Together::default());
 }
 
 /// Check that 100,000 nodes take about a second in each format, and that neither

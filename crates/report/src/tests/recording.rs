@@ -172,17 +172,9 @@ impl Builder {
                 Some(name) => (name, true),
                 None => (*step, false),
             };
-            let function = self
-                .recording
-                .functions
-                .iter()
-                .position(|f| f.name == name)
-                .unwrap() as u32;
-            let node = Node {
-                parent,
-                function,
-                tail,
-            };
+            let function =
+                self.recording.functions.iter().position(|f| f.name == name).unwrap() as u32;
+            let node = Node { parent, function, tail };
             let nodes = &mut self.recording.nodes;
             let id = nodes.iter().position(|n| *n == node).unwrap_or_else(|| {
                 nodes.push(node);
@@ -228,12 +220,7 @@ impl Builder {
         // net_rx_action itself has no cost, only what is below it.
         path.extend(["net_rx_action", "ip_rcv"]);
         self.cost(block, rx, &path, 30);
-        self.cost(
-            block,
-            rx,
-            &[&path[..], &["ip_rcv_core.isra.0"]].concat(),
-            60,
-        );
+        self.cost(block, rx, &[&path[..], &["ip_rcv_core.isra.0"]].concat(), 60);
         self.cost(block, rx, &[&path[..], &[CONTROL]].concat(), 7);
         self.cost(block, rx, &[&path[..], &[HTML]].concat(), 6);
         let long = "x".repeat(LONG_LETTERS);
@@ -328,11 +315,7 @@ fn block(arm: u32, index: u32, delivered: u64, dropped: &[(&str, u64)]) -> Block
             delivered,
             dropped: dropped.iter().map(|(c, n)| (c.to_string(), *n)).collect(),
         },
-        totals: vec![netplumb_model::recording::Total {
-            quantity: 0,
-            kernel: 0,
-            user: 5_000,
-        }],
+        totals: vec![netplumb_model::recording::Total { quantity: 0, kernel: 0, user: 5_000 }],
         entered: 0,
         returned: 0,
         duration_ns: 0,
@@ -379,10 +362,7 @@ fn functions() -> Vec<Function> {
         source: SOURCES
             .iter()
             .find(|(function, ..)| *function == *name)
-            .map(|(_, file, line)| SourceLine {
-                file: *file,
-                line: *line,
-            }),
+            .map(|(_, file, line)| SourceLine { file: *file, line: *line }),
     })
     .collect()
 }
@@ -400,25 +380,16 @@ pub(crate) fn small() -> Recording {
         (env::STARTED, "1700000000"),
         (env::NAME, "path"),
         (env::KERNEL, "6.1.0-42-amd64"),
-        (
-            env::KERNEL_HASH,
-            "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
-        ),
+        (env::KERNEL_HASH, "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"),
         (env::CMDLINE, "console=ttyS0"),
         (env::MITIGATIONS, "off"),
         (env::QEMU, "7.2.22"),
         (env::CPU, "max"),
-        (
-            env::REP,
-            "each repetition of a string instruction counts as one",
-        ),
+        (env::REP, "each repetition of a string instruction counts as one"),
     ];
     let mut builder = Builder {
         recording: Recording {
-            environment: environment
-                .iter()
-                .map(|(k, v)| (k.to_string(), v.to_string()))
-                .collect(),
+            environment: environment.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect(),
             experiment_toml: String::new(),
             arms: vec![arm(Proto::Udp), arm(Proto::Raw)],
             blocks: vec![

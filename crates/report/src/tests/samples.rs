@@ -33,14 +33,7 @@ const BLOCKS: u32 = 5;
 const PACKETS: u64 = 10_000;
 
 /// A function below another, and how many samples of a block found it.
-type Part = (
-    &'static str,
-    Option<NodeId>,
-    &'static str,
-    Direction,
-    Context,
-    u64,
-);
+type Part = (&'static str, Option<NodeId>, &'static str, Direction, Context, u64);
 
 const NET_RX: Context = Context::Softirq(Softirq::NetRx);
 
@@ -107,11 +100,7 @@ fn samples_scaled(planted: &[(&str, f64)]) -> Recording {
             size_bytes: 0,
             source: None,
         });
-        recording.nodes.push(Node {
-            parent,
-            function: n,
-            tail: false,
-        });
+        recording.nodes.push(Node { parent, function: n, tail: false });
     }
     for block in 0..BLOCKS {
         let mut kernel = 0;
@@ -138,16 +127,8 @@ fn samples_scaled(planted: &[(&str, f64)]) -> Recording {
             arm: 0,
             instrument: CPU_TIME.instrument.into(),
             index: block,
-            ledger: Ledger {
-                offered: PACKETS,
-                delivered: PACKETS,
-                dropped: BTreeMap::new(),
-            },
-            totals: vec![Total {
-                quantity,
-                kernel,
-                user: 50 * PERIOD_NS,
-            }],
+            ledger: Ledger { offered: PACKETS, delivered: PACKETS, dropped: BTreeMap::new() },
+            totals: vec![Total { quantity, kernel, user: 50 * PERIOD_NS }],
             entered: 0,
             returned: 0,
             duration_ns: 1_000_000_000,
@@ -182,12 +163,7 @@ fn environment() -> BTreeMap<String, String> {
 pub(super) fn compared<'a>(before: &'a Recording, after: &'a Recording) -> Diff<'a> {
     let all = |r: &Recording| (0..r.arms.len()).collect();
     let pairs = pair((&before.arms, all(before)), (&after.arms, all(after)));
-    let sides = Sides {
-        before,
-        after,
-        before_name: "a.plumb",
-        after_name: "b.plumb",
-    };
+    let sides = Sides { before, after, before_name: "a.plumb", after_name: "b.plumb" };
     diff::compare(sides, &pairs, &[])
 }
 
@@ -201,10 +177,7 @@ fn check(name: &str, text: &str) {
 /// A page on lines short enough to compare; web/ is tested with the same file.
 fn check_page(name: &str, page: &Page) {
     let text = serde_json::to_string(page).unwrap();
-    let text = text
-        .replace("},{", "},\n{")
-        .replace("\":[{", "\":[\n{")
-        .replace("],\"", "],\n\"");
+    let text = text.replace("},{", "},\n{").replace("\":[{", "\":[\n{").replace("],\"", "],\n\"");
     check(name, &(text + "\n"));
 }
 
@@ -224,18 +197,9 @@ fn as_shown() {
         shown.push(text);
     }
     let documents = [
-        (
-            "functions.csv",
-            functions::csv(&all, None, &Together::default()),
-        ),
-        (
-            "document.json",
-            json::render(&recording, &all, None, &Together::default()),
-        ),
-        (
-            "report.md",
-            markdown::render(&recording, &all, None, &view(100), &Together::default()),
-        ),
+        ("functions.csv", functions::csv(&all, None, &Together::default())),
+        ("document.json", json::render(&recording, &all, None, &Together::default())),
+        ("report.md", markdown::render(&recording, &all, None, &view(100), &Together::default())),
         ("callgrind.out", callgrind::render(&recording, &all)),
         ("stacks.folded", folded::render(&all)),
         ("speedscope.json", speedscope::render(&all, "t", "1")),
@@ -271,10 +235,7 @@ fn without_packets() {
     recording.blocks.truncate(1);
     recording.costs.retain(|c| c.block == 0);
     let text = terminal::render(&recording, &classes(&recording), &view(110));
-    assert!(
-        !text.contains("; 95% interval") && !text.contains("NaN"),
-        "{text}"
-    );
+    assert!(!text.contains("; 95% interval") && !text.contains("NaN"), "{text}");
 }
 
 /// Check an interval by hand: five blocks of 300 samples, and some percent more or less.
@@ -282,10 +243,7 @@ fn without_packets() {
 fn intervals() {
     let recording = samples();
     let all = classes(&recording);
-    let function = all[0]
-        .functions
-        .iter()
-        .find(|f| all[0].name(f.function) == "udp_sendmsg");
+    let function = all[0].functions.iter().find(|f| all[0].name(f.function) == "udp_sendmsg");
     let mean = all[0].mean_of(function.unwrap().function).unwrap();
     // 100, 98, 101, 99 and 102 percent of 300 samples of 100 us, of 10,000 packets.
     assert!((mean.value - 3_000.0).abs() < 1e-9, "{mean:?}");
@@ -327,10 +285,7 @@ fn planted_changes() {
 fn inclusive_costs_are_judged() {
     let (before, after) = (samples(), samples_scaled(&[("veth_xmit", 1.6)]));
     let found = compared(&before, &after);
-    let class = found
-        .classes
-        .iter()
-        .find(|c| c.after.direction == Direction::Tx);
+    let class = found.classes.iter().find(|c| c.after.direction == Direction::Tx);
     let class = class.unwrap();
     let row = |rows: &[diff::Row], name: &str| rows.iter().find(|r| r.name == name).cloned();
     for caller in ["udp_sendmsg", "__dev_queue_xmit"] {
@@ -347,10 +302,7 @@ fn inclusive_costs_are_judged() {
     assert!(text.contains("with all it calls"), "{text}");
     let json: serde_json::Value = serde_json::from_str(&diff::json::render(&found)).unwrap();
     let inclusive = json["times"][0]["inclusive"].as_array().unwrap();
-    assert!(
-        inclusive.iter().any(|row| row["name"] == "udp_sendmsg"),
-        "{inclusive:?}"
-    );
+    assert!(inclusive.iter().any(|row| row["name"] == "udp_sendmsg"), "{inclusive:?}");
     let csv = diff::csv(&found, None);
     assert!(csv.contains("inclusive"), "{csv}");
     // The same against itself has no difference.
@@ -370,18 +322,14 @@ fn claims_agree_with_comparisons() {
     recording.arms[0].name = "before".into();
     recording.arms.extend(after.arms);
     recording.arms[1].name = "after".into();
-    recording
-        .blocks
-        .extend(after.blocks.into_iter().map(|mut block| {
-            block.arm = 1;
-            block
-        }));
-    recording
-        .costs
-        .extend(after.costs.into_iter().map(|mut cost| {
-            cost.block += blocks;
-            cost
-        }));
+    recording.blocks.extend(after.blocks.into_iter().map(|mut block| {
+        block.arm = 1;
+        block
+    }));
+    recording.costs.extend(after.costs.into_iter().map(|mut cost| {
+        cost.block += blocks;
+        cost
+    }));
     let text = |kind: &str| {
         format!(
             "name = \"x\"\nlab = \"netns\"\n[[arm]]\nname = \"before\"\n[[arm]]\nname = \"after\"\n\
@@ -407,18 +355,10 @@ fn claims_agree_with_comparisons() {
     );
     assert_eq!(judged("udp_sendmsg", "same").verdict, Answer::Holds);
     let pairs = crate::diff::arms::Pairs {
-        pairs: vec![crate::diff::arms::ArmPair {
-            before: 0,
-            after: 1,
-        }],
+        pairs: vec![crate::diff::arms::ArmPair { before: 0, after: 1 }],
         ..Default::default()
     };
-    let sides = Sides {
-        before: &recording,
-        after: &recording,
-        before_name: "a",
-        after_name: "a",
-    };
+    let sides = Sides { before: &recording, after: &recording, before_name: "a", after_name: "a" };
     let diff = diff::compare(sides, &pairs, &[Direction::Tx]);
     for (name, differs) in [("veth_xmit", true), ("udp_sendmsg", false)] {
         let row = diff.classes[0].functions.iter().find(|r| r.name == name);
@@ -443,14 +383,8 @@ fn claims_agree_with_comparisons() {
         by_part.iter().map(|of| of.claims.len()).collect()
     };
     assert_eq!(owners(&whole), [1, 0]);
-    assert_eq!(
-        owners(&format!("{whole}\nquantity = \"disk reads\"")),
-        [0, 1]
-    );
-    assert_eq!(
-        owners(&format!("{whole}\nquantity = \"unheard of\"")),
-        [1, 0]
-    );
+    assert_eq!(owners(&format!("{whole}\nquantity = \"disk reads\"")), [0, 1]);
+    assert_eq!(owners(&format!("{whole}\nquantity = \"unheard of\"")), [1, 0]);
 }
 
 /// Check that where nobody counted packets shares of all samples are compared, user mode's among them, so
@@ -469,16 +403,11 @@ fn shares_are_compared() {
     assert!(found.classes.iter().all(|c| c.changed().is_empty()));
     let class = &found.classes[0];
     assert!(class.is_share() && class.sampled);
-    let all: f64 = (one.blocks.iter())
-        .map(|b| (b.kernel() + b.user()) as f64)
-        .sum();
+    let all: f64 = (one.blocks.iter()).map(|b| (b.kernel() + b.user()) as f64).sum();
     let row = class.functions.iter().find(|r| r.name == "udp_sendmsg");
     let judged = row.unwrap().judged.statistically().unwrap();
     let own = 5.0 * 300.0 * PERIOD_NS as f64;
-    assert!(
-        (judged.before - 100.0 * own / all).abs() < 0.1,
-        "{judged:?}"
-    );
+    assert!((judged.before - 100.0 * own / all).abs() < 0.1, "{judged:?}");
     let [Some(before), Some(after)] = judged.sides else {
         panic!("{judged:?}");
     };
@@ -486,14 +415,8 @@ fn shares_are_compared() {
     // Twice as many samples say more.
     assert!(after.1 - after.0 < before.1 - before.0);
     let text = diff::terminal::render(&found, &view(140));
-    assert!(
-        text.contains("95% before") && !text.contains("p50"),
-        "{text}"
-    );
-    assert!(
-        text.contains("of samples") && text.contains("shares"),
-        "{text}"
-    );
+    assert!(text.contains("95% before") && !text.contains("p50"), "{text}");
+    assert!(text.contains("of samples") && text.contains("shares"), "{text}");
     let page = diff::page::page(&found);
     assert_eq!(page.unit, "percent");
     assert!(page.classes.iter().all(|c| !c.contexts.is_empty()));
@@ -507,10 +430,7 @@ fn shares_are_compared() {
     let names: Vec<&str> = changed.iter().map(|r| r.name.as_str()).collect();
     assert_eq!(names[0], "ip_finish_output2");
     let text = diff::csv(&found, None);
-    assert!(
-        text.contains("before_percent") && text.contains(",sample,"),
-        "{text}"
-    );
+    assert!(text.contains("before_percent") && text.contains(",sample,"), "{text}");
 }
 
 /// Check that below a function shares are of its subtree, and the one figure of the class is the
@@ -523,9 +443,7 @@ fn shares_below_a_function() {
         block.ledger = Ledger::default();
     }
     // As of a command: nothing else was sampled.
-    other
-        .costs
-        .retain(|cost| cost.direction != Direction::Other);
+    other.costs.retain(|cost| cost.direction != Direction::Other);
     let parts = [&one, &other].map(|r| r.below("ip_send_skb"));
     let found = compared(&parts[0], &parts[1]);
     assert!(found.unpaired.is_empty(), "{:?}", found.unpaired);
@@ -535,25 +453,14 @@ fn shares_below_a_function() {
     let sum = |of: fn(&netplumb_stats::judge::Judged) -> f64| -> f64 {
         class.functions.iter().map(|row| of(&judged(row))).sum()
     };
-    assert!(
-        (sum(|j| j.before) - 100.0).abs() < 0.5,
-        "{}",
-        sum(|j| j.before)
-    );
-    assert!(
-        (sum(|j| j.after) - 100.0).abs() < 0.5,
-        "{}",
-        sum(|j| j.after)
-    );
+    assert!((sum(|j| j.before) - 100.0).abs() < 0.5, "{}", sum(|j| j.before));
+    assert!((sum(|j| j.after) - 100.0).abs() < 0.5, "{}", sum(|j| j.after));
     let whole = judged(class.whole().unwrap());
     let own: u64 = parts[0].costs.iter().map(|cost| cost.own).sum();
     let all: u64 = one.blocks.iter().map(|b| b.kernel() + b.user()).sum();
     let share = 100.0 * own as f64 / all as f64;
     assert!((whole.before - share).abs() < 0.1, "{whole:?}, {share}");
-    assert!(
-        whole.after > whole.before && whole.after < 90.0,
-        "{whole:?}"
-    );
+    assert!(whole.after > whole.before && whole.after < 90.0, "{whole:?}");
     assert!(class.inclusive.iter().all(|row| row.name != "ip_send_skb"));
     let changed = class.changed();
     assert_eq!(changed[0].name, "ip_finish_output2");
@@ -599,24 +506,14 @@ fn quantities_are_named() {
         assert!(text.contains(&format!("Instructions {name} per")), "{text}");
         let text = functions::csv(&views, None, &Together::default());
         let mut reader = ::csv::Reader::from_reader(text.as_bytes());
-        let at = reader
-            .headers()
-            .unwrap()
-            .iter()
-            .position(|c| c == "quantity");
+        let at = reader.headers().unwrap().iter().position(|c| c == "quantity");
         for row in reader.records() {
             assert_eq!(&row.unwrap()[at.unwrap()], of.name);
         }
         let diff = compared(&recording, &recording);
         let text = diff::terminal::render(&diff, &all);
         assert!(text.contains(&format!("quantity  {}", of.name)), "{text}");
-        assert!(
-            diff::csv(&diff, None)
-                .lines()
-                .next()
-                .unwrap()
-                .contains("quantity")
-        );
+        assert!(diff::csv(&diff, None).lines().next().unwrap().contains("quantity"));
         assert!(diff::page::page(&diff).title.ends_with(&name));
         assert!(diff::markdown::render(&diff, 0).contains(&name));
     }
@@ -629,9 +526,7 @@ fn few_samples() {
     let mut state = 7_u64;
     // Knuth's linear congruential generator.
     let mut below = |n: u64| {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (state >> 33) % n
     };
     let mut profile = |packets: bool| {
@@ -646,9 +541,7 @@ fn few_samples() {
             };
             cost.own = cost.calls * PERIOD_NS;
         }
-        recording
-            .costs
-            .retain(|cost| cost.block < kept && (cost.calls > 0 || below(2) == 0));
+        recording.costs.retain(|cost| cost.block < kept && (cost.calls > 0 || below(2) == 0));
         recording.blocks.truncate(kept as usize);
         for (n, block) in (0..).zip(&mut recording.blocks) {
             let own = recording.costs.iter().filter(|cost| cost.block == n);

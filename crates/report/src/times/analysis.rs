@@ -25,9 +25,9 @@ use crate::scalars::by_label;
 /// What times of some blocks of an arm are shared by.
 fn per(recording: &Recording, arm: usize, blocks: &[u32], followed: &Followed) -> Per {
     let packets = match offered(recording, blocks) {
-        0 => blocks.iter().fold(0, |sum: u64, b| {
-            sum.saturating_add(followed.get(b).copied().unwrap_or(0))
-        }),
+        0 => blocks
+            .iter()
+            .fold(0, |sum: u64, b| sum.saturating_add(followed.get(b).copied().unwrap_or(0))),
         offered => offered,
     };
     Per::of(recording, recording.arms[arm].proto, blocks, packets)
@@ -207,9 +207,7 @@ impl TimedClass<'_> {
         &'s self,
         layer: Option<&'s str>,
     ) -> impl Iterator<Item = &'s TimedFunction> {
-        self.functions
-            .iter()
-            .filter(move |f| layer.is_none_or(|l| self.layer(f.function) == l))
+        self.functions.iter().filter(move |f| layer.is_none_or(|l| self.layer(f.function) == l))
     }
 
     /// Corrected own time of a layer.
@@ -377,10 +375,7 @@ pub fn classes(recording: &Recording) -> Vec<TimedClass<'_>> {
     // Blocks in which probes were there: nothing of a class in one is nothing.
     let mut probed: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
     for span in &recording.spans {
-        probed
-            .entry(arm_of(span.block))
-            .or_default()
-            .push(span.block);
+        probed.entry(arm_of(span.block)).or_default().push(span.block);
     }
     for blocks in probed.values_mut() {
         blocks.sort_unstable();
@@ -395,13 +390,7 @@ pub fn classes(recording: &Recording) -> Vec<TimedClass<'_>> {
             let blocks = probed.get(&key.0)?.clone();
             let functions = functions.get(&key).map_or(&[][..], |all| all);
             let stages = stages.get(&key).map_or(&[][..], |all| all);
-            Some(class(
-                recording,
-                key,
-                blocks,
-                &followed,
-                (functions, stages),
-            ))
+            Some(class(recording, key, blocks, &followed, (functions, stages)))
         })
         .collect()
 }
@@ -421,9 +410,7 @@ fn class<'a>(
     let mut raw_ns = 0.0;
     for (one, call, own) in calls {
         let id = recording.nodes[call.node as usize].function;
-        let function = found
-            .entry(id)
-            .or_insert_with(|| nothing(recording, id, blocks.len()));
+        let function = found.entry(id).or_insert_with(|| nothing(recording, id, blocks.len()));
         let corrected = corrected(one, call);
         function.times.add(&one.times);
         *taken.entry(id).or_default() += one.times.total_ns as f64 - corrected;
@@ -455,14 +442,9 @@ fn class<'a>(
     let mut view = TimedClass {
         recording,
         arm,
-        class: Class {
-            proto: recording.arms[arm].proto,
-            direction,
-        },
+        class: Class { proto: recording.arms[arm].proto, direction },
         per: per(recording, arm, &blocks, followed),
-        per_by_block: (blocks.iter())
-            .map(|b| per(recording, arm, &[*b], followed))
-            .collect(),
+        per_by_block: (blocks.iter()).map(|b| per(recording, arm, &[*b], followed)).collect(),
         total_ns: contexts.values().sum(),
         raw_ns,
         contexts,
@@ -479,10 +461,8 @@ fn class<'a>(
     for function in &view.functions {
         *layers.entry(view.layer(function.function)).or_default() += function.self_ns;
     }
-    let mut layers: Vec<(String, f64)> = layers
-        .into_iter()
-        .map(|(name, ns)| (name.to_string(), ns))
-        .collect();
+    let mut layers: Vec<(String, f64)> =
+        layers.into_iter().map(|(name, ns)| (name.to_string(), ns)).collect();
     layers.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
     view.layers = layers;
     view
@@ -490,30 +470,19 @@ fn class<'a>(
 
 fn groups_of(recording: &Recording, at: &HashMap<u32, usize>) -> Vec<TimedGroup> {
     let mut found: BTreeMap<(By, &str), Times> = BTreeMap::new();
-    for group in recording
-        .groups
-        .iter()
-        .filter(|g| at.contains_key(&g.block))
-    {
+    for group in recording.groups.iter().filter(|g| at.contains_key(&g.block)) {
         let times = found.entry((group.by, &group.name)).or_default();
         times.add(&group.times);
     }
     let mut groups: Vec<TimedGroup> = (found.into_iter())
-        .map(|((by, name), times)| TimedGroup {
-            by,
-            name: name.into(),
-            times,
-        })
+        .map(|((by, name), times)| TimedGroup { by, name: name.into(), times })
         .collect();
     groups.sort_by_key(|group| std::cmp::Reverse(group.times.total_ns));
     groups
 }
 
 fn nothing(recording: &Recording, function: FunctionId, blocks: usize) -> TimedFunction {
-    let attachment = recording
-        .attachments
-        .iter()
-        .find(|a| a.function == function);
+    let attachment = recording.attachments.iter().find(|a| a.function == function);
     TimedFunction {
         function,
         mechanism: attachment.map(|a| a.mechanism),
@@ -543,9 +512,7 @@ fn uncertainty(
         .iter()
         .filter(|c| function.mechanism.is_none_or(|m| c.mechanism == m))
         .map(|c| c.uncertainty_ns)
-        .fold(None, |most: Option<f64>, u| {
-            Some(most.map_or(u, |most| most.max(u)))
-        });
+        .fold(None, |most: Option<f64>, u| Some(most.map_or(u, |most| most.max(u))));
     match each {
         Some(each) => each * (span.times.count as f64 + own.calls_below as f64),
         None if call.uncertainty_ns.is_finite() => call.uncertainty_ns,
@@ -581,9 +548,7 @@ fn stages_of(recording: &Recording, stages: &[Staged<'_>], at: &HashMap<u32, usi
         sum.1 = sum.1.saturating_add(packets);
     }
     // A block has no stage of what nothing in it went through: all of the way passed it over.
-    let total = found
-        .iter()
-        .find(|(_, stage)| stage.kind == StageKind::Total);
+    let total = found.iter().find(|(_, stage)| stage.kind == StageKind::Total);
     if let Some(total) = total.map(|(key, _)| *key) {
         let whole = sums.get(&total).cloned().unwrap_or_default();
         for (key, by_block) in sums.range_mut(..total) {

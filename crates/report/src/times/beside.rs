@@ -68,9 +68,7 @@ fn seen(counts: Vec<Counted>) -> PageTable {
             class => printable(class, CLASS_LETTERS),
         };
         Column::figure(title, move |(_, counts): &Place| {
-            counts
-                .get(&class)
-                .map_or(Value::Missing, |n| Value::Number(*n))
+            counts.get(&class).map_or(Value::Missing, |n| Value::Number(*n))
         })
         .hint("packets of the class, or bytes")
         .page("count")
@@ -127,44 +125,33 @@ fn unwatched(recording: &Recording) -> PageTable {
 fn calibration(recording: &Recording) -> PageTable {
     let functions = |c: &&Calibration| {
         let by = recording.attachments.iter();
-        by.filter(|a| (a.mechanism, a.arguments) == (c.mechanism, c.arguments))
-            .count() as u64
+        by.filter(|a| (a.mechanism, a.arguments) == (c.mechanism, c.arguments)).count() as u64
     };
     let columns = vec![
         Column::text("by", |c: &&Calibration| c.mechanism.to_string())
             .hint("by what functions were timed")
             .page("mechanism"),
-        Column::figure("arguments", |c: &&Calibration| {
-            Value::Count(c.arguments.into())
-        })
-        .hint("of the function")
-        .page("arguments"),
-        Column::text("CPU", |c: &&Calibration| {
-            c.cpu.map_or("all".into(), |cpu| cpu.to_string())
-        })
-        .hint("`all` is the median of the CPUs")
-        .page("cpu"),
-        Column::figure("functions", move |c: &&Calibration| {
-            Value::Count(functions(c))
-        })
-        .hint("that were timed so")
-        .page("functions"),
-        Column::figure("an empty function reads", |c: &&Calibration| {
-            Value::Ns(c.bias_ns)
-        })
-        .hint("what is read for a function that does nothing")
-        .unit("ns")
-        .page("bias"),
+        Column::figure("arguments", |c: &&Calibration| Value::Count(c.arguments.into()))
+            .hint("of the function")
+            .page("arguments"),
+        Column::text("CPU", |c: &&Calibration| c.cpu.map_or("all".into(), |cpu| cpu.to_string()))
+            .hint("`all` is the median of the CPUs")
+            .page("cpu"),
+        Column::figure("functions", move |c: &&Calibration| Value::Count(functions(c)))
+            .hint("that were timed so")
+            .page("functions"),
+        Column::figure("an empty function reads", |c: &&Calibration| Value::Ns(c.bias_ns))
+            .hint("what is read for a function that does nothing")
+            .unit("ns")
+            .page("bias"),
         Column::figure("a pair takes", |c: &&Calibration| Value::Ns(c.pair_ns))
             .hint("both probes of a call together")
             .unit("ns")
             .page("pair"),
-        Column::figure("\u{b1} (95%)", |c: &&Calibration| {
-            Value::Ns(c.uncertainty_ns)
-        })
-        .hint("half the width of the interval of either")
-        .unit("ns")
-        .page("uncertainty"),
+        Column::figure("\u{b1} (95%)", |c: &&Calibration| Value::Ns(c.uncertainty_ns))
+            .hint("half the width of the interval of either")
+            .unit("ns")
+            .page("uncertainty"),
     ];
     Table::new(columns, &recording.calibration)
         .page("What the probes cost, measured on a function that does nothing; ns")

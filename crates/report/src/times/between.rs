@@ -34,16 +34,12 @@ pub(crate) fn is_of(recording: &Recording) -> bool {
 /// The events, in their order.
 pub(super) fn events(recording: &Recording) -> String {
     let events = recording.environment.get(EVENTS);
-    events.map_or_else(
-        || "the events".into(),
-        |events| printable(events, EVENT_LETTERS),
-    )
+    events.map_or_else(|| "the events".into(), |events| printable(events, EVENT_LETTERS))
 }
 
 /// What is in the footer alone: these figures are not among the others.
-pub(super) const TOLD: [&Declared; 8] = [
-    &BEGUN, &ENDED, &OPEN, &UNMATCHED, &APART, &SEEN, &PROGRAMS, &RUNS,
-];
+pub(super) const TOLD: [&Declared; 8] =
+    [&BEGUN, &ENDED, &OPEN, &UNMATCHED, &APART, &SEEN, &PROGRAMS, &RUNS];
 
 /// Notes for the footer.
 pub(super) fn notes(recording: &Recording) -> Vec<Note> {
@@ -52,10 +48,8 @@ pub(super) fn notes(recording: &Recording) -> Vec<Note> {
         notes.push(Note::new("paired by", printable(key, 100)));
     }
     if let Some(why) = recording.environment.get(PROBES) {
-        let text = format!(
-            "functions are probed by kprobes, which take longer: {}",
-            printable(why, 300)
-        );
+        let text =
+            format!("functions are probed by kprobes, which take longer: {}", printable(why, 300));
         notes.push(Note::new("probes", text));
     }
     notes.extend(limit(recording).map(|limit| {
@@ -127,9 +121,7 @@ fn without_spans(recording: &Recording) -> Vec<Note> {
     match recording.arms.len() {
         // Its ledger says it.
         1 => Vec::new(),
-        _ => (recording.arms.iter().enumerate())
-            .filter_map(note)
-            .collect(),
+        _ => (recording.arms.iter().enumerate()).filter_map(note).collect(),
     }
 }
 
@@ -221,13 +213,8 @@ pub(super) fn heat(recording: &Recording) -> Option<PageHeat> {
             *cell = cell.saturating_add(*count);
         }
     }
-    let cells = cells
-        .into_iter()
-        .map(|((column, bucket), count)| PageHeatCell {
-            column,
-            bucket,
-            count,
-        });
+    let cells =
+        cells.into_iter().map(|((column, bucket), count)| PageHeatCell { column, bucket, count });
     Some(PageHeat {
         title: format!("From {}", events(recording)),
         column_ns,

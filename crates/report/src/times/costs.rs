@@ -22,9 +22,8 @@ pub fn as_costs(recording: &Recording) -> Recording {
     let mut below_nothing = 0.0;
     for ((span, call), own) in recording.calls().zip(own(recording)) {
         below_nothing += (-own.corrected_ns).max(0.0);
-        let cost = costs
-            .entry((span.block, span.direction, call.context, call.node))
-            .or_insert(Cost {
+        let cost =
+            costs.entry((span.block, span.direction, call.context, call.node)).or_insert(Cost {
                 block: span.block,
                 quantity,
                 direction: span.direction,
@@ -40,11 +39,7 @@ pub fn as_costs(recording: &Recording) -> Recording {
         let totals = &mut out.blocks[cost.block as usize].totals;
         match totals.iter_mut().find(|t| t.quantity == quantity) {
             Some(total) => total.kernel += cost.own,
-            None => totals.push(Total {
-                quantity,
-                kernel: cost.own,
-                user: 0,
-            }),
+            None => totals.push(Total { quantity, kernel: cost.own, user: 0 }),
         }
     }
     out.costs = costs.into_values().collect();

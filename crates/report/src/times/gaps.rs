@@ -65,12 +65,7 @@ fn within(seen: &Seen<'_>, proto: Proto, way: Way) -> Option<String> {
         ));
     }
     // Ends that some packet came to say what the way was.
-    let ends: Vec<&str> = way
-        .ends
-        .iter()
-        .copied()
-        .filter(|end| seen.at(proto, end) > 0)
-        .collect();
+    let ends: Vec<&str> = way.ends.iter().copied().filter(|end| seen.at(proto, end) > 0).collect();
     let ends = match ends.is_empty() {
         true => way.ends[0].to_string(),
         false => ends.join(" or "),
@@ -88,9 +83,7 @@ fn within(seen: &Seen<'_>, proto: Proto, way: Way) -> Option<String> {
 /// given what packets it will.
 fn offered(recording: &Recording) -> Vec<String> {
     let mut lines = Vec::new();
-    let counted: BTreeSet<u32> = (recording.scalars_of(&SEEN))
-        .filter_map(Scalar::block)
-        .collect();
+    let counted: BTreeSet<u32> = (recording.scalars_of(&SEEN)).filter_map(Scalar::block).collect();
     for proto in [Proto::Raw, Proto::Udp] {
         let blocks: BTreeSet<u32> = (0_u32..)
             .zip(&recording.blocks)
@@ -113,10 +106,7 @@ fn offered(recording: &Recording) -> Vec<String> {
         let rest = (offered - followed).saturating_sub(early);
         let mut causes = Vec::new();
         if early > 0 {
-            causes.push(format!(
-                "{} dropped before the device's queue",
-                thousands(early)
-            ));
+            causes.push(format!("{} dropped before the device's queue", thousands(early)));
         }
         if rest > 0 {
             let why = match paused {

@@ -102,16 +102,8 @@ fn class_out<'a>(class: &'a TimedClass<'a>) -> ClassOut<'a> {
         blocks: &class.blocks,
         raw_ns: class.raw_ns,
         self_ns: class.total_ns,
-        contexts: class
-            .contexts
-            .iter()
-            .map(|(c, ns)| (c.to_string(), *ns))
-            .collect(),
-        layers: class
-            .layers
-            .iter()
-            .map(|(name, ns)| (name.as_str(), *ns))
-            .collect(),
+        contexts: class.contexts.iter().map(|(c, ns)| (c.to_string(), *ns)).collect(),
+        layers: class.layers.iter().map(|(name, ns)| (name.as_str(), *ns)).collect(),
         functions,
         edges: edges(class),
         stages,

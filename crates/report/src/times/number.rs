@@ -12,11 +12,8 @@ pub(crate) fn ns(value: f64) -> String {
     let scaled = |unit: f64, name: &str| {
         let scaled = size / unit;
         // Three digits or more.
-        let text = if scaled < 99.95 {
-            format!("{scaled:.1}")
-        } else {
-            thousands(scaled.round() as u64)
-        };
+        let text =
+            if scaled < 99.95 { format!("{scaled:.1}") } else { thousands(scaled.round() as u64) };
         format!("{sign}{text}{name}")
     };
     match size {
@@ -70,11 +67,7 @@ pub(crate) fn rounded(value: f64) -> String {
     if value.fract() == 0.0 || value >= 1_000.0 {
         return thousands(value.round() as u64);
     }
-    if value < 10.0 {
-        format!("{value:.2}")
-    } else {
-        format!("{value:.1}")
-    }
+    if value < 10.0 { format!("{value:.2}") } else { format!("{value:.1}") }
 }
 
 /// A share of a whole.

@@ -22,31 +22,20 @@ pub(crate) fn render(recording: &Recording, classes: &[TimedClass<'_>]) -> Strin
     let mut text = Text::default();
     let shown: BTreeSet<usize> = classes.iter().map(|class| class.arm).collect();
     let shown: Vec<usize> = shown.into_iter().collect();
-    text.family(
-        &metric::RECORDING,
-        [(conditions(recording, &shown), Number::Whole(1))],
-    );
-    let functions = || {
-        classes
-            .iter()
-            .flat_map(|c| c.functions.iter().map(move |f| (c, f)))
-    };
+    text.family(&metric::RECORDING, [(conditions(recording, &shown), Number::Whole(1))]);
+    let functions = || classes.iter().flat_map(|c| c.functions.iter().map(move |f| (c, f)));
     let stages = || {
         classes.iter().flat_map(|c| {
             let parts = c.stages.iter();
             parts.map(move |s| (c, s))
         })
     };
-    let each: Vec<(String, &Times)> = functions()
-        .map(|(c, f)| (function_labels(c, f), &f.times))
-        .collect();
+    let each: Vec<(String, &Times)> =
+        functions().map(|(c, f)| (function_labels(c, f), &f.times)).collect();
     histograms(&metric::FUNCTION_DURATION, &each, &mut text);
     if !each.is_empty() {
         for (metric, value) in [
-            (
-                &metric::FUNCTION_CORRECTED,
-                (|f| f.corrected_ns) as fn(&TimedFunction) -> f64,
-            ),
+            (&metric::FUNCTION_CORRECTED, (|f| f.corrected_ns) as fn(&TimedFunction) -> f64),
             (&metric::FUNCTION_SELF, |f| f.self_ns),
         ] {
             text.head(metric);
@@ -116,9 +105,7 @@ fn histograms(metric: &Metric, each: &[(String, &Times)], text: &mut Text) {
 /// late has no rate before.
 pub(crate) fn octaves() -> Vec<u16> {
     const OCTAVE: u16 = 1 << SUB_BITS;
-    (OCTAVE - 1..histogram::BUCKETS as u16 - 1)
-        .step_by(OCTAVE.into())
-        .collect()
+    (OCTAVE - 1..histogram::BUCKETS as u16 - 1).step_by(OCTAVE.into()).collect()
 }
 
 /// Histograms whose buckets have these upper bounds, and one without.
@@ -142,11 +129,7 @@ pub(crate) fn with_bounds(
                 below = below.saturating_add(*n);
             }
             let le = Number::seconds(histogram::upper(*bound) as f64);
-            text.line(
-                &bucket,
-                &format!("{labels},le=\"{le}\""),
-                Number::Whole(below),
-            );
+            text.line(&bucket, &format!("{labels},le=\"{le}\""), Number::Whole(below));
         }
         let count = Number::Whole(times.count);
         text.line(&bucket, &format!("{labels},le=\"+Inf\""), count);

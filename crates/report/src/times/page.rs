@@ -45,26 +45,19 @@ pub fn page(
     let mut stacks = analysis::classes(&costs);
     stacks.retain(|s| {
         let key = (s.arm, s.class.direction);
-        classes_shown
-            .iter()
-            .any(|c| (c.arm, c.class.direction) == key)
+        classes_shown.iter().any(|c| (c.arm, c.class.direction) == key)
     });
     let mut page = report_page(&costs, &stacks, experiment, &Together::default());
     page.unit = "ns".into();
     page.functions = functions(recording);
     // What was seen and dropped has tables of its own.
     page.trust = footer(&costs, classes);
-    page.trust
-        .retain(|note| !["seen", "dropped"].contains(&note.topic));
+    page.trust.retain(|note| !["seen", "dropped"].contains(&note.topic));
     let by = match recording.stages().next().is_none() {
         true => "function",
         false => "stage",
     };
-    page.title = titled(
-        &format!("{}, by {by}", what_takes(recording)),
-        &costs,
-        experiment,
-    );
+    page.title = titled(&format!("{}, by {by}", what_takes(recording)), &costs, experiment);
     if between::is_of(recording) {
         page.title = "Time between events".into();
         if page.question.is_empty() {
@@ -74,10 +67,7 @@ pub fn page(
     let lab = recording.environment.get(env::LAB);
     if let Some(lab) = lab {
         page.question = match page.question.is_empty() {
-            true => format!(
-                "Nanoseconds of the running kernel, lab {}",
-                printable(lab, 40)
-            ),
+            true => format!("Nanoseconds of the running kernel, lab {}", printable(lab, 40)),
             false => page.question,
         };
     }
@@ -113,9 +103,7 @@ pub fn page(
     }
     page.summary = table::classes_page(&classes_shown);
     page.heat = between::heat(recording);
-    page.events = (classes_shown.iter())
-        .filter_map(|class| table::groups_page(class))
-        .collect();
+    page.events = (classes_shown.iter()).filter_map(|class| table::groups_page(class)).collect();
     page.timed = Some(timed(recording));
     page
 }
@@ -174,10 +162,7 @@ fn way(class: &TimedClass<'_>) -> String {
             with_unit(of(StageKind::Unaccounted)),
         ),
     };
-    if let Some(most) = class
-        .parts()
-        .max_by(|a, b| a.mean_ns().total_cmp(&b.mean_ns()))
-    {
+    if let Some(most) = class.parts().max_by(|a, b| a.mean_ns().total_cmp(&b.mean_ns())) {
         text.push_str(&format!(
             "; most in {} with {} ({})",
             printable(&most.name, 60),
@@ -223,9 +208,7 @@ fn times(class: &TimedClass<'_>, cells: Vec<Vec<PageCell>>) -> PageTimes {
         functions: (class.functions.iter().zip(cells))
             .map(|(f, cells)| function(f, cells))
             .collect(),
-        stages: (class.stages.iter().zip(stage_cells))
-            .map(|(s, cells)| stage(s, cells))
-            .collect(),
+        stages: (class.stages.iter().zip(stage_cells)).map(|(s, cells)| stage(s, cells)).collect(),
         stage_columns,
         each: class.is_between().then(|| class.each_of().into()),
         open,

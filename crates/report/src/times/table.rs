@@ -196,10 +196,7 @@ fn distribution(row: &Row<'_>) -> Value {
         ("min_ns", Value::Count(times.min_ns)),
         ("percentiles_ns", Value::object(percentiles)),
         ("max_ns", Value::Count(times.max_ns)),
-        (
-            "buckets",
-            Value::List(times.buckets.iter().map(bucket).collect()),
-        ),
+        ("buckets", Value::List(times.buckets.iter().map(bucket).collect())),
     ])
 }
 
@@ -253,9 +250,7 @@ pub(crate) fn functions<'a>() -> Vec<Column<'a, Row<'a>>> {
         .words()
         .rank(13)
         .page("by"),
-        Column::machine(|r: &Row<'a>| Value::Count(r.times().count))
-            .csv("count")
-            .json("calls"),
+        Column::machine(|r: &Row<'a>| Value::Count(r.times().count)).csv("count").json("calls"),
         Column::figure("calls", |r: &Row<'a>| {
             Value::Number(r.class.per.each(r.times().count as f64))
         })
@@ -373,10 +368,7 @@ pub(crate) fn stages<'a>(between: Option<usize>) -> Vec<Column<'a, Row<'a>>> {
         // Where there is less room.
         Column::text("stage", move |r: &Row<'a>| {
             let whole = r.name().0;
-            between.map_or_else(
-                || whole.to_string(),
-                |letters| events_within(whole, letters),
-            )
+            between.map_or_else(|| whole.to_string(), |letters| events_within(whole, letters))
         })
         .hint(name)
         .people(0)
@@ -448,10 +440,7 @@ pub(crate) fn stages<'a>(between: Option<usize>) -> Vec<Column<'a, Row<'a>>> {
 fn events_within(whole: &str, letters: usize) -> String {
     const BETWEEN: &str = " → ";
     let length = |text: &str| text.chars().count();
-    let Some((from, to)) = whole
-        .split_once(BETWEEN)
-        .filter(|_| length(whole) > letters)
-    else {
+    let Some((from, to)) = whole.split_once(BETWEEN).filter(|_| length(whole) > letters) else {
         return whole.into();
     };
     let room = letters.saturating_sub(length(BETWEEN));
@@ -533,11 +522,7 @@ fn table_of_groups<'a>(class: &'a TimedClass<'a>) -> Option<Table<'a, Row<'a>>> 
 
 fn rows_of_groups<'a>(class: &'a TimedClass<'a>) -> impl Iterator<Item = Row<'a>> {
     let whole: u64 = class.groups.iter().map(|group| group.times.total_ns).sum();
-    class.groups.iter().map(move |group| Row {
-        class,
-        of: Of::Group(group),
-        whole: whole as f64,
-    })
+    class.groups.iter().map(move |group| Row { class, of: Of::Group(group), whole: whole as f64 })
 }
 
 /// Groups of a class for a terminal, the first so many.
@@ -604,11 +589,7 @@ fn first<'a>(class: &'a TimedClass<'a>, view: &'a View) -> First<'a> {
             Of::Function(f) => f.too_small(),
             Of::Stage(_) | Of::Group(_) => false,
         });
-    let top = if view.top == 0 {
-        ranked.len()
-    } else {
-        view.top
-    };
+    let top = if view.top == 0 { ranked.len() } else { view.top };
     let rest = ranked.split_off(top.min(ranked.len()));
     let sum: f64 = rest.iter().map(|r| r.each(|f| f.self_ns)).sum();
     let whole = rest.first().map_or(0.0, |r| r.whole);
@@ -662,10 +643,7 @@ pub(super) fn functions_markdown(
 
 /// The stages of a class for a terminal.
 pub(super) fn stages_terminal(class: &TimedClass<'_>, columns: usize) -> String {
-    let room = Room {
-        bar: columns.saturating_sub(100).clamp(8, 20),
-        ..Room::of(columns, 0)
-    };
+    let room = Room { bar: columns.saturating_sub(100).clamp(8, 20), ..Room::of(columns, 0) };
     let [least, most] = EVENTS_LETTERS;
     let beside = match columns {
         0..MEDIUM => BESIDE_EVENTS[0],
@@ -705,16 +683,10 @@ pub(super) fn classes_page(classes: &[&TimedClass<'_>]) -> Option<PageTable> {
         (c.arm(), c.class.to_string())
     });
     let (caption, title, hint) = match staged > 0 {
-        true if classes.iter().all(|class| class.is_between()) => (
-            "From the first event to the last; ns",
-            "mean",
-            "of all that ended",
-        ),
-        true => (
-            "A packet's path, class by class; ns",
-            "mean",
-            "of a packet's path",
-        ),
+        true if classes.iter().all(|class| class.is_between()) => {
+            ("From the first event to the last; ns", "mean", "of all that ended")
+        }
+        true => ("A packet's path, class by class; ns", "mean", "of a packet's path"),
         false => (
             "Every arm and class; ns",
             "ns",
@@ -748,9 +720,7 @@ pub(super) fn classes_page(classes: &[&TimedClass<'_>]) -> Option<PageTable> {
         columns.extend([
             Column::text("largest layer", |c: &Class<'_>| {
                 let largest = c.layers.first();
-                largest.map_or("-".into(), |(name, sum)| {
-                    format!("{name} {}", ns(c.per.each(*sum)))
-                })
+                largest.map_or("-".into(), |(name, sum)| format!("{name} {}", ns(c.per.each(*sum))))
             })
             .hint("with its own time")
             .rank(4)
@@ -774,11 +744,8 @@ const SMALL_NAMES: usize = 6;
 
 /// One line for the functions whose own time is within the correction's error.
 fn too_small(class: &TimedClass<'_>, small: &[&TimedFunction]) -> String {
-    let mut names: Vec<String> = small
-        .iter()
-        .take(SMALL_NAMES)
-        .map(|f| printable(class.name(f.function), 40))
-        .collect();
+    let mut names: Vec<String> =
+        small.iter().take(SMALL_NAMES).map(|f| printable(class.name(f.function), 40)).collect();
     if small.len() > SMALL_NAMES {
         names.push(format!("{} more", small.len() - SMALL_NAMES));
     }

@@ -41,10 +41,7 @@ pub fn render(recording: &Recording, classes: &[TimedClass<'_>], view: &View) ->
         out.push_str(nothing(recording));
     }
     out.push('\n');
-    out.push_str(&footer::terminal(
-        &trust::footer(recording, classes),
-        view.columns,
-    ));
+    out.push_str(&footer::terminal(&trust::footer(recording, classes), view.columns));
     out
 }
 
@@ -58,15 +55,9 @@ pub(super) fn nothing(recording: &Recording) -> &'static str {
 
 /// The classes that have a table.
 pub(crate) fn shown<'s, 'a>(classes: &'s [TimedClass<'a>]) -> Vec<&'s TimedClass<'a>> {
-    let of_packets: Vec<_> = classes
-        .iter()
-        .filter(|c| c.class.direction != Direction::Other)
-        .collect();
-    if of_packets.is_empty() {
-        classes.iter().collect()
-    } else {
-        of_packets
-    }
+    let of_packets: Vec<_> =
+        classes.iter().filter(|c| c.class.direction != Direction::Other).collect();
+    if of_packets.is_empty() { classes.iter().collect() } else { of_packets }
 }
 
 /// One class: the stages of its way, its layers and functions.
@@ -90,11 +81,8 @@ pub fn section(class: &TimedClass<'_>, view: &View) -> String {
 
 fn of_functions(class: &TimedClass<'_>, view: &View) -> String {
     let each = |sum: f64| ns(class.per.each(sum));
-    let contexts: Vec<String> = class
-        .contexts
-        .iter()
-        .map(|(context, sum)| format!("{context} {}", each(*sum)))
-        .collect();
+    let contexts: Vec<String> =
+        class.contexts.iter().map(|(context, sum)| format!("{context} {}", each(*sum))).collect();
     let heading = format!(
         "{}  {} ns per {} in the functions that were timed ({}); {} as read",
         class.label(),
@@ -123,9 +111,7 @@ fn of_functions(class: &TimedClass<'_>, view: &View) -> String {
 
 /// `12.3us ns` is `12.3us`: the unit is there already.
 fn unit(text: &str) -> String {
-    ["us", "ms", "s"].iter().fold(text.to_string(), |text, u| {
-        text.replace(&format!("{u} ns"), u)
-    })
+    ["us", "ms", "s"].iter().fold(text.to_string(), |text, u| text.replace(&format!("{u} ns"), u))
 }
 
 /// The layers of a class.
@@ -174,10 +160,7 @@ pub fn bottleneck(class: &TimedClass<'_>, layer: Option<&str>) -> String {
         }
     );
     if layer.is_none()
-        && let Some((name, sum)) = class
-            .layers
-            .iter()
-            .find(|(n, _)| n != crate::analysis::NO_LAYER)
+        && let Some((name, sum)) = class.layers.iter().find(|(n, _)| n != crate::analysis::NO_LAYER)
     {
         text.push_str(&format!(
             "; the largest layer is {} with {} ({})",
@@ -194,12 +177,7 @@ pub fn bottleneck(class: &TimedClass<'_>, layer: Option<&str>) -> String {
 fn stages(class: &TimedClass<'_>, columns: usize) -> String {
     let whole = class.whole_ns();
     let packets = class.stages.iter().map(Stage::packets).max().unwrap_or(0);
-    let kinds = [
-        StageKind::Work,
-        StageKind::Wait,
-        StageKind::Either,
-        StageKind::Unaccounted,
-    ];
+    let kinds = [StageKind::Work, StageKind::Wait, StageKind::Either, StageKind::Unaccounted];
     let kinds: Vec<String> = (kinds.iter())
         .filter_map(|kind| {
             let of = |s: &&Stage| s.kind == *kind;

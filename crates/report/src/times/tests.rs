@@ -19,9 +19,7 @@ use recording::{between, functions, stages};
 
 #[track_caller]
 fn check(name: &str, text: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("testdata/times")
-        .join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/times").join(name);
     golden(&path, text);
 }
 
@@ -32,10 +30,7 @@ fn lines(page: &crate::page::Page) -> String {
 }
 
 fn view(columns: usize) -> View {
-    View {
-        columns,
-        ..View::default()
-    }
+    View { columns, ..View::default() }
 }
 
 /// Check what times look like on terminals of three widths, and that no line is
@@ -43,11 +38,9 @@ fn view(columns: usize) -> View {
 #[test]
 fn on_a_terminal() {
     for columns in [80, 110, 150] {
-        for (name, recording) in [
-            ("functions", functions()),
-            ("stages", stages()),
-            ("between", between()),
-        ] {
+        for (name, recording) in
+            [("functions", functions()), ("stages", stages()), ("between", between())]
+        {
             let text = terminal::render(&recording, &classes(&recording), &view(columns));
             check(&format!("{name}-{columns}.txt"), &text);
             for line in text.lines() {
@@ -66,12 +59,7 @@ fn own_times() {
     let all = classes(&recording);
     let tx = &all[0];
     assert_eq!(tx.class.to_string(), "udp tx");
-    let of = |name: &str| {
-        tx.functions
-            .iter()
-            .find(|f| tx.name(f.function) == name)
-            .unwrap()
-    };
+    let of = |name: &str| tx.functions.iter().find(|f| tx.name(f.function) == name).unwrap();
     // Each packet: 1,000 in udp_sendmsg, of which 700 in ip_output, of which 300 in
     // walk, which calls itself; see `recording`.
     // Blocks differ by some thousandths.
@@ -130,10 +118,7 @@ fn what_comes_afterwards() {
     let all = classes(&recording);
     assert!(all.iter().all(TimedClass::closes));
     let text = terminal::render(&recording, &all, &view(100));
-    assert!(
-        text.contains("completion") && !text.contains("INVALID"),
-        "{text}"
-    );
+    assert!(text.contains("completion") && !text.contains("INVALID"), "{text}");
     assert!(!all[0].parts().any(|s| s.name == "completion"));
 }
 
@@ -174,13 +159,8 @@ fn none_slow(slow: &str, threshold_ns: Option<f64>) -> Recording {
     (recording.environment).insert("spans.slow".into(), slow.into());
     let of = [&spans::STACKS, &spans::SLOW].map(|of| recording.quantity(of));
     for block in &mut recording.blocks {
-        block.totals = of
-            .iter()
-            .map(|quantity| Total {
-                quantity: *quantity,
-                ..Total::default()
-            })
-            .collect();
+        block.totals =
+            of.iter().map(|quantity| Total { quantity: *quantity, ..Total::default() }).collect();
     }
     if let Some(at) = threshold_ns {
         recording.add(Of::Block(0), &spans::THRESHOLD, Item::ONLY, at);
@@ -199,11 +179,7 @@ fn nothing_was_slow() {
             Some(1e7),
             "none took longer than p99 of all that ended before, which was 10.0ms in the end",
         ),
-        (
-            "p99",
-            None,
-            "none is slow: p99 is known once 100 have ended, and ",
-        ),
+        ("p99", None, "none is slow: p99 is known once 100 have ended, and "),
     ] {
         let recording = none_slow(slow, threshold_ns);
         assert_eq!(recording.parts(), ["spans", "stacks", "slow"]);
@@ -238,24 +214,15 @@ fn an_arm_without_spans() {
     };
     assert!(named(&recording).is_empty());
     for name in ["kyber", "unmeasured"] {
-        let arm = Arm {
-            name: name.into(),
-            ..recording.arms[0].clone()
-        };
+        let arm = Arm { name: name.into(), ..recording.arms[0].clone() };
         recording.arms.push(arm);
     }
     let arm = recording.arms.len() as u32 - 2;
     let number = recording.blocks.len() as u32;
-    recording.blocks.push(Block {
-        arm,
-        ..recording.blocks[0].clone()
-    });
+    recording.blocks.push(Block { arm, ..recording.blocks[0].clone() });
     let of = Of::Block(number);
     recording.add(of, &spans::ENDED, Item::ONLY, 0.0);
-    for (event, count) in [
-        ("block:block_rq_insert", 0.0),
-        ("block:block_rq_issue", 7.0),
-    ] {
+    for (event, count) in [("block:block_rq_insert", 0.0), ("block:block_rq_issue", 7.0)] {
         recording.add(of, &spans::SEEN, Item::label(event), count);
     }
     assert_eq!(

@@ -112,11 +112,8 @@ fn probes(recording: &Recording) -> Vec<Note> {
 
 /// Bias, pair and uncertainty of a mechanism, as ranges over what they depend on.
 fn cost(recording: &Recording, mechanism: Mechanism) -> Option<(String, String, String)> {
-    let of: Vec<&Calibration> = recording
-        .calibration
-        .iter()
-        .filter(|c| c.mechanism == mechanism)
-        .collect();
+    let of: Vec<&Calibration> =
+        recording.calibration.iter().filter(|c| c.mechanism == mechanism).collect();
     // The medians, where there are such.
     let medians: Vec<&Calibration> = of.iter().copied().filter(|c| c.cpu.is_none()).collect();
     let of = if medians.is_empty() { of } else { medians };
@@ -130,13 +127,8 @@ fn cost(recording: &Recording, mechanism: Mechanism) -> Option<(String, String, 
             false => format!("{} to {}", tenths(low), tenths(high)),
         }
     };
-    (!of.is_empty()).then(|| {
-        (
-            range(|c| c.bias_ns),
-            range(|c| c.pair_ns),
-            range(|c| c.uncertainty_ns),
-        )
-    })
+    (!of.is_empty())
+        .then(|| (range(|c| c.bias_ns), range(|c| c.pair_ns), range(|c| c.uncertainty_ns)))
 }
 
 /// By how much times were corrected.
@@ -245,15 +237,10 @@ fn blocks(recording: &Recording, classes: &[TimedClass<'_>]) -> Option<String> {
             };
             let low = each.iter().copied().fold(f64::INFINITY, f64::min);
             let high = each.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            low.is_finite()
-                .then(|| format!("{} {} to {}", c.label(), ns(low), ns(high)))
+            low.is_finite().then(|| format!("{} {} to {}", c.label(), ns(low), ns(high)))
         })
         .collect();
-    let seconds: f64 = recording
-        .blocks
-        .iter()
-        .map(|b| b.duration_ns as f64 / 1e9)
-        .sum();
+    let seconds: f64 = recording.blocks.iter().map(|b| b.duration_ns as f64 / 1e9).sum();
     let mut line = format!("{count} of each class");
     if seconds > 0.0 {
         line.push_str(&format!(", {seconds:.1} s of windows in all"));
@@ -266,10 +253,7 @@ fn blocks(recording: &Recording, classes: &[TimedClass<'_>]) -> Option<String> {
 
 /// The whole way in each block that had any.
 fn way_by_block(class: &TimedClass<'_>) -> Vec<f64> {
-    let total = class
-        .stages
-        .iter()
-        .find(|s| s.kind == netplumb_model::span::StageKind::Total);
+    let total = class.stages.iter().find(|s| s.kind == netplumb_model::span::StageKind::Total);
     total.map_or_else(Vec::new, |s| s.by_block.iter().flatten().copied().collect())
 }
 
@@ -301,9 +285,7 @@ fn others(recording: &Recording) -> Option<String> {
         };
         let told = own.iter().chain(&between::TOLD);
         if !told.into_iter().any(|own| quantity.is(own)) {
-            let sum = sums
-                .entry(&quantity.name)
-                .or_insert((0.0, 0.0, &quantity.unit));
+            let sum = sums.entry(&quantity.name).or_insert((0.0, 0.0, &quantity.unit));
             sum.0 += scalar.value;
             sum.1 += 1.0;
         }
@@ -338,10 +320,7 @@ fn refused(recording: &Recording) -> Vec<Note> {
     let shed = recording.all_shed().into_iter();
     let shed: Vec<String> = shed.map(|name| printable(name, 60)).collect();
     if !shed.is_empty() {
-        let text = format!(
-            "to stay within --max-functions or --max-overhead: {}",
-            some(&shed)
-        );
+        let text = format!("to stay within --max-functions or --max-overhead: {}", some(&shed));
         notes.push(Note::new("shed", text));
     }
     notes

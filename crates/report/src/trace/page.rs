@@ -55,9 +55,7 @@ pub(crate) fn of(recording: &Recording, experiment: Option<&Experiment>) -> Vec<
         return Vec::new();
     }
     let function = function(experiment, recording);
-    let only = experiment
-        .and_then(|e| e.trace.as_ref())
-        .and_then(|t| t.only.as_ref());
+    let only = experiment.and_then(|e| e.trace.as_ref()).and_then(|t| t.only.as_ref());
     let only = only.map(ToString::to_string);
     let mut room = MOST_LINES;
     let blocks = OfBlock::all(recording).into_iter().map(|of| {
@@ -66,20 +64,13 @@ pub(crate) fn of(recording: &Recording, experiment: Option<&Experiment>) -> Vec<
         // The first, then those that took most.
         calls.sort_by_key(|call| {
             let total = call.steps.first().map_or(0, |s| s.total);
-            (
-                Some(call.number) != first,
-                std::cmp::Reverse(total),
-                call.number,
-            )
+            (Some(call.number) != first, std::cmp::Reverse(total), call.number)
         });
         let left = calls.len().saturating_sub(MOST_CALLS);
         calls.truncate(MOST_CALLS);
         PageTraced {
             sentences: of.sentences(function, only.as_deref()),
-            calls: calls
-                .iter()
-                .map(|one| page_call(recording, one, &mut room))
-                .collect(),
+            calls: calls.iter().map(|one| page_call(recording, one, &mut room)).collect(),
             left: left as u64,
         }
     });

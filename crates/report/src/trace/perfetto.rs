@@ -40,11 +40,7 @@ fn calls(recording: &Recording) -> Vec<Value> {
     // Instructions are counted from the begin of a block.
     let timed = OfCalls::in_recording(recording) == Some(&TIMED);
     let steps = recording.call_traces().flat_map(|trace| &trace.steps);
-    let origin = steps
-        .filter(|_| timed)
-        .map(|step| step.begin)
-        .min()
-        .unwrap_or(0);
+    let origin = steps.filter(|_| timed).map(|step| step.begin).min().unwrap_or(0);
     for trace in recording.call_traces() {
         let block = trace.block.unwrap_or(0);
         let place = recording.blocks.get(block as usize);
@@ -105,9 +101,8 @@ fn calls(recording: &Recording) -> Vec<Value> {
 fn packets(recording: &Recording) -> Vec<Value> {
     let text = |id| recording.text_of_trace(id);
     let all = recording.packet_traces();
-    let steps: Vec<(u64, &Step)> = all
-        .flat_map(|trace| trace.steps.iter().map(|step| (trace.number, step)))
-        .collect();
+    let steps: Vec<(u64, &Step)> =
+        all.flat_map(|trace| trace.steps.iter().map(|step| (trace.number, step))).collect();
     let origin = steps.iter().map(|(_, s)| s.begin).min().unwrap_or(0);
     // Microseconds, as the format has them; the numbers stay small enough to be exact.
     let at = |ns: u64| (ns - origin) as f64 / 1e3;

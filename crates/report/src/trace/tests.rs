@@ -42,10 +42,7 @@ fn experiment() -> Experiment {
 
 /// Three calls: one with everything, a small one, and one that did not return.
 fn recording() -> Recording {
-    let mut recording = Recording {
-        complete: true,
-        ..Recording::default()
-    };
+    let mut recording = Recording { complete: true, ..Recording::default() };
     for (key, value) in [
         (env::CLOCK, "exact"),
         (env::UNIT, "instructions"),
@@ -70,16 +67,8 @@ fn recording() -> Recording {
         arm: 0,
         instrument: INSTRUCTIONS.instrument.into(),
         index: 0,
-        ledger: Ledger {
-            offered: 1,
-            delivered: 1,
-            ..Ledger::default()
-        },
-        totals: vec![Total {
-            quantity,
-            kernel: 2_000,
-            user: 0,
-        }],
+        ledger: Ledger { offered: 1, delivered: 1, ..Ledger::default() },
+        totals: vec![Total { quantity, kernel: 2_000, user: 0 }],
         entered: 3,
         returned: 2,
         duration_ns: 0,
@@ -92,11 +81,7 @@ fn recording() -> Recording {
         size_bytes: 0,
         source: None,
     });
-    recording.nodes.push(Node {
-        parent: None,
-        function: 0,
-        tail: false,
-    });
+    recording.nodes.push(Node { parent: None, function: 0, tail: false });
     recording.costs.push(Cost {
         block: 0,
         quantity,
@@ -115,12 +100,7 @@ fn recording() -> Recording {
         recording.add(Of::Block(0), quantity, Item::ONLY, f64::from(value));
     }
     for (place, value) in PLACES.into_iter().zip([1_900, 110, 190, 1_600, 1_600]) {
-        recording.add(
-            Of::Block(0),
-            &COUNTED.cost,
-            Item::label(place),
-            f64::from(value),
-        );
+        recording.add(Of::Block(0), &COUNTED.cost, Item::label(place), f64::from(value));
     }
     let mut texts = recording.known_texts();
     for name in NAMES {
@@ -188,13 +168,7 @@ fn on_a_terminal() {
     let text = render(&recording, Some(&experiment), &[], &Shown::Typical, 100);
     golden("calls.txt", &text);
     assert!(!text.contains('\u{1b}') && !text.contains('\u{7}'));
-    let one = render(
-        &recording,
-        Some(&experiment),
-        &[],
-        &Shown::Calls(vec![3]),
-        100,
-    );
+    let one = render(&recording, Some(&experiment), &[], &Shown::Calls(vec![3]), 100);
     golden("call.txt", &one);
     let none = render(&recording, None, &["other".into()], &Shown::Typical, 100);
     assert_eq!(none, "");
@@ -269,16 +243,7 @@ fn folding() {
     let told: Vec<(u32, usize, usize)> = lines.iter().map(|l| (l.step, l.depth, l.times)).collect();
     assert_eq!(
         told,
-        [
-            (0, 0, 1),
-            (1, 1, 1),
-            (2, 2, 3),
-            (5, 2, 1),
-            (6, 3, 1),
-            (7, 2, 1),
-            (8, 2, 1),
-            (9, 3, 1)
-        ]
+        [(0, 0, 1), (1, 1, 1), (2, 2, 3), (5, 2, 1), (6, 3, 1), (7, 2, 1), (8, 2, 1), (9, 3, 1)]
     );
 }
 
@@ -348,21 +313,12 @@ fn times_of_no_call() {
     for (number, block) in (0..).zip(recording.blocks.clone()) {
         let own = &mut recording.blocks[number as usize];
         own.instrument = TIMED.step.instrument.into();
-        own.totals = vec![Total {
-            quantity,
-            ..block.totals[0]
-        }];
+        own.totals = vec![Total { quantity, ..block.totals[0] }];
         recording.add(Of::Block(number), &TIMED.calls, Item::ONLY, 0.0);
     }
     let text = render(&recording, Some(&experiment()), &[], &Shown::Typical, 1_000);
     assert!(text.contains("filemap_fault was not called"), "{text}");
     let footer = crate::footer::terminal(&crate::trust::footer(&recording, &[]), 1_000);
-    assert!(
-        footer.contains("nanoseconds of calls by function_graph"),
-        "{footer}"
-    );
-    assert!(
-        !footer.contains("instructions") && !footer.contains("QEMU"),
-        "{footer}"
-    );
+    assert!(footer.contains("nanoseconds of calls by function_graph"), "{footer}");
+    assert!(!footer.contains("instructions") && !footer.contains("QEMU"), "{footer}");
 }

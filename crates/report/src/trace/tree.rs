@@ -40,10 +40,7 @@ impl<'t> Tree<'t> {
         let mut below: Vec<Vec<u32>> = vec![Vec::new(); count];
         let mut roots = Vec::new();
         for (number, step) in (0..).zip(&trace.steps) {
-            match step
-                .parent
-                .and_then(|parent| below.get_mut(parent as usize))
-            {
+            match step.parent.and_then(|parent| below.get_mut(parent as usize)) {
                 Some(siblings) => siblings.push(number),
                 None => roots.push(number),
             }
@@ -60,12 +57,7 @@ impl<'t> Tree<'t> {
             }
             looks[number] = hasher.finish();
         }
-        Tree {
-            trace,
-            below,
-            roots,
-            looks,
-        }
+        Tree { trace, below, roots, looks }
     }
 
     /// The lines, from top to bottom.
@@ -84,13 +76,8 @@ impl<'t> Tree<'t> {
     fn folded(&self, steps: &[u32], depth: usize) -> Vec<Line> {
         let look = |step: &u32| self.looks[*step as usize];
         let equal = steps.chunk_by(|a, b| look(a) == look(b));
-        let lines = equal.filter_map(|equal| {
-            Some(Line {
-                step: *equal.first()?,
-                depth,
-                times: equal.len(),
-            })
-        });
+        let lines = equal
+            .filter_map(|equal| Some(Line { step: *equal.first()?, depth, times: equal.len() }));
         lines.rev().collect()
     }
 

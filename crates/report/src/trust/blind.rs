@@ -16,11 +16,7 @@ const NAMES: usize = 3;
 /// Whether a function of the kernel ends a section with interrupts off as it returns, and does little
 /// else: unlocking (include/linux/spinlock_api_smp.h), and a switch of tasks (kernel/sched/core.c).
 fn enables_interrupts(function: &Function) -> bool {
-    let locks = [
-        "_raw_spin_unlock_irq",
-        "_raw_read_unlock_irq",
-        "_raw_write_unlock_irq",
-    ];
+    let locks = ["_raw_spin_unlock_irq", "_raw_read_unlock_irq", "_raw_write_unlock_irq"];
     let bare = function.name.split('.').next().unwrap_or_default();
     let unlocks = (locks.iter()).any(|lock| {
         let rest = bare.strip_prefix(lock);
@@ -87,19 +83,9 @@ mod tests {
         for (number, (name, layer, direction, calls)) in (0..).zip([
             ("_raw_spin_unlock_irq", "locking", Direction::Run, 8),
             ("finish_task_switch.isra.0", "scheduling", Direction::Run, 4),
-            (
-                "_raw_spin_unlock_irqrestore",
-                APPLICATION,
-                Direction::Run,
-                40,
-            ),
+            ("_raw_spin_unlock_irqrestore", APPLICATION, Direction::Run, 40),
             ("_raw_spin_lock_irqsave", "locking", Direction::Run, 48),
-            (
-                "_raw_spin_unlock_irqrestore",
-                "locking",
-                Direction::Other,
-                900,
-            ),
+            ("_raw_spin_unlock_irqrestore", "locking", Direction::Other, 900),
         ]) {
             recording.functions.push(Function {
                 name: name.into(),
@@ -109,11 +95,7 @@ mod tests {
                 size_bytes: 0,
                 source: None,
             });
-            recording.nodes.push(Node {
-                parent: None,
-                function: number,
-                tail: false,
-            });
+            recording.nodes.push(Node { parent: None, function: number, tail: false });
             recording.costs.push(Cost {
                 block: 0,
                 quantity: 0,
@@ -126,10 +108,7 @@ mod tests {
         }
         let told = charged(&recording).unwrap();
         assert!(told.starts_with("up to 12.0% of the samples"), "{told}");
-        assert!(
-            told.ends_with("(_raw_spin_unlock_irq, finish_task_switch.isra.0)"),
-            "{told}"
-        );
+        assert!(told.ends_with("(_raw_spin_unlock_irq, finish_task_switch.isra.0)"), "{told}");
         recording.costs.retain(|cost| cost.node == 3);
         assert!(charged(&recording).unwrap().starts_with("no sample"));
     }

@@ -133,10 +133,7 @@ pub(crate) fn architectures_of(recording: &Recording, arms: &[usize]) -> Vec<Not
         return Vec::new();
     }
     let of_all = facts_of_arms(recording, arms, env::ARCH);
-    let mut notes = vec![Note::new(
-        "arch",
-        format!("{of_all}: {}", facts::OTHER_CODE),
-    )];
+    let mut notes = vec![Note::new("arch", format!("{of_all}: {}", facts::OTHER_CODE))];
     let of_arms = recording.notes.values().map(|notes| &notes.facts);
     let keys = std::iter::once(&recording.environment).chain(of_arms);
     let keys: BTreeSet<&String> = keys.flat_map(BTreeMap::keys).collect();
@@ -149,10 +146,7 @@ pub(crate) fn architectures_of(recording: &Recording, arms: &[usize]) -> Vec<Not
         })
         .collect();
     if !differing.is_empty() {
-        notes.push(Note::new(
-            "config",
-            format!("by arm: {}", differing.join(", ")),
-        ));
+        notes.push(Note::new("config", format!("by arm: {}", differing.join(", "))));
     }
     notes
 }
@@ -200,17 +194,9 @@ pub(crate) fn ledger(recording: &Recording, arms: impl Iterator<Item = usize>) -
         }
     }
     let invalid = blocks.iter().filter(|b| !b.ledger.closes()).count();
-    let mut line = format!(
-        "{} offered, {} delivered",
-        thousands(offered),
-        thousands(delivered)
-    );
+    let mut line = format!("{} offered, {} delivered", thousands(offered), thousands(delivered));
     for (cause, packets) in dropped {
-        line.push_str(&format!(
-            ", {} dropped ({})",
-            thousands(packets),
-            printable(cause, 60)
-        ));
+        line.push_str(&format!(", {} dropped ({})", thousands(packets), printable(cause, 60)));
     }
     if invalid > 0 {
         line.push_str(&format!(
@@ -218,8 +204,5 @@ pub(crate) fn ledger(recording: &Recording, arms: impl Iterator<Item = usize>) -
             counted(blocks.len(), "block")
         ));
     }
-    Note {
-        warning: invalid > 0,
-        ..Note::new("packets", line)
-    }
+    Note { warning: invalid > 0, ..Note::new("packets", line) }
 }

@@ -26,11 +26,8 @@ pub(crate) fn varying(arm: &Arm) -> Option<DiskDevice> {
 /// The wire of an arm: "1Gbit/s and 1us".
 pub(crate) fn wire_of(arm: &Arm) -> String {
     let level = |key| arm.level(key).unwrap_or_default();
-    let mut told = format!(
-        "{}bit/s and {}",
-        level("wire_rate").trim_end_matches("bit"),
-        level("wire_delay")
-    );
+    let mut told =
+        format!("{}bit/s and {}", level("wire_rate").trim_end_matches("bit"), level("wire_delay"));
     let wire = Wire::of(arm);
     if wire.jitter_ns > 0 {
         told.push_str(&format!(" + 0 to {}", level("wire_jitter")));
@@ -106,10 +103,8 @@ mod tests {
     #[test]
     fn whose_wire() {
         let knobs = Knobs::of([("wire_delay".to_string(), "5us".to_string())]).unwrap();
-        let mut recording = Recording {
-            arms: vec![knobs.arm(String::new(), Lab::Vm)],
-            ..Recording::default()
-        };
+        let mut recording =
+            Recording { arms: vec![knobs.arm(String::new(), Lab::Vm)], ..Recording::default() };
         assert!(wires(&recording).is_some());
         recording.quantity(&hosts::THROUGHPUT);
         assert!(wires(&recording).is_none());

@@ -63,12 +63,7 @@ fn idle(recording: &Recording) -> Option<Note> {
 
 /// That samples are of another architecture than the machine that imported them.
 fn foreign(recording: &Recording) -> Option<Note> {
-    let fact = |key: &str| {
-        recording
-            .environment
-            .get(key)
-            .map(|text| printable(text, NAME))
-    };
+    let fact = |key: &str| recording.environment.get(key).map(|text| printable(text, NAME));
     let (arch, on) = (fact(env::IMPORTED_ARCH)?, fact(env::IMPORTED_ON)?);
     (arch != on).then(|| {
         let text = format!(
@@ -83,9 +78,8 @@ fn foreign(recording: &Recording) -> Option<Note> {
 fn names(recording: &Recording) -> Note {
     let fact = |key: &str| recording.environment.get(key);
     let known = [env::IMPORTED_HOST, env::IMPORTED_ARCH].map(fact);
-    let known: Vec<String> = (known.into_iter().flatten())
-        .map(|text| printable(text, NAME))
-        .collect();
+    let known: Vec<String> =
+        (known.into_iter().flatten()).map(|text| printable(text, NAME)).collect();
     let host = match known.is_empty() {
         false => format!("sampled on {}; ", known.join(", ")),
         true => String::new(),

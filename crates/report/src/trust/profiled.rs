@@ -118,9 +118,7 @@ fn samples(recording: &Recording) -> String {
         && !reached.is_empty()
     {
         let mean = reached.iter().sum::<f64>() / reached.len() as f64;
-        text.push_str(&format!(
-            "; {asked:.0} a second asked for of each CPU, {mean:.0} reached"
-        ));
+        text.push_str(&format!("; {asked:.0} a second asked for of each CPU, {mean:.0} reached"));
     }
     let of = |of: fn(&Block) -> u64| -> u64 { recording.blocks.iter().map(of).sum() };
     let (kernel, user) = (of(Block::kernel), of(Block::user));

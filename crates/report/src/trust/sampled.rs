@@ -58,9 +58,7 @@ pub(super) fn footer(
 /// direction.
 fn interrupts(recording: &Recording, classes: &[ClassView<'_>]) -> Option<Note> {
     let shown = |scalar: &&Scalar| {
-        let block = scalar
-            .block()
-            .and_then(|n| recording.blocks.get(n as usize));
+        let block = scalar.block().and_then(|n| recording.blocks.get(n as usize));
         let arm = block.map(|block| block.arm as usize);
         classes.is_empty() || classes.iter().any(|class| Some(class.arm) == arm)
     };
@@ -96,20 +94,15 @@ fn interrupts(recording: &Recording, classes: &[ClassView<'_>]) -> Option<Note> 
 fn samples(recording: &Recording) -> String {
     let samples: u64 = recording.costs.iter().map(|c| c.calls).sum();
     let blocks = recording.blocks.len();
-    let mut seeds: Vec<u64> = (recording.scalars_of(&SAMPLE_SEED))
-        .map(|scalar| scalar.value as u64)
-        .collect();
+    let mut seeds: Vec<u64> =
+        (recording.scalars_of(&SAMPLE_SEED)).map(|scalar| scalar.value as u64).collect();
     seeds.sort_unstable();
     seeds.dedup();
     let which = match seeds[..] {
         [one] => format!("seed {one}"),
         _ => format!("{} seeds, costs are their mean", seeds.len()),
     };
-    format!(
-        "{} in {}, {which}",
-        thousands(samples),
-        counted(blocks, "block")
-    )
+    format!("{} in {}, {which}", thousands(samples), counted(blocks, "block"))
 }
 
 #[cfg(test)]

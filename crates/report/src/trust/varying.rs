@@ -27,10 +27,7 @@ pub(super) fn footer(
     quantity: &Quantity,
     classes: &[ClassView<'_>],
 ) -> Vec<Note> {
-    let mut notes = vec![
-        Note::new("clock", clock(recording, quantity)),
-        kernel(recording),
-    ];
+    let mut notes = vec![Note::new("clock", clock(recording, quantity)), kernel(recording)];
     notes.extend(devices(recording));
     if quantity.calls == Calls::Samples {
         notes.push(Note::new("samples", samples(recording)));
@@ -129,9 +126,7 @@ pub(super) fn blocks(recording: &Recording, classes: &[ClassView<'_>]) -> String
         true => most.to_string(),
         false => format!("{least} to {most}"),
     };
-    let seconds: f64 = (recording.blocks.iter())
-        .map(|b| b.duration_ns as f64 / 1e9)
-        .sum();
+    let seconds: f64 = (recording.blocks.iter()).map(|b| b.duration_ns as f64 / 1e9).sum();
     let ranges: Vec<String> = (classes.iter().filter(|c| c.blocks.len() > 1))
         .filter_map(|c| {
             let per = c.per_by_block();
@@ -141,12 +136,7 @@ pub(super) fn blocks(recording: &Recording, classes: &[ClassView<'_>]) -> String
             let high = each.fold(f64::NEG_INFINITY, f64::max);
             let range = match c.quantity.unit.as_str() {
                 "ns" => ns_range(low, high),
-                unit => format!(
-                    "{} to {} {}",
-                    rounded(low),
-                    rounded(high),
-                    printable(unit, 40)
-                ),
+                unit => format!("{} to {} {}", rounded(low), rounded(high), printable(unit, 40)),
             };
             low.is_finite().then(|| format!("{} {range}", label(c)))
         })
@@ -181,12 +171,9 @@ pub(super) fn apart(classes: &[ClassView<'_>]) -> Option<String> {
     let parts: Vec<String> = (arms.into_iter())
         .filter_map(|arm| {
             let other = class(recording, arm, Direction::Other);
-            let sums: BTreeMap<String, u64> = (other.contexts.iter())
-                .map(|(context, sum)| (context.to_string(), *sum))
-                .collect();
-            let of = sums
-                .iter()
-                .map(|(c, sum)| format!("{c} {}", other.told(*sum)));
+            let sums: BTreeMap<String, u64> =
+                (other.contexts.iter()).map(|(context, sum)| (context.to_string(), *sum)).collect();
+            let of = sums.iter().map(|(c, sum)| format!("{c} {}", other.told(*sum)));
             let of: Vec<String> = of.collect();
             let per = other.per.word();
             (!of.is_empty()).then(|| {

@@ -110,14 +110,8 @@ mod tests {
     fn trials(sets: &[(usize, f64, f64)]) -> Vec<Measured> {
         let each = sets.iter().flat_map(|(count, duration_s, loss_ratio)| {
             let one = Measured {
-                trial: Trial {
-                    load_pps: 1e6,
-                    duration_s: *duration_s,
-                },
-                result: TrialResult {
-                    loss_ratio: *loss_ratio,
-                    effective_s: *duration_s,
-                },
+                trial: Trial { load_pps: 1e6, duration_s: *duration_s },
+                result: TrialResult { loss_ratio: *loss_ratio, effective_s: *duration_s },
             };
             std::iter::repeat_n(one, *count)
         });
@@ -141,12 +135,7 @@ mod tests {
     #[test]
     fn example_of_the_rfc() {
         use Class::{Lower as L, Undecided as U, Upper as X};
-        let all = [
-            (60, 1.0, 0.0),
-            (60, 1.0, 0.01),
-            (1, 60.0, 0.001),
-            (1, 60.0, 0.0),
-        ];
+        let all = [(60, 1.0, 0.0), (60, 1.0, 0.01), (1, 60.0, 0.001), (1, 60.0, 0.0)];
         type Sets<'a> = &'a [(usize, f64, f64)];
         let points: [(Sets<'_>, [Class; 4]); 6] = [
             (&[(59, 1.0, 0.0)], [U, U, U, U]),

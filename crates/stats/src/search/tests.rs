@@ -69,10 +69,7 @@ fn a_sharp_limit() {
     let mut limit = MIN * 1.01;
     while limit < MAX * 0.98 {
         for (loss, exceed) in [(0.0, 0.0), (0.0, 0.5), (0.005, 0.5), (0.1, 0.2)] {
-            let goal = Goal {
-                exceed_ratio: exceed,
-                ..Goal::repeated(loss)
-            };
+            let goal = Goal { exceed_ratio: exceed, ..Goal::repeated(loss) };
             // Below the limit none is lost, above it what is above.
             let most = limit / (1.0 - loss);
             if most >= MAX {
@@ -86,10 +83,7 @@ fn a_sharp_limit() {
             assert!(lower <= most + 1.0 && most < upper, "{told}");
             assert!(upper - lower <= (goal.width * upper).max(1.0), "{told}");
             let carried = found[0].conditional_pps.unwrap();
-            assert!(
-                carried <= limit + 1.0 && carried >= lower * (1.0 - loss) - 1.0,
-                "{told}"
-            );
+            assert!(carried <= limit + 1.0 && carried >= lower * (1.0 - loss) - 1.0, "{told}");
             assert!(trials <= 90, "{told}");
         }
         limit *= 1.37;
@@ -108,10 +102,7 @@ fn two_goals() {
         assert!(result.lower_pps.unwrap() <= most + 1.0, "{found:?}");
         assert!(result.upper_pps.unwrap() > most, "{found:?}");
     }
-    let apart: usize = goals
-        .iter()
-        .map(|goal| search(&[*goal], &mut Device::of(3.3e6)).1)
-        .sum();
+    let apart: usize = goals.iter().map(|goal| search(&[*goal], &mut Device::of(3.3e6)).1).sum();
     assert!(together < apart, "{together} and {apart}");
 }
 
@@ -124,10 +115,7 @@ fn no_limit_in_reach() {
     for result in &found {
         assert_eq!(result.irregular, Some(Irregular::HighestCarried));
         assert_eq!(result.lower_pps, Some(MAX));
-        assert_eq!(
-            (result.upper_pps, result.conditional_pps),
-            (None, Some(MAX))
-        );
+        assert_eq!((result.upper_pps, result.conditional_pps), (None, Some(MAX)));
     }
     assert!(trials < 20, "{trials}");
     for limit in [0.0, MIN / 2.0] {
@@ -144,10 +132,7 @@ fn no_limit_in_reach() {
 /// their word ("Strong Increase").
 #[test]
 fn long_trials_decide() {
-    let mut device = Device {
-        buffer_s: 0.9,
-        ..Device::of(2e6)
-    };
+    let mut device = Device { buffer_s: 0.9, ..Device::of(2e6) };
     let (found, ..) = search(&[Goal::repeated(0.0)], &mut device);
     assert_eq!(found[0].irregular, None, "{found:?}");
     assert!(found[0].lower_pps.unwrap() <= 2e6 + 1.0, "{found:?}");
@@ -158,15 +143,9 @@ fn long_trials_decide() {
 /// move what is found where the goal lets some exceed, and ruin it where it lets none.
 #[test]
 fn spikes() {
-    let device = |seed| Device {
-        random: Pcg64Mcg::seed_from_u64(seed),
-        spikes: 0.2,
-        ..Device::of(4e6)
-    };
-    let strict = Goal {
-        exceed_ratio: 0.0,
-        ..Goal::repeated(0.0)
-    };
+    let device =
+        |seed| Device { random: Pcg64Mcg::seed_from_u64(seed), spikes: 0.2, ..Device::of(4e6) };
+    let strict = Goal { exceed_ratio: 0.0, ..Goal::repeated(0.0) };
     let (mut near, mut near_strict) = (0, 0);
     const TRIES: u64 = 100;
     for seed in 0..TRIES {
@@ -189,11 +168,8 @@ fn spikes() {
 #[test]
 fn repeatable() {
     const TRIES: u64 = 100;
-    let of = |seed, noise| Device {
-        random: Pcg64Mcg::seed_from_u64(seed),
-        noise,
-        ..Device::of(5e6)
-    };
+    let of =
+        |seed, noise| Device { random: Pcg64Mcg::seed_from_u64(seed), noise, ..Device::of(5e6) };
     let goal = Goal::repeated(0.0);
     let (_, calm, _) = search(&[goal], &mut of(0, 0.0));
     let mut found = Vec::new();
@@ -230,41 +206,17 @@ fn broken_off() {
 #[test]
 fn refused() {
     let goal = Goal::repeated(0.0);
-    for (min, max) in [
-        (0.0, 1e6),
-        (-5.0, 5.0),
-        (5.0, 5.0),
-        (9.0, 5.0),
-        (1.0, f64::NAN),
-    ] {
+    for (min, max) in [(0.0, 1e6), (-5.0, 5.0), (5.0, 5.0), (9.0, 5.0), (1.0, f64::NAN)] {
         let refused = Search::new(vec![goal], min, max).err();
         assert_eq!(refused, Some(SearchError::Loads), "{min} {max}");
     }
     for goal in [
-        Goal {
-            loss_ratio: 1.0,
-            ..goal
-        },
-        Goal {
-            loss_ratio: f64::NAN,
-            ..goal
-        },
-        Goal {
-            exceed_ratio: -0.1,
-            ..goal
-        },
-        Goal {
-            initial_trial_s: 0.0,
-            ..goal
-        },
-        Goal {
-            initial_trial_s: 2.0,
-            ..goal
-        },
-        Goal {
-            duration_sum_s: 0.5,
-            ..goal
-        },
+        Goal { loss_ratio: 1.0, ..goal },
+        Goal { loss_ratio: f64::NAN, ..goal },
+        Goal { exceed_ratio: -0.1, ..goal },
+        Goal { initial_trial_s: 0.0, ..goal },
+        Goal { initial_trial_s: 2.0, ..goal },
+        Goal { duration_sum_s: 0.5, ..goal },
         Goal { width: 0.0, ..goal },
     ] {
         let refused = Search::new(vec![goal], 1.0, 5.0).err();
@@ -278,10 +230,7 @@ fn refused() {
 /// a packet is none.
 #[test]
 fn counts() {
-    let trial = Trial {
-        load_pps: 1000.4,
-        duration_s: 1.0,
-    };
+    let trial = Trial { load_pps: 1000.4, duration_s: 1.0 };
     assert_eq!(TrialResult::of(trial, 1000, 1.0).loss_ratio, 0.0);
     assert_eq!(TrialResult::of(trial, 2000, 1.0).loss_ratio, 0.0);
     assert!(TrialResult::of(trial, 999, 1.0).loss_ratio > 0.001);

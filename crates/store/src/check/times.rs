@@ -12,9 +12,7 @@ pub(super) fn ids(recording: &Recording) -> Result<(), String> {
         if (id as usize) < len {
             return Ok(());
         }
-        Err(format!(
-            "table {table}, row {row}: dangling reference to {what} {id}"
-        ))
+        Err(format!("table {table}, row {row}: dangling reference to {what} {id}"))
     };
     for (row, span) in recording.spans.iter().enumerate() {
         check("span", row, "block", span.block, blocks)?;
@@ -34,13 +32,7 @@ pub(super) fn ids(recording: &Recording) -> Result<(), String> {
     }
     let functions = recording.functions.len();
     for (row, attachment) in recording.attachments.iter().enumerate() {
-        check(
-            "attachment",
-            row,
-            "function",
-            attachment.function,
-            functions,
-        )?;
+        check("attachment", row, "function", attachment.function, functions)?;
     }
     Ok(())
 }
@@ -70,11 +62,7 @@ fn distribution(times: &Times) -> Result<(), String> {
         count += n;
         let (low, high) = bounds(*bucket);
         // The last bucket has all longer times.
-        let high = if usize::from(*bucket) == BUCKETS - 1 {
-            times.max_ns.max(low)
-        } else {
-            high
-        };
+        let high = if usize::from(*bucket) == BUCKETS - 1 { times.max_ns.max(low) } else { high };
         least += u128::from(low) * u128::from(*n);
         most += u128::from(high) * u128::from(*n);
     }
@@ -83,16 +71,11 @@ fn distribution(times: &Times) -> Result<(), String> {
     }
     // These are read one after the other as well; and each may be as long as the maximum.
     let slack = |sum: u128| sum / u128::from(UNDER_WAY_SHARE);
-    let last = times
-        .buckets
-        .last()
-        .map_or(0, |(bucket, _)| bounds(*bucket).1);
+    let last = times.buckets.last().map_or(0, |(bucket, _)| bounds(*bucket).1);
     let one = u128::from(times.max_ns.max(last)) * u128::from(UNDER_WAY);
     let total = u128::from(times.total_ns);
     if total + one + slack(least) < least || total > most + one + slack(most) {
-        return Err(format!(
-            "total {total} ns, but {least} to {most} by its buckets"
-        ));
+        return Err(format!("total {total} ns, but {least} to {most} by its buckets"));
     }
     Ok(())
 }
@@ -135,21 +118,12 @@ mod tests {
         // One call of which only the bucket was counted; and the maximum was reset meanwhile.
         let bucket_alone = times(0, 0, &[(400, 1)]);
         assert_eq!(distribution(&bucket_alone), Ok(()));
-        let forgotten = Times {
-            max_ns: 0,
-            ..times(1, 1_000, &[(111, 1)])
-        };
+        let forgotten = Times { max_ns: 0, ..times(1, 1_000, &[(111, 1)]) };
         assert_eq!(distribution(&forgotten), Ok(()));
-        let doubled = Times {
-            total_ns: 2 * whole.total_ns,
-            ..whole.clone()
-        };
+        let doubled = Times { total_ns: 2 * whole.total_ns, ..whole.clone() };
         let error = distribution(&doubled).unwrap_err();
         assert!(error.starts_with("total "), "{error}");
-        let more = Times {
-            count: 2 * whole.count,
-            ..whole
-        };
+        let more = Times { count: 2 * whole.count, ..whole };
         let error = distribution(&more).unwrap_err();
         assert!(error.ends_with("in its buckets"), "{error}");
     }

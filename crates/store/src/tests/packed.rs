@@ -36,11 +36,7 @@ fn sampled(many: u64) -> Recording {
     recording.quantities = vec![Quantity::from(&CPU_TIME)];
     recording.arms[0].proto = Proto::Command;
     recording.threads = [(0, "swapper/1"), (42, "a'b")]
-        .map(|(tid, name)| Thread {
-            pid: tid,
-            tid,
-            name: name.into(),
-        })
+        .map(|(tid, name)| Thread { pid: tid, tid, name: name.into() })
         .into();
     recording.blocks.push(recording.blocks[0].clone());
     for (block, count) in (0..).zip([3, many]) {
@@ -86,16 +82,10 @@ fn samples_round_trip() {
             ("UPDATE sample SET count = 1 << 40", "expected 1 to 65536"),
             ("UPDATE sample SET columns = x'00'", "no 3 samples"),
             ("UPDATE sample SET begin_ns = 0", "before the last chunk"),
-            (
-                "UPDATE sample SET begin_ns = 9223372036854775807",
-                "samples in it",
-            ),
+            ("UPDATE sample SET begin_ns = 9223372036854775807", "samples in it"),
             ("DELETE FROM thread WHERE id = 1", "reference to thread 1"),
             ("DELETE FROM sample WHERE block = 0", "add up to 0"),
-            (
-                "INSERT INTO cost VALUES (1, 0, 'run', 'task', 0, 1, 1)",
-                "both costs and samples",
-            ),
+            ("INSERT INTO cost VALUES (1, 0, 'run', 'task', 0, 1, 1)", "both costs and samples"),
         ],
     );
 }
@@ -131,9 +121,8 @@ fn distinct(stacks: u32) -> Recording {
     recording.functions.resize(300, function);
     let mut state = 1_u64;
     let mut random = |most: u64| {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % most
     };
     let mut samples = Vec::new();
@@ -188,65 +177,38 @@ fn nodes_of_samples() {
 fn changed_nodes() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.plumb");
-    Writer::create(&path)
-        .unwrap()
-        .save(&distinct(50_000))
-        .unwrap();
+    Writer::create(&path).unwrap().save(&distinct(50_000)).unwrap();
     refused(
         &path,
         &[
-            (
-                "DELETE FROM node_chunk WHERE first = 0",
-                "id 65536, expected 0",
-            ),
+            ("DELETE FROM node_chunk WHERE first = 0", "id 65536, expected 0"),
             ("UPDATE node_chunk SET count = count - 1", "no 65535 nodes"),
-            (
-                "UPDATE node_chunk SET count = 1 << 40",
-                "expected 1 to 65536",
-            ),
+            ("UPDATE node_chunk SET count = 1 << 40", "expected 1 to 65536"),
             ("UPDATE node_chunk SET count = 0", "expected 1 to 65536"),
             ("UPDATE node_chunk SET columns = x'00'", "no 65536 nodes"),
             (
                 "UPDATE node_chunk SET first = first - 1 WHERE first > 0",
                 "node 65535 does not follow",
             ),
-            (
-                "UPDATE node_chunk SET first = first + 1",
-                "id 1, expected 0",
-            ),
+            ("UPDATE node_chunk SET first = first + 1", "id 1, expected 0"),
             ("UPDATE node_chunk SET first = first - 1", "out of range"),
             ("INSERT INTO node VALUES (1, 0, 7, 0)", "node 1 differs"),
-            (
-                "INSERT INTO node VALUES (300000, 0, 7, 0)",
-                "expected 200001",
-            ),
-            (
-                "DELETE FROM function WHERE id > 200",
-                "reference to function 2",
-            ),
+            ("INSERT INTO node VALUES (300000, 0, 7, 0)", "expected 200001"),
+            ("DELETE FROM function WHERE id > 200", "reference to function 2"),
         ],
     );
     for (nodes, why) in [
         // A parent that is not before, and beyond 32 bits.
-        (
-            [[0, 0, 0, 0], [1, 2, 0, 0]],
-            "invalid numbers after those of node 0",
-        ),
+        ([[0, 0, 0, 0], [1, 2, 0, 0]], "invalid numbers after those of node 0"),
         ([[0, 0, 0, 0], [1, 1 << 32, 0, 0]], "invalid numbers"),
         // An id that does not follow, or leaves some out, or is beyond 32 bits.
         ([[0, 0, 0, 0], [0, 0, 0, 0]], "node 0 does not follow"),
         ([[0, 0, 0, 0], [2, 0, 0, 0]], "id 2, expected 1"),
         ([[0, 0, 0, 0], [u64::MAX, 0, 0, 0]], "invalid numbers"),
-        (
-            [[u64::from(u32::MAX), 0, 0, 0], [1, 0, 0, 0]],
-            "more than 16777216 nodes",
-        ),
+        ([[u64::from(u32::MAX), 0, 0, 0], [1, 0, 0, 0]], "more than 16777216 nodes"),
         // No such function, and what is neither a call nor a jump.
         ([[0, 0, 0, 0], [1, 1, 1 << 32, 0]], "invalid numbers"),
-        (
-            [[0, 0, 0, 0], [1, 1, 300, 0]],
-            "node 1: dangling reference to function 300",
-        ),
+        ([[0, 0, 0, 0], [1, 1, 300, 0]], "node 1: dangling reference to function 300"),
         ([[0, 0, 0, 0], [1, 1, 0, 2]], "invalid numbers"),
     ] {
         let columns = crate::packed::pack(nodes).unwrap();
@@ -278,18 +240,10 @@ fn nodes_of_costs_and_samples() {
     let mut writer = Writer::create(&path).unwrap();
     writer.save(&growing).unwrap();
     let (packed, above) = (growing.costs[7].node, growing.nodes.len() as u32);
-    growing.nodes.push(Node {
-        parent: Some(packed),
-        function: 0,
-        tail: false,
-    });
+    growing.nodes.push(Node { parent: Some(packed), function: 0, tail: false });
     let quantity = growing.quantity(&INSTRUCTIONS);
     growing.blocks.push(Block {
-        totals: vec![netplumb_model::recording::Total {
-            quantity,
-            kernel: 5,
-            user: 0,
-        }],
+        totals: vec![netplumb_model::recording::Total { quantity, kernel: 5, user: 0 }],
         entered: 1,
         returned: 1,
         ..growing.blocks[0].clone()
@@ -316,11 +270,5 @@ fn nodes_of_costs_and_samples() {
         rows(&path, "function_total WHERE total = 5"),
         rows(&path, "(SELECT DISTINCT function FROM node)")
     );
-    refused(
-        &path,
-        &[(
-            "UPDATE node SET tail = 1 - tail",
-            "differs from the packed one",
-        )],
-    );
+    refused(&path, &[("UPDATE node SET tail = 1 - tail", "differs from the packed one")]);
 }

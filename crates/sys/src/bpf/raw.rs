@@ -65,10 +65,7 @@ pub fn load(name: &str, kind: Kind, insns: &[sys::bpf_insn]) -> Result<OwnedFd, 
     // Only with a log after a rejection, since it makes the verifier slower.
     let mut log = vec![0; LOG_BYTES];
     let second = try_load(name, kind, insns, &mut log);
-    Err(NotLoaded {
-        errno: first,
-        said: second.err().and_then(|_| verdict(&log)),
-    })
+    Err(NotLoaded { errno: first, said: second.err().and_then(|_| verdict(&log)) })
 }
 
 fn try_load(
@@ -78,11 +75,8 @@ fn try_load(
     log: &mut [u8],
 ) -> io::Result<OwnedFd> {
     // The kernel accepts 15 letters, digits and underscores.
-    let name: String = name
-        .chars()
-        .filter(|c| c.is_ascii_alphanumeric() || *c == '_')
-        .take(15)
-        .collect();
+    let name: String =
+        name.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '_').take(15).collect();
     let name = CString::new(name).unwrap_or_default();
     let mut opts = sys::bpf_prog_load_opts {
         sz: size_of::<sys::bpf_prog_load_opts>() as _,

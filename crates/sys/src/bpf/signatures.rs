@@ -49,11 +49,7 @@ impl Btf {
     fn at(&self, id: u32) -> Option<(&sys::btf_type, u32, usize)> {
         // SAFETY: the object is alive; the pointer is NULL or to a type of it.
         let found = unsafe { sys::btf__type_by_id(self.0, id).as_ref() }?;
-        Some((
-            found,
-            found.info >> 24 & 0x1f,
-            (found.info & 0xffff) as usize,
-        ))
+        Some((found, found.info >> 24 & 0x1f, (found.info & 0xffff) as usize))
     }
 
     fn name(&self, offset: u32) -> &str {
@@ -90,10 +86,7 @@ impl Btf {
     }
 
     fn argument(&self, of: &sys::btf_param) -> Argument {
-        let mut argument = Argument {
-            name: self.name(of.name_off).into(),
-            ..Argument::default()
-        };
+        let mut argument = Argument { name: self.name(of.name_off).into(), ..Argument::default() };
         match self.plain(of.type_) {
             Some((pointer, KIND_PTR)) => {
                 argument.bytes = 8;
@@ -157,9 +150,7 @@ pub struct Signatures {
 
 impl std::fmt::Debug for Signatures {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Signatures")
-            .field("modules", &self.modules.len())
-            .finish_non_exhaustive()
+        f.debug_struct("Signatures").field("modules", &self.modules.len()).finish_non_exhaustive()
     }
 }
 
@@ -176,10 +167,7 @@ impl Signatures {
             let error = std::io::Error::last_os_error();
             return Err(BpfError::NoTypes(error.into()));
         }
-        Ok(Signatures {
-            modules: Vec::new(),
-            kernel,
-        })
+        Ok(Signatures { modules: Vec::new(), kernel })
     }
 
     /// Read those of modules too, if that has not been done: it needs rights that not everyone has.
@@ -258,9 +246,7 @@ mod tests {
         }
         let mut all = Signatures::load().unwrap();
         let switch = all.tracepoint("sched_switch").unwrap();
-        let tasks = switch
-            .iter()
-            .filter(|a| a.points_to.as_deref() == Some("task_struct"));
+        let tasks = switch.iter().filter(|a| a.points_to.as_deref() == Some("task_struct"));
         assert_eq!(tasks.count(), 2, "{switch:?}");
         assert_eq!((switch[0].bytes, switch[1].bytes), (1, 8));
         let receive = all.function("ip_rcv").unwrap();

@@ -80,9 +80,7 @@ impl Changes {
     /// It is not permitted, or memory can't be locked.
     pub fn watch(cpus: &[u32]) -> io::Result<Changes> {
         let rings = cpus.iter().map(|cpu| Ring::open(*cpu));
-        Ok(Changes {
-            rings: rings.collect::<io::Result<_>>()?,
-        })
+        Ok(Changes { rings: rings.collect::<io::Result<_>>()? })
     }
 
     /// What has changed since this was asked last, in the order of time (CLOCK_MONOTONIC).
@@ -272,11 +270,7 @@ mod tests {
         record.extend(MMAP2.to_ne_bytes());
         record.extend([2, 0, 0, 0]);
         record.extend([7_u32, 8].map(u32::to_ne_bytes).as_flattened());
-        record.extend(
-            [0x1000_u64, 0x2000, 0x3000]
-                .map(u64::to_ne_bytes)
-                .as_flattened(),
-        );
+        record.extend([0x1000_u64, 0x2000, 0x3000].map(u64::to_ne_bytes).as_flattened());
         record.extend([8_u32, 1].map(u32::to_ne_bytes).as_flattened());
         record.extend([99_u64, 0, 5].map(u64::to_ne_bytes).as_flattened());
         record.extend(*b"/bin/true\0\0\0\0\0\0\0");
@@ -318,10 +312,7 @@ mod tests {
                 Change::Lost(_) => false,
             })
             .collect();
-        assert!(
-            matches!(own.first(), Some(Change::Forked { .. })),
-            "{own:?}"
-        );
+        assert!(matches!(own.first(), Some(Change::Forked { .. })), "{own:?}");
         assert!(own.contains(&&Change::Began { pid: of }), "{own:?}");
         assert!(matches!(own.last(), Some(Change::Ended { .. })), "{own:?}");
         let maps = |change: &&&Change| match change {

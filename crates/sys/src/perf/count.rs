@@ -130,11 +130,7 @@ impl Counter {
         let mut words = [[0_u8; 8]; 3];
         (&self.0).read_exact(words.as_flattened_mut())?;
         let [value, enabled_ns, running_ns] = words.map(u64::from_ne_bytes);
-        Ok(Count {
-            value,
-            enabled_ns,
-            running_ns,
-        })
+        Ok(Count { value, enabled_ns, running_ns })
     }
 }
 

@@ -15,12 +15,8 @@ use crate::netlink::Netlink;
 use crate::netns;
 
 /// Columns of /proc/net/softnet_stat that are used (softnet_seq_show in net/core/net-procfs.c).
-const SOFTNET: [(usize, &str); 4] = [
-    (0, "processed"),
-    (1, "dropped"),
-    (2, "time_squeeze"),
-    (10, "flow_limit_count"),
-];
+const SOFTNET: [(usize, &str); 4] =
+    [(0, "processed"), (1, "dropped"), (2, "time_squeeze"), (10, "flow_limit_count")];
 
 /// Columns of /proc/net/dev. Some are sums of several counters: `rx_dropped` includes packets that
 /// the device missed (dev_seq_printf_stats in net/core/net-procfs.c).
@@ -169,11 +165,7 @@ impl Counters {
     /// the same in each.
     fn conntrack(&mut self, text: &str) {
         let mut lines = text.lines();
-        let names: Vec<&str> = lines
-            .next()
-            .unwrap_or_default()
-            .split_whitespace()
-            .collect();
+        let names: Vec<&str> = lines.next().unwrap_or_default().split_whitespace().collect();
         for line in lines {
             for (name, value) in names.iter().zip(line.split_whitespace()) {
                 let Ok(value) = u64::from_str_radix(value, 16) else {
@@ -193,9 +185,7 @@ impl Counters {
         for line in text.lines() {
             let columns: Vec<&str> = line.split_whitespace().collect();
             for (column, name) in SOFTNET {
-                let value = columns
-                    .get(column)
-                    .and_then(|v| u64::from_str_radix(v, 16).ok());
+                let value = columns.get(column).and_then(|v| u64::from_str_radix(v, 16).ok());
                 if let Some(value) = value {
                     self.add(format!("softnet {name}"), value);
                 }
@@ -278,12 +268,7 @@ mod tests {
         let mut all = Counters::default();
         all.protocols();
         all.softnet(&text("softnet_stat"));
-        for name in [
-            "IpInDiscards",
-            "UdpInErrors",
-            "TcpExtListenDrops",
-            "softnet dropped",
-        ] {
+        for name in ["IpInDiscards", "UdpInErrors", "TcpExtListenDrops", "softnet dropped"] {
             assert!(all.all().contains_key(name), "{name}");
         }
     }

@@ -29,10 +29,8 @@ pub fn ticks_per_second() -> f64 {
 pub fn parse(text: &str, ticks_per_second: f64) -> BTreeMap<u32, CpuTimes> {
     let lines = text.lines().filter_map(|line| {
         let (cpu, rest) = line.strip_prefix("cpu")?.split_once(' ')?;
-        let ticks: Vec<f64> = rest
-            .split_whitespace()
-            .map(|field| field.parse().unwrap_or(0.0))
-            .collect();
+        let ticks: Vec<f64> =
+            rest.split_whitespace().map(|field| field.parse().unwrap_or(0.0)).collect();
         let seconds = |n: usize| ticks.get(n).copied().unwrap_or(0.0) / ticks_per_second;
         Some((
             cpu.parse().ok()?,
@@ -54,11 +52,7 @@ mod tests {
     #[test]
     fn lines() {
         let text = "cpu  1 2 3 4000 5 6\ncpu0 9 9 9 150 50 9 20 30\ncpu7 0 0 0 1\nintr 5\n";
-        let of = |idle_s, softirq_s, steal_s| CpuTimes {
-            idle_s,
-            softirq_s,
-            steal_s,
-        };
+        let of = |idle_s, softirq_s, steal_s| CpuTimes { idle_s, softirq_s, steal_s };
         let expected = BTreeMap::from([(0, of(2.0, 0.2, 0.3)), (7, of(0.01, 0.0, 0.0))]);
         assert_eq!(parse(text, 100.0), expected);
         assert!(ticks_per_second() >= 1.0);

@@ -86,9 +86,7 @@ fn detaches_the_port() {
 /// Check that a controller that is not there is reported with the module to load.
 #[test]
 fn names_the_module() {
-    let error = Controller::at("/nonexistent/vhci_hcd.0")
-        .attach()
-        .unwrap_err();
+    let error = Controller::at("/nonexistent/vhci_hcd.0").attach().unwrap_err();
     assert_eq!(
         error.to_string(),
         "no such controller `/nonexistent/vhci_hcd.0`: load the module vhci-hcd (`modprobe vhci-hcd`)"

@@ -61,22 +61,12 @@ impl Slot {
     }
 
     pub(super) fn answer(&mut self, seqnum: u32, data: &[u8], actual: usize) {
-        self.replies.push(&Reply::Submit {
-            seqnum,
-            status: 0,
-            actual,
-            data,
-        });
+        self.replies.push(&Reply::Submit { seqnum, status: 0, actual, data });
     }
 
     /// Stall: the request is not one of this device.
     pub(super) fn refuse(&mut self, seqnum: u32) {
-        self.replies.push(&Reply::Submit {
-            seqnum,
-            status: -libc::EPIPE,
-            actual: 0,
-            data: &[],
-        });
+        self.replies.push(&Reply::Submit { seqnum, status: -libc::EPIPE, actual: 0, data: &[] });
     }
 
     pub(super) fn control(&mut self, submit: &Submit<'_>) {

@@ -21,10 +21,8 @@ struct Served {
 
 impl Served {
     fn start(mut bus: Bus, sockets: Vec<(UnixStream, Box<dyn Device>)>, is_wire: bool) -> Served {
-        let ports: Vec<Port> = sockets
-            .into_iter()
-            .map(|(socket, device)| bus.add(socket, device))
-            .collect();
+        let ports: Vec<Port> =
+            sockets.into_iter().map(|(socket, device)| bus.add(socket, device)).collect();
         match is_wire {
             true => bus.connect(ports[0], ports[1]),
             false => bus.load(ports[0]),
@@ -32,12 +30,7 @@ impl Served {
         let counters = ports.iter().map(|&port| bus.counters(port)).collect();
         let handle = bus.handle();
         let thread = Some(thread::spawn(move || bus.serve()));
-        Served {
-            handle,
-            ports,
-            counters,
-            thread,
-        }
+        Served { handle, ports, counters, thread }
     }
 
     fn join(&mut self) -> Result<(), BusError> {
@@ -337,23 +330,13 @@ fn loads_are_given_out() {
         .map(|&seqnum| rx_fixup(&host.wait(seqnum).data))
         .map(|got| got.map(|got| (got.frames.len(), got.errors)))
         .collect();
-    let expected = [
-        Some((2, 0)),
-        Some((2, 0)),
-        Some((1, 0)),
-        None,
-        None,
-        Some((0, 1)),
-    ];
+    let expected = [Some((2, 0)), Some((2, 0)), Some((1, 0)), None, None, Some((0, 1))];
     assert_eq!(got, expected);
     host.sync();
     assert!(!host.has(asked[6]));
     let kinds = [(Kind::Good, 5), (Kind::BadSize, 2), (Kind::ErrorBit, 1)];
     for (kind, frames) in kinds {
-        let tally = Tally {
-            frames,
-            bytes: frames * 60,
-        };
+        let tally = Tally { frames, bytes: frames * 60 };
         assert_eq!(served.counters[0].get(kind), tally);
     }
     assert_eq!(served.counters[0].transfers_in(), 6);
@@ -389,11 +372,7 @@ fn refuses_other_loads() {
     let (_host, first) = pair(Box::new(Ncm::new(ONE)));
     let served = Served::start(Bus::new().unwrap(), vec![first], false);
     assert_eq!(
-        served
-            .handle
-            .offer(served.ports[0], load)
-            .unwrap_err()
-            .to_string(),
+        served.handle.offer(served.ports[0], load).unwrap_err().to_string(),
         "unavailable: this device can't report ErrorBit to its driver; use smsc95xx"
     );
 }

@@ -28,9 +28,7 @@ fn binds_as_the_driver_does() {
 /// interface and when the cable is pulled.
 #[test]
 fn notifies_of_the_link() {
-    let speed = [
-        0xa1, 0x2a, 0, 0, 0, 0, 8, 0, 0, 0xe1, 0xf5, 5, 0, 0xe1, 0xf5, 5,
-    ];
+    let speed = [0xa1, 0x2a, 0, 0, 0, 0, 8, 0, 0, 0xe1, 0xf5, 5, 0, 0xe1, 0xf5, 5];
     let connected = |up| vec![0xa1, 0, up, 0, 0, 0, 0, 0];
     let mut device = Ncm::new(MAC);
     device.set_carrier(true);
@@ -88,15 +86,11 @@ fn refuses_other_requests() {
 #[test]
 fn transmits_frames() {
     let mut device = bound();
-    let frames: Vec<Vec<u8>> = (14..54)
-        .map(|n| frame([0xff; 6], n * 7 % 1400 + 14, n as u64))
-        .collect();
+    let frames: Vec<Vec<u8>> =
+        (14..54).map(|n| frame([0xff; 6], n * 7 % 1400 + 14, n as u64)).collect();
     for count in [1, 2, 10, 40] {
         let sent: Vec<&[u8]> = frames[..count].iter().map(Vec::as_slice).collect();
-        let expected: Vec<Vec<u8>> = sent
-            .iter()
-            .map(|frame| crate::frame::padded(frame))
-            .collect();
+        let expected: Vec<Vec<u8>> = sent.iter().map(|frame| crate::frame::padded(frame)).collect();
         let ntb = NcmDriver::tx_fixup(&sent, 7);
         assert_eq!(transmitted(&mut device, &ntb), expected);
         // A block that the driver fills up to its size, and one whose length is left open.
@@ -182,10 +176,8 @@ fn refuses_malformed_ntbs() {
     }
     assert_eq!(frames, []);
     let error = device.transmit(&ntb[..100], &mut frames).unwrap_err();
-    let expected = format!(
-        "invalid block length {} at byte 8 of a transfer of 100 bytes",
-        ntb.len()
-    );
+    let expected =
+        format!("invalid block length {} at byte 8 of a transfer of 100 bytes", ntb.len());
     assert_eq!(error.to_string(), expected);
 }
 
@@ -193,9 +185,7 @@ fn refuses_malformed_ntbs() {
 #[test]
 fn the_driver_receives_frames() {
     let mut device = bound();
-    let frames: Vec<Vec<u8>> = [60, 61, 62, 63, 1514]
-        .map(|bytes| frame(MAC, bytes, 4))
-        .to_vec();
+    let frames: Vec<Vec<u8>> = [60, 61, 62, 63, 1514].map(|bytes| frame(MAC, bytes, 4)).to_vec();
     let all: Vec<&[u8]> = frames.iter().map(Vec::as_slice).collect();
     for sequence in 0..3 {
         let ntb = device.receive(&mut fifo(&all), 16384).unwrap();
@@ -261,11 +251,7 @@ fn takes_any_bytes() {
         let bytes = mutated(&valid, &mut seeded);
         let mut frames = Vec::new();
         let _ = device.transmit(&bytes, &mut frames);
-        assert!(
-            frames
-                .iter()
-                .all(|frame| (60..=1518).contains(&frame.bytes.len()))
-        );
+        assert!(frames.iter().all(|frame| (60..=1518).contains(&frame.bytes.len())));
         let setup: [u8; 8] = seeded.bytes(8).try_into().unwrap();
         let _ = Pipe::request(&mut device, Setup::parse(setup), &bytes);
         let mut fifo = fifo(&[&sent, &sent]);

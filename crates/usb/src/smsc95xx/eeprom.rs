@@ -25,12 +25,7 @@ impl Eeprom {
         let mut bytes = [0xff; BYTES];
         bytes[0] = SIGNATURE;
         bytes[MAC..MAC + 6].copy_from_slice(&mac);
-        Eeprom {
-            bytes,
-            data: 0,
-            address: 0,
-            writable: false,
-        }
+        Eeprom { bytes, data: 0, address: 0, writable: false }
     }
 
     /// The command register: every command is done at once.

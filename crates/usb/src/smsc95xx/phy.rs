@@ -46,11 +46,7 @@ pub(super) struct Phy {
 
 impl Phy {
     pub(super) fn new() -> Phy {
-        let mut phy = Phy {
-            registers: [0; 32],
-            carrier: false,
-            was_down: true,
-        };
+        let mut phy = Phy { registers: [0; 32], carrier: false, was_down: true };
         phy.reset();
         phy
     }

@@ -138,11 +138,7 @@ impl Registers {
             // Its one bit flushes what is received, and frames are not kept here.
             RX_CFG => {}
             TX_CFG => {
-                let off = if value & TX_CFG_STOP != 0 {
-                    TX_CFG_ON
-                } else {
-                    0
-                };
+                let off = if value & TX_CFG_STOP != 0 { TX_CFG_ON } else { 0 };
                 self.set(TX_CFG, value & !(TX_CFG_STOP | TX_CFG_FLUSH | off));
             }
             HW_CFG if value & (HW_CFG_LITE_RESET | HW_CFG_SOFT_RESET) != 0 => self.reset(),

@@ -97,10 +97,7 @@ fn a_phy_without_power_has_no_link() {
 fn the_eeprom_is_written() {
     let mut device = bound(0, true);
     let mut driver = SmscDriver::new(&mut device);
-    assert_eq!(
-        driver.read_eeprom(0, 8),
-        [0xa5, 2, 0x4e, 0x50, 0, 0, 1, 0xff]
-    );
+    assert_eq!(driver.read_eeprom(0, 8), [0xa5, 2, 0x4e, 0x50, 0, 0, 1, 0xff]);
     driver.write(0x34, 0);
     driver.write(0x30, 3 << 28 | 1 << 31 | 1);
     assert_eq!(driver.read_eeprom(1, 1), [2], "writing is not enabled");
@@ -113,55 +110,24 @@ fn the_eeprom_is_written() {
 #[test]
 fn refuses_other_requests() {
     let mut device = bound(0, true);
-    let read = Setup {
-        request_type: 0xc0,
-        request: 0xa1,
-        value: 0,
-        index: 0,
-        length: 4,
-    };
+    let read = Setup { request_type: 0xc0, request: 0xa1, value: 0, index: 0, length: 4 };
     for index in (0..=0x130).step_by(4) {
-        assert_eq!(
-            device.control(&Setup { index, ..read }, &[]).unwrap().len(),
-            4
-        );
+        assert_eq!(device.control(&Setup { index, ..read }, &[]).unwrap().len(), 4);
     }
     let invalid = [
         Setup { index: 2, ..read },
-        Setup {
-            index: 0x134,
-            ..read
-        },
-        Setup {
-            index: u16::MAX,
-            ..read
-        },
-        Setup {
-            request: 0xa2,
-            ..read
-        },
-        Setup {
-            request: 0xa0,
-            ..read
-        },
-        Setup {
-            request_type: 0xa1,
-            ..read
-        },
+        Setup { index: 0x134, ..read },
+        Setup { index: u16::MAX, ..read },
+        Setup { request: 0xa2, ..read },
+        Setup { request: 0xa0, ..read },
+        Setup { request_type: 0xa1, ..read },
     ];
     for setup in invalid {
         assert_eq!(device.control(&setup, &[]), Err(Stall), "{setup:?}");
     }
-    let write = Setup {
-        request_type: 0x40,
-        request: 0xa0,
-        ..read
-    };
+    let write = Setup { request_type: 0x40, request: 0xa0, ..read };
     for bytes in [0, 3, 5] {
-        let setup = Setup {
-            length: bytes,
-            ..write
-        };
+        let setup = Setup { length: bytes, ..write };
         let data = vec![0; usize::from(bytes)];
         assert_eq!(Pipe::request(&mut device, setup, &data), Err(Stall));
     }
@@ -212,10 +178,7 @@ fn filters_by_address() {
     driver.write(MAC_CR, receiving);
     assert_eq!(takes(&device, all_nodes), Ok(()));
     assert_eq!(takes(&device, solicited), Ok(()));
-    assert_eq!(
-        takes(&device, [1, 0, 0x5e, 0, 0, 1]),
-        Err(Refusal::Filtered)
-    );
+    assert_eq!(takes(&device, [1, 0, 0x5e, 0, 0, 1]), Err(Refusal::Filtered));
 
     let mut driver = SmscDriver::new(&mut device);
     driver.write(MAC_CR, 0x0004_0004);
@@ -305,23 +268,12 @@ fn refuses_malformed_transfers() {
     }
     assert_eq!(frames, []);
     let error = device.transmit(&one[..40], &mut frames).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "invalid TX buffer size 60 at byte 0 of a transfer of 40 bytes"
-    );
-    for (a, b) in [
-        (0x1000 | 60, 60),
-        (0x2000 | 60, 60),
-        (0x3000 | 60, 61),
-        (0x3000 | 60, 59),
-    ] {
+    assert_eq!(error.to_string(), "invalid TX buffer size 60 at byte 0 of a transfer of 40 bytes");
+    for (a, b) in [(0x1000 | 60, 60), (0x2000 | 60, 60), (0x3000 | 60, 61), (0x3000 | 60, 59)] {
         let mut transfer = one.clone();
         transfer[..4].copy_from_slice(&u32::to_le_bytes(a));
         transfer[4..8].copy_from_slice(&u32::to_le_bytes(b));
-        assert!(
-            device.transmit(&transfer, &mut frames).is_err(),
-            "{a:x} {b:x}"
-        );
+        assert!(device.transmit(&transfer, &mut frames).is_err(), "{a:x} {b:x}");
     }
     for bytes in [13, 1519] {
         let transfer = SmscDriver::tx_fixup(&vec![0; bytes], None);
@@ -330,10 +282,7 @@ fn refuses_malformed_transfers() {
     // A checksum that is to be outside of the frame.
     for (from, at) in [(61, 20), (20, 60), (20, 59), (u16::MAX, u16::MAX)] {
         let transfer = SmscDriver::tx_fixup(&frame(MAC, 60, 1), Some((from, at)));
-        assert!(
-            device.transmit(&transfer, &mut frames).is_err(),
-            "{from} {at}"
-        );
+        assert!(device.transmit(&transfer, &mut frames).is_err(), "{from} {at}");
     }
     assert_eq!(frames, []);
 }
@@ -344,9 +293,8 @@ fn refuses_malformed_transfers() {
 fn the_driver_receives_frames() {
     for (align, checksum) in [(0, true), (0, false), (2, true), (2, false)] {
         let mut device = bound(align, checksum);
-        let frames: Vec<Vec<u8>> = [60, 61, 62, 63, 64, 1513, 1514]
-            .map(|bytes| frame(MAC, bytes, 9))
-            .to_vec();
+        let frames: Vec<Vec<u8>> =
+            [60, 61, 62, 63, 64, 1513, 1514].map(|bytes| frame(MAC, bytes, 9)).to_vec();
         let sums: Vec<u16> = frames.iter().map(|frame| sum(&frame[14..])).collect();
         let frames_ref: Vec<&[u8]> = frames.iter().map(Vec::as_slice).collect();
         let mut fifo = fifo(&frames_ref);
@@ -380,18 +328,11 @@ fn another_offset_locks_the_driver() {
 /// than the burst cap and the driver's buffer.
 #[test]
 fn transfers_are_bounded() {
-    let frames = [
-        frame(MAC, 1514, 1),
-        frame(MAC, 1514, 2),
-        frame(MAC, 1514, 3),
-    ];
+    let frames = [frame(MAC, 1514, 1), frame(MAC, 1514, 2), frame(MAC, 1514, 3)];
     let all: Vec<&[u8]> = frames.iter().map(Vec::as_slice).collect();
     let lengths = |device: &mut Smsc95xx, room| {
         let mut fifo = fifo(&all);
-        received(device, &mut fifo, room)
-            .iter()
-            .map(Vec::len)
-            .collect::<Vec<_>>()
+        received(device, &mut fifo, room).iter().map(Vec::len).collect::<Vec<_>>()
     };
     let one = 4 + 1514 + 4 + 2;
     let mut device = bound(0, true);
@@ -447,20 +388,13 @@ fn takes_any_bytes() {
     let mut seeded = Seeded::new(2);
     let mut device = bound(0, true);
     let sent = frame(MAC, 64, 1);
-    let valid = [
-        SmscDriver::tx_fixup(&sent, None),
-        SmscDriver::tx_fixup(&sent, Some((34, 50))),
-    ]
-    .concat();
+    let valid =
+        [SmscDriver::tx_fixup(&sent, None), SmscDriver::tx_fixup(&sent, Some((34, 50)))].concat();
     for _ in 0..20_000 {
         let bytes = mutated(&valid, &mut seeded);
         let mut frames = Vec::new();
         let _ = device.transmit(&bytes, &mut frames);
-        assert!(
-            frames
-                .iter()
-                .all(|frame| (60..=1518).contains(&frame.bytes.len()))
-        );
+        assert!(frames.iter().all(|frame| (60..=1518).contains(&frame.bytes.len())));
         let setup: [u8; 8] = seeded.bytes(8).try_into().unwrap();
         let _ = Pipe::request(&mut device, Setup::parse(setup), &bytes);
         let register = (seeded.below(0x134) & !3) as u16;

@@ -13,12 +13,7 @@ pub(crate) struct NcmDriver<'a> {
 
 impl<'a> NcmDriver<'a> {
     pub(crate) fn new(pipe: &'a mut dyn Pipe) -> NcmDriver<'a> {
-        NcmDriver {
-            pipe,
-            rx_max: 0,
-            tx_max: 0,
-            mac: String::new(),
-        }
+        NcmDriver { pipe, rx_max: 0, tx_max: 0, mac: String::new() }
     }
 
     fn descriptor(&mut self, value: u16, length: u16) -> Vec<u8> {
@@ -33,13 +28,8 @@ impl<'a> NcmDriver<'a> {
     }
 
     fn set_interface(&mut self, interface: u16, alternate: u16) {
-        let setup = Setup {
-            request_type: 1,
-            request: 11,
-            value: alternate,
-            index: interface,
-            length: 0,
-        };
+        let setup =
+            Setup { request_type: 1, request: 11, value: alternate, index: interface, length: 0 };
         self.pipe.request(setup, &[]).unwrap();
     }
 

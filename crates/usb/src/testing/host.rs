@@ -31,9 +31,7 @@ pub(crate) struct Host {
 impl Host {
     pub(crate) fn new(socket: UnixStream) -> Host {
         // An answer that never comes fails the test instead of keeping it.
-        socket
-            .set_read_timeout(Some(Duration::from_secs(20)))
-            .unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         Host {
             socket,
             next: 1,
@@ -128,32 +126,13 @@ impl Host {
         let is_in = |seqnum| directions[&seqnum] == Direction::In;
         while let Some((reply, bytes)) = Reply::parse(&self.bytes, is_in).unwrap() {
             let (seqnum, done) = match reply {
-                Reply::Submit {
-                    seqnum,
-                    status,
-                    actual,
-                    data,
-                } => {
+                Reply::Submit { seqnum, status, actual, data } => {
                     let data = data.to_vec();
-                    (
-                        seqnum,
-                        Done {
-                            status,
-                            actual,
-                            data,
-                        },
-                    )
+                    (seqnum, Done { status, actual, data })
                 }
                 Reply::Unlink { seqnum, status } => {
                     let data = Vec::new();
-                    (
-                        seqnum,
-                        Done {
-                            status,
-                            actual: 0,
-                            data,
-                        },
-                    )
+                    (seqnum, Done { status, actual: 0, data })
                 }
             };
             assert!(self.done.insert(seqnum, done).is_none(), "answered twice");

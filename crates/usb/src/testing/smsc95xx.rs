@@ -37,35 +37,19 @@ pub(crate) struct SmscDriver<'a> {
 
 impl<'a> SmscDriver<'a> {
     pub(crate) fn new(pipe: &'a mut dyn Pipe) -> SmscDriver<'a> {
-        SmscDriver {
-            pipe,
-            align: 0,
-            rx_checksum: true,
-            mac: [0; 6],
-            mac_cr: 0,
-        }
+        SmscDriver { pipe, align: 0, rx_checksum: true, mac: [0; 6], mac_cr: 0 }
     }
 
     pub(crate) fn read(&mut self, register: u16) -> u32 {
-        let setup = Setup {
-            request_type: 0xc0,
-            request: 0xa1,
-            value: 0,
-            index: register,
-            length: 4,
-        };
+        let setup =
+            Setup { request_type: 0xc0, request: 0xa1, value: 0, index: register, length: 4 };
         let bytes = self.pipe.request(setup, &[]).unwrap();
         u32::from_le_bytes(bytes.try_into().unwrap())
     }
 
     pub(crate) fn write(&mut self, register: u16, value: u32) {
-        let setup = Setup {
-            request_type: 0x40,
-            request: 0xa0,
-            value: 0,
-            index: register,
-            length: 4,
-        };
+        let setup =
+            Setup { request_type: 0x40, request: 0xa0, value: 0, index: register, length: 4 };
         self.pipe.request(setup, &value.to_le_bytes()).unwrap();
     }
 

@@ -37,15 +37,8 @@ fn submit(data: &[u8]) -> Submit<'_> {
 fn requests_round_trip() {
     let requests = [
         Request::Submit(submit(b"hello")),
-        Request::Submit(Submit {
-            direction: Direction::In,
-            length: 18944,
-            ..submit(&[])
-        }),
-        Request::Unlink {
-            seqnum: 9,
-            unlinked: 7,
-        },
+        Request::Submit(Submit { direction: Direction::In, length: 18944, ..submit(&[]) }),
+        Request::Unlink { seqnum: 9, unlinked: 7 },
     ];
     for request in requests {
         let mut written = Vec::new();
@@ -59,22 +52,9 @@ fn requests_round_trip() {
 #[test]
 fn replies_round_trip() {
     let replies = [
-        Reply::Submit {
-            seqnum: 7,
-            status: 0,
-            actual: 5,
-            data: b"hello",
-        },
-        Reply::Submit {
-            seqnum: 7,
-            status: -32,
-            actual: 0,
-            data: &[],
-        },
-        Reply::Unlink {
-            seqnum: 9,
-            status: -104,
-        },
+        Reply::Submit { seqnum: 7, status: 0, actual: 5, data: b"hello" },
+        Reply::Submit { seqnum: 7, status: -32, actual: 0, data: &[] },
+        Reply::Unlink { seqnum: 9, status: -104 },
     ];
     for reply in replies {
         let mut written = Vec::new();
@@ -110,13 +90,7 @@ fn waits_for_all_of_a_message() {
     }
     let mut message = Vec::new();
     let data: &[u8] = b"hello";
-    Reply::Submit {
-        seqnum: 1,
-        status: 0,
-        actual: data.len(),
-        data,
-    }
-    .write(&mut message);
+    Reply::Submit { seqnum: 1, status: 0, actual: data.len(), data }.write(&mut message);
     for cut in 0..message.len() {
         assert_eq!(Reply::parse(&message[..cut], |_| true), Ok(None));
     }
@@ -179,10 +153,7 @@ fn requests_arrive_in_pieces() {
     let mut stream = Vec::new();
     for seqnum in 0..20 {
         let data = vec![seqnum as u8; seqnum as usize * 7];
-        let request = Submit {
-            seqnum,
-            ..submit(&data)
-        };
+        let request = Submit { seqnum, ..submit(&data) };
         Request::Submit(request).write(&mut stream);
     }
     for piece in [1, 7, 47, 48, 49, 1000, 1 << 20] {
@@ -214,10 +185,7 @@ fn a_message_is_not_cut_short() {
     assert_eq!(requests.read(&mut drops).unwrap(), 50);
     assert_eq!(requests.next_request(), Ok(None));
     let error = requests.read(&mut drops).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "the connection ended after 50 bytes of a message"
-    );
+    assert_eq!(error.to_string(), "the connection ended after 50 bytes of a message");
 }
 
 /// Check that no bytes make the parser panic, or take more than there are.

@@ -31,12 +31,7 @@ pub(super) const FILTERS: &str = "tc filter drops";
 pub(crate) const SOCKET: &str = "socket drops";
 
 const fn row(counter: Counter, meaning: &'static str) -> Cause {
-    Cause {
-        counter,
-        meaning,
-        includes: &[],
-        reasons: &[],
-    }
+    Cause { counter, meaning, includes: &[], reasons: &[] }
 }
 
 impl Cause {
@@ -60,113 +55,47 @@ use netplumb_model::class::Family;
 /// include/net/dropreason-core.h.
 pub(super) const CAUSES: &[Cause] = &[
     // IP (RFC 4293, net/ipv4/proc.c, net/ipv6/proc.c).
-    row(
-        Protocol("IpInHdrErrors", "Ip6InHdrErrors"),
-        "TTL expired, or bad header",
-    )
-    .reasons(&["IP_INHDR", "IP_CSUM"]),
-    row(
-        Protocol("IpInAddrErrors", "Ip6InAddrErrors"),
-        "invalid address",
-    )
-    .reasons(&["IP_INADDRERRORS"]),
-    row(
-        Protocol("IpInUnknownProtos", "Ip6InUnknownProtos"),
-        "unknown protocol",
-    )
-    .reasons(&["IP_NOPROTO"]),
-    row(
-        Protocol("IpExtInNoRoutes", "Ip6InNoRoutes"),
-        "no route on input",
-    )
-    .reasons(&["IP_INNOROUTES"]),
-    row(
-        Protocol("IpExtInTruncatedPkts", "Ip6InTruncatedPkts"),
-        "truncated",
-    )
-    .reasons(&["PKT_TOO_SMALL"]),
-    row(
-        Protocol("IpInDiscards", "Ip6InDiscards"),
-        "discarded on input",
-    ),
-    row(
-        Protocol("IpOutNoRoutes", "Ip6OutNoRoutes"),
-        "no route on output",
-    )
-    .reasons(&["IP_OUTNOROUTES"]),
+    row(Protocol("IpInHdrErrors", "Ip6InHdrErrors"), "TTL expired, or bad header")
+        .reasons(&["IP_INHDR", "IP_CSUM"]),
+    row(Protocol("IpInAddrErrors", "Ip6InAddrErrors"), "invalid address")
+        .reasons(&["IP_INADDRERRORS"]),
+    row(Protocol("IpInUnknownProtos", "Ip6InUnknownProtos"), "unknown protocol")
+        .reasons(&["IP_NOPROTO"]),
+    row(Protocol("IpExtInNoRoutes", "Ip6InNoRoutes"), "no route on input")
+        .reasons(&["IP_INNOROUTES"]),
+    row(Protocol("IpExtInTruncatedPkts", "Ip6InTruncatedPkts"), "truncated")
+        .reasons(&["PKT_TOO_SMALL"]),
+    row(Protocol("IpInDiscards", "Ip6InDiscards"), "discarded on input"),
+    row(Protocol("IpOutNoRoutes", "Ip6OutNoRoutes"), "no route on output")
+        .reasons(&["IP_OUTNOROUTES"]),
     row(Device(QDISC), "dropped by the qdisc").reasons(&["QDISC_"]),
     row(Device(FILTERS), "dropped by a tc filter").reasons(&["TC_"]),
-    row(
-        Protocol("IpOutDiscards", "Ip6OutDiscards"),
-        "discarded on output",
-    )
-    .includes(&[QDISC]),
-    row(
-        Protocol("IpReasmFails", "Ip6ReasmFails"),
-        "reassembly failed",
-    ),
+    row(Protocol("IpOutDiscards", "Ip6OutDiscards"), "discarded on output").includes(&[QDISC]),
+    row(Protocol("IpReasmFails", "Ip6ReasmFails"), "reassembly failed"),
     // Of IPv6 alone.
     row(One("Ip6InTooBigErrors"), "larger than the next MTU").reasons(&["PKT_TOO_BIG"]),
-    row(
-        Protocol("IpFragFails", "Ip6FragFails"),
-        "larger than the next MTU",
-    )
-    .includes(&["Ip6InTooBigErrors"])
-    .reasons(&["PKT_TOO_BIG"]),
+    row(Protocol("IpFragFails", "Ip6FragFails"), "larger than the next MTU")
+        .includes(&["Ip6InTooBigErrors"])
+        .reasons(&["PKT_TOO_BIG"]),
     // What is above it (RFC 4113 and net/ipv4/udp.c for UDP).
-    row(
-        Protocol("IcmpInErrors", "Icmp6InErrors"),
-        "bad ICMP message",
-    ),
-    row(
-        Protocol("IcmpOutErrors", "Icmp6OutErrors"),
-        "ICMP message not sent",
-    ),
+    row(Protocol("IcmpInErrors", "Icmp6InErrors"), "bad ICMP message"),
+    row(Protocol("IcmpOutErrors", "Icmp6OutErrors"), "ICMP message not sent"),
     row(Protocol("TcpInErrs", "TcpInErrs"), "bad TCP segment").reasons(&["TCP_CSUM"]),
-    row(
-        Protocol("UdpNoPorts", "Udp6NoPorts"),
-        "no socket at this port",
-    )
-    .reasons(&["NO_SOCKET"]),
-    row(
-        Protocol("UdpRcvbufErrors", "Udp6RcvbufErrors"),
-        "receive buffer full",
-    )
-    .reasons(&["SOCKET_RCVBUFF"]),
-    row(
-        Protocol("UdpInCsumErrors", "Udp6InCsumErrors"),
-        "bad checksum",
-    )
-    .reasons(&["UDP_CSUM"]),
-    row(
-        Protocol("UdpMemErrors", "Udp6MemErrors"),
-        "no memory for sockets",
-    )
-    .reasons(&["PROTO_MEM"]),
-    row(
-        Protocol("UdpInErrors", "Udp6InErrors"),
-        "not taken by the socket",
-    )
-    .includes(&["UdpRcvbufErrors", "UdpInCsumErrors", "UdpMemErrors"])
-    .reasons(&["SOCKET_RCVBUFF"]),
-    row(
-        Protocol("UdpSndbufErrors", "Udp6SndbufErrors"),
-        "send buffer full",
-    )
-    .includes(&[QDISC, "IpOutDiscards"]),
+    row(Protocol("UdpNoPorts", "Udp6NoPorts"), "no socket at this port").reasons(&["NO_SOCKET"]),
+    row(Protocol("UdpRcvbufErrors", "Udp6RcvbufErrors"), "receive buffer full")
+        .reasons(&["SOCKET_RCVBUFF"]),
+    row(Protocol("UdpInCsumErrors", "Udp6InCsumErrors"), "bad checksum").reasons(&["UDP_CSUM"]),
+    row(Protocol("UdpMemErrors", "Udp6MemErrors"), "no memory for sockets").reasons(&["PROTO_MEM"]),
+    row(Protocol("UdpInErrors", "Udp6InErrors"), "not taken by the socket")
+        .includes(&["UdpRcvbufErrors", "UdpInCsumErrors", "UdpMemErrors"])
+        .reasons(&["SOCKET_RCVBUFF"]),
+    row(Protocol("UdpSndbufErrors", "Udp6SndbufErrors"), "send buffer full")
+        .includes(&[QDISC, "IpOutDiscards"]),
     row(One(SOCKET), "dropped by the socket")
-        .includes(&[
-            "UdpRcvbufErrors",
-            "UdpInCsumErrors",
-            "UdpMemErrors",
-            "UdpInErrors",
-        ])
+        .includes(&["UdpRcvbufErrors", "UdpInCsumErrors", "UdpMemErrors", "UdpInErrors"])
         .reasons(&["SOCKET_RCVBUFF", "SOCKET_FILTER"]),
     // Devices (Documentation/networking/statistics.rst), and what is between them and IP.
-    row(
-        Device("rx_fifo_errors"),
-        "the receive ring of the device was full",
-    ),
+    row(Device("rx_fifo_errors"), "the receive ring of the device was full"),
     row(Device("rx_crc_errors"), "wrong check sequence"),
     row(Device("rx_length_errors"), "wrong length"),
     row(Device("rx_errors"), "received with an error")

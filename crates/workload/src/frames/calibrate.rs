@@ -72,17 +72,13 @@ fn rate(plan: &GeneratorPlan, mode: Mode) -> Result<Limit, GeneratorError> {
 
 /// Rates of several windows, in frames per second.
 fn read(plan: &GeneratorPlan, mode: Mode, window: Duration) -> Result<Vec<f64>, GeneratorError> {
-    let mut plan = plan
-        .try_clone()
-        .map_err(doing("open a network namespace"))?;
+    let mut plan = plan.try_clone().map_err(doing("open a network namespace"))?;
     plan.offered = Offered::Most;
     plan.method = Some(Method::Xdp);
     let generator = Generator::start_as(plan, mode)?;
     std::thread::sleep(WARM_UP);
     let read = || {
-        let counts = generator
-            .counts()
-            .map_err(doing("read the generator's counts"))?;
+        let counts = generator.counts().map_err(doing("read the generator's counts"))?;
         let frames = |g: &Generated| if mode == Mode::Loop { g.frames } else { g.sent };
         Ok::<_, GeneratorError>((Instant::now(), counts.iter().map(frames).sum::<u64>()))
     };
@@ -98,16 +94,10 @@ fn read(plan: &GeneratorPlan, mode: Mode, window: Duration) -> Result<Vec<f64>, 
     let refused: u64 = counts.iter().flat_map(|g| g.refused.values()).sum();
     let frames: u64 = counts.iter().map(|g| g.frames).sum();
     if refused * 100 > frames {
-        let causes: Vec<&str> = counts
-            .iter()
-            .flat_map(|g| g.refused.keys())
-            .map(String::as_str)
-            .collect();
+        let causes: Vec<&str> =
+            counts.iter().flat_map(|g| g.refused.keys()).map(String::as_str).collect();
         return Err(GeneratorError::CannotRun {
-            reason: format!(
-                "{refused} of {frames} frames were refused ({})",
-                causes.join(", ")
-            ),
+            reason: format!("{refused} of {frames} frames were refused ({})", causes.join(", ")),
             remedy: "calibrate on a veth pair whose other end drops by XDP in the driver".into(),
         });
     }

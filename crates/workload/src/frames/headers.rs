@@ -50,36 +50,31 @@ pub(super) fn frame(plan: &GeneratorPlan, varying: &Varying) -> Result<Vec<u8>, 
     }
     let link = PacketBuilder::ethernet2(exit.mac, exit.to_mac);
     let ip = match (exit.source, exit.destination) {
-        (IpAddr::V4(_), IpAddr::V4(to)) => link.ipv4(
-            Ipv4Addr::from_bits(varying.address).octets(),
-            to.octets(),
-            plan.ttl,
-        ),
+        (IpAddr::V4(_), IpAddr::V4(to)) => {
+            link.ipv4(Ipv4Addr::from_bits(varying.address).octets(), to.octets(), plan.ttl)
+        }
         (IpAddr::V6(from), IpAddr::V6(to)) => {
             let high = from.to_bits() >> 32 << 32;
             let from = Ipv6Addr::from_bits(high | u128::from(varying.address));
             link.ipv6(from.octets(), to.octets(), plan.ttl)
         }
         _ => {
-            return Err(GeneratorError::Input(
-                "addresses of two versions of IP".into(),
-            ));
+            return Err(GeneratorError::Input("addresses of two versions of IP".into()));
         }
     };
     let mut bytes = Vec::with_capacity(varying.size_bytes as usize);
     let (port, to_port) = (varying.port, exit.destination_port);
     let written = match (plan.frames.kind, plan.frames.family) {
         (FrameKind::Udp, _) => ip.udp(port, to_port).write(&mut bytes, &payload),
-        (FrameKind::TcpSyn, _) => ip
-            .tcp(port, to_port, 0, WINDOW)
-            .syn()
-            .write(&mut bytes, &payload),
-        (FrameKind::Icmp, Family::V4) => ip
-            .icmpv4_echo_request(port, to_port)
-            .write(&mut bytes, &payload),
-        (FrameKind::Icmp, Family::V6) => ip
-            .icmpv6_echo_request(port, to_port)
-            .write(&mut bytes, &payload),
+        (FrameKind::TcpSyn, _) => {
+            ip.tcp(port, to_port, 0, WINDOW).syn().write(&mut bytes, &payload)
+        }
+        (FrameKind::Icmp, Family::V4) => {
+            ip.icmpv4_echo_request(port, to_port).write(&mut bytes, &payload)
+        }
+        (FrameKind::Icmp, Family::V6) => {
+            ip.icmpv6_echo_request(port, to_port).write(&mut bytes, &payload)
+        }
     };
     written.map_err(|e| GeneratorError::Input(format!("can't make such frames: {e}")))?;
     Ok(bytes)
@@ -88,10 +83,7 @@ pub(super) fn frame(plan: &GeneratorPlan, varying: &Varying) -> Result<Vec<u8>, 
 /// The template of the longest frame.
 pub(super) fn longest(plan: &GeneratorPlan) -> Result<Vec<u8>, GeneratorError> {
     let size_bytes = sizes(plan).into_iter().max().unwrap_or_default();
-    let stamp = plan.stamped.then_some(Stamp {
-        sequence: 0,
-        due_ns: 0,
-    });
+    let stamp = plan.stamped.then_some(Stamp { sequence: 0, due_ns: 0 });
     frame(
         plan,
         &Varying {
@@ -153,10 +145,7 @@ fn template(
     config: &Config,
     size_bytes: u32,
 ) -> Result<Template, GeneratorError> {
-    let stamp = plan.stamped.then_some(Stamp {
-        sequence: 0,
-        due_ns: 0,
-    });
+    let stamp = plan.stamped.then_some(Stamp { sequence: 0, due_ns: 0 });
     let whole = Varying {
         address: low_half(plan.exit.source),
         port: plan.exit.source_port,
@@ -179,16 +168,8 @@ fn template(
     let rest = frame(
         plan,
         &Varying {
-            address: if config.many_addresses == 0 {
-                whole.address
-            } else {
-                0
-            },
-            port: if config.many_flows == 0 {
-                whole.port
-            } else {
-                0
-            },
+            address: if config.many_addresses == 0 { whole.address } else { 0 },
+            port: if config.many_flows == 0 { whole.port } else { 0 },
             ..whole
         },
     )?;
@@ -199,11 +180,7 @@ fn template(
     Ok(Template {
         words,
         tail: word(header - 8),
-        ip_sum: if config.ip_check_at == 0 {
-            0
-        } else {
-            sum(config.ip_check_at)
-        },
+        ip_sum: if config.ip_check_at == 0 { 0 } else { sum(config.ip_check_at) },
         l4_sum: sum(config.l4_check_at),
         size_bytes,
         reserved: 0,

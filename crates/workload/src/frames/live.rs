@@ -83,8 +83,7 @@ impl Live {
         }
         open.set_constants(config.bytes()).map_err(programs)?;
         for mut map in open.maps_mut().filter(|map| map.name() == "slots") {
-            map.set_max_entries(system::cpus_room())
-                .map_err(system("make room for every CPU"))?;
+            map.set_max_entries(system::cpus_room()).map_err(system("make room for every CPU"))?;
         }
         let object = open.load().map_err(refused)?;
         let map = |name: &str| bpf::map(&object, name).map_err(programs);
@@ -122,28 +121,20 @@ impl Live {
     pub(super) fn counts(&self) -> io::Result<Vec<Generated>> {
         let sees_sent = !self.unattached.contains_key(SENT);
         let count = |cpu: &u32| {
-            let bytes = self
-                .slots
-                .lookup(&cpu.to_ne_bytes(), MapFlags::ANY)
-                .map_err(io::Error::other)?;
+            let bytes =
+                self.slots.lookup(&cpu.to_ne_bytes(), MapFlags::ANY).map_err(io::Error::other)?;
             let slot = bytes.as_deref().and_then(Slot::read);
             let slot = slot.ok_or_else(|| io::Error::other("no counts of this CPU"))?;
             let refused = slot.refused.iter().enumerate().filter(|(_, n)| **n > 0);
             Ok(Generated {
                 cpu: *cpu,
                 frames: slot.frames,
-                sent: if sees_sent || self.loop_only {
-                    slot.sent
-                } else {
-                    slot.frames
-                },
+                sent: if sees_sent || self.loop_only { slot.sent } else { slot.frames },
                 bytes: match self.size_bytes {
                     Some(bytes) => slot.frames * u64::from(bytes),
                     None => slot.bytes,
                 },
-                refused: refused
-                    .map(|(error, n)| (errno::of_frames(error as i32), *n))
-                    .collect(),
+                refused: refused.map(|(error, n)| (errno::of_frames(error as i32), *n)).collect(),
                 idle: slot.idle,
                 behind: slot.behind,
                 batches: slot.batches,
@@ -188,9 +179,7 @@ impl Live {
             // There may be none due yet.
             while begun.elapsed() < TRIAL {
                 self.test_run(self.batch)?;
-                let counts = self
-                    .counts()
-                    .map_err(doing("read the generator's counts"))?;
+                let counts = self.counts().map_err(doing("read the generator's counts"))?;
                 let refused = counts.iter().flat_map(|count| &count.refused);
                 let causes: Vec<&str> = refused.map(|(cause, _)| cause.as_str()).collect();
                 if counts.iter().any(|count| count.sent > 0) {
@@ -236,9 +225,7 @@ impl Live {
                 ),
                 remedy: "use Linux 5.18 or later, or packet sockets".into(),
             }),
-            e => Err(doing("run the frame generator's program")(
-                io::Error::from_raw_os_error(e),
-            )),
+            e => Err(doing("run the frame generator's program")(io::Error::from_raw_os_error(e))),
         }
     }
 
@@ -270,10 +257,8 @@ impl Live {
 
 /// Whether the kernel reports XDP features of devices, from Linux 6.3 on.
 fn tells() -> bool {
-    bpf::types::of_kernel().is_ok_and(|btf| {
-        btf.type_by_name::<types::Enum<'_>>("netdev_xdp_act")
-            .is_some()
-    })
+    bpf::types::of_kernel()
+        .is_ok_and(|btf| btf.type_by_name::<types::Enum<'_>>("netdev_xdp_act").is_some())
 }
 
 /// Check that the device transmits redirected frames, if the kernel reports it; otherwise that is
@@ -292,11 +277,7 @@ pub(super) fn check_takes_xdp(plan: &GeneratorPlan) -> Result<(), GeneratorError
     inside(plan.exit.namespace.as_fd(), || {
         // SAFETY: it fills in what it is told the size of, which outlives the call.
         let error = unsafe { sys::bpf_xdp_query(device, 0, &raw mut told) };
-        if error == 0 {
-            Ok(())
-        } else {
-            Err(io::Error::from_raw_os_error(-error))
-        }
+        if error == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(-error)) }
     })
     .map_err(doing("query the XDP features of the generator's device"))?;
     if told.feature_flags & NETDEV_XDP_ACT_NDO_XMIT != 0 {
@@ -338,9 +319,7 @@ fn attach(
 
 fn inode(namespace: BorrowedFd<'_>) -> io::Result<u32> {
     use std::os::unix::fs::MetadataExt;
-    let inode = std::fs::File::from(namespace.try_clone_to_owned()?)
-        .metadata()?
-        .ino();
+    let inode = std::fs::File::from(namespace.try_clone_to_owned()?).metadata()?.ino();
     u32::try_from(inode).map_err(io::Error::other)
 }
 

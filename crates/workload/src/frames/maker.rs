@@ -47,20 +47,13 @@ impl Maker {
             address: config.first_address,
             port: plan.exit.source_port,
             size_bytes,
-            stamp: plan.stamped.then_some(Stamp {
-                sequence: 0,
-                due_ns: 0,
-            }),
+            stamp: plan.stamped.then_some(Stamp { sequence: 0, due_ns: 0 }),
         };
         let frames = headers::sizes(plan)
             .into_iter()
             .map(|size| headers::frame(plan, &varying(size)))
             .collect::<Result<_, _>>()?;
-        Ok(Maker {
-            config,
-            slot: slot(plan, index),
-            frames,
-        })
+        Ok(Maker { config, slot: slot(plan, index), frames })
     }
 
     /// Bytes of the longest frame.
@@ -122,10 +115,7 @@ impl Maker {
             address: config.first_address + slot.address_step,
             port: (config.first_port + slot.port_step) as u16,
             size_bytes: config.templates[place as usize].size_bytes,
-            stamp: (config.stamped != 0).then_some(Stamp {
-                sequence: slot.frames as u32,
-                due_ns,
-            }),
+            stamp: (config.stamped != 0).then_some(Stamp { sequence: slot.frames as u32, due_ns }),
         };
         if config.many_flows != 0 {
             next_flow(config, slot);
@@ -138,10 +128,7 @@ impl Maker {
     pub(super) fn write(&self, varying: &Varying, to: &mut [u8]) -> usize {
         let config = &self.config;
         let templates = &config.templates;
-        let place = templates
-            .iter()
-            .position(|t| t.size_bytes == varying.size_bytes)
-            .unwrap_or(0);
+        let place = templates.iter().position(|t| t.size_bytes == varying.size_bytes).unwrap_or(0);
         let (frame, template) = (&self.frames[place], &templates[place]);
         let bytes = frame.len();
         to[..bytes].copy_from_slice(frame);

@@ -46,10 +46,7 @@ impl Exit {
     /// # Errors
     /// No file descriptors are left.
     pub fn try_clone(&self) -> io::Result<Exit> {
-        Ok(Exit {
-            namespace: self.namespace.try_clone()?,
-            ..*self
-        })
+        Ok(Exit { namespace: self.namespace.try_clone()?, ..*self })
     }
 }
 
@@ -105,11 +102,7 @@ impl GeneratorPlan {
     /// # Errors
     /// No file descriptors are left.
     pub fn try_clone(&self) -> io::Result<GeneratorPlan> {
-        Ok(GeneratorPlan {
-            exit: self.exit.try_clone()?,
-            cpus: self.cpus.clone(),
-            ..*self
-        })
+        Ok(GeneratorPlan { exit: self.exit.try_clone()?, cpus: self.cpus.clone(), ..*self })
     }
 
     /// The minimum frame length for its headers, and a stamp if it has one.
@@ -154,11 +147,7 @@ impl GeneratorPlan {
     /// Check the plan's numbers.
     pub(super) fn check(&self) -> Result<(), GeneratorError> {
         let wrong = |what: String| Err(GeneratorError::Input(what));
-        let Exit {
-            source,
-            destination,
-            ..
-        } = self.exit;
+        let Exit { source, destination, .. } = self.exit;
         let family = |a: IpAddr| if a.is_ipv4() { Family::V4 } else { Family::V6 };
         if family(source) != self.frames.family || family(destination) != self.frames.family {
             return wrong(format!(
@@ -241,14 +230,10 @@ impl GeneratorPlan {
     /// Check that its CPUs are available.
     pub(super) fn check_cpus(&self) -> Result<(), GeneratorError> {
         if self.cpus.is_empty() {
-            return Err(GeneratorError::Input(
-                "no CPU given for the generator".into(),
-            ));
+            return Err(GeneratorError::Input("no CPU given for the generator".into()));
         }
         if self.cpus.iter().collect::<BTreeSet<_>>().len() < self.cpus.len() {
-            return Err(GeneratorError::Input(
-                "duplicate CPU: each runs one thread".into(),
-            ));
+            return Err(GeneratorError::Input("duplicate CPU: each runs one thread".into()));
         }
         // If /sys is not mounted, binding a thread shows it.
         let Ok(online) = cpus::online() else {
@@ -258,11 +243,7 @@ impl GeneratorPlan {
             None => Ok(()),
             Some(cpu) => Err(GeneratorError::Input(format!(
                 "no such CPU {cpu}, or it is offline: this machine has {}",
-                online
-                    .iter()
-                    .map(u32::to_string)
-                    .collect::<Vec<_>>()
-                    .join(", ")
+                online.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
             ))),
         }
     }

@@ -45,10 +45,7 @@ impl Sender {
             maker: Maker::new(plan, index)?,
             device: plan.exit.device,
             batch: plan.batch as usize,
-            done: Arc::new(Mutex::new(Generated {
-                cpu,
-                ..Generated::default()
-            })),
+            done: Arc::new(Mutex::new(Generated { cpu, ..Generated::default() })),
         })
     }
 

@@ -45,11 +45,8 @@ pub(super) fn answer_calls() -> Result<(), GeneratorError> {
     static SET: std::sync::Once = std::sync::Once::new();
     let mut result = Ok(());
     SET.call_once(|| {
-        let action = SigAction::new(
-            SigHandler::Handler(nothing),
-            SaFlags::empty(),
-            SigSet::empty(),
-        );
+        let action =
+            SigAction::new(SigHandler::Handler(nothing), SaFlags::empty(), SigSet::empty());
         // SAFETY: the handler does nothing, which is safe in any state; the one that
         // there was is restored if it was somebody's.
         result = unsafe {
@@ -66,8 +63,7 @@ pub(super) fn answer_calls() -> Result<(), GeneratorError> {
 pub(super) fn hear_calls() -> Result<(), GeneratorError> {
     let mut set = SigSet::empty();
     set.add(CALL_BACK);
-    set.thread_unblock()
-        .map_err(|e| doing("unblock a signal")(e.into()))
+    set.thread_unblock().map_err(|e| doing("unblock a signal")(e.into()))
 }
 
 /// Check that a device exists, is up, and accepts frames of this length.

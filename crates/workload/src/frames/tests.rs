@@ -43,12 +43,7 @@ fn plan(kind: FrameKind, family: Family, size: FrameSize) -> GeneratorPlan {
             source_port: 4000,
             destination_port: 9,
         },
-        frames: Frames {
-            kind,
-            family,
-            size,
-            flows: 1,
-        },
+        frames: Frames { kind, family, size, flows: 1 },
         flow_ports: 0,
         ttl: TTL,
         offered: Offered::Most,
@@ -241,10 +236,7 @@ fn pace() {
             maker.next(due);
             if let Some(last) = last.replace(due) {
                 let gap = (due - last) as f64;
-                assert!(
-                    gap > 0.5 * mean - 1.5 && gap < 1.5 * mean + 1.5,
-                    "{gap} of {mean}"
-                );
+                assert!(gap > 0.5 * mean - 1.5 && gap < 1.5 * mean + 1.5, "{gap} of {mean}");
             }
         }
         let took = (last.unwrap() - start) as f64 / f64::from(frames);
@@ -257,10 +249,7 @@ fn pace() {
     let mut maker = Maker::new(&plan, 0).unwrap();
     let first = maker.due(|| 1).unwrap();
     // A second later: only 10 ms are caught up.
-    assert_eq!(
-        maker.due(|| first + 1_000_000_000),
-        Some(first + 1_000_000_000)
-    );
+    assert_eq!(maker.due(|| first + 1_000_000_000), Some(first + 1_000_000_000));
     let behind = maker.behind();
     assert!((999_900..=1_000_000).contains(&behind), "{behind}");
     maker.next(0);
@@ -285,28 +274,16 @@ fn wrong_input() {
     for pps in [0.0, -1.0, f64::NAN, f64::INFINITY] {
         has(said(&|p| p.offered = Offered::Pps(pps)), "invalid rate");
     }
-    has(
-        said(&|p| p.offered = Offered::Pps(0.5)),
-        "at least 1 frames per second on each CPU",
-    );
+    has(said(&|p| p.offered = Offered::Pps(0.5)), "at least 1 frames per second on each CPU");
     has(said(&|p| p.frames.flows = 0), "number of flows 0");
-    has(
-        said(&|p| p.frames.size = FrameSize::Bytes(59)),
-        "expected 60 to 1514 bytes",
-    );
-    has(
-        said(&|p| p.frames.size = FrameSize::Bytes(1515)),
-        "not 1515",
-    );
+    has(said(&|p| p.frames.size = FrameSize::Bytes(59)), "expected 60 to 1514 bytes");
+    has(said(&|p| p.frames.size = FrameSize::Bytes(1515)), "not 1515");
     has(said(&|p| p.batch = 0), "1 to 256");
     has(said(&|p| p.batch = 257), "1 to 256");
     has(said(&|p| p.cpus = vec![]), "no CPU");
     has(said(&|p| p.cpus = vec![0, 0]), "duplicate CPU");
     has(said(&|p| p.cpus = vec![0, 4095]), "no such CPU 4095");
-    has(
-        said(&|p| p.frames.family = Family::V6),
-        "addresses of that version",
-    );
+    has(said(&|p| p.frames.family = Family::V6), "addresses of that version");
     has(said(&|p| p.exit.device = 4_000_000), "no device with index");
     has(
         said(&|p| {
@@ -336,27 +313,16 @@ fn wrong_input() {
         plan.stamped = stamped;
         plan.check().err().map(|e| e.to_string())
     };
-    assert!(
-        v6(FrameKind::TcpSyn, 73, false)
-            .unwrap()
-            .contains("74 to 1514")
-    );
+    assert!(v6(FrameKind::TcpSyn, 73, false).unwrap().contains("74 to 1514"));
     assert_eq!(v6(FrameKind::TcpSyn, 74, false), None);
-    assert!(
-        v6(FrameKind::Udp, 77, true)
-            .unwrap()
-            .contains("with stamps; expected 78")
-    );
+    assert!(v6(FrameKind::Udp, 77, true).unwrap().contains("with stamps; expected 78"));
     assert_eq!(v6(FrameKind::Icmp, 78, true), None);
 }
 
 /// Check that a stamp is read as it was written, and that nothing else is taken for one.
 #[test]
 fn stamps() {
-    let stamp = Stamp {
-        sequence: 7,
-        due_ns: u64::MAX - 5,
-    };
+    let stamp = Stamp { sequence: 7, due_ns: u64::MAX - 5 };
     let bytes = stamp.bytes();
     assert_eq!(bytes.len(), STAMP_BYTES as usize);
     assert_eq!(&bytes[..4], b"PLMB");

@@ -77,11 +77,7 @@ pub(crate) fn by_turns(
     step: &mut dyn FnMut(usize, &mut TcpStream) -> io::Result<bool>,
 ) -> io::Result<()> {
     let mut polls: Vec<libc::pollfd> = (streams.iter())
-        .map(|stream| libc::pollfd {
-            fd: stream.as_raw_fd(),
-            events,
-            revents: 0,
-        })
+        .map(|stream| libc::pollfd { fd: stream.as_raw_fd(), events, revents: 0 })
         .collect();
     for stream in streams.iter() {
         stream.set_nonblocking(true)?;

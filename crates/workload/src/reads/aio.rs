@@ -158,14 +158,7 @@ impl Queue {
         let no_limit: *const libc::timespec = std::ptr::null();
         // SAFETY: the events are ours, as many as is said, and there is no time limit.
         checked(unsafe {
-            libc::syscall(
-                libc::SYS_io_getevents,
-                self.context,
-                1,
-                most,
-                events,
-                no_limit,
-            )
+            libc::syscall(libc::SYS_io_getevents, self.context, 1, most, events, no_limit)
         })
     }
 }

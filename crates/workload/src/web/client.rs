@@ -34,10 +34,7 @@ pub(crate) fn serve(
     control.say(GO)?;
     control.hear(OVER)?;
     edges.end();
-    Ok(Done {
-        bytes: Requests::of(load).map(|file| file.size_bytes()).sum(),
-        ..Done::default()
-    })
+    Ok(Done { bytes: Requests::of(load).map(|file| file.size_bytes()).sum(), ..Done::default() })
 }
 
 /// Connections to a server.
@@ -102,10 +99,8 @@ impl Clients {
 
     fn fetch_all(&mut self, load: WebLoad) -> io::Result<Done> {
         let mut requests = Requests::of(load);
-        let mut done = Done {
-            turns_ns: Vec::with_capacity(load.requests as usize),
-            ..Done::default()
-        };
+        let mut done =
+            Done { turns_ns: Vec::with_capacity(load.requests as usize), ..Done::default() };
         let mut failed = BTreeMap::new();
         // With few requests, some connections have none.
         let mut asked: Vec<Option<Asked>> = Vec::new();
@@ -135,12 +130,8 @@ impl Clients {
                     return Ok(false);
                 }
             }
-            done.turns_ns
-                .push(current.began.elapsed().as_nanos() as u64);
-            asked[number] = requests
-                .next()
-                .map(|file| Asked::send(stream, file))
-                .transpose()?;
+            done.turns_ns.push(current.began.elapsed().as_nanos() as u64);
+            asked[number] = requests.next().map(|file| Asked::send(stream, file)).transpose()?;
             Ok(asked[number].is_some())
         })?;
         // Those for which no connection was left.
@@ -180,14 +171,7 @@ impl Asked {
         let began = Instant::now();
         // There is room for it: nothing else was sent since the answer before.
         stream.write_all(request.as_bytes())?;
-        Ok(Asked {
-            file,
-            began,
-            head: Vec::new(),
-            body_bytes: None,
-            at: 0,
-            wrong: None,
-        })
+        Ok(Asked { file, began, head: Vec::new(), body_bytes: None, at: 0, wrong: None })
     }
 
     /// Take some more bytes; returns what came of it once the answer is whole.
@@ -248,12 +232,7 @@ mod tests {
 
     use super::*;
 
-    const LOAD: WebLoad = WebLoad {
-        requests: 60,
-        connections: 3,
-        directories: 2,
-        seed: 1,
-    };
+    const LOAD: WebLoad = WebLoad { requests: 60, connections: 3, directories: 2, seed: 1 };
 
     /// A server of a test: `wrong` changes its answers.
     fn serve_with(
@@ -346,10 +325,7 @@ mod tests {
         let garbage = |_, _| b"SSH-2.0-OpenSSH_9.2 and some more\r\n".to_vec();
         assert_eq!(
             cause(fetched(garbage)),
-            [
-                "not an answer of HTTP/1.1",
-                "not asked for: no connection is left"
-            ]
+            ["not an answer of HTTP/1.1", "not asked for: no connection is left"]
         );
     }
 }

@@ -30,25 +30,15 @@ pub struct FileOf {
 /// All files of some directories.
 pub fn files(directories: u32) -> impl Iterator<Item = FileOf> {
     (0..directories).flat_map(|directory| {
-        (0..CLASSES).flat_map(move |class| {
-            (0..SIZES).map(move |size| FileOf {
-                directory,
-                class,
-                size,
-            })
-        })
+        (0..CLASSES)
+            .flat_map(move |class| (0..SIZES).map(move |size| FileOf { directory, class, size }))
     })
 }
 
 impl FileOf {
     /// Its path below the server's root, without a slash before it.
     pub fn path(&self) -> String {
-        format!(
-            "{}/class{}_{}",
-            self.folder(),
-            self.class,
-            self.size.saturating_add(1)
-        )
+        format!("{}/class{}_{}", self.folder(), self.class, self.size.saturating_add(1))
     }
 
     /// The directory that it is in.
@@ -151,11 +141,7 @@ impl Iterator for Requests {
         let size = self.weighted(POPULARITY.into_iter());
         let directories = self.load.directories;
         let directory = self.weighted((1..=directories).map(|rank| 1_000_000 / rank)) as u32;
-        Some(FileOf {
-            directory,
-            class,
-            size,
-        })
+        Some(FileOf { directory, class, size })
     }
 }
 
@@ -164,12 +150,7 @@ mod tests {
     use super::*;
 
     fn load(requests: u32) -> WebLoad {
-        WebLoad {
-            requests,
-            connections: 1,
-            directories: 3,
-            seed: 1,
-        }
+        WebLoad { requests, connections: 1, directories: 3, seed: 1 }
     }
 
     /// Check the sizes of files, and that a directory has the published 5 MB of them.
@@ -202,10 +183,7 @@ mod tests {
         assert!((share(&|file| file.size == 8) - 0.044).abs() < 0.01);
         assert!((share(&|file| file.directory == 0) - 6.0 / 11.0).abs() < 0.02);
         assert_eq!(drawn, Requests::of(load(10_000)).collect::<Vec<_>>());
-        let other = WebLoad {
-            seed: 2,
-            ..load(10_000)
-        };
+        let other = WebLoad { seed: 2, ..load(10_000) };
         assert_ne!(drawn, Requests::of(other).collect::<Vec<_>>());
     }
 

@@ -51,10 +51,7 @@ impl Server {
         write_files(root, directories)?;
         fs::create_dir_all(folder)?;
         let config = folder.join("nginx.conf");
-        fs::write(
-            &config,
-            configuration(plan, folder, root, ends.tx_address, buffer_bytes),
-        )?;
+        fs::write(&config, configuration(plan, folder, root, ends.tx_address, buffer_bytes))?;
         let log = File::create(folder.join("stderr"))?;
         let mut command = Command::new(program);
         command
@@ -66,10 +63,7 @@ impl Server {
             .stdout(Stdio::null())
             .stderr(log);
         let child = spawn_in(ends.tx_namespace.as_fd(), cpu, &mut command)?;
-        let mut server = Server {
-            child,
-            folder: folder.to_owned(),
-        };
+        let mut server = Server { child, folder: folder.to_owned() };
         server.wait_ready(ends)?;
         Ok(server)
     }
@@ -85,9 +79,8 @@ impl Server {
                     self.said()
                 )));
             }
-            let connected = inside(ends.tx_namespace.as_fd(), || {
-                TcpStream::connect_timeout(&to, PATIENCE)
-            });
+            let connected =
+                inside(ends.tx_namespace.as_fd(), || TcpStream::connect_timeout(&to, PATIENCE));
             match connected {
                 Ok(_) => return Ok(()),
                 Err(_) if begun.elapsed() < PATIENCE => thread::sleep(STEP),

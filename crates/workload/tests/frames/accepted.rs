@@ -45,11 +45,7 @@ fn as_root_a_kernel_takes_them() {
         ] {
             let v6 = usize::from(family == Family::V6);
             // TCP over both is counted together.
-            let of = if kind == FrameKind::TcpSyn {
-                Family::V4
-            } else {
-                family
-            };
+            let of = if kind == FrameKind::TcpSyn { Family::V4 } else { family };
             let read = || (pair.counter(of, counter[v6]), pair.counter(of, wrong[v6]));
             for method in [Method::Xdp, Method::Sockets] {
                 for stamped in [false, true] {
@@ -156,19 +152,13 @@ fn as_root_nobody_at_the_other_end() {
     assert_eq!(counts[0].sent, 0);
     assert_eq!(refused(&counts), counts[0].frames);
     let cause = counts[0].refused.keys().next().unwrap();
-    assert_eq!(
-        cause,
-        "no XDP transmit on this device, or its veth peer has no NAPI (EOPNOTSUPP)"
-    );
+    assert_eq!(cause, "no XDP transmit on this device, or its veth peer has no NAPI (EOPNOTSUPP)");
 
     let before = pair.counter(Family::V4, "Udp.NoPorts");
     let generator = Generator::start(plan(None)).unwrap();
     assert_eq!(generator.method(), Method::Sockets);
     let why = &generator.facts()["generator.method"];
-    assert!(
-        why.contains("the device does not transmit frames that XDP redirects to it"),
-        "{why}"
-    );
+    assert!(why.contains("the device does not transmit frames that XDP redirects to it"), "{why}");
     let_run(&generator, RUN);
     let counts = generator.stop().unwrap();
     assert!(counts[0].sent > 0, "{counts:?}");
@@ -189,10 +179,7 @@ fn as_root_a_device_that_can_not() {
     let long = frames(FrameKind::Udp, Family::V4, FrameSize::Bytes(1514), 1);
     pair.ip(&pair.tx, "link set tx0 mtu 1400");
     let what = said(pair.plan(long));
-    assert!(
-        what.contains("too long for tx0, whose MTU is 1400"),
-        "{what}"
-    );
+    assert!(what.contains("too long for tx0, whose MTU is 1400"), "{what}");
     pair.ip(&pair.tx, "link set tx0 down");
     let what = said(pair.plan(super::common::udp()));
     assert!(what.contains("tx0 is down"), "{what}");

@@ -37,10 +37,7 @@ pub(crate) struct Pair {
 
 impl Pair {
     pub(crate) fn new() -> Pair {
-        let pair = Pair {
-            tx: namespace(),
-            rx: namespace(),
-        };
+        let pair = Pair { tx: namespace(), rx: namespace() };
         let rx = format!("/proc/self/fd/{}", pair.rx.as_raw_fd());
         // `ip` opens the file by itself, in its own process, where it has the same number.
         // SAFETY: it changes a flag of a descriptor that is ours.
@@ -58,10 +55,7 @@ impl Pair {
         for (namespace, device, host) in [(&pair.tx, "tx0", 1), (&pair.rx, "rx0", 2)] {
             pair.ip(namespace, "link set lo up");
             pair.ip(namespace, &format!("link set {device} up"));
-            pair.ip(
-                namespace,
-                &format!("address add 10.77.0.{host}/16 dev {device}"),
-            );
+            pair.ip(namespace, &format!("address add 10.77.0.{host}/16 dev {device}"));
             let line = format!("address add fd77::{host}/64 dev {device} nodad");
             pair.ip(namespace, &line);
         }
@@ -69,9 +63,8 @@ impl Pair {
     }
 
     pub(crate) fn ip(&self, namespace: &OwnedFd, line: &str) {
-        let status = inside(namespace.as_fd(), || {
-            Command::new("ip").args(line.split_whitespace()).status()
-        });
+        let status =
+            inside(namespace.as_fd(), || Command::new("ip").args(line.split_whitespace()).status());
         assert!(status.unwrap().success(), "ip {line}");
     }
 
@@ -117,9 +110,7 @@ impl Pair {
         let (prefix, key) = name.split_once('.').unwrap();
         if family == Family::V6 {
             let name = format!("{prefix}{key}");
-            let mut found = text
-                .lines()
-                .filter_map(|l| l.split_once(char::is_whitespace));
+            let mut found = text.lines().filter_map(|l| l.split_once(char::is_whitespace));
             let (_, value) = found.find(|(n, _)| *n == name).unwrap();
             return value.trim().parse().unwrap();
         }
@@ -134,12 +125,7 @@ impl Pair {
 }
 
 pub(crate) fn frames(kind: FrameKind, family: Family, size: FrameSize, flows: u32) -> Frames {
-    Frames {
-        kind,
-        family,
-        size,
-        flows,
-    }
+    Frames { kind, family, size, flows }
 }
 
 pub(crate) fn udp() -> Frames {
@@ -243,19 +229,10 @@ impl Sink {
             };
             // SAFETY: the options outlive the call.
             Ok(unsafe {
-                sys::bpf_link_create(
-                    program.as_raw_fd(),
-                    device,
-                    sys::BPF_XDP,
-                    &raw const options,
-                )
+                sys::bpf_link_create(program.as_raw_fd(), device, sys::BPF_XDP, &raw const options)
             })
         });
-        Sink {
-            map,
-            _program: program,
-            _link: owned(link.unwrap()),
-        }
+        Sink { map, _program: program, _link: owned(link.unwrap()) }
     }
 
     pub(crate) fn count(&self) -> u64 {
@@ -284,12 +261,8 @@ pub(crate) fn program(instructions: &[(u8, u8, u8, i16, i32)]) -> OwnedFd {
     let instructions: Vec<sys::bpf_insn> = instructions
         .iter()
         .map(|(code, to, from, off, number)| {
-            let mut instruction = sys::bpf_insn {
-                code: *code,
-                imm: *number,
-                off: *off,
-                ..Default::default()
-            };
+            let mut instruction =
+                sys::bpf_insn { code: *code, imm: *number, off: *off, ..Default::default() };
             instruction.set_dst_reg(*to);
             instruction.set_src_reg(*from);
             instruction

@@ -54,11 +54,7 @@ fn as_root_at_full_rate() {
             }
             let counts = generator.stop().unwrap();
             closes(&counts);
-            assert!(
-                counts
-                    .iter()
-                    .all(|g| g.sent > 0 && g.batches > 0 && g.idle == 0)
-            );
+            assert!(counts.iter().all(|g| g.sent > 0 && g.batches > 0 && g.idle == 0));
             let mean = total(&counts, |g| g.bytes) as f64 / total(&counts, |g| g.frames) as f64;
             assert!((mean / what.size.mean_bytes() - 1.0).abs() < 0.01, "{mean}");
             comes_to(&sink, total(&counts, |g| g.sent));
@@ -79,11 +75,8 @@ fn as_root_at_a_rate() {
         (Method::Sockets, 5_000.0),
         (Method::Sockets, 40_000.0),
     ] {
-        let plan = GeneratorPlan {
-            offered: Offered::Pps(pps),
-            method: Some(method),
-            ..pair.plan(udp())
-        };
+        let plan =
+            GeneratorPlan { offered: Offered::Pps(pps), method: Some(method), ..pair.plan(udp()) };
         let generator = Generator::start(plan).unwrap();
         let_run(&generator, RUN);
         let counts = generator.stop().unwrap();

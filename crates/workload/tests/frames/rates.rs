@@ -118,14 +118,8 @@ fn as_root_beside_the_least() {
         add("drop", least[0].rate(&pair));
         add("redirect", least[1].rate(&pair));
         let calibrated = calibrate(&pair.plan(udp())).unwrap();
-        add(
-            "ours, dropped",
-            calibrated.loop_pps.pps().unwrap_or_default(),
-        );
-        add(
-            "ours, redirect only",
-            calibrated.redirect_pps.pps().unwrap_or_default(),
-        );
+        add("ours, dropped", calibrated.loop_pps.pps().unwrap_or_default());
+        add("ours, redirect only", calibrated.redirect_pps.pps().unwrap_or_default());
         add("ours", calibrated.full_pps.pps().unwrap_or_default());
         for flows in [1, 10_000] {
             let what = frames(FrameKind::Udp, Family::V4, FrameSize::Bytes(60), flows);
@@ -212,12 +206,7 @@ fn as_root_paces() {
             let read = || {
                 let counts = generator.counts().unwrap();
                 let of = |of: fn(&Generated) -> u64| total(&counts, of) as f64;
-                (
-                    Instant::now(),
-                    of(|g| g.frames),
-                    of(|g| g.behind),
-                    sink.count(),
-                )
+                (Instant::now(), of(|g| g.frames), of(|g| g.behind), sink.count())
             };
             let before = read();
             std::thread::sleep(Duration::from_secs(1));

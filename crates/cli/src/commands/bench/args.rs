@@ -43,13 +43,7 @@ pub(crate) struct BenchArgs {
     #[arg(long)]
     pub(super) explain: bool,
     /// Where to run: netns, or vm (rates in guests can only be compared with each other)
-    #[arg(
-        long,
-        value_name = "LAB",
-        value_enum,
-        default_value = "netns",
-        conflicts_with = "nic"
-    )]
+    #[arg(long, value_name = "LAB", value_enum, default_value = "netns", conflicts_with = "nic")]
     pub(super) lab: BenchLab,
     #[command(flatten)]
     pub(super) out: OutArgs,
@@ -82,7 +76,7 @@ impl NicArgs {
     fn nics(&self, bench: Bench) -> anyhow::Result<Option<Nics>> {
         if bench == Bench::Drop && self.to.is_some() {
             return Err(
-                Usage("--to and --sink can only be used with `bench forward`".into()).into(),
+                Usage("--to and --sink can only be used with `bench forward`".into()).into()
             );
         }
         let (Some(nic), Some(from)) = (&self.nic, &self.from) else {
@@ -163,11 +157,7 @@ impl OutArgs {
     }
 
     pub(super) fn options(&self) -> RunOptions {
-        RunOptions {
-            output: self.output.clone(),
-            quiet: self.quiet,
-            ..RunOptions::plain()
-        }
+        RunOptions { output: self.output.clone(), quiet: self.quiet, ..RunOptions::plain() }
     }
 }
 

@@ -174,10 +174,7 @@ impl RequestArgs {
     /// # Errors
     /// Levels that can't be together.
     pub(super) fn experiment(&self) -> anyhow::Result<Experiment> {
-        let workload = Workload {
-            turns: self.turns,
-            ..Workload::of(Kind::Request)
-        };
+        let workload = Workload { turns: self.turns, ..Workload::of(Kind::Request) };
         self.hosts.experiment("bench-request", None, workload)
     }
 }
@@ -188,10 +185,7 @@ impl PingArgs {
     /// # Errors
     /// Levels that can't be together.
     pub(super) fn experiment(&self) -> anyhow::Result<Experiment> {
-        let workload = Workload {
-            turns: self.turns,
-            ..Workload::of(Kind::Request)
-        };
+        let workload = Workload { turns: self.turns, ..Workload::of(Kind::Request) };
         (self.hosts).experiment("bench-ping", Some(Proto::Raw), workload)
     }
 }
@@ -222,10 +216,7 @@ pub(super) fn run<S: Shows>(
     cache: &Path,
 ) -> anyhow::Result<ExitCode> {
     let formats = FormatArgs::of_counts(args.markdown, None);
-    let show = ShowArgs {
-        top: TOP,
-        ..ShowArgs::of_no_functions(args.csv, args.json, formats)
-    };
+    let show = ShowArgs { top: TOP, ..ShowArgs::of_no_functions(args.csv, args.json, formats) };
     let directions: [Direction; 0] = [];
     let how = How::new(Shown::Report(&show, &directions), &args.page, args.options);
     experiment::run(experiment, how, cache)

@@ -78,9 +78,7 @@ impl std::str::FromStr for Limit {
             };
         match number.trim().parse::<f64>() {
             Ok(n) if n.is_finite() && n >= 0.0 => Ok(limit(n)),
-            _ => Err(format!(
-                "invalid limit `{text}`; expected like 0.5%, 10insns or 10ns"
-            )),
+            _ => Err(format!("invalid limit `{text}`; expected like 0.5%, 10insns or 10ns")),
         }
     }
 }

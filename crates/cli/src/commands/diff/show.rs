@@ -56,12 +56,8 @@ pub(super) fn compare(
         return Err(Usage(nothing(args, sides, &diff)).into());
     }
     let limit = checked(args, &diff)?;
-    let view = View {
-        layer: args.layer.clone(),
-        top: args.top,
-        tree: args.tree,
-        columns: width(args),
-    };
+    let view =
+        View { layer: args.layer.clone(), top: args.top, tree: args.tree, columns: width(args) };
     let text = if args.json {
         diff::json::render(&diff)
     } else if args.csv {
@@ -165,12 +161,12 @@ fn nothing(args: &DiffArgs, sides: Sides<'_>, diff: &Diff<'_>) -> String {
             Shape::Rates | Shape::Counts | Shape::Hosts => {
                 recording.arms.iter().map(|arm| arm.name.clone()).collect()
             }
-            Shape::Times => (times::classes(recording).iter())
-                .map(|c| c.class.to_string())
-                .collect(),
-            Shape::Costs => (analysis::classes(recording).iter())
-                .map(|c| c.class.to_string())
-                .collect(),
+            Shape::Times => {
+                (times::classes(recording).iter()).map(|c| c.class.to_string()).collect()
+            }
+            Shape::Costs => {
+                (analysis::classes(recording).iter()).map(|c| c.class.to_string()).collect()
+            }
         };
         classes.sort();
         classes.dedup();
@@ -199,10 +195,7 @@ fn nothing(args: &DiffArgs, sides: Sides<'_>, diff: &Diff<'_>) -> String {
 /// The instrument of a recording.
 fn instrument(recording: &Recording) -> String {
     let clock = recording.environment.get(env::CLOCK);
-    clock.map_or_else(
-        || "none".into(),
-        |clock| format!("`{}`", printable(clock, 80)),
-    )
+    clock.map_or_else(|| "none".into(), |clock| format!("`{}`", printable(clock, 80)))
 }
 
 /// The events that were counted.

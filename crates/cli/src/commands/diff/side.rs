@@ -21,10 +21,7 @@ impl Asked {
     pub(super) fn parse(text: &OsStr) -> Asked {
         let whole = Path::new(text);
         if whole.exists() {
-            return Asked {
-                path: whole.into(),
-                arm: None,
-            };
+            return Asked { path: whole.into(), arm: None };
         }
         let bytes = text.as_bytes();
         let mut colons: Vec<usize> = (0..bytes.len()).filter(|n| bytes[*n] == b':').collect();
@@ -38,22 +35,13 @@ impl Asked {
             .find(|at| Path::new(OsStr::from_bytes(&bytes[..**at])).exists())
             // If none exists, the error names the one that was most likely meant.
             .or(colons.last().filter(|at| **at > 0))
-            .map_or_else(
-                || Asked {
-                    path: whole.into(),
-                    arm: None,
-                },
-                |at| split(*at),
-            )
+            .map_or_else(|| Asked { path: whole.into(), arm: None }, |at| split(*at))
     }
 
     pub(super) fn read(&self) -> anyhow::Result<Recording> {
         let recording = netplumb_store::read(&self.path)?;
         if recording.blocks.is_empty() {
-            anyhow::bail!(
-                "{}: the recording is empty: nothing was measured",
-                self.path.display()
-            );
+            anyhow::bail!("{}: the recording is empty: nothing was measured", self.path.display());
         }
         Ok(recording)
     }
@@ -81,19 +69,13 @@ impl Asked {
         }
         // Words that several arms have in common select them all.
         let words: Vec<&str> = asked.split_whitespace().collect();
-        let among = |arm: &str| {
-            words
-                .iter()
-                .all(|w| arm.split_whitespace().any(|a| a == *w))
-        };
+        let among = |arm: &str| words.iter().all(|w| arm.split_whitespace().any(|a| a == *w));
         let several: Vec<usize> = all.iter().copied().filter(|n| among(name(n))).collect();
         if !words.is_empty() && !several.is_empty() {
             return Ok(several);
         }
-        let mut near: Vec<(usize, &str)> = all
-            .iter()
-            .map(|n| (strsim::damerau_levenshtein(asked, name(n)), name(n)))
-            .collect();
+        let mut near: Vec<(usize, &str)> =
+            all.iter().map(|n| (strsim::damerau_levenshtein(asked, name(n)), name(n))).collect();
         near.sort_unstable();
         let near: Vec<String> = near.iter().take(8).map(|(_, n)| printable(n, 80)).collect();
         let more = match all.len().saturating_sub(near.len()) {
@@ -113,12 +95,8 @@ impl Asked {
 /// The arms of a recording, by their names.
 pub(super) fn names(recording: &Recording) -> String {
     const MANY: usize = 12;
-    let mut names: Vec<String> = recording
-        .arms
-        .iter()
-        .take(MANY)
-        .map(|a| printable(&a.name, 80))
-        .collect();
+    let mut names: Vec<String> =
+        recording.arms.iter().take(MANY).map(|a| printable(&a.name, 80)).collect();
     if recording.arms.len() > MANY {
         names.push(format!("and {} more", recording.arms.len() - MANY));
     }

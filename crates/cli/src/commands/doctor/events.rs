@@ -25,11 +25,7 @@ pub(super) fn run(json: bool) -> anyhow::Result<ExitCode> {
     };
     print(&text)?;
     let any = all.iter().any(|found| found.counted.is_ok());
-    Ok(if any {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(NONE)
-    })
+    Ok(if any { ExitCode::SUCCESS } else { ExitCode::from(NONE) })
 }
 
 /// An event, for programs.
@@ -60,11 +56,7 @@ fn text(all: &[Found]) -> anyhow::Result<String> {
                 Ok(extent) => (extent.as_str(), found.event.about),
                 Err(why) => ("no", why.as_str()),
             };
-            vec![
-                format!("  {}", found.event.name),
-                verdict.to_string(),
-                rest.to_string(),
-            ]
+            vec![format!("  {}", found.event.name), verdict.to_string(), rest.to_string()]
         };
         let rows: Vec<Vec<String>> = of.iter().map(row).collect();
         write_columns(&rows, &[], &mut bytes)?;

@@ -21,33 +21,15 @@ pub(super) fn try_all(cache: &Path) -> Vec<Capability> {
         let start = Instant::now();
         let verdict = attempt();
         let took_ms = (start.elapsed().as_secs_f64() * 1e4).round() / 10.0;
-        Capability {
-            id: id.into(),
-            group,
-            what: what.into(),
-            verdict,
-            took_ms,
-        }
+        Capability { id: id.into(), group, what: what.into(), verdict, took_ms }
     };
     vec![
-        tried("kernel", Group::Vm, "guest kernel", &|| {
-            kernel(cache, has_apt())
-        }),
-        tried(
-            "disk",
-            Group::Resources,
-            "disk space for kernels and recordings",
-            &|| disk(cache),
-        ),
+        tried("kernel", Group::Vm, "guest kernel", &|| kernel(cache, has_apt())),
+        tried("disk", Group::Resources, "disk space for kernels and recordings", &|| disk(cache)),
         tried("memory", Group::Resources, "memory for a guest", &|| {
             memory(&fs::read_to_string("/proc/meminfo").unwrap_or_default())
         }),
-        tried(
-            "counters",
-            Group::Resources,
-            "counters of interfaces and CPUs",
-            &counters,
-        ),
+        tried("counters", Group::Resources, "counters of interfaces and CPUs", &counters),
     ]
 }
 
@@ -60,10 +42,7 @@ fn has_apt() -> bool {
 fn kernel(cache: &Path, apt: bool) -> Availability {
     let kernels = cache.join("kernels");
     let count = fs::read_dir(&kernels).map_or(0, |entries| {
-        entries
-            .flatten()
-            .filter(|e| e.path().join("kernel.toml").is_file())
-            .count()
+        entries.flatten().filter(|e| e.path().join("kernel.toml").is_file()).count()
     });
     match count {
         0 if apt => Availability::partly(
@@ -72,10 +51,7 @@ fn kernel(cache: &Path, apt: bool) -> Availability {
             "plumb kernel add debian",
         ),
         0 => Availability::no(
-            format!(
-                "no kernel in {}, and no apt-get to download one",
-                kernels.display()
-            ),
+            format!("no kernel in {}, and no apt-get to download one", kernels.display()),
             "plumb kernel add FILE, with a .deb package, a vmlinuz or a kernel build directory",
         ),
         1 => Availability::yes(format!("1 in {}", kernels.display())),
@@ -85,11 +61,7 @@ fn kernel(cache: &Path, apt: bool) -> Availability {
 
 /// The directory itself, or its nearest existing parent.
 fn nearest(folder: &Path) -> PathBuf {
-    folder
-        .ancestors()
-        .find(|a| a.is_dir())
-        .unwrap_or(Path::new("/"))
-        .to_owned()
+    folder.ancestors().find(|a| a.is_dir()).unwrap_or(Path::new("/")).to_owned()
 }
 
 fn disk(cache: &Path) -> Availability {
@@ -112,10 +84,7 @@ fn disk(cache: &Path) -> Availability {
     // SAFETY: the name is NUL-terminated, and the structure outlives the call.
     if unsafe { libc::statvfs(name.as_ptr(), &raw mut stat) } < 0 {
         let error = std::io::Error::last_os_error();
-        return Availability::no(
-            format!("{}: {error}", folder.display()),
-            "check the file system",
-        );
+        return Availability::no(format!("{}: {error}", folder.display()), "check the file system");
     }
     room(&folder, stat.f_bavail.saturating_mul(stat.f_frsize) >> 20)
 }
@@ -141,11 +110,7 @@ fn memory(meminfo: &str) -> Availability {
         None => Availability::no("no MemAvailable in /proc/meminfo", "mount /proc"),
         Some(mib) if mib >= MEMORY_MIB => Availability::yes(format!("{} free", size(mib))),
         Some(mib) => Availability::no(
-            format!(
-                "only {} free; a guest needs {}",
-                size(mib),
-                size(MEMORY_MIB)
-            ),
+            format!("only {} free; a guest needs {}", size(mib), size(MEMORY_MIB)),
             "stop other programs, or use a machine with more memory",
         ),
     }
@@ -162,11 +127,7 @@ fn counters() -> Availability {
 }
 
 fn size(mib: u64) -> String {
-    if mib >= 1024 {
-        format!("{:.1} GiB", mib as f64 / 1024.0)
-    } else {
-        format!("{mib} MiB")
-    }
+    if mib >= 1024 { format!("{:.1} GiB", mib as f64 / 1024.0) } else { format!("{mib} MiB") }
 }
 
 #[cfg(test)]

@@ -134,8 +134,7 @@ fn in_host(args: &PathArgs) -> Clashes {
         ("--sysctl", args.knobs.has("sysctl").then_some(sends)),
         (
             "--measure-cost",
-            live.measure_cost
-                .then_some("it needs blocks of the same packets: use --lab netns"),
+            live.measure_cost.then_some("it needs blocks of the same packets: use --lab netns"),
         ),
     ]);
     clashes
@@ -148,23 +147,14 @@ fn of_this_kernel(args: &PathArgs) -> Clashes {
         ("--kernel", args.knobs.has("kernel").then_some(guests)),
         ("--module", args.knobs.has("module").then_some(guests)),
         ("--load", args.knobs.has("load").then_some(guests)),
-        (
-            "--mitigations",
-            args.knobs.has("mitigations").then_some(guests),
-        ),
+        ("--mitigations", args.knobs.has("mitigations").then_some(guests)),
         ("--cmdline", args.knobs.has("cmdline").then_some(guests)),
         ("--quick", args.options.quick.then_some(guests)),
         ("--cold", args.options.cold.then_some(guests)),
         ("--jobs", args.options.jobs.is_some().then_some(guests)),
         ("--seeds", args.options.seeds.is_some().then_some(guests)),
-        (
-            "--resume",
-            (args.options.resume && !args.is_long()).then_some(NOT_RESUMED),
-        ),
-        (
-            "--with",
-            (!args.command.with_files().is_empty()).then_some(guests),
-        ),
+        ("--resume", (args.options.resume && !args.is_long()).then_some(NOT_RESUMED)),
+        ("--with", (!args.command.with_files().is_empty()).then_some(guests)),
         (
             "--peer",
             args.command
@@ -187,19 +177,10 @@ fn of_clock(args: &PathArgs) -> Clashes {
     let stages = live.asks(STAGES) && !live.asks(FUNCTIONS);
     let selects = "instrument `stages` measures no functions: use --clock functions";
     vec![
-        (
-            "--functions",
-            (stages && !live.functions.is_empty()).then_some(selects),
-        ),
-        (
-            "--from-recording",
-            (stages && live.from_recording.is_some()).then_some(selects),
-        ),
+        ("--functions", (stages && !live.functions.is_empty()).then_some(selects)),
+        ("--from-recording", (stages && live.from_recording.is_some()).then_some(selects)),
         ("--discover", (stages && live.discover).then_some(selects)),
-        (
-            "--max-functions",
-            (stages && live.max_functions.is_some()).then_some(selects),
-        ),
+        ("--max-functions", (stages && live.max_functions.is_some()).then_some(selects)),
         (
             "--one-packet",
             (live.one_packet && args.is_long()).then_some(
@@ -222,10 +203,7 @@ fn of_clock(args: &PathArgs) -> Clashes {
 pub(crate) fn check_exact(args: &PathArgs) -> anyhow::Result<()> {
     let live = &args.live;
     let asked = [
-        (
-            "--duration",
-            live.duration.is_some() && !args.is_long() && args.blocks.is_none(),
-        ),
+        ("--duration", live.duration.is_some() && !args.is_long() && args.blocks.is_none()),
         ("--rate", live.rate.is_some()),
         ("--stream", live.stream),
         ("--port", live.port.is_some()),
@@ -260,8 +238,7 @@ pub(crate) fn check_exact(args: &PathArgs) -> anyhow::Result<()> {
         Some((option, _)) => Err(Usage(format!(
             "{option} can't be used with instrument `{}`: add --lab netns, --lab host or --clock \
              functions",
-            live.instruments()
-                .map_or_else(|| EXACT.into(), |names| names.join(", "))
+            live.instruments().map_or_else(|| EXACT.into(), |names| names.join(", "))
         ))
         .into()),
         None => Ok(()),

@@ -49,21 +49,13 @@ pub(super) fn run(
         rights::check(args.lab)?;
     }
     let fixed = args.knobs.given();
-    if let Some((key, _)) = fixed
-        .iter()
-        .find(|(key, _)| fixed.iter().filter(|(k, _)| k == key).count() > 1)
+    if let Some((key, _)) =
+        fixed.iter().find(|(key, _)| fixed.iter().filter(|(k, _)| k == key).count() > 1)
     {
-        return Err(Usage(format!(
-            "{key}: give one value, which all combinations have"
-        ))
-        .into());
+        return Err(Usage(format!("{key}: give one value, which all combinations have")).into());
     }
     let given = Knobs::of(fixed.iter().cloned()).map_err(Usage)?;
-    let pair_of = |dimensions| Pair {
-        args,
-        fixed: given.clone(),
-        dimensions,
-    };
+    let pair_of = |dimensions| Pair { args, fixed: given.clone(), dimensions };
     // Both loads with what is given alone, which what is searched depends on.
     for kind in [Kind::Stream, Kind::Request] {
         let all = pair_of(&[]).experiment(kind, &[Vec::new()], 0)?;
@@ -88,22 +80,13 @@ pub(super) fn run(
     if dimensions.is_empty() {
         return Err(Usage("all settings that could be searched are given".into()).into());
     }
-    let search = Search {
-        args,
-        dimensions: &dimensions,
-        varies: in_netns,
-    };
+    let search = Search { args, dimensions: &dimensions, varies: in_netns };
     let pair = pair_of(&dimensions);
     let mut tuned = None;
     let mut finalists = None;
     let outcome = record_by(
         |engine, recording, save, teller| {
-            let mut place = Measuring {
-                pair: &pair,
-                engine,
-                teller,
-                left_out: LeftOut::default(),
-            };
+            let mut place = Measuring { pair: &pair, engine, teller, left_out: LeftOut::default() };
             let found = search.run(&mut place)?;
             let left_out = place.left_out;
             let mut last = search.last(&found);
@@ -142,11 +125,7 @@ pub(super) fn run(
                     None
                 }
             };
-            let at = if in_netns {
-                Tried::Namespaces
-            } else {
-                Tried::Guests
-            };
+            let at = if in_netns { Tried::Namespaces } else { Tried::Guests };
             let nic = &args.print_nic;
             tuned = Some(search.tuned(&found, &last, again.as_deref(), at, nic, left_out));
             finalists = Some(experiment);
@@ -211,10 +190,7 @@ impl Pair<'_> {
             lab: self.args.lab,
             hosts: Some(self.args.hosts),
             workload,
-            blocks: Blocks {
-                count: Some(blocks),
-                ..Blocks::default()
-            },
+            blocks: Blocks { count: Some(blocks), ..Blocks::default() },
             knobs: self.fixed.clone(),
             arms: points.iter().map(arm).collect::<Result<_, _>>()?,
             ..Experiment::default()
@@ -229,11 +205,8 @@ impl Pair<'_> {
         save: Save<'_>,
         teller: &Teller,
     ) -> Result<(), EngineError> {
-        let run = HostsRun {
-            plan: Plan::of(experiment),
-            load: experiment.host_load(),
-            counts: false,
-        };
+        let run =
+            HostsRun { plan: Plan::of(experiment), load: experiment.host_load(), counts: false };
         let tell = |event| teller.tell(event);
         match self.args.lab {
             Lab::Netns => run_namespaces(&run, engine, recording, save, &tell),
@@ -254,25 +227,18 @@ impl Pair<'_> {
             let quantity = if in_netns { &clocked } else { quantity };
             values(recording, arm, quantity, label)
         };
-        let busy = Side::ALL
-            .iter()
-            .map(|side| of(stream, &BUSY, Some(side.called())));
+        let busy = Side::ALL.iter().map(|side| of(stream, &BUSY, Some(side.called())));
         let busy: Vec<Vec<f64>> = busy.collect::<Result<_, _>>()?;
         let throughput = of(stream, &THROUGHPUT, None)?;
         let turns = of(requests, &TURN, Some("median"))?;
-        let blocks = throughput
-            .iter()
-            .zip(&turns)
-            .zip(busy[0].iter().zip(&busy[1]));
+        let blocks = throughput.iter().zip(&turns).zip(busy[0].iter().zip(&busy[1]));
         let blocks = blocks.map(|((throughput, turn), (tx, rx))| Figures {
             throughput_bps: *throughput,
             latency_ns: *turn,
             busy: [*tx, *rx],
             cpus: 1.0,
         });
-        Ok(Measured {
-            blocks: blocks.collect(),
-        })
+        Ok(Measured { blocks: blocks.collect() })
     }
 }
 
@@ -292,13 +258,7 @@ impl Measuring<'_, '_> {
             let experiment = self.pair.experiment(kind, points, scale).map_err(odd)?;
             let mut recording = Recording::default();
             let nowhere = &mut |_: &Recording| Ok(());
-            self.pair.carry_out(
-                &experiment,
-                self.engine,
-                &mut recording,
-                nowhere,
-                self.teller,
-            )?;
+            self.pair.carry_out(&experiment, self.engine, &mut recording, nowhere, self.teller)?;
             Ok(recording)
         };
         let (stream, requests) = (run(Kind::Stream)?, run(Kind::Request)?);
@@ -378,10 +338,7 @@ fn values(
     });
     let values: Vec<f64> = its.map(|scalar| scalar.value).collect();
     match values.is_empty() {
-        true => Err(EngineError::Guest(format!(
-            "no {} was measured",
-            quantity.name
-        ))),
+        true => Err(EngineError::Guest(format!("no {} was measured", quantity.name))),
         false => Ok(values),
     }
 }

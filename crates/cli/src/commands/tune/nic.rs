@@ -76,11 +76,7 @@ pub(super) fn run(args: &TuneArgs, name: &str, cache: &Path) -> anyhow::Result<(
     for why in &left_out {
         tell(format!("left out: {why}"));
     }
-    let search = Search {
-        args,
-        dimensions: &dimensions,
-        varies: true,
-    };
+    let search = Search { args, dimensions: &dimensions, varies: true };
     let asked = experiment(args, name, &dimensions, &[])?;
     let clock = CpuClock::begin()?;
     let mut found_best = None;
@@ -141,9 +137,7 @@ fn odd(error: anyhow::Error) -> EngineError {
 }
 
 fn measured(blocks: Vec<NicBlock>) -> Measured {
-    Measured {
-        blocks: blocks.into_iter().map(|ran| ran.figures).collect(),
-    }
+    Measured { blocks: blocks.into_iter().map(|ran| ran.figures).collect() }
 }
 
 /// What is measured, as an experiment of these points.
@@ -160,10 +154,7 @@ fn experiment(
         name: "tune".into(),
         lab: Lab::Host,
         workload,
-        blocks: Blocks {
-            count: Some(CONFIRMING),
-            ..Blocks::default()
-        },
+        blocks: Blocks { count: Some(CONFIRMING), ..Blocks::default() },
         knobs: Knobs::of([("nic".to_string(), name.to_string())]).map_err(Usage)?,
         arms: points.iter().map(arm).collect::<Result<_, _>>()?,
         ..Experiment::default()
@@ -183,13 +174,9 @@ fn abilities(name: &str) -> anyhow::Result<Abilities> {
         match which {
             Offload::Tso => changeable("tx-tcp-segmentation"),
             Offload::Gro => changeable("rx-gro"),
-            _ => [
-                "tx-checksum-ip-generic",
-                "tx-checksum-ipv4",
-                "tx-checksum-ipv6",
-            ]
-            .iter()
-            .any(|feature| changeable(feature)),
+            _ => ["tx-checksum-ip-generic", "tx-checksum-ipv4", "tx-checksum-ipv6"]
+                .iter()
+                .any(|feature| changeable(feature)),
         }
     };
     let offloads = [Offload::Tso, Offload::Gro, Offload::TxChecksum].into_iter();

@@ -49,10 +49,7 @@ fn set(point: &[usize]) -> impl Iterator<Item = (usize, usize)> {
 impl LeftOut {
     /// What was refused before the search, and is in none of its dimensions.
     pub(super) fn before(why: Vec<String>) -> LeftOut {
-        LeftOut {
-            why,
-            ..LeftOut::default()
-        }
+        LeftOut { why, ..LeftOut::default() }
     }
 
     /// Whether a point has what was refused.
@@ -67,9 +64,8 @@ impl LeftOut {
 
     /// A point was refused. If all but one of its levels were accepted in others, it is that one.
     pub(super) fn refuse(&mut self, dimensions: &[Dimension], point: &[usize], why: &str) {
-        let unknown: Vec<(usize, usize)> = set(point)
-            .filter(|level| !self.accepted.contains(level))
-            .collect();
+        let unknown: Vec<(usize, usize)> =
+            set(point).filter(|level| !self.accepted.contains(level)).collect();
         let name = match unknown[..] {
             [(dimension, level)] => {
                 self.levels.insert((dimension, level));
@@ -141,11 +137,7 @@ impl Search<'_> {
             order(&self.args.hold, self.args.goal, of(*a), of(*b)).then(a.cmp(b))
         };
         last.sort_by(by);
-        last.truncate(if self.varies {
-            CONFIRMED_MOST
-        } else {
-            FRONT_MOST
-        });
+        last.truncate(if self.varies { CONFIRMED_MOST } else { FRONT_MOST });
         last.extend([0, found.best]);
         last.sort_by(by);
         last.dedup();
@@ -165,10 +157,7 @@ impl Search<'_> {
         let choice = |at: usize| {
             let tried = &found.tried[last[at]];
             let measured = again.map_or(&tried.measured, |again| &again[at]);
-            Choice {
-                settings: self.settings(&tried.point),
-                measured: measured.clone(),
-            }
+            Choice { settings: self.settings(&tried.point), measured: measured.clone() }
         };
         // It was chosen before it was measured again: chance that favoured it then does not now.
         let of = |number: usize| last.iter().position(|n| *n == number).unwrap_or(0);
@@ -213,9 +202,7 @@ pub(super) fn of_places<T: Clone>(places: &[usize], all: &[T]) -> Vec<T> {
 /// What holds comes before what does not, then by goal.
 fn order(hold: &[Hold], goal: Goal, a: &Measured, b: &Measured) -> Ordering {
     let by_goal = || a.cost(goal).total_cmp(&b.cost(goal));
-    missed(hold, a)
-        .total_cmp(&missed(hold, b))
-        .then_with(by_goal)
+    missed(hold, a).total_cmp(&missed(hold, b)).then_with(by_goal)
 }
 
 /// By how much it misses what has to hold; 0 if it holds all.
@@ -270,9 +257,7 @@ mod tests {
             busy: [0.5, 0.5],
             cpus: 1.0,
         };
-        Measured {
-            blocks: throughputs.iter().map(figures).collect(),
-        }
+        Measured { blocks: throughputs.iter().map(figures).collect() }
     }
 
     /// Check that a level which a device refuses is known from the first point that has no other unknown one, and is
@@ -303,10 +288,7 @@ mod tests {
         // The best is the first of them, and the default the last.
         let places = unbeaten(&[], [0, 7], &[7, 3, 0], &again);
         assert_eq!(places, [0, 2]);
-        assert_eq!(
-            of_places(&places, &["best", "beaten", "default"]),
-            ["best", "default"]
-        );
+        assert_eq!(of_places(&places, &["best", "beaten", "default"]), ["best", "default"]);
     }
 
     /// Check that a gain within chance is none, that one beyond is, and that a loss is no gain.

@@ -140,9 +140,7 @@ impl View {
                 continue;
             };
             let key = (block.arm, span.direction, stage.order, stage.name.as_str());
-            let sum = stages
-                .entry(key)
-                .or_insert_with(|| (stage.kind, Times::default()));
+            let sum = stages.entry(key).or_insert_with(|| (stage.kind, Times::default()));
             sum.1.add(&span.times);
         }
         let mut ways: BTreeMap<(u32, Direction), Vec<Row>> = BTreeMap::new();
@@ -160,10 +158,7 @@ impl View {
                 // Packets that skip a stage count as 0.
                 offset_ns += row.mean_ns * row.count as f64 / most.max(1) as f64;
             }
-            self.ways.push(Way {
-                name: way_name(recording, arm, direction),
-                rows,
-            });
+            self.ways.push(Way { name: way_name(recording, arm, direction), rows });
         }
     }
 
@@ -194,10 +189,7 @@ impl View {
             let Some(function) = recording.nodes.get(node as usize).map(|n| n.function) else {
                 continue;
             };
-            let layer = recording
-                .functions
-                .get(function as usize)
-                .and_then(|f| f.layer.as_deref());
+            let layer = recording.functions.get(function as usize).and_then(|f| f.layer.as_deref());
             let place = LAYERS.iter().position(|l| Some(*l) == layer);
             let sum = layers
                 .entry((arm, direction))
@@ -241,15 +233,10 @@ impl View {
                 });
                 offset_ns += mean_ns;
             }
-            self.ways.push(Way {
-                name: way_name(recording, arm, direction),
-                rows,
-            });
+            self.ways.push(Way { name: way_name(recording, arm, direction), rows });
         }
-        let mut functions: Vec<(u32, Times, f64)> = functions
-            .into_iter()
-            .map(|(f, (t, own))| (f, t, own))
-            .collect();
+        let mut functions: Vec<(u32, Times, f64)> =
+            functions.into_iter().map(|(f, (t, own))| (f, t, own)).collect();
         functions.sort_by(|a, b| b.2.total_cmp(&a.2));
         if top > 0 {
             functions.truncate(top);
@@ -272,11 +259,7 @@ impl View {
         }
         let ways: Vec<String> = (self.ways.iter())
             .map(|way| {
-                let total = way
-                    .rows
-                    .iter()
-                    .find(|r| r.total)
-                    .map(|r| (r.mean_ns, r.count));
+                let total = way.rows.iter().find(|r| r.total).map(|r| (r.mean_ns, r.count));
                 let (ns, count) = total.unwrap_or_else(|| {
                     let sum = way.rows.iter().map(|r| r.mean_ns).sum();
                     (sum, way.rows.iter().map(|r| r.count).max().unwrap_or(0))
@@ -284,12 +267,7 @@ impl View {
                 format!("{} {} ({count})", way.name, nanoseconds(ns))
             })
             .collect();
-        format!(
-            "{:.1} s: {}; {}",
-            self.measured_s,
-            ways.join(", "),
-            self.footer()
-        )
+        format!("{:.1} s: {}; {}", self.measured_s, ways.join(", "), self.footer())
     }
 
     fn footer(&self) -> String {
@@ -311,25 +289,15 @@ impl View {
     pub(super) fn render(&self, frame: &mut Frame<'_>) {
         let bold = Style::new().add_modifier(Modifier::BOLD);
         let dim = Style::new().add_modifier(Modifier::DIM);
-        let [head, body, foot] = Layout::vertical([
-            Constraint::Length(1),
-            Constraint::Fill(1),
-            Constraint::Length(2),
-        ])
-        .areas(frame.area());
-        let title = format!(
-            "{}   {:.1} s, {}",
-            self.title,
-            self.measured_s,
-            counted(self.blocks, "block")
-        );
+        let [head, body, foot] =
+            Layout::vertical([Constraint::Length(1), Constraint::Fill(1), Constraint::Length(2)])
+                .areas(frame.area());
+        let title =
+            format!("{}   {:.1} s, {}", self.title, self.measured_s, counted(self.blocks, "block"));
         frame.render_widget(Paragraph::new(title).style(bold), head);
         let mut lines = Vec::new();
         for way in &self.ways {
-            lines.push(Line::styled(
-                printable(&way.name, usize::from(body.width)),
-                bold,
-            ));
+            lines.push(Line::styled(printable(&way.name, usize::from(body.width)), bold));
             let (whole_ns, name) = (way.whole_ns(), way.name_width(body.width));
             for row in &way.rows {
                 lines.push(row.line(body.width, name, whole_ns));
@@ -354,10 +322,7 @@ impl View {
         frame.render_widget(Paragraph::new(lines), body);
         let [footer, keys] = Layout::vertical([Constraint::Length(1); 2]).areas::<2>(foot);
         frame.render_widget(Paragraph::new(self.footer()), footer);
-        frame.render_widget(
-            Paragraph::new("q: end, and print the report").style(dim),
-            keys,
-        );
+        frame.render_widget(Paragraph::new("q: end, and print the report").style(dim), keys);
     }
 }
 
@@ -400,11 +365,7 @@ impl Row {
         };
         // Very short ones still have a bar.
         let bar = sign.repeat((to - from).max(usize::from(room > from && self.mean_ns > 0.0)));
-        Line::from(vec![
-            Span::raw(figures),
-            Span::raw(" ".repeat(from)),
-            Span::raw(bar),
-        ])
+        Line::from(vec![Span::raw(figures), Span::raw(" ".repeat(from)), Span::raw(bar)])
     }
 }
 
@@ -421,10 +382,7 @@ fn row(name: &str, note: &str, times: &Times) -> Row {
 }
 
 fn way_name(recording: &Recording, arm: u32, direction: Direction) -> String {
-    let name = recording
-        .arms
-        .get(arm as usize)
-        .map_or("", |a| a.name.as_str());
+    let name = recording.arms.get(arm as usize).map_or("", |a| a.name.as_str());
     format!("{} {direction}", printable(name, 60))
 }
 

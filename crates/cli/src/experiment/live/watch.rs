@@ -65,10 +65,7 @@ impl Watcher {
             }
             true => Mode::Lines { last: None },
         };
-        Watcher {
-            mode,
-            notes: Vec::new(),
-        }
+        Watcher { mode, notes: Vec::new() }
     }
 
     /// Print a note.
@@ -144,12 +141,7 @@ impl Screen {
             let ended = Arc::clone(&ended);
             std::thread::spawn(move || wait_for_key(&over, &ended, &cancel))
         };
-        Ok(Screen {
-            terminal,
-            over,
-            ended,
-            keys: Some(keys),
-        })
+        Ok(Screen { terminal, over, ended, keys: Some(keys) })
     }
 }
 

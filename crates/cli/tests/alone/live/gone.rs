@@ -83,16 +83,11 @@ fn what_is_watched_goes_away() {
             ),
             // Of a namespace that is not the one plumb runs in.
             "within" => (
-                place.plumb(&format!(
-                    "{watch} --netns {name} --interface v0 -o within.plumb"
-                )),
+                place.plumb(&format!("{watch} --netns {name} --interface v0 -o within.plumb")),
                 format!("ip -n {name} link del v0"),
             ),
             _ => (
-                own.command(
-                    &place,
-                    &format!("{plumb} {watch} --interface v0 -o {what}.plumb"),
-                ),
+                own.command(&place, &format!("{plumb} {watch} --interface v0 -o {what}.plumb")),
                 format!("ip -n {name} link del v0"),
             ),
         };
@@ -133,12 +128,7 @@ fn what_is_watched_goes_away() {
         let name = path.file_name().unwrap().to_string_lossy();
         name.ends_with("-tx") && running.has_said(name.trim_end_matches("-tx"))
     });
-    let tx = tx
-        .unwrap()
-        .file_name()
-        .unwrap()
-        .to_string_lossy()
-        .into_owned();
+    let tx = tx.unwrap().file_name().unwrap().to_string_lossy().into_owned();
     ip(&place, &format!("ip -n {tx} link del tx0"));
     let ran = running.finish();
     ran.code(1).says(&["tx0", "measured before the error"]);
@@ -184,14 +174,9 @@ fn a_cpu_goes_offline() {
     let recording = place.recording("run.plumb");
     assert_eq!(recording.blocks.len(), 12);
     for block in &recording.blocks {
-        assert!(
-            block.ledger.offered > 0 && block.ledger.closes(),
-            "{block:?}"
-        );
+        assert!(block.ledger.offered > 0 && block.ledger.closes(), "{block:?}");
     }
-    let busy: Vec<_> = recording
-        .scalars_of(&netplumb_model::timing::BUSY)
-        .collect();
+    let busy: Vec<_> = recording.scalars_of(&netplumb_model::timing::BUSY).collect();
     assert!(!busy.is_empty());
     assert!(busy.iter().all(|c| (0.0..=2.0).contains(&c.value)));
 }

@@ -23,10 +23,7 @@ fn killed_and_resumed() {
     }
     let place = Place::new();
     let words = "path --lab netns --clock stages --link lo --rate 500 --duration 12h -o run.plumb";
-    if place
-        .run("path --lab netns --clock stages --duration 200ms -o probe.plumb")
-        .status
-        .code()
+    if place.run("path --lab netns --clock stages --duration 200ms -o probe.plumb").status.code()
         == Some(3)
     {
         skip("stages can't be attached here");
@@ -59,10 +56,7 @@ fn killed_and_resumed() {
     let indices: Vec<u32> = resumed.blocks.iter().map(|b| b.index).collect();
     assert!(indices.is_sorted_by(|a, b| a < b), "{indices:?}");
     place
-        .run(&format!(
-            "{} --resume",
-            words.replace("--link lo", "--link veth")
-        ))
+        .run(&format!("{} --resume", words.replace("--link lo", "--link veth")))
         .code(2)
         .says(&["knobs.link was \"lo\"", "\"veth\""]);
     place
@@ -70,12 +64,7 @@ fn killed_and_resumed() {
         .code(2)
         .says(&["workload.rate was", "500"]);
     // The recording continues the one before, so that is not kept apart.
-    assert!(
-        !place
-            .files()
-            .iter()
-            .any(|file| file.contains("run.plumb.old"))
-    );
+    assert!(!place.files().iter().any(|file| file.contains("run.plumb.old")));
     let json = place.run("report run.plumb --json");
     assert!(json.stdout.contains("\"drift\": ["), "{json:?}");
 }
@@ -97,15 +86,12 @@ fn traffic_of_a_device() {
     );
     let own = crate::live::gone::Throwaway::new(&place, "hours");
     let traffic = Running::start(&mut own.command(&place, "python3 traffic.py"));
-    let words = format!(
-        "path --lab host --clock stages --netns {} --duration 1h -o run.plumb",
-        own.name()
-    );
+    let words =
+        format!("path --lab host --clock stages --netns {} --duration 1h -o run.plumb", own.name());
     let mut seconds = 0.0;
-    for (resume, signal, code) in [
-        ("", libc::SIGKILL, None),
-        (" --resume", libc::SIGINT, Some(130)),
-    ] {
+    for (resume, signal, code) in
+        [("", libc::SIGKILL, None), (" --resume", libc::SIGINT, Some(130))]
+    {
         let mut running = Running::start(&mut place.plumb(&format!("{words}{resume}")));
         running.wait_for("measuring, ");
         sleep(Duration::from_millis(2_500));

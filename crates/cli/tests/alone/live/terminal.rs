@@ -61,10 +61,7 @@ fn watched_on_a_terminal() {
     assert!(screen.contains("udp tx"), "{screen}");
     // The line of progress.
     assert!(!screen.contains("s left"), "{screen}");
-    assert!(
-        after.contains("udp tx") && after.contains("\u{1b}[?25h"),
-        "{after}"
-    );
+    assert!(after.contains("udp tx") && after.contains("\u{1b}[?25h"), "{after}");
     let state = |name: &str| std::fs::read_to_string(place.path(name)).unwrap();
     assert_eq!(state("before"), state("after"));
     let recording = place.recording("run.plumb");

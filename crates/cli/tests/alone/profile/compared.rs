@@ -53,13 +53,7 @@ fn verdicts(diff: &Value) -> Vec<(&str, &str)> {
     let functions = diff["times"][0]["functions"].as_array().unwrap().iter();
     let verdict = |of: &'_ Value| of["verdict"] != "no_difference_seen";
     let told = functions.filter(|of| verdict(of));
-    told.map(|of| {
-        (
-            of["name"].as_str().unwrap(),
-            of["verdict"].as_str().unwrap(),
-        )
-    })
-    .collect()
+    told.map(|of| (of["name"].as_str().unwrap(), of["verdict"].as_str().unwrap())).collect()
 }
 
 /// Check that functions have the shares that they are known to have, within intervals twice as wide as
@@ -84,12 +78,7 @@ fn known_and_compared() {
     sample("more.plumb", "60000");
     let same = json(&place, &["diff", "a.plumb", "b.plumb", "--json"]);
     let functions = same["times"][0]["functions"].as_array().unwrap();
-    let shares = [
-        ("forty", 40.0),
-        ("thirty", 30.0),
-        ("twenty", 20.0),
-        ("ten", 10.0),
-    ];
+    let shares = [("forty", 40.0), ("thirty", 30.0), ("twenty", 20.0), ("ten", 10.0)];
     for (name, expected) in shares {
         let of = functions.iter().find(|of| of["name"] == name).unwrap();
         for side in ["before", "after"] {
@@ -114,8 +103,7 @@ fn known_and_compared() {
     assert!(found.contains(&("twenty", "slower")), "{found:?}: {more}");
     // What interrupts the program is not its own.
     let of_program = ["forty", "thirty", "ten"];
-    let wrong = found
-        .iter()
-        .find(|(name, verdict)| of_program.contains(name) && *verdict == "slower");
+    let wrong =
+        found.iter().find(|(name, verdict)| of_program.contains(name) && *verdict == "slower");
     assert_eq!(wrong, None, "{found:?}");
 }

@@ -45,10 +45,7 @@ fn a_process_that_sleeps() {
     let mut child = place.command("sleep").arg("2").spawn().unwrap();
     let pid = child.id().to_string();
     let waiter = std::thread::spawn(move || child.wait());
-    let done = profile(
-        &place,
-        &["--pid", &pid, "--duration", "20s", "--frequency", "1"],
-    );
+    let done = profile(&place, &["--pid", &pid, "--duration", "20s", "--frequency", "1"]);
     waiter.join().unwrap().unwrap();
     let said = String::from_utf8_lossy(&done.stderr).into_owned();
     assert_eq!(done.status.code(), Some(1), "{said}");
@@ -124,17 +121,12 @@ impl Group {
     /// In the file system of cgroups, if there is one of version 2.
     fn new(name: &str) -> Option<Group> {
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
-        let words = mounts
-            .lines()
-            .map(|line| line.split(' ').collect::<Vec<_>>());
+        let words = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
         let mut of_two = words.filter(|words| words[2] == "cgroup2");
         let root = PathBuf::from(of_two.next()?[1]);
         let path = root.join(format!("plumb-test-{}-{name}", std::process::id()));
         fs::create_dir(&path).ok()?;
-        Some(Group {
-            path,
-            running: None,
-        })
+        Some(Group { path, running: None })
     }
 
     /// Run a program in it, or in a cgroup below it.
@@ -219,10 +211,7 @@ fn of_a_cgroup() {
     remover.join().unwrap();
     let said = String::from_utf8_lossy(&done.stderr).into_owned();
     assert!(done.status.success(), "{said}");
-    assert!(
-        said.contains(&format!("the cgroup {path} was removed")),
-        "{said}"
-    );
+    assert!(said.contains(&format!("the cgroup {path} was removed")), "{said}");
     // It is gone.
     let done = profile(&place, &["--cgroup", &path]);
     let said = String::from_utf8_lossy(&done.stderr).into_owned();
@@ -237,18 +226,11 @@ fn of_an_old_cgroup() {
         return;
     };
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
-    let words = mounts
-        .lines()
-        .map(|line| line.split(' ').collect::<Vec<_>>());
-    let Some(old) = words
-        .filter(|words| words[2] == "cgroup")
-        .find_map(|words| {
-            let path = Path::new(words[1]);
-            path.join("cgroup.procs")
-                .exists()
-                .then(|| words[1].to_string())
-        })
-    else {
+    let words = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    let Some(old) = words.filter(|words| words[2] == "cgroup").find_map(|words| {
+        let path = Path::new(words[1]);
+        path.join("cgroup.procs").exists().then(|| words[1].to_string())
+    }) else {
         return skip("no cgroups of version 1");
     };
     let place = Place::new();
@@ -270,16 +252,13 @@ fn without_rights() {
         return skip("setpriv is not installed");
     }
     let place = Place::new();
-    for rights in [
-        &["--bounding-set=-all", "--inh-caps=-all"][..],
-        &["--reuid=65534", "--clear-groups"],
-    ] {
+    for rights in
+        [&["--bounding-set=-all", "--inh-caps=-all"][..], &["--reuid=65534", "--clear-groups"]]
+    {
         let mut command = place.command("/usr/bin/setpriv");
         command.args(rights).arg(env!("CARGO_BIN_EXE_plumb"));
         // Nobody may read the directory of the test.
-        command
-            .args(["profile", "--duration", "1s"])
-            .current_dir("/");
+        command.args(["profile", "--duration", "1s"]).current_dir("/");
         let done = command.output().unwrap();
         let said = String::from_utf8_lossy(&done.stderr).into_owned();
         assert_eq!(done.status.code(), Some(3), "{said}");

@@ -67,27 +67,19 @@ fn known_lines() {
                   objcopy --add-gnu-debuglink=work.debug bare";
     let mut command = place.command("sh");
     assert!(command.args(["-c", script]).status().unwrap().success());
-    for (words, program) in [
-        (&["--off-cpu"][..], "./work"),
-        (&["--user-stacks", "dwarf"], "./work"),
-        (&[], "./bare"),
-    ] {
+    for (words, program) in
+        [(&["--off-cpu"][..], "./work"), (&["--user-stacks", "dwarf"], "./work"), (&[], "./bare")]
+    {
         let words: Vec<&str> = words.iter().copied().chain(["--", program, "2"]).collect();
         let recording = recorded(&place, &words);
         let (lines, own) = lines_of(&recording, "toil");
         let known: u64 = lines.values().sum();
-        assert!(
-            known <= own && known as f64 > 0.9 * own as f64,
-            "{known} of {own}"
-        );
+        assert!(known <= own && known as f64 > 0.9 * own as f64, "{known} of {own}");
         for (line, expected) in [(OWN, 0.75), (INLINED, 0.25)] {
             let share = lines[&line] as f64 / known as f64;
             let samples = known as f64 / 1e6;
             let error = (expected * (1.0 - expected) / samples).sqrt();
-            assert!(
-                (share - expected).abs() < 5.0 * error + 0.03,
-                "line {line}: {share}"
-            );
+            assert!((share - expected).abs() < 5.0 * error + 0.03, "line {line}: {share}");
         }
         let blocks: std::collections::BTreeSet<u32> =
             recording.line_costs.iter().map(|c| c.block).collect();
@@ -102,10 +94,7 @@ fn known_lines() {
     }
     let report = |function: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_plumb"));
-        command
-            .arg("report")
-            .arg(place.path("profile.plumb"))
-            .args(["--lines", function]);
+        command.arg("report").arg(place.path("profile.plumb")).args(["--lines", function]);
         let done = command.output().unwrap();
         String::from_utf8_lossy(&done.stdout).into_owned()
     };

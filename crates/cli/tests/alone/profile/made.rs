@@ -88,10 +88,7 @@ fn told_names() {
     // Samples from before it had a name may be without.
     let (light, _) = share(&recording, "JS:*light /x.js:2:1");
     assert!((0.15..0.3).contains(&light), "{light}");
-    let jit = recording
-        .functions
-        .iter()
-        .filter(|f| f.name.starts_with("JS:"));
+    let jit = recording.functions.iter().filter(|f| f.name.starts_with("JS:"));
     let modules: Vec<_> = jit.map(|f| f.module.as_deref()).collect();
     assert_eq!(modules, [Some("[JIT]"); 2]);
     assert_eq!(not_understood(&recording), 1);
@@ -127,27 +124,12 @@ fn told_at_the_end() {
     assert_eq!(names, ["[unknown]"]);
     // Also where the profile is interrupted.
     let mut command = place.command("timeout");
-    command.args([
-        "-s",
-        "INT",
-        "2",
-        env!("CARGO_BIN_EXE_plumb"),
-        "profile",
-        "--duration",
-        "60s",
-    ]);
-    let _ = command
-        .args(["--", "./made", "60", "none"])
-        .output()
-        .unwrap();
+    command.args(["-s", "INT", "2", env!("CARGO_BIN_EXE_plumb"), "profile", "--duration", "60s"]);
+    let _ = command.args(["--", "./made", "60", "none"]).output().unwrap();
     let recording = netplumb_store::read(&place.path("profile.plumb")).unwrap();
     let is_made = |f: &&netplumb_model::recording::Function| f.module.as_deref() == Some("[anon]");
-    let names: Vec<&str> = recording
-        .functions
-        .iter()
-        .filter(is_made)
-        .map(|f| f.name.as_str())
-        .collect();
+    let names: Vec<&str> =
+        recording.functions.iter().filter(is_made).map(|f| f.name.as_str()).collect();
     assert_eq!(names, ["[unknown]"]);
 }
 
@@ -170,10 +152,7 @@ fn in_containers() {
     for mount in ["mount --bind root merged;", overlay] {
         for (program, function) in [("/work 2", "heavy"), ("/made 2", "JS:*heavy /x.js:1:1")] {
             let script = format!("{mount} exec chroot merged {program}");
-            let words = ["--", "unshare"]
-                .into_iter()
-                .chain(own)
-                .chain([script.as_str()]);
+            let words = ["--", "unshare"].into_iter().chain(own).chain([script.as_str()]);
             let recording = recorded(&place, &words.collect::<Vec<_>>());
             check_share(&recording, function, 0.75);
         }

@@ -20,13 +20,7 @@ fn rows(document: &Document, heading: &str) -> Vec<Vec<String>> {
     let (_, below) = found.unwrap_or_else(|| panic!("no `{heading}`"));
     let section = below.split("\n#").next().unwrap();
     let rows = section.lines().filter(|line| line.starts_with("| `"));
-    rows.map(|row| {
-        row.trim_matches('|')
-            .split(" | ")
-            .map(str::to_string)
-            .collect()
-    })
-    .collect()
+    rows.map(|row| row.trim_matches('|').split(" | ").map(str::to_string).collect()).collect()
 }
 
 /// The keys in the first column of the tables below a heading.
@@ -37,9 +31,7 @@ fn keys(document: &Document, heading: &str) -> BTreeSet<String> {
 
 /// The keys that are allowed next to an unknown one, as its error lists them.
 fn accepted(told: &str) -> BTreeSet<String> {
-    let (_, words) = told
-        .split_once("; expected one of ")
-        .unwrap_or_else(|| panic!("{told}"));
+    let (_, words) = told.split_once("; expected one of ").unwrap_or_else(|| panic!("{told}"));
     let line = words.lines().next().unwrap();
     line.split(", ").map(str::to_string).collect()
 }
@@ -79,10 +71,7 @@ fn every_key_is_in_the_reference() {
         "scan",
     ]);
     let top: BTreeSet<String> = &keys(&reference, "## Top level") | &sections;
-    assert_eq!(
-        top,
-        accepted_by_experiment("no-such-key = 1\nname = \"x\"\n")
-    );
+    assert_eq!(top, accepted_by_experiment("no-such-key = 1\nname = \"x\"\n"));
     for (heading, section) in [
         ("## `[workload]`", "[workload]"),
         ("## `[blocks]`", "[blocks]"),
@@ -105,11 +94,7 @@ fn every_key_is_in_the_reference() {
         ("## `[scan]`", "[scan]"),
     ] {
         let text = format!("name = \"x\"\n{section}\nno-such-key = 1\n");
-        assert_eq!(
-            keys(&reference, heading),
-            accepted_by_experiment(&text),
-            "{section}"
-        );
+        assert_eq!(keys(&reference, heading), accepted_by_experiment(&text), "{section}");
     }
 }
 
@@ -117,21 +102,14 @@ fn every_key_is_in_the_reference() {
 #[test]
 fn the_table_of_knobs_is_declared() {
     let reference = Document::read("docs/reference/experiment.md");
-    let rows = reference
-        .text
-        .lines()
-        .filter(|line| line.starts_with("| `"));
+    let rows = reference.text.lines().filter(|line| line.starts_with("| `"));
     let declared: Vec<String> = KNOBS.iter().map(Knob::row).collect();
     let keys: Vec<&str> = KNOBS.iter().map(|knob| knob.key).collect();
     let found: Vec<&str> = rows
         .filter(|row| row.split(" | ").count() == 6)
         .filter(|row| keys.contains(&quoted(row)[0].as_str()))
         .collect();
-    assert!(
-        found == declared,
-        "the table is to be\n{}",
-        declared.join("\n")
-    );
+    assert!(found == declared, "the table is to be\n{}", declared.join("\n"));
 }
 
 /// Check that the kinds of claims, and the keys of each, are those that there are.

@@ -96,10 +96,9 @@ impl Document {
                     }
                 }
                 Event::End(TagEnd::CodeBlock) => document.blocks.extend(open.take()),
-                Event::Code(words) => document.words.push(Words {
-                    text: words.to_string(),
-                    line: line_of(&text, at.start),
-                }),
+                Event::Code(words) => document
+                    .words
+                    .push(Words { text: words.to_string(), line: line_of(&text, at.start) }),
                 _ => {}
             }
         }
@@ -134,9 +133,7 @@ impl Block {
 
     /// What a note of this name says: `2` of `exit=2`.
     pub fn note(&self, name: &str) -> Option<&str> {
-        self.notes
-            .iter()
-            .find_map(|note| note.strip_prefix(name)?.strip_prefix('='))
+        self.notes.iter().find_map(|note| note.strip_prefix(name)?.strip_prefix('='))
     }
 
     /// Whether there is this note.

@@ -45,10 +45,7 @@ pub(crate) fn check(name: &str) {
     symlink(env!("CARGO_BIN_EXE_plumb"), place.path("bin/plumb")).unwrap();
     symlink(repository().join("docs"), place.path("docs")).unwrap();
     // Programs are built in it.
-    common::copy_folder(
-        &repository().join("experiments"),
-        &place.path("experiments"),
-    );
+    common::copy_folder(&repository().join("experiments"), &place.path("experiments"));
     let mut wrong = Vec::new();
     let mut text = document.text.clone();
     // From the end, since a new output moves what is below it.
@@ -86,12 +83,7 @@ pub(crate) fn check(name: &str) {
             }
             if *figures == Figures::OfAnotherKernel && !block.is("shape") {
                 let printed = format!("{}{}", ran.stdout, ran.stderr);
-                assert!(
-                    !printed.trim().is_empty(),
-                    "{}: {}",
-                    step.place,
-                    step.command
-                );
+                assert!(!printed.trim().is_empty(), "{}: {}", step.place, step.command);
                 shaped += usize::from(differs(true, expected, &ran, code).is_none());
                 continue;
             }
@@ -111,9 +103,7 @@ pub(crate) fn check(name: &str) {
     }
     tell(&format!("{name}: {compared} outputs compared"));
     if *figures == Figures::OfAnotherKernel {
-        tell(&format!(
-            "{name}: {shaped} outputs are like those of {KERNEL} but for their figures"
-        ));
+        tell(&format!("{name}: {shaped} outputs are like those of {KERNEL} but for their figures"));
     }
     assert!(
         wrong.is_empty(),
@@ -209,9 +199,7 @@ fn differs(by_shape: bool, expected: &str, ran: &Ran, code: i32) -> Option<(Stri
         actual = shape::of(&actual);
     }
     let wanted = Data::text(wanted);
-    let actual = NormalizeToExpected::new()
-        .redact()
-        .normalize(Data::text(actual), &wanted);
+    let actual = NormalizeToExpected::new().redact().normalize(Data::text(actual), &wanted);
     if actual == wanted {
         return None;
     }

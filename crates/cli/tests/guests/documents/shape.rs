@@ -26,9 +26,7 @@ fn is_bar(word: &str) -> bool {
 const RATES: &[&str] = &["k", "M", "G"];
 
 /// Units of what differs, as they stand behind a number.
-const UNITS: &[&str] = &[
-    "ns", "us", "ms", "s", "min", "%", "k", "M", "G", "K", "kB", "MB",
-];
+const UNITS: &[&str] = &["ns", "us", "ms", "s", "min", "%", "k", "M", "G", "K", "kB", "MB"];
 
 fn without_numbers(word: &str) -> String {
     // No figure: nothing went there.
@@ -49,9 +47,7 @@ fn without_numbers(word: &str) -> String {
         // A full stop or comma at the end is the sentence's.
         let digits = rest[..rest.len() - after.len()].trim_end_matches(['.', ',']);
         rest = &rest[digits.len()..];
-        let unit_ends = rest
-            .find(|c: char| !c.is_alphanumeric() && c != '%')
-            .unwrap_or(rest.len());
+        let unit_ends = rest.find(|c: char| !c.is_alphanumeric() && c != '%').unwrap_or(rest.len());
         if UNITS.contains(&&rest[..unit_ends]) {
             rest = &rest[unit_ends..];
         }
@@ -69,27 +65,12 @@ fn without_numbers(word: &str) -> String {
 #[test]
 fn what_differs_is_left_out() {
     for (line, shape) in [
-        (
-            "   ip_output  network  1,202  5.8%  ▋",
-            "ip_output network # #",
-        ),
-        (
-            "p50  p99.9  ipv4  e1000  6.1.0-56-amd64",
-            "p50 p99.9 ipv4 e1000 ##-amd64",
-        ),
-        (
-            "20.5us of 3 (work 1,410 + wait 0).",
-            "# of # (work # + wait #).",
-        ),
-        (
-            "faster by 20.0% (+18.1% to -21.9%), most",
-            "faster by # (# to #), most",
-        ),
+        ("   ip_output  network  1,202  5.8%  ▋", "ip_output network # #"),
+        ("p50  p99.9  ipv4  e1000  6.1.0-56-amd64", "p50 p99.9 ipv4 e1000 ##-amd64"),
+        ("20.5us of 3 (work 1,410 + wait 0).", "# of # (work # + wait #)."),
+        ("faster by 20.0% (+18.1% to -21.9%), most", "faster by # (# to #), most"),
         ("qdisc wait   wait   0   -   653us", "qdisc wait wait # # #"),
-        (
-            "xdp  1.96 M  560.5 k to 2.74 M  518  2.00?  ██",
-            "xdp # # to # # #",
-        ),
+        ("xdp  1.96 M  560.5 k to 2.74 M  518  2.00?  ██", "xdp # # to # # #"),
     ] {
         assert_eq!(of(line), format!("{shape}\n"), "{line}");
     }

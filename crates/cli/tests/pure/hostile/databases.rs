@@ -56,18 +56,9 @@ const OTHERS: &[(&str, bool)] = &[
         "DROP TABLE loss; CREATE VIRTUAL TABLE loss USING fts5(instrument, cause, count, meaning)",
         false,
     ),
-    (
-        "DROP TABLE node; CREATE VIRTUAL TABLE node USING rtree(id, a, b)",
-        false,
-    ),
-    (
-        "DROP TABLE loss; CREATE VIRTUAL TABLE loss USING dbstat",
-        false,
-    ),
-    (
-        "CREATE VIRTUAL TABLE apart USING fts5(x); INSERT INTO apart VALUES ('y')",
-        true,
-    ),
+    ("DROP TABLE node; CREATE VIRTUAL TABLE node USING rtree(id, a, b)", false),
+    ("DROP TABLE loss; CREATE VIRTUAL TABLE loss USING dbstat", false),
+    ("CREATE VIRTUAL TABLE apart USING fts5(x); INSERT INTO apart VALUES ('y')", true),
     (
         "DROP TABLE loss; CREATE TABLE loss (instrument TEXT NOT NULL, cause TEXT NOT NULL, \
          count INTEGER NOT NULL AS (7), meaning TEXT NOT NULL, PRIMARY KEY (instrument, cause)) \
@@ -95,19 +86,13 @@ const OTHERS: &[(&str, bool)] = &[
          INSERT INTO loss VALUES ('exact', 'c', 'many', 'm')",
         false,
     ),
-    (
-        "CREATE TRIGGER t AFTER INSERT ON loss BEGIN DELETE FROM block; END",
-        true,
-    ),
+    ("CREATE TRIGGER t AFTER INSERT ON loss BEGIN DELETE FROM block; END", true),
     (
         "CREATE VIEW mine AS WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n FROM c) \
          SELECT n FROM c",
         true,
     ),
-    (
-        "CREATE INDEX i ON cost (own * 2); CREATE TABLE more (x)",
-        true,
-    ),
+    ("CREATE INDEX i ON cost (own * 2); CREATE TABLE more (x)", true),
     ("DROP VIEW function_cost; DROP VIEW edge", true),
     ("DROP TABLE span", false),
     ("ALTER TABLE hop DROP COLUMN entered", false),
@@ -119,10 +104,7 @@ const OTHERS: &[(&str, bool)] = &[
     ("PRAGMA user_version = -1", false),
     ("PRAGMA user_version = 2147483647", false),
     ("PRAGMA application_id = 7", false),
-    (
-        "PRAGMA user_version = 1; DROP TABLE loss; CREATE VIEW loss AS SELECT 1 AS cause",
-        false,
-    ),
+    ("PRAGMA user_version = 1; DROP TABLE loss; CREATE VIEW loss AS SELECT 1 AS cause", false),
     ("PRAGMA journal_mode = WAL", false),
     (
         "PRAGMA writable_schema = 1; UPDATE sqlite_schema SET sql = 'CREATE VIEW loss(instrument, \
@@ -143,35 +125,14 @@ const OTHERS: &[(&str, bool)] = &[
         "PRAGMA writable_schema = 1; UPDATE sqlite_schema SET rootpage = 99999 WHERE name = 'arm'",
         false,
     ),
-    (
-        "PRAGMA writable_schema = 1; UPDATE sqlite_schema SET sql = 'CREATE TABLE'",
-        false,
-    ),
+    ("PRAGMA writable_schema = 1; UPDATE sqlite_schema SET sql = 'CREATE TABLE'", false),
     // Names and texts that are too long.
-    (
-        "UPDATE function SET name = printf('%.*c', 10485760, 'x') WHERE id = 1",
-        false,
-    ),
-    (
-        "UPDATE arm SET name = printf('%.*c', 10485760, 'x') WHERE id = 0",
-        false,
-    ),
-    (
-        "UPDATE loss SET meaning = printf('%.*c', 10485760, 'x')",
-        false,
-    ),
-    (
-        "UPDATE environment SET value = printf('%.*c', 20000000, 'x') WHERE key = 'clock'",
-        false,
-    ),
-    (
-        "UPDATE recording SET value = printf('%.*c', 10485760, 'x') WHERE key = 'experiment'",
-        false,
-    ),
-    (
-        "UPDATE recording SET value = '[[[[' WHERE key = 'experiment'",
-        false,
-    ),
+    ("UPDATE function SET name = printf('%.*c', 10485760, 'x') WHERE id = 1", false),
+    ("UPDATE arm SET name = printf('%.*c', 10485760, 'x') WHERE id = 0", false),
+    ("UPDATE loss SET meaning = printf('%.*c', 10485760, 'x')", false),
+    ("UPDATE environment SET value = printf('%.*c', 20000000, 'x') WHERE key = 'clock'", false),
+    ("UPDATE recording SET value = printf('%.*c', 10485760, 'x') WHERE key = 'experiment'", false),
+    ("UPDATE recording SET value = '[[[[' WHERE key = 'experiment'", false),
     // Long, and often.
     (
         "UPDATE function SET name = printf('%.*c', 16000, 'x'); DELETE FROM cost; \
@@ -209,12 +170,9 @@ const OTHERS: &[(&str, bool)] = &[
 fn hostile_databases() {
     let place = Place::new();
     made::save(&place, "whole.plumb", &made::exact());
-    let endless = TABLES.iter().map(|table| {
-        (
-            format!("DROP TABLE {table}; CREATE VIEW {table} AS {ENDLESS}"),
-            false,
-        )
-    });
+    let endless = TABLES
+        .iter()
+        .map(|table| (format!("DROP TABLE {table}; CREATE VIEW {table} AS {ENDLESS}"), false));
     let others = OTHERS.iter().map(|(sql, can)| ((*sql).to_string(), *can));
     for (n, (sql, can)) in endless.chain(others).enumerate() {
         // What is written in WAL's mode stays in it.
@@ -257,9 +215,7 @@ fn hostile_journals() {
     connection.execute_batch("BEGIN").unwrap();
     for n in 1..2000 {
         let row = [format!("loss {n}")];
-        connection
-            .execute("INSERT INTO loss VALUES ('exact', ?, 1, 'm')", row)
-            .unwrap();
+        connection.execute("INSERT INTO loss VALUES ('exact', ?, 1, 'm')", row).unwrap();
     }
     for suffix in ["", "-journal"] {
         let (from, to) = (format!("h.plumb{suffix}"), format!("killed.plumb{suffix}"));
@@ -276,9 +232,7 @@ fn hostile_journals() {
 
     place.write("precious", "keep this\0");
     let name = place.path("precious").as_os_str().as_bytes().to_vec();
-    let sum = name
-        .iter()
-        .fold(0_u32, |sum, b| sum.wrapping_add(i32::from(*b as i8) as u32));
+    let sum = name.iter().fold(0_u32, |sum, b| sum.wrapping_add(i32::from(*b as i8) as u32));
     // The page that holds the lock's bytes is where the record begins.
     let mut named = journal.clone();
     named.extend_from_slice(&(0x4000_0000_u32 / 4096 + 1).to_be_bytes());

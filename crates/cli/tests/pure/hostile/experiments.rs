@@ -37,14 +37,9 @@ const PIECES: [&str; 20] = [
 /// The experiments that come with Netplumb.
 fn files() -> Vec<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
-    let mut paths: Vec<_> = fs::read_dir(folder)
-        .unwrap()
-        .map(|e| e.unwrap().path())
-        .collect();
+    let mut paths: Vec<_> = fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
     paths.sort();
-    let files = paths
-        .iter()
-        .filter(|p| p.extension().is_some_and(|e| e == "toml"));
+    let files = paths.iter().filter(|p| p.extension().is_some_and(|e| e == "toml"));
     files.map(|p| fs::read_to_string(p).unwrap()).collect()
 }
 

@@ -40,11 +40,7 @@ fn flipped_bits() {
             plumb(&place, "diff exact.plumb flipped.plumb", &what);
         }
         // Nothing is written to what is only read.
-        assert_eq!(
-            fs::read(place.path("flipped.plumb")).unwrap(),
-            bytes,
-            "{what}"
-        );
+        assert_eq!(fs::read(place.path("flipped.plumb")).unwrap(), bytes, "{what}");
     }
     assert!(read > 0, "not one can be read: flips hit too much");
 }

@@ -31,12 +31,8 @@ fn arm(name: &str, proto: Proto) -> Arm {
 }
 
 fn base(clock: &str, unit: &str) -> Recording {
-    let facts = [
-        (env::CLOCK, clock),
-        (env::UNIT, unit),
-        (env::NAME, "made"),
-        (env::KERNEL, "6.1.0"),
-    ];
+    let facts =
+        [(env::CLOCK, clock), (env::UNIT, unit), (env::NAME, "made"), (env::KERNEL, "6.1.0")];
     let names = ["entry", "udp_sendmsg", "ip_output", "dev_queue_xmit"];
     Recording {
         environment: facts.map(|(k, v)| (k.to_string(), v.to_string())).into(),
@@ -55,19 +51,11 @@ fn base(clock: &str, unit: &str) -> Recording {
             .collect(),
         source_files: vec!["net/ipv4/udp.c".into()],
         nodes: (0..4)
-            .map(|n: u32| Node {
-                parent: n.checked_sub(1),
-                function: n,
-                tail: n == 3,
-            })
+            .map(|n: u32| Node { parent: n.checked_sub(1), function: n, tail: n == 3 })
             .collect(),
         losses: BTreeMap::from([(
             "exact".to_string(),
-            vec![Loss::new(
-                "calls without an address",
-                3,
-                "they are where they were called",
-            )],
+            vec![Loss::new("calls without an address", 3, "they are where they were called")],
         )]),
         complete: true,
         ..Recording::default()
@@ -163,12 +151,7 @@ pub(super) fn timed() -> Recording {
             recording.spans.push(Span {
                 block: n,
                 direction: Direction::Tx,
-                of: SpanOf::Stage(Stage {
-                    order,
-                    name: name.into(),
-                    kind,
-                    passed_over: 0,
-                }),
+                of: SpanOf::Stage(Stage { order, name: name.into(), kind, passed_over: 0 }),
                 times: times(ns),
             });
         }
@@ -205,7 +188,5 @@ pub(super) fn changed(place: &Place, from: &str, to: &str, sql: &str) {
     ] {
         connection.set_db_config(config, false).unwrap();
     }
-    connection
-        .execute_batch(sql)
-        .unwrap_or_else(|error| panic!("{error}: {sql}"));
+    connection.execute_batch(sql).unwrap_or_else(|error| panic!("{error}: {sql}"));
 }

@@ -19,11 +19,7 @@ fn evil(mut recording: Recording) -> Recording {
         function.module = Some(ACTIVE.into());
         function.layer = Some(ACTIVE.into());
     }
-    for value in recording
-        .environment
-        .iter_mut()
-        .filter(|(key, _)| !key.starts_with("clock"))
-    {
+    for value in recording.environment.iter_mut().filter(|(key, _)| !key.starts_with("clock")) {
         *value.1 = ACTIVE.into();
     }
     for block in &mut recording.blocks {
@@ -104,10 +100,7 @@ fn nothing_is_active() {
             for cell in &record {
                 let number = cell.parse::<f64>().is_ok();
                 numbers += u32::from(number);
-                assert!(
-                    number || !cell.starts_with(['=', '+', '-', '@']),
-                    "{cell:?}"
-                );
+                assert!(number || !cell.starts_with(['=', '+', '-', '@']), "{cell:?}");
             }
         }
         assert!(numbers > 0);
@@ -129,10 +122,7 @@ fn nothing_in_errors_is_active() {
         check(&ran.stderr, "errors");
         check(&ran.stdout, "errors");
     }
-    place.write(
-        "x.toml",
-        "name = \"\\u001b]0;t\\u0007\\u202e\"\n[workload]\npackts\u{202e} = 3\n",
-    );
+    place.write("x.toml", "name = \"\\u001b]0;t\\u0007\\u202e\"\n[workload]\npackts\u{202e} = 3\n");
     let ran = plumb(&place, "run x.toml", "an experiment");
     assert_eq!(ran.status.code(), Some(2));
     check(&ran.stderr, "an experiment");

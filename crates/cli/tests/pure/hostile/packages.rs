@@ -14,10 +14,7 @@ const BROKEN: usize = 40;
 /// A member of an `ar` archive.
 fn member(name: &str, data: &[u8]) -> Vec<u8> {
     let size = data.len();
-    let mut out = format!(
-        "{name:<16}{:<12}{:<6}{:<6}{:<8}{size:<10}`\n",
-        0, 0, 0, 100644
-    );
+    let mut out = format!("{name:<16}{:<12}{:<6}{:<6}{:<8}{size:<10}`\n", 0, 0, 0, 100644);
     if size % 2 == 1 {
         out.push('\n');
     }
@@ -56,29 +53,17 @@ fn gz(data: &[u8]) -> Vec<u8> {
 /// A package as Debian's kernels are, but for its size.
 fn package() -> Vec<u8> {
     let control = "Package: linux-image-6.1.0-9-amd64\nVersion: 6.1.27-1\nDepends: kmod\n";
-    let image = [
-        b"MZ".as_slice(),
-        &[0; 0x1f0],
-        b"\x55\xaa\0\0HdrS",
-        &[7; 6000],
-    ]
-    .concat();
+    let image = [b"MZ".as_slice(), &[0; 0x1f0], b"\x55\xaa\0\0HdrS", &[7; 6000]].concat();
     let data = tar(&[
         ("./boot/vmlinuz-6.1.0-9-amd64", &image),
         ("./boot/config-6.1.0-9-amd64", b"CONFIG_NET=y\n"),
-        (
-            "./lib/modules/6.1.0-9-amd64/kernel/a.ko",
-            &[b"\x7fELF".as_slice(), &[1; 900]].concat(),
-        ),
+        ("./lib/modules/6.1.0-9-amd64/kernel/a.ko", &[b"\x7fELF".as_slice(), &[1; 900]].concat()),
         ("./lib/modules/6.1.0-9-amd64/modules.dep", b"kernel/a.ko:\n"),
     ]);
     [
         b"!<arch>\n".to_vec(),
         member("debian-binary", b"2.0\n"),
-        member(
-            "control.tar.gz",
-            &gz(&tar(&[("./control", control.as_bytes())])),
-        ),
+        member("control.tar.gz", &gz(&tar(&[("./control", control.as_bytes())]))),
         member("data.tar.gz", &gz(&data)),
     ]
     .concat()
@@ -117,10 +102,7 @@ fn broken_packages() {
         command.env("PLUMB_CACHE", place.path("cache"));
         let ran = bounded(&mut command, &format!("package {n}"));
         assert_eq!(ran.status.code(), Some(1), "package {n}: {ran:#?}");
-        assert!(
-            ran.stderr.contains("broken.deb") || ran.stderr.contains("kernel"),
-            "{ran:#?}"
-        );
+        assert!(ran.stderr.contains("broken.deb") || ran.stderr.contains("kernel"), "{ran:#?}");
         assert_eq!(place.temporary_files(), [""; 0], "package {n}");
         let kernels: Vec<_> = fs::read_dir(place.path("cache/kernels"))
             .map(|folder| folder.flatten().map(|e| e.file_name()).collect())

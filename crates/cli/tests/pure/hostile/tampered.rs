@@ -11,92 +11,41 @@ const OF_INSTRUCTIONS: &[(&str, &[&str])] = &[
         "UPDATE cost SET own = 2 * own WHERE block = 0",
         &["table total, block 0", "costs add up to", "instructions"],
     ),
-    (
-        "UPDATE cost SET own = -own",
-        &["table cost", "own", "negative count"],
-    ),
+    ("UPDATE cost SET own = -own", &["table cost", "own", "negative count"]),
     (
         "UPDATE total SET kernel = kernel + 1 WHERE block = 1",
         &["table total, block 1", "costs add up to"],
     ),
-    (
-        "UPDATE total SET kernel = -kernel",
-        &["table total, row 0", "kernel", "negative count"],
-    ),
+    ("UPDATE total SET kernel = -kernel", &["table total, row 0", "kernel", "negative count"]),
     (
         "UPDATE cost SET calls = calls + 1 WHERE block = 0",
         &["table block, row 0", "were entered", "calls"],
     ),
-    (
-        "UPDATE block SET returned = entered + 1",
-        &["table block, row 0", "returned"],
-    ),
-    (
-        "UPDATE block SET offered = -1",
-        &["offered", "negative count"],
-    ),
+    ("UPDATE block SET returned = entered + 1", &["table block, row 0", "returned"]),
+    ("UPDATE block SET offered = -1", &["offered", "negative count"]),
     (
         "UPDATE block SET offered = 9223372036854775807, delivered = 9223372036854775807",
         &["table block", "offered", "add up to more than"],
     ),
     ("UPDATE block SET arm = 9", &["table block, row 0", "arm 9"]),
-    (
-        "UPDATE block SET id = id + 100",
-        &["table block, row 0", "id 100"],
-    ),
-    (
-        "UPDATE node SET parent = id WHERE id = 1",
-        &["node 1", "parent 1"],
-    ),
-    (
-        "UPDATE node SET parent = id + 1 WHERE id = 1",
-        &["node 1", "does not precede it"],
-    ),
-    (
-        "UPDATE node SET function = 99999 WHERE id = 1",
-        &["node 1", "function 99999"],
-    ),
-    (
-        "DELETE FROM node WHERE id = 1",
-        &["table node, row 1", "id 2"],
-    ),
+    ("UPDATE block SET id = id + 100", &["table block, row 0", "id 100"]),
+    ("UPDATE node SET parent = id WHERE id = 1", &["node 1", "parent 1"]),
+    ("UPDATE node SET parent = id + 1 WHERE id = 1", &["node 1", "does not precede it"]),
+    ("UPDATE node SET function = 99999 WHERE id = 1", &["node 1", "function 99999"]),
+    ("DELETE FROM node WHERE id = 1", &["table node, row 1", "id 2"]),
     ("DELETE FROM function", &["node 0", "function"]),
-    (
-        "UPDATE function SET id = id + 100000 WHERE id > 1",
-        &["table function, row 2", "id 100002"],
-    ),
-    (
-        "UPDATE function SET file = 7, line = 1 WHERE id = 1",
-        &["table function", "source file 7"],
-    ),
+    ("UPDATE function SET id = id + 100000 WHERE id > 1", &["table function, row 2", "id 100002"]),
+    ("UPDATE function SET file = 7, line = 1 WHERE id = 1", &["table function", "source file 7"]),
     (
         "UPDATE cost SET direction = 'sideways' WHERE direction = 'tx'",
         &["table cost", "direction", "sideways"],
     ),
-    (
-        "UPDATE cost SET block = 77 WHERE block = 0",
-        &["table cost", "block 77"],
-    ),
-    (
-        "UPDATE cost SET node = -1 - node WHERE block = 0",
-        &["table cost", "out of range"],
-    ),
-    (
-        "DELETE FROM cost WHERE block = 1",
-        &["table total, block 1", "costs add up to 0"],
-    ),
-    (
-        "INSERT INTO dropped VALUES (77, 'c', 1)",
-        &["table dropped", "block 77"],
-    ),
-    (
-        "INSERT INTO knob VALUES (77, 'k', 'v')",
-        &["table knob", "arm 77"],
-    ),
-    (
-        "INSERT INTO loss VALUES ('exact', 'c', -1, 'm')",
-        &["table loss", "count", "negative count"],
-    ),
+    ("UPDATE cost SET block = 77 WHERE block = 0", &["table cost", "block 77"]),
+    ("UPDATE cost SET node = -1 - node WHERE block = 0", &["table cost", "out of range"]),
+    ("DELETE FROM cost WHERE block = 1", &["table total, block 1", "costs add up to 0"]),
+    ("INSERT INTO dropped VALUES (77, 'c', 1)", &["table dropped", "block 77"]),
+    ("INSERT INTO knob VALUES (77, 'k', 'v')", &["table knob", "arm 77"]),
+    ("INSERT INTO loss VALUES ('exact', 'c', -1, 'm')", &["table loss", "count", "negative count"]),
     (
         "INSERT OR REPLACE INTO source_file VALUES (0, 'a.c');
          INSERT INTO line_cost VALUES (0, 0, 0, 3, 99999999999)",
@@ -114,59 +63,26 @@ const OF_INSTRUCTIONS: &[(&str, &[&str])] = &[
 
 /// The same of times.
 const OF_TIMES: &[(&str, &[&str])] = &[
-    (
-        "UPDATE span SET count = 2 * count WHERE id = 0",
-        &["table span, row 0", "buckets"],
-    ),
+    ("UPDATE span SET count = 2 * count WHERE id = 0", &["table span, row 0", "buckets"]),
     (
         "UPDATE span SET total_ns = 40 * total_ns WHERE id = 0",
         &["table span, row 0", "by its buckets"],
     ),
-    (
-        "UPDATE span SET min_ns = max_ns + 1 WHERE id = 1",
-        &["table span, row 1", "minimum"],
-    ),
-    (
-        "UPDATE span SET max_ns = -1",
-        &["table span, row 0, max_ns", "negative count"],
-    ),
+    ("UPDATE span SET min_ns = max_ns + 1 WHERE id = 1", &["table span, row 1", "minimum"]),
+    ("UPDATE span SET max_ns = -1", &["table span, row 0, max_ns", "negative count"]),
     (
         "UPDATE span SET corrected_ns = 9e999 WHERE node IS NOT NULL",
         &["corrected_ns", "is not finite"],
     ),
-    (
-        "UPDATE span SET node = 44 WHERE id = 0",
-        &["table span, row 0", "node 44"],
-    ),
-    (
-        "UPDATE span_bucket SET bucket = 600",
-        &["table span, row 0", "bucket 600"],
-    ),
-    (
-        "UPDATE span_bucket SET count = -count",
-        &["table span_bucket", "negative count"],
-    ),
-    (
-        "INSERT INTO span_bucket VALUES (999, 1, 1)",
-        &["table span_bucket", "a span 999"],
-    ),
+    ("UPDATE span SET node = 44 WHERE id = 0", &["table span, row 0", "node 44"]),
+    ("UPDATE span_bucket SET bucket = 600", &["table span, row 0", "bucket 600"]),
+    ("UPDATE span_bucket SET count = -count", &["table span_bucket", "negative count"]),
+    ("INSERT INTO span_bucket VALUES (999, 1, 1)", &["table span_bucket", "a span 999"]),
     ("DELETE FROM span WHERE id = 5", &["table span", "id 6"]),
-    (
-        "UPDATE span SET count = 2 * count WHERE id = 4",
-        &["table span, row 4", "buckets"],
-    ),
-    (
-        "UPDATE span SET kind = 'idle' WHERE name IS NOT NULL",
-        &["table span, row 4, kind", "idle"],
-    ),
-    (
-        "UPDATE scalar SET value = -5",
-        &["table scalar, row 0", "negative count"],
-    ),
-    (
-        "UPDATE scalar SET value = -9e999",
-        &["table scalar, row 0, value", "is not finite"],
-    ),
+    ("UPDATE span SET count = 2 * count WHERE id = 4", &["table span, row 4", "buckets"]),
+    ("UPDATE span SET kind = 'idle' WHERE name IS NOT NULL", &["table span, row 4, kind", "idle"]),
+    ("UPDATE scalar SET value = -5", &["table scalar, row 0", "negative count"]),
+    ("UPDATE scalar SET value = -9e999", &["table scalar, row 0, value", "is not finite"]),
     (
         "INSERT INTO scalar VALUES (0, NULL, 0, NULL, 'x', NULL), (0, NULL, 0, NULL, 'y', 1.8e19)",
         &["table scalar", "counts add up to"],
@@ -176,47 +92,17 @@ const OF_TIMES: &[(&str, &[&str])] = &[
          FROM quantity WHERE id = 0",
         &["table quantity, row 2", "duplicate quantity"],
     ),
-    (
-        "UPDATE scalar SET block = 12",
-        &["table scalar, row 0", "block 12"],
-    ),
-    (
-        "UPDATE scalar SET quantity = 12",
-        &["table scalar, row 0", "quantity 12"],
-    ),
-    (
-        "UPDATE scalar SET arm = 0",
-        &["table scalar, row 0", "both a block and an arm"],
-    ),
-    (
-        "UPDATE trace SET number = -3",
-        &["table trace", "negative count"],
-    ),
-    (
-        "UPDATE trace SET steps = 2",
-        &["table trace, row 0", "expected 2"],
-    ),
-    (
-        "UPDATE trace SET steps = 0",
-        &["table trace_step", "more steps"],
-    ),
-    (
-        "UPDATE trace SET follows = 'frame'",
-        &["table trace", "unknown kind of trace `frame`"],
-    ),
-    (
-        "UPDATE trace SET quantity = 99",
-        &["table trace, row 0", "quantity 99"],
-    ),
+    ("UPDATE scalar SET block = 12", &["table scalar, row 0", "block 12"]),
+    ("UPDATE scalar SET quantity = 12", &["table scalar, row 0", "quantity 12"]),
+    ("UPDATE scalar SET arm = 0", &["table scalar, row 0", "both a block and an arm"]),
+    ("UPDATE trace SET number = -3", &["table trace", "negative count"]),
+    ("UPDATE trace SET steps = 2", &["table trace, row 0", "expected 2"]),
+    ("UPDATE trace SET steps = 0", &["table trace_step", "more steps"]),
+    ("UPDATE trace SET follows = 'frame'", &["table trace", "unknown kind of trace `frame`"]),
+    ("UPDATE trace SET quantity = 99", &["table trace, row 0", "quantity 99"]),
     ("DELETE FROM trace_text", &["table trace, row 0", "text"]),
-    (
-        "UPDATE trace_step SET columns = x'00'",
-        &["table trace_step", "no 1 steps in it"],
-    ),
-    (
-        "UPDATE block SET duration_ns = -3",
-        &["table block", "duration_ns"],
-    ),
+    ("UPDATE trace_step SET columns = x'00'", &["table trace_step", "no 1 steps in it"]),
+    ("UPDATE block SET duration_ns = -3", &["table block", "duration_ns"]),
 ];
 
 /// Check that each is refused by all that read recordings, with what is wrong and where.
@@ -309,11 +195,7 @@ fn a_ledger_that_does_not_close() {
     let headers = reader.headers().unwrap().clone();
     let column = |name| headers.iter().position(|h| h == name).unwrap();
     for record in reader.records().map(Result::unwrap) {
-        let invalid = if record[column("arm")] == *"udp" {
-            "1"
-        } else {
-            "0"
-        };
+        let invalid = if record[column("arm")] == *"udp" { "1" } else { "0" };
         assert_eq!(&record[column("invalid_blocks")], invalid);
     }
     let json = plumb(&place, "report t.plumb --json", sql);

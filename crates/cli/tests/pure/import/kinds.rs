@@ -50,18 +50,14 @@ fn stacks(recording: &Recording) -> Vec<String> {
 
 fn losses(recording: &Recording) -> Vec<(String, u64)> {
     let losses = recording.all_losses();
-    losses
-        .map(|loss| (loss.cause.clone(), loss.count))
-        .collect()
+    losses.map(|loss| (loss.cause.clone(), loss.count)).collect()
 }
 
 /// A section with the names of events, by their numbers.
 fn event_names(names: &[&str]) -> (usize, Vec<u8>) {
     const ATTR_BYTES: u32 = 8;
-    let mut section: Vec<u8> = [names.len() as u32, ATTR_BYTES]
-        .iter()
-        .flat_map(|word| word.to_le_bytes())
-        .collect();
+    let mut section: Vec<u8> =
+        [names.len() as u32, ATTR_BYTES].iter().flat_map(|word| word.to_le_bytes()).collect();
     for (id, name) in (1_u64..).zip(names) {
         section.extend([0; ATTR_BYTES as usize]);
         section.extend(1_u32.to_le_bytes());
@@ -128,20 +124,10 @@ fn first_thread_ends() {
     let mut made = Made::new();
     made.thread(7, 7, 8);
     made.thread(4, 7, 7);
-    made.sample_at(
-        USER,
-        7 | 8 << 32,
-        (2_000, 0x40_0010),
-        &[2, IN_USER, 0x40_0010],
-    );
+    made.sample_at(USER, 7 | 8 << 32, (2_000, 0x40_0010), &[2, IN_USER, 0x40_0010]);
     made.now_ns = 3_000;
     made.thread(4, 7, 8);
-    made.sample_at(
-        USER,
-        7 | 8 << 32,
-        (4_000, 0x40_0010),
-        &[2, IN_USER, 0x40_0010],
-    );
+    made.sample_at(USER, 7 | 8 << 32, (4_000, 0x40_0010), &[2, IN_USER, 0x40_0010]);
     let stacks = stacks(&imported(&folder, &made.file()));
     assert_eq!(stacks, ["[0x10]", "[unknown]"]);
 }
@@ -154,57 +140,23 @@ fn own_address() {
     let (send, call, entry) = (TEXT + 0x3010, TEXT + 0x2020, TEXT + 0x1030);
     for (mode, ip, chain, expected) in [
         // The interrupt came in the next function.
-        (
-            KERNEL,
-            send,
-            &[IN_KERNEL, call, entry][..],
-            "udp_sendmsg entry_SYSCALL_64",
-        ),
+        (KERNEL, send, &[IN_KERNEL, call, entry][..], "udp_sendmsg entry_SYSCALL_64"),
         // It came in the function that the instruction calls.
-        (
-            KERNEL,
-            entry,
-            &[IN_KERNEL, call, entry + 5],
-            "entry_SYSCALL_64",
-        ),
+        (KERNEL, entry, &[IN_KERNEL, call, entry + 5], "entry_SYSCALL_64"),
         // It came in the kernel, and the event before that.
-        (
-            USER,
-            0x40_0456,
-            &[IN_KERNEL, call, IN_USER, 0x40_0500, 0x40_0124],
-            "[0x456] [0x123]",
-        ),
+        (USER, 0x40_0456, &[IN_KERNEL, call, IN_USER, 0x40_0500, 0x40_0124], "[0x456] [0x123]"),
         (USER, 0x40_0456, &[IN_KERNEL, call], "[0x456]"),
         // The kernel's frames were left out.
-        (
-            KERNEL,
-            send,
-            &[IN_USER, 0x40_0123, 0x40_0090],
-            "udp_sendmsg [0x123] [0x8f]",
-        ),
-        (
-            KERNEL,
-            send,
-            &[IN_KERNEL, send, entry],
-            "udp_sendmsg entry_SYSCALL_64",
-        ),
+        (KERNEL, send, &[IN_USER, 0x40_0123, 0x40_0090], "udp_sendmsg [0x123] [0x8f]"),
+        (KERNEL, send, &[IN_KERNEL, send, entry], "udp_sendmsg entry_SYSCALL_64"),
         // It calls itself.
-        (
-            KERNEL,
-            send,
-            &[IN_KERNEL, send, send + 4],
-            "udp_sendmsg udp_sendmsg",
-        ),
+        (KERNEL, send, &[IN_KERNEL, send, send + 4], "udp_sendmsg udp_sendmsg"),
         (KERNEL, send, &[], "udp_sendmsg"),
     ] {
         let mut made = Made::new();
         let more = [&[chain.len() as u64][..], chain].concat();
         made.sample_at(mode, TASK, (1_000, ip), &more);
-        assert_eq!(
-            stacks(&imported(&folder, &made.file())),
-            [expected],
-            "{chain:x?}"
-        );
+        assert_eq!(stacks(&imported(&folder, &made.file())), [expected], "{chain:x?}");
     }
     // PERF_SAMPLE_BRANCH_CALL_STACK, with and without the index of the newest one.
     for branch_type in [1 << 11 | 1, 1 << 11 | 1 << 17 | 1] {
@@ -219,10 +171,7 @@ fn own_address() {
         let recording = imported(&folder, &made.file());
         assert_eq!(stacks(&recording), ["udp_sendmsg [0x456] [0x123] [0x45]"]);
         let causes = losses(&recording);
-        assert!(
-            !causes.iter().any(|(cause, _)| cause.contains("branches")),
-            "{causes:?}"
-        );
+        assert!(!causes.iter().any(|(cause, _)| cause.contains("branches")), "{causes:?}");
     }
 }
 
@@ -267,53 +216,31 @@ fn names_of_events() {
         netplumb_store::read(&at.join(format!("{name}.plumb"))).unwrap()
     };
     // `exclude_user` and `exclude_kernel`.
-    let (kernel, user) = (
-        ("cpu-clock:k", (1, 0), 1 << 4, 10),
-        ("cpu-clock:u", (1, 0), 1 << 5, 30),
-    );
+    let (kernel, user) = (("cpu-clock:k", (1, 0), 1 << 4, 10), ("cpu-clock:u", (1, 0), 1 << 5, 30));
     // Of the PMUs 4 and 10, by the extended type of hardware events.
-    let cores = [
-        ("cpu_core/cycles/P", (0, 4 << 32), 0, 5),
-        ("cpu_atom/cycles/P", (0, 10 << 32), 0, 7),
-    ];
+    let cores =
+        [("cpu_core/cycles/P", (0, 4 << 32), 0, 5), ("cpu_atom/cycles/P", (0, 10 << 32), 0, 7)];
     let names = |recording: &Recording| -> Vec<(String, String)> {
         let quantities = recording.quantities.iter();
-        quantities
-            .map(|q| (q.name.clone(), q.unit.clone()))
-            .collect()
+        quantities.map(|q| (q.name.clone(), q.unit.clone())).collect()
     };
     let of = |names: &[(&str, &str)]| -> Vec<(String, String)> {
         let names = names.iter();
-        names
-            .map(|(name, unit)| (name.to_string(), unit.to_string()))
-            .collect()
+        names.map(|(name, unit)| (name.to_string(), unit.to_string())).collect()
     };
     let both = file("both", &[user, kernel]);
-    assert_eq!(
-        names(&both)[..2],
-        of(&[("cpu-clock:u", "ns"), ("cpu-clock:k", "ns")])
-    );
+    assert_eq!(names(&both)[..2], of(&[("cpu-clock:u", "ns"), ("cpu-clock:k", "ns")]));
     let hybrid = names(&file("hybrid", &cores));
-    let cycles = [
-        ("cpu_core/cycles/P", "cycles"),
-        ("cpu_atom/cycles/P", "cycles"),
-    ];
+    let cycles = [("cpu_core/cycles/P", "cycles"), ("cpu_atom/cycles/P", "cycles")];
     assert_eq!(hybrid, of(&cycles));
-    let clocks = [
-        ("cpu-clock:pppH", (1, 0), 0, 1),
-        ("task-clock", (1, 1), 0, 1),
-    ];
+    let clocks = [("cpu-clock:pppH", (1, 0), 0, 1), ("task-clock", (1, 1), 0, 1)];
     let clocks = names(&file("clocks", &clocks));
     assert_eq!(clocks[..2], of(&[("CPU time", "ns"), ("task-clock", "ns")]));
     file("turned", &[kernel, user]);
     file("kernel", &[kernel]);
     file("user", &[user]);
     let report = |words: &[&str]| text(&plumb(at, words).stdout);
-    for (clock, share) in [
-        ("cpu-clock:u", "30ns"),
-        ("cpu-clock:k", "10ns"),
-        ("samples", "30ns"),
-    ] {
+    for (clock, share) in [("cpu-clock:u", "30ns"), ("cpu-clock:k", "10ns"), ("samples", "30ns")] {
         let said = report(&["report", "both.plumb", "--clock", clock, "--csv"]);
         let self_ns = said.lines().nth(1).unwrap().split(',').nth(7).unwrap();
         let each = self_ns.parse::<u64>().unwrap() / 40;
@@ -325,28 +252,17 @@ fn names_of_events() {
     let why = "before is of cpu-clock:k, after of cpu-clock:u";
     assert!(said.contains(why), "{said}");
     let compared = report(&["diff", "both.plumb", "turned.plumb"]);
-    let titles = compared
-        .lines()
-        .filter(|line| line.starts_with("Samples of"));
+    let titles = compared.lines().filter(|line| line.starts_with("Samples of"));
     let titles: Vec<&str> = titles.collect();
     assert_eq!(titles, ["Samples of cpu-clock:u", "Samples of cpu-clock:k"]);
     for words in [
         &["diff", "kernel.plumb", "both.plumb"][..],
-        &[
-            "diff",
-            "both.plumb",
-            "turned.plumb",
-            "--clock",
-            "cpu-clock:u",
-        ],
+        &["diff", "both.plumb", "turned.plumb", "--clock", "cpu-clock:u"],
     ] {
         let ran = plumb(at, words);
         assert!(ran.status.success(), "{words:?}: {}", text(&ran.stderr));
     }
-    let ran = plumb(
-        at,
-        &["diff", "both.plumb", "turned.plumb", "--clock", "samples"],
-    );
+    let ran = plumb(at, &["diff", "both.plumb", "turned.plumb", "--clock", "samples"]);
     assert_eq!(ran.status.code(), Some(2), "{}", text(&ran.stdout));
 }
 
@@ -364,40 +280,16 @@ fn code_made_at_run_time() {
         bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
     };
     let mut dump = Vec::new();
-    word(
-        &mut dump,
-        &[1 << 32 | 0x4A69_5444, 62 << 32 | 40, 7 << 32, 0, 0],
-    );
-    for (time_ns, address, index, name) in [
-        (2_000, 0x7_0000_0100, 1_u64, "first"),
-        (3_000, 0x7_0000_0100, 2, "second"),
-    ] {
+    word(&mut dump, &[1 << 32 | 0x4A69_5444, 62 << 32 | 40, 7 << 32, 0, 0]);
+    for (time_ns, address, index, name) in
+        [(2_000, 0x7_0000_0100, 1_u64, "first"), (3_000, 0x7_0000_0100, 2, "second")]
+    {
         let bytes = 16 + 40 + name.len() as u64 + 1 + 16;
-        word(
-            &mut dump,
-            &[
-                bytes << 32,
-                time_ns,
-                7 | 7 << 32,
-                address,
-                address,
-                16,
-                index,
-            ],
-        );
+        word(&mut dump, &[bytes << 32, time_ns, 7 | 7 << 32, address, address, 16, index]);
         dump.extend(name.bytes().chain([0; 17]));
     }
     // The first one is moved.
-    let moved = [
-        1 | 64 << 32,
-        4_000,
-        7 | 7 << 32,
-        0,
-        0x7_0000_0100,
-        0x7_0000_0200,
-        16,
-        1,
-    ];
+    let moved = [1 | 64 << 32, 4_000, 7 | 7 << 32, 0, 0x7_0000_0100, 0x7_0000_0200, 16, 1];
     word(&mut dump, &moved);
     fs::write(at.join("root/tmp/jit-7.dump"), dump).unwrap();
     let mut made = Made::new();
@@ -416,28 +308,14 @@ fn code_made_at_run_time() {
     }
     let path = at.join("jit.data");
     fs::write(&path, made.file()).unwrap();
-    let mut asked = Options {
-        symfs: Some(at.join("root")),
-        ..options(at)
-    };
+    let mut asked = Options { symfs: Some(at.join("root")), ..options(at) };
     let recording = perf_data(&path, &asked).unwrap();
-    let names = [
-        "from_map",
-        "[0x700000108]",
-        "first",
-        "second",
-        "first",
-        "beside",
-    ];
+    let names = ["from_map", "[0x700000108]", "first", "second", "first", "beside"];
     assert_eq!(stacks(&recording), names);
     // Whose files these are is not known without the machine's name, or where they are.
     asked.symfs = None;
     let recording = perf_data(&path, &asked).unwrap();
-    assert!(
-        stacks(&recording)
-            .iter()
-            .all(|name| name.starts_with("[0x7000"))
-    );
+    assert!(stacks(&recording).iter().all(|name| name.starts_with("[0x7000")));
 }
 
 /// Check that what the threads of perf wrote in files of their own, in a directory, is what one file has.
@@ -446,10 +324,7 @@ fn directories() {
     let folder = tempfile::tempdir().unwrap();
     let whole = super::samples();
     let mut threads = [Made::default(), Made::default()];
-    let mut first = Made {
-        records: Vec::new(),
-        ..whole.clone()
-    };
+    let mut first = Made { records: Vec::new(), ..whole.clone() };
     let mut rest = &whole.records[..];
     let mut n = 0;
     while rest.len() >= 8 {
@@ -474,10 +349,7 @@ fn directories() {
     assert_eq!(losses(&recording), losses(&expected));
     fs::remove_file(path.join("data")).unwrap();
     let refused = perf_data(&path, &options(folder.path())).unwrap_err();
-    assert!(
-        refused.to_string().contains("not a perf.data file"),
-        "{refused}"
-    );
+    assert!(refused.to_string().contains("not a perf.data file"), "{refused}");
 }
 
 /// Check that simpleperf's files give the names of functions and events that are in them, in both formats
@@ -530,10 +402,8 @@ fn simpleperf() {
         };
         let mut section = (record.len() as u32).to_le_bytes().to_vec();
         section.extend(record);
-        made.features = vec![
-            (if older { 128 } else { 132 }, section),
-            (129, meta.as_bytes().to_vec()),
-        ];
+        made.features =
+            vec![(if older { 128 } else { 132 }, section), (129, meta.as_bytes().to_vec())];
         made.map(7, USER, (0x50_0000, 0x1000, 0x1000), "/nowhere/net");
         for ip in [0x50_0108, 0x50_0200, 0x50_0300] {
             made.sample(0, 1_000, 100, &[IN_USER, ip]);
@@ -541,10 +411,7 @@ fn simpleperf() {
         let recording = imported(&folder, &made.file());
         assert_eq!(stacks(&recording), ["foo(int)", "bar", "[0x1300]"]);
         assert_eq!(recording.quantities[0].name, "raw-x");
-        assert_eq!(
-            recording.environment["imported.from"],
-            "simpleperf 1.build.7"
-        );
+        assert_eq!(recording.environment["imported.from"], "simpleperf 1.build.7");
     }
 }
 
@@ -575,14 +442,7 @@ fn threads_and_network() {
         }
     }
     fs::write(at.join("t.data"), made.file()).unwrap();
-    let words = [
-        "import",
-        "t.data",
-        "--kallsyms",
-        "kallsyms",
-        "--blocks",
-        "5",
-    ];
+    let words = ["import", "t.data", "--kallsyms", "kallsyms", "--blocks", "5"];
     assert!(plumb(at, &words).status.success());
     let report = |more: &[&str]| {
         let ran = plumb(at, &[&["report", "t.plumb"][..], more].concat());
@@ -592,16 +452,9 @@ fn threads_and_network() {
     let line = "30.0%: below calls on sockets 20.0%, in softirqs NET_RX and NET_TX 10.0%";
     let said = report(&[]);
     let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(
-        said.contains(line) && said.contains("network in all"),
-        "{said}"
-    );
+    assert!(said.contains(line) && said.contains("network in all"), "{said}");
     let json = report(&["--json"]);
-    for (key, sum) in [
-        ("network", 1_500),
-        ("network_calls", 1_000),
-        ("network_softirqs", 500),
-    ] {
+    for (key, sum) in [("network", 1_500), ("network_calls", 1_000), ("network_softirqs", 500)] {
         assert!(json.contains(&format!("\"{key}\": {sum}")), "{key}: {json}");
     }
     for (words, of, samples) in [
@@ -614,20 +467,14 @@ fn threads_and_network() {
         assert!(said.contains(&format!("CPU time of {of}")), "{said}");
         assert!(said.contains(&format!("samples   {samples};")), "{said}");
         let csv = report(&[&words[..], &["--csv"]].concat());
-        let sampled = csv
-            .lines()
-            .skip(1)
-            .map(|line| line.split(',').nth(6).unwrap());
+        let sampled = csv.lines().skip(1).map(|line| line.split(',').nth(6).unwrap());
         let sampled: u64 = sampled.map(|samples| samples.parse::<u64>().unwrap()).sum();
         assert_eq!(sampled, samples, "{csv}");
     }
     fs::copy(at.join("t.plumb"), at.join("u.plumb")).unwrap();
     let ran = plumb(at, &["diff", "t.plumb", "u.plumb", "--process", "other"]);
     let said = text(&ran.stdout);
-    assert!(
-        ran.status.success() && said.contains("t.plumb, process other"),
-        "{said}"
-    );
+    assert!(ran.status.success() && said.contains("t.plumb, process other"), "{said}");
     assert!(!said.contains("udp_sendmsg"), "{said}");
     for words in [
         &["report", "t.plumb", "--thread", "nobody"][..],
@@ -670,10 +517,7 @@ fn recorded() {
         let is_here = |loss: &(String, u64)| !loss.0.contains("no sense");
         assert!(losses(&recording).iter().all(is_here));
         if name == "leader-exits" {
-            let modules = recording
-                .functions
-                .iter()
-                .filter_map(|f| f.module.as_deref());
+            let modules = recording.functions.iter().filter_map(|f| f.module.as_deref());
             let modules: Vec<&str> = modules.collect();
             assert!(
                 modules.contains(&"mainexit") && !modules.contains(&"(no file)"),

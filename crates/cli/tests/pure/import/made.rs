@@ -61,16 +61,8 @@ pub(crate) struct Made {
 impl Made {
     /// With cpu-clock, and a kernel and a program that are mapped.
     pub(crate) fn new() -> Made {
-        let mut made = Made {
-            events: vec![(1, 0)],
-            ..Made::default()
-        };
-        made.map(
-            u32::MAX,
-            KERNEL,
-            (TEXT, 0x5000, TEXT),
-            "[kernel.kallsyms]_text",
-        );
+        let mut made = Made { events: vec![(1, 0)], ..Made::default() };
+        made.map(u32::MAX, KERNEL, (TEXT, 0x5000, TEXT), "[kernel.kallsyms]_text");
         made.comm(7, "net\u{1b}[31m");
         made.map(7, USER, (0x40_0000, 0x1000, 0), "/nowhere/net");
         made
@@ -79,8 +71,7 @@ impl Made {
     pub(crate) fn record(&mut self, kind: u32, misc: u16, body: &[u8]) {
         self.records.extend_from_slice(&kind.to_le_bytes());
         self.records.extend_from_slice(&misc.to_le_bytes());
-        self.records
-            .extend_from_slice(&(8 + body.len() as u16).to_le_bytes());
+        self.records.extend_from_slice(&(8 + body.len() as u16).to_le_bytes());
         self.records.extend_from_slice(body);
     }
 
@@ -128,10 +119,7 @@ impl Made {
 
     /// A thread of a process is started, or if `kind` is 4, it ends.
     pub(crate) fn thread(&mut self, kind: u32, pid: u32, tid: u32) {
-        let mut body: Vec<u8> = [pid, pid, tid, pid]
-            .iter()
-            .flat_map(|n| n.to_le_bytes())
-            .collect();
+        let mut body: Vec<u8> = [pid, pid, tid, pid].iter().flat_map(|n| n.to_le_bytes()).collect();
         body.extend_from_slice(&self.now_ns.to_le_bytes());
         self.id(&mut body);
         self.record(kind, 0, &body);
@@ -189,21 +177,13 @@ impl Made {
                 made.map(pid, USER, (program, 0x10_0000, 0), "/nowhere/prog");
             }
             // Each stack is there, the first ones often.
-            let stack = if n < stacks {
-                n
-            } else {
-                random(stacks) * random(stacks) / stacks
-            };
+            let stack = if n < stacks { n } else { random(stacks) * random(stacks) / stacks };
             let walk = &walks[stack as usize];
             let (outer, inner) = walk.split_at(3 + (stack % 5) as usize);
             let kernel = inner.iter().rev().map(|f| TEXT + 0x10 * f);
             let user = outer.iter().rev().map(|f| program + 0x1000 * f);
-            let chain: Vec<u64> = [IN_KERNEL]
-                .into_iter()
-                .chain(kernel)
-                .chain([IN_USER])
-                .chain(user)
-                .collect();
+            let chain: Vec<u64> =
+                [IN_KERNEL].into_iter().chain(kernel).chain([IN_USER]).chain(user).collect();
             let at = (made.now_ns + 1, 25_000);
             made.sample_of(u64::from(pid), 0, at, &chain);
         }
@@ -221,10 +201,7 @@ impl Made {
             rest = later;
         }
         let order = order(each.len());
-        Made {
-            records: order.iter().flat_map(|n| each[*n]).copied().collect(),
-            ..self.clone()
-        }
+        Made { records: order.iter().flat_map(|n| each[*n]).copied().collect(), ..self.clone() }
     }
 
     pub(crate) fn lost(&mut self, count: u64) {
@@ -241,11 +218,7 @@ impl Made {
     /// The same of a task by its number: its process, and its thread.
     pub(crate) fn sample_of(&mut self, task: u64, event: u64, at: (u64, u64), chain: &[u64]) {
         let (time_ns, period) = at;
-        let misc = if chain.first() == Some(&IN_USER) {
-            USER
-        } else {
-            KERNEL
-        };
+        let misc = if chain.first() == Some(&IN_USER) { USER } else { KERNEL };
         let mut body = Vec::new();
         let ip = chain.get(1).copied().unwrap_or_default();
         let task = task | task << 32;
@@ -266,11 +239,7 @@ impl Made {
             false => SAMPLE_TYPE,
         };
         sample_type |= if self.read_format == 0 { 0 } else { READ };
-        sample_type |= if self.branch_type == 0 {
-            0
-        } else {
-            BRANCH_STACK
-        };
+        sample_type |= if self.branch_type == 0 { 0 } else { BRANCH_STACK };
         let more = self.flags.get(n).copied().unwrap_or_default();
         let clock = if self.monotonic { USE_CLOCKID } else { 0 };
         let mut attr = Vec::new();
@@ -317,16 +286,7 @@ impl Made {
             bits[bit / 64] |= 1 << (bit % 64);
         }
         let data_bytes = self.records.len() as u64;
-        let header = [
-            HEADER_BYTES,
-            each,
-            attrs_at,
-            each * count,
-            data_at,
-            data_bytes,
-            0,
-            0,
-        ];
+        let header = [HEADER_BYTES, each, attrs_at, each * count, data_at, data_bytes, 0, 0];
         for word in header.iter().chain(&bits) {
             file.extend_from_slice(&word.to_le_bytes());
         }

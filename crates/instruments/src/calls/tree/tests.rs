@@ -34,24 +34,11 @@ impl Names for Addresses {
 }
 
 fn spec() -> CallsSpec {
-    CallsSpec {
-        function: "f".into(),
-        depth: 9,
-        slowest: 5,
-        steps: 100,
-        ..CallsSpec::default()
-    }
+    CallsSpec { function: "f".into(), depth: 9, slowest: 5, steps: 100, ..CallsSpec::default() }
 }
 
 fn record(ns: u64, task: i32, level: Level, depth: u32, what: What) -> Record {
-    Record {
-        ns,
-        cpu: 0,
-        task,
-        level,
-        depth,
-        what,
-    }
+    Record { ns, cpu: 0, task, level, depth, what }
 }
 
 fn enter(ns: u64, depth: u32, function: u64) -> Record {
@@ -64,11 +51,7 @@ fn leave(from: u64, to: u64, depth: u32, function: u64) -> Record {
 }
 
 fn switch(ns: u64, from: i32, next: i32) -> Record {
-    let what = What::Switch {
-        name: "task".into(),
-        next,
-        next_name: "next".into(),
-    };
+    let what = What::Switch { name: "task".into(), next, next_name: "next".into() };
     record(ns, from, Level::Task, 0, what)
 }
 
@@ -113,30 +96,18 @@ fn interrupts_of_the_tracer() {
     let of_root = root(
         &interrupt(100),
         90,
-        &[
-            enter(605, 0, 1),
-            enter(1_000, 1, 2),
-            leave(1_000, 1_040, 1, 2),
-        ],
+        &[enter(605, 0, 1), enter(1_000, 1, 2), leave(1_000, 1_040, 1, 2)],
     );
     let of_call = root(
         &[enter(600, 0, 1)],
         600,
-        &[
-            &interrupt(1_001)[..],
-            &[enter(1_510, 1, 2), leave(1_000, 1_541, 1, 2)],
-        ]
-        .concat(),
+        &[&interrupt(1_001)[..], &[enter(1_510, 1, 2), leave(1_000, 1_541, 1, 2)]].concat(),
     );
     let of_return = root(
         &[enter(600, 0, 1)],
         600,
-        &[
-            &[enter(1_000, 1, 2)],
-            &interrupt(1_041)[..],
-            &[late(leave(1_000, 1_040, 1, 2), 1_560)],
-        ]
-        .concat(),
+        &[&[enter(1_000, 1, 2)], &interrupt(1_041)[..], &[late(leave(1_000, 1_040, 1, 2), 1_560)]]
+            .concat(),
     );
     for (records, root, call) in [
         (of_root, (1_400, 1_400), (40, 40)),
@@ -144,15 +115,9 @@ fn interrupts_of_the_tracer() {
         (of_return, (1_400, 910), (40, 40)),
     ] {
         let ended = ended(&spec(), Cost::default(), &records);
-        let [traced] = &ended.kept[..] else {
-            panic!("{:?}", ended.kept)
-        };
+        let [traced] = &ended.kept[..] else { panic!("{:?}", ended.kept) };
         let of = |function: u32| {
-            let found = traced
-                .steps
-                .iter()
-                .find(|step| step.name == function)
-                .unwrap();
+            let found = traced.steps.iter().find(|step| step.name == function).unwrap();
             (found.elapsed, found.total)
         };
         assert_eq!(of(1), root, "{records:?}");
@@ -199,10 +164,7 @@ fn what_comes_in_between() {
 /// Check that what tracing costs is subtracted: of each call below, and of the call itself.
 #[test]
 fn costs_of_tracing() {
-    let cost = Cost {
-        bias_ns: 2.0,
-        call_ns: 10.0,
-    };
+    let cost = Cost { bias_ns: 2.0, call_ns: 10.0 };
     let records = [
         enter(0, 0, 1),
         enter(10, 1, 2),
@@ -214,11 +176,7 @@ fn costs_of_tracing() {
     let ended = ended(&spec(), cost, &records);
     assert_eq!(
         told(&ended.kept[0]),
-        [
-            (1, 100, 78, 72, 0, false),
-            (2, 7, 5, 5, 0, false),
-            (2, 3, 1, 1, 0, false),
-        ]
+        [(1, 100, 78, 72, 0, false), (2, 7, 5, 5, 0, false), (2, 3, 1, 1, 0, false),]
     );
 }
 
@@ -226,11 +184,7 @@ fn costs_of_tracing() {
 /// first, that conditions hold, and that calls without a return are counted as unfinished.
 #[test]
 fn many_calls() {
-    let spec = CallsSpec {
-        slowest: 1,
-        only: Some("dur > 5ns".parse().unwrap()),
-        ..spec()
-    };
+    let spec = CallsSpec { slowest: 1, only: Some("dur > 5ns".parse().unwrap()), ..spec() };
     let mut records = Vec::new();
     for (number, length) in [6, 20, 4, 9].into_iter().enumerate() {
         let begin = number as u64 * 100;
@@ -244,14 +198,7 @@ fn many_calls() {
     records.push(enter(900, 0, 1));
     records.push(enter(910, 1, 2));
     let ended = ended(&spec, Cost::default(), &records);
-    let CallCounts {
-        calls,
-        matched,
-        recursive,
-        unfinished,
-        spread,
-        ..
-    } = ended.counts;
+    let CallCounts { calls, matched, recursive, unfinished, spread, .. } = ended.counts;
     assert_eq!((calls, matched, recursive, unfinished), (5, 4, 4, 1));
     assert_eq!(spread, Some([4, 9, 20, 20]));
     let numbers: Vec<u64> = ended.kept.iter().map(|call| call.number).collect();
@@ -308,19 +255,14 @@ fn names_of_tasks() {
     let mut names = Addresses::default();
     let mut calls = Calls::new(&spec(), Cost::default());
     calls.take(&records, &mut names);
-    let told: Vec<&str> = (names.tasks.iter())
-        .map(|name| name.as_deref().unwrap_or("?"))
-        .collect();
+    let told: Vec<&str> = (names.tasks.iter()).map(|name| name.as_deref().unwrap_or("?")).collect();
     assert_eq!(told, ["?", "next", "ls", "ls", "task"]);
 }
 
 /// Check that of a command only what runs after its exec counts, and what it starts.
 #[test]
 fn from_its_exec() {
-    let spec = CallsSpec {
-        children: true,
-        ..spec()
-    };
+    let spec = CallsSpec { children: true, ..spec() };
     let call = |task: i32, ns: u64| {
         [enter(ns, 0, 1), leave(ns, ns + 5, 0, 1)].map(|record| Record { task, ..record })
     };
@@ -331,8 +273,6 @@ fn from_its_exec() {
     records.extend(call(9, 40));
     records.extend(call(11, 50));
     let ended = ended(&spec, Cost::default(), &records);
-    let threads: Vec<u32> = (ended.kept.iter())
-        .map(|call| call.steps[0].thread)
-        .collect();
+    let threads: Vec<u32> = (ended.kept.iter()).map(|call| call.steps[0].thread).collect();
     assert_eq!(threads, [7, 9]);
 }

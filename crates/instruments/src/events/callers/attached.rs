@@ -107,9 +107,7 @@ pub(super) struct Attached {
 
 impl std::fmt::Debug for Attached {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Attached")
-            .field("on", &self.on)
-            .finish_non_exhaustive()
+        f.debug_struct("Attached").field("on", &self.on).finish_non_exhaustive()
     }
 }
 
@@ -130,9 +128,8 @@ impl Attached {
         };
         let mut open = Opened::new(OBJECT).map_err(failed())?;
         open.set_constants(config.bytes()).map_err(failed())?;
-        let wanted: Vec<String> = (events.iter().enumerate())
-            .map(|(n, (_, how))| how.program(n))
-            .collect();
+        let wanted: Vec<String> =
+            (events.iter().enumerate()).map(|(n, (_, how))| how.program(n)).collect();
         for mut program in open.progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
             let at = wanted.iter().position(|wanted| *wanted == name);
@@ -211,8 +208,7 @@ impl Attached {
         for program in self.object.progs_mut() {
             if self.scope.needs(&program.name().to_string_lossy()) {
                 let link = program.attach();
-                self.links
-                    .push(link.map_err(LiveError::system("attach to the scheduler"))?);
+                self.links.push(link.map_err(LiveError::system("attach to the scheduler"))?);
             }
         }
         Ok(attached)
@@ -237,10 +233,7 @@ impl Attached {
     }
 
     fn tell(&self) -> Result<(), LiveError> {
-        let turn = made::Turn {
-            on: u64::from(self.on),
-            half: self.half,
-        };
+        let turn = made::Turn { on: u64::from(self.on), half: self.half };
         let zero = 0_u32.to_ne_bytes();
         let told = self.turn.update(&zero, turn.bytes(), MapFlags::ANY);
         told.map_err(LiveError::system("switch the counts of events"))

@@ -113,14 +113,7 @@ impl Accountant<'_> {
                 last.calls += calls;
                 return;
             }
-            scope.events.push(Event {
-                node,
-                insns,
-                off,
-                calls,
-                tag,
-                packet,
-            });
+            scope.events.push(Event { node, insns, off, calls, tag, packet });
             return;
         }
         let (direction, context) = self.owner(tag);
@@ -164,23 +157,19 @@ impl Accountant<'_> {
         let window = &mut self.window;
         let run = self.user.is_some();
         let sampling = self.sampler.is_some();
-        resolve(
-            scope,
-            self.rules,
-            &mut |direction, context, event, drawn| {
-                let Some(window) = window else { return };
-                let direction = if run { Direction::Run } else { direction };
-                match drawn {
-                    Some(drawn) => window.sample(direction, context, event.node, drawn),
-                    None => {
-                        window.add(direction, context, event.node, event.calls, event.insns);
-                        if sampling {
-                            window.add_off(direction, event.off, event.insns);
-                        }
+        resolve(scope, self.rules, &mut |direction, context, event, drawn| {
+            let Some(window) = window else { return };
+            let direction = if run { Direction::Run } else { direction };
+            match drawn {
+                Some(drawn) => window.sample(direction, context, event.node, drawn),
+                None => {
+                    window.add(direction, context, event.node, event.calls, event.insns);
+                    if sampling {
+                        window.add_off(direction, event.off, event.insns);
                     }
                 }
-            },
-        )
+            }
+        })
     }
 
     pub(super) fn settle_scopes(&mut self) {

@@ -15,9 +15,7 @@ use super::Accountant;
 
 /// The frame whose call returns to an address.
 fn returning(frames: &[UserFrame], to: u64) -> Option<usize> {
-    frames
-        .iter()
-        .rposition(|f| matches!(f.why, Why::Called { returns_to, .. } if returns_to == to))
+    frames.iter().rposition(|f| matches!(f.why, Why::Called { returns_to, .. } if returns_to == to))
 }
 
 impl Accountant<'_> {
@@ -29,10 +27,7 @@ impl Accountant<'_> {
         let Some(goroutine) = thread.goroutine.take() else {
             return;
         };
-        let parked = Parked {
-            root: thread.symbol,
-            frames: mem::take(&mut thread.frames),
-        };
+        let parked = Parked { root: thread.symbol, frames: mem::take(&mut thread.frames) };
         user.parked.insert((thread.process, goroutine), parked);
         self.give_up_traces();
     }
@@ -56,10 +51,7 @@ impl Accountant<'_> {
         let Some(at) = returning(self.user_frames(), address) else {
             if segment.at_entry {
                 self.pop_user(0);
-                let why = Why::Called {
-                    sp: stack.begins,
-                    returns_to: 0,
-                };
+                let why = Why::Called { sp: stack.begins, returns_to: 0 };
                 self.push_user(segment.symbol, why);
                 return true;
             }
@@ -91,10 +83,7 @@ impl Accountant<'_> {
         let process = thread.process;
         let parked = user.parked.remove(&(process, goroutine)).or_else(|| {
             // It was preempted: the thread that ran it is in the scheduler, above its frames.
-            let threads = self
-                .others
-                .values_mut()
-                .filter_map(|task| task.thread.as_mut());
+            let threads = self.others.values_mut().filter_map(|task| task.thread.as_mut());
             let mut of = threads.filter(|t| t.process == process);
             let ran = of.find(|t| t.goroutine == Some(goroutine))?;
             ran.goroutine = None;

@@ -17,11 +17,7 @@ impl Accountant<'_> {
     /// Bring the stack to where control is now. Whether a function was entered.
     pub(super) fn arrive(&mut self, flow: Flow, segment: &Segment, address: u64) -> bool {
         // First, for the next interrupt may come before anything else runs.
-        let flow = if flow == Flow::Iret {
-            self.iret()
-        } else {
-            flow
-        };
+        let flow = if flow == Flow::Iret { self.iret() } else { flow };
         let symbol = segment.symbol;
         let role = self.role(symbol);
         // What comes back to the middle of an entry stub is no new entry.
@@ -88,13 +84,7 @@ impl Accountant<'_> {
             self.current.doing.get_or_insert(doing);
         }
         let interrupted = flow;
-        self.push(
-            symbol,
-            Why::Entered {
-                interrupted,
-                before,
-            },
-        );
+        self.push(symbol, Why::Entered { interrupted, before });
     }
 
     /// Without a call: the same function, the one that jumped here, or a jump.
@@ -119,16 +109,10 @@ impl Accountant<'_> {
 
     /// End an interrupt or exception; the flow that it interrupted.
     fn iret(&mut self) -> Flow {
-        let entered = self
-            .current
-            .frames
-            .iter()
-            .rposition(|f| matches!(f.why, Why::Entered { .. }));
+        let entered =
+            self.current.frames.iter().rposition(|f| matches!(f.why, Why::Entered { .. }));
         let found = entered.and_then(|at| match self.current.frames[at].why {
-            Why::Entered {
-                interrupted,
-                before,
-            } => Some((at, interrupted, before)),
+            Why::Entered { interrupted, before } => Some((at, interrupted, before)),
             _ => None,
         });
         if let Some(sampler) = &mut self.sampler {
@@ -188,17 +172,8 @@ impl Accountant<'_> {
         }
         let role = self.role(symbol);
         let below = self.current.frames.last().copied();
-        let task = if self.current.workload {
-            Context::Task
-        } else {
-            Context::OtherTask
-        };
-        let base = Tag {
-            context: Some(task),
-            in_packet: false,
-            completion: false,
-            wire: false,
-        };
+        let task = if self.current.workload { Context::Task } else { Context::OtherTask };
+        let base = Tag { context: Some(task), in_packet: false, completion: false, wire: false };
         let mut tag = below.map_or(base, |f| f.tag);
         let mut parent = match below {
             Some(below) => Some(below.node),
@@ -216,35 +191,21 @@ impl Accountant<'_> {
                 completion: false,
                 wire: false,
             };
-            self.current.scopes.push(Scope {
-                of: Of::Interrupt,
-                ..Scope::default()
-            });
+            self.current.scopes.push(Scope { of: Of::Interrupt, ..Scope::default() });
         } else if matches!(why, Why::Entered { .. }) {
             // A fault within the kernel stays what it interrupted, a child of it.
         } else if role.softirq && below.is_none_or(|f| f.tag.context.is_some()) {
             opens_scope = true;
             parent = None;
-            tag = Tag {
-                context: None,
-                in_packet: false,
-                completion: false,
-                wire: false,
-            };
+            tag = Tag { context: None, in_packet: false, completion: false, wire: false };
             self.current.scopes.push(Scope::default());
         } else if role.threaded_interrupt && self.current.scopes.is_empty() {
             // It stays the thread's time, of the packet whose softirq it raises.
             opens_scope = true;
-            self.current.scopes.push(Scope {
-                of: Of::Thread,
-                ..Scope::default()
-            });
+            self.current.scopes.push(Scope { of: Of::Thread, ..Scope::default() });
         } else if role.receive_completion && self.current.scopes.is_empty() {
             opens_scope = true;
-            self.current.scopes.push(Scope {
-                of: Of::Completion,
-                ..Scope::default()
-            });
+            self.current.scopes.push(Scope { of: Of::Completion, ..Scope::default() });
         } else if let (Some(vector), None) = (role.vector, tag.context) {
             tag.context = Some(Context::Softirq(vector));
         }
@@ -323,10 +284,7 @@ impl Accountant<'_> {
         self.settle_scopes();
         switched(&mut self.current.traces);
         let next = self.newborn(id).or_else(|| self.others.remove(&id));
-        let next = next.unwrap_or_else(|| Task {
-            id: Some(id),
-            ..Task::default()
-        });
+        let next = next.unwrap_or_else(|| Task { id: Some(id), ..Task::default() });
         let before = mem::replace(&mut self.current, next);
         if let Some(id) = before.id {
             self.others.insert(id, before);

@@ -50,21 +50,13 @@ impl Accountant<'_> {
         let mut ran: Vec<RanCode> = user
             .cut
             .drain()
-            .map(|((block, insns), times)| RanCode {
-                block,
-                insns,
-                times,
-            })
+            .map(|((block, insns), times)| RanCode { block, insns, times })
             .collect();
         for (id, block) in (0..).zip(&mut self.blocks) {
             let Some(block) = block else { continue };
             let times = block.code.as_mut().map_or(0, |c| mem::take(&mut c.times));
             if times > 0 {
-                ran.push(RanCode {
-                    block: id,
-                    insns: block.insns,
-                    times,
-                });
+                ran.push(RanCode { block: id, insns: block.insns, times });
             }
         }
         ran.sort_unstable();
@@ -125,12 +117,7 @@ impl Accountant<'_> {
                 ..user.thread(part, 0, Some(maker.root))
             }
         });
-        Some(Task {
-            id: Some(id),
-            workload: birth.workload,
-            thread,
-            ..Task::default()
-        })
+        Some(Task { id: Some(id), workload: birth.workload, thread, ..Task::default() })
     }
 
     /// What the kernel's code is below where it was entered from user mode.
@@ -155,11 +142,7 @@ impl Accountant<'_> {
         if self.user.is_none() {
             return self.tree.child(parent, symbol, tail);
         }
-        let deep = self
-            .current
-            .thread
-            .as_ref()
-            .is_some_and(|t| t.frames.len() >= MAX_DEPTH);
+        let deep = self.current.thread.as_ref().is_some_and(|t| t.frames.len() >= MAX_DEPTH);
         let full = self.tree.nodes().len() >= MAX_NODES;
         if !deep && !full {
             return self.tree.child(parent, symbol, tail);
@@ -324,11 +307,7 @@ impl Accountant<'_> {
         for frame in frames {
             let node = self.node(parent, frame.symbol, frame.why == Why::Jumped);
             if let Some(thread) = &mut self.current.thread {
-                thread.frames.push(UserFrame {
-                    node,
-                    window: 0,
-                    ..frame
-                });
+                thread.frames.push(UserFrame { node, window: 0, ..frame });
             }
             parent = Some(node);
         }
@@ -341,9 +320,7 @@ impl Accountant<'_> {
 
     /// The same of the function that runs.
     fn user_top(&self) -> Go {
-        self.user_frames()
-            .last()
-            .map_or(Go::No, |f| self.go(f.symbol))
+        self.user_frames().last().map_or(Go::No, |f| self.go(f.symbol))
     }
 
     fn arrive_user(&mut self, flow: Flow, segment: &Segment) -> bool {
@@ -414,17 +391,12 @@ impl Accountant<'_> {
     fn leave_user(&mut self, sp: u64, go: bool) {
         self.drop_user_frames(|s| !go && is_over(s, sp));
         let frames = self.user_frames();
-        let called = frames
-            .iter()
-            .rposition(|f| matches!(f.why, Why::Called { .. }));
+        let called = frames.iter().rposition(|f| matches!(f.why, Why::Called { .. }));
         self.pop_user(called.map_or(0, |at| at + 1));
     }
 
     pub(super) fn user_frames(&self) -> &[UserFrame] {
-        self.current
-            .thread
-            .as_ref()
-            .map_or(&[], |t| t.frames.as_slice())
+        self.current.thread.as_ref().map_or(&[], |t| t.frames.as_slice())
     }
 
     /// Without a call: the same function, one that jumped here, or a jump.
@@ -451,9 +423,7 @@ impl Accountant<'_> {
     fn drop_user_frames(&mut self, over: impl Fn(u64) -> bool) {
         loop {
             let frames = self.user_frames();
-            let called = frames
-                .iter()
-                .rposition(|f| matches!(f.why, Why::Called { .. }));
+            let called = frames.iter().rposition(|f| matches!(f.why, Why::Called { .. }));
             let Some(at) = called else { return };
             match frames[at].why {
                 Why::Called { sp, .. } if over(sp) => self.pop_user(at),
@@ -476,12 +446,7 @@ impl Accountant<'_> {
             window = self.window_number;
         }
         if let Some(thread) = &mut self.current.thread {
-            thread.frames.push(UserFrame {
-                symbol,
-                node,
-                why,
-                window,
-            });
+            thread.frames.push(UserFrame { symbol, node, why, window });
         }
         if self.tracer.is_some() {
             self.trace_user(symbol, why == Why::Jumped);
@@ -502,11 +467,7 @@ impl Accountant<'_> {
     }
 
     fn charge_user(&mut self, node: NodeId, insns: u32, calls: u32) {
-        let context = if self.current.workload {
-            Context::Task
-        } else {
-            Context::OtherTask
-        };
+        let context = if self.current.workload { Context::Task } else { Context::OtherTask };
         if let Some(window) = &mut self.window {
             window.add(Direction::Run, context, node, calls, insns);
         }

@@ -98,13 +98,7 @@ fn unmatched_return() {
         ],
     );
     assert_eq!((window.entered, window.returned), (4, 2));
-    assert_eq!(
-        machine.losses(),
-        Losses {
-            unmatched_returns: 1,
-            ..Losses::default()
-        }
-    );
+    assert_eq!(machine.losses(), Losses { unmatched_returns: 1, ..Losses::default() });
 }
 
 /// Check that a return into a function that was called before anybody looked is
@@ -143,13 +137,7 @@ fn unknown_code() {
             "tx task, entry_SYSCALL_64 > [unknown] > helper, 1, 5",
         ],
     );
-    assert_eq!(
-        machine.losses(),
-        Losses {
-            insns_without_symbol: 8,
-            ..Losses::default()
-        }
-    );
+    assert_eq!(machine.losses(), Losses { insns_without_symbol: 8, ..Losses::default() });
 }
 
 /// Check that calls whose addresses the plugin could not use are told, and their
@@ -167,11 +155,7 @@ fn calls_without_address() {
     });
     assert_eq!(
         machine.losses(),
-        Losses {
-            calls_without_address: 2,
-            bad_addresses: 2,
-            ..Losses::default()
-        }
+        Losses { calls_without_address: 2, bad_addresses: 2, ..Losses::default() }
     );
 }
 
@@ -215,11 +199,5 @@ fn window_without_a_beginning() {
 fn block_never_described() {
     let symbols = symbols();
     let (_, window) = in_window(&symbols, |m| m.take(Record::Exec(77)));
-    assert_eq!(
-        window,
-        Window {
-            user_insns: 100,
-            ..Window::default()
-        }
-    );
+    assert_eq!(window, Window { user_insns: 100, ..Window::default() });
 }

@@ -161,15 +161,8 @@ impl<'a> Machine<'a> {
     /// The same for a program in Go.
     pub(super) fn of_go(symbols: &'a SymbolTable) -> Self {
         let images = || {
-            let names = [
-                "runtime.gogo.abi0",
-                "runtime.mcall",
-                "main.main",
-                "main.grow",
-            ];
-            let names = names
-                .iter()
-                .chain(&["runtime.morestack.abi0", "runtime.park_m"]);
+            let names = ["runtime.gogo.abi0", "runtime.mcall", "main.main", "main.grow"];
+            let names = names.iter().chain(&["runtime.morestack.abi0", "runtime.park_m"]);
             let functions = (0..).zip(names).map(|(n, name)| ImageFunction {
                 start: 0x1000 + n * FUNCTION_BYTES,
                 end: 0x1100 + n * FUNCTION_BYTES,
@@ -224,20 +217,14 @@ impl<'a> Machine<'a> {
     /// The same, with calls traced.
     pub(super) fn tracing(self, spec: &Trace) -> Self {
         let tracing = find(spec, self.symbols, &self.images).unwrap();
-        Machine {
-            accountant: self.accountant.tracing(Some(tracing)),
-            ..self
-        }
+        Machine { accountant: self.accountant.tracing(Some(tracing)), ..self }
     }
 
     /// The same, with arguments by these prototypes.
     pub(super) fn tracing_with(self, spec: &Trace, prototypes: &dyn Prototypes) -> Self {
         let tracing = find(spec, self.symbols, &self.images).unwrap();
         let tracing = tracing.with_prototypes(self.symbols, prototypes).unwrap();
-        Machine {
-            accountant: self.accountant.tracing(Some(tracing)),
-            ..self
-        }
+        Machine { accountant: self.accountant.tracing(Some(tracing)), ..self }
     }
 
     /// The name of a function.
@@ -272,10 +259,7 @@ impl<'a> Machine<'a> {
 
     /// The same, with samples.
     pub(super) fn sampling(self, sampling: &Sampling) -> Self {
-        Machine {
-            accountant: self.accountant.sampling(Some(sampling)),
-            ..self
-        }
+        Machine { accountant: self.accountant.sampling(Some(sampling)), ..self }
     }
 
     /// Execute user code: in a file, by its number, at an address that is the file's
@@ -323,11 +307,7 @@ impl<'a> Machine<'a> {
         };
         self.user_at(file, address, insns, kind);
         let begins = USER_STACK + sp;
-        self.take(Record::Stack(StackPointer {
-            begins,
-            returned: begins - 8,
-            goroutine,
-        }));
+        self.take(Record::Stack(StackPointer { begins, returned: begins - 8, goroutine }));
         match end {
             Record::Call(sp) => self.take(Record::Call(USER_STACK + sp)),
             Record::Ret(sp) => self.take(Record::Ret(USER_STACK + sp)),

@@ -12,10 +12,7 @@ struct Random(u64);
 
 impl Random {
     fn below(&mut self, n: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (self.0 >> 33) % n
     }
 
@@ -39,11 +36,7 @@ struct Place {
 
 impl Place {
     fn root(name: &str) -> Place {
-        Place {
-            path: name.to_string(),
-            chain: vec![name.to_string()],
-            name: name.to_string(),
-        }
+        Place { path: name.to_string(), chain: vec![name.to_string()], name: name.to_string() }
     }
 
     /// Whether it is of the entry code, which nothing interrupts.
@@ -52,20 +45,13 @@ impl Place {
     }
 
     fn called(&self, name: &str) -> Place {
-        Place {
-            path: format!("{} > {name}", self.path),
-            ..Place::root(name)
-        }
+        Place { path: format!("{} > {name}", self.path), ..Place::root(name) }
     }
 
     fn jumped(&self, name: &str) -> Place {
         let mut chain = self.chain.clone();
         chain.push(name.to_string());
-        Place {
-            path: format!("{} ~ {name}", self.path),
-            chain,
-            name: name.to_string(),
-        }
+        Place { path: format!("{} ~ {name}", self.path), chain, name: name.to_string() }
     }
 }
 
@@ -84,10 +70,8 @@ struct Generator<'m, 'a> {
 
 impl Generator<'_, '_> {
     fn count(&mut self, whose: Whose, place: &Place, calls: u64, insns: u32) {
-        let cost = self
-            .costs
-            .entry((format!("{} {}", whose.0, whose.1), place.path.clone()))
-            .or_default();
+        let cost =
+            self.costs.entry((format!("{} {}", whose.0, whose.1), place.path.clone())).or_default();
         cost.0 += calls;
         cost.1 += u64::from(insns);
     }
@@ -114,8 +98,7 @@ impl Generator<'_, '_> {
             self.count(whose, place, 0, ran.min(insns));
             self.fault(whose, place);
             let again = insns - ran + 1;
-            self.machine
-                .jump(&place.name, offset + 4 * u64::from(ran - 1), again);
+            self.machine.jump(&place.name, offset + 4 * u64::from(ran - 1), again);
             self.count(whose, place, 0, again);
         } else if self.random.chance(5) {
             // A string instruction that repeats.
@@ -162,11 +145,7 @@ impl Generator<'_, '_> {
             (false, false) => Direction::Rx,
         };
         let whose = Whose(direction, Context::Hardirq);
-        let name = if timer {
-            "asm_sysvec_apic_timer_interrupt"
-        } else {
-            "asm_common_interrupt"
-        };
+        let name = if timer { "asm_sysvec_apic_timer_interrupt" } else { "asm_common_interrupt" };
         let place = Place::root(name);
         // A place of its own on the stack: an interrupt may come right after a
         // call has stored its address.
@@ -185,12 +164,7 @@ impl Generator<'_, '_> {
 
     /// What the packets of a softirq run are to be.
     fn kinds(&mut self) -> Vec<Direction> {
-        let all = [
-            Direction::Rx,
-            Direction::Forward,
-            Direction::Echo,
-            Direction::Ack,
-        ];
+        let all = [Direction::Rx, Direction::Forward, Direction::Echo, Direction::Ack];
         let n = self.random.below(4);
         (0..n).map(|_| all[self.random.below(4) as usize]).collect()
     }
@@ -400,8 +374,5 @@ fn random_traces() {
         assert_eq!(machine.losses(), Losses::default(), "seed {seed}");
         insns += window.kernel_insns;
     }
-    assert!(
-        insns > 100_000,
-        "only {insns} instructions: the traces are too short"
-    );
+    assert!(insns > 100_000, "only {insns} instructions: the traces are too short");
 }

@@ -11,10 +11,7 @@ type Seen = BTreeMap<String, (u64, u64)>;
 
 /// Every instruction is sampled once, on average.
 fn often(seeds: &[u64]) -> Sampling {
-    Sampling {
-        period: 1,
-        seeds: seeds.to_vec(),
-    }
+    Sampling { period: 1, seeds: seeds.to_vec() }
 }
 
 /// Run some code in a window, and sample it.
@@ -30,10 +27,7 @@ fn sampled(run: impl FnOnce(&mut Machine<'_>)) -> (Seen, u64) {
     let window = machine.window();
     machine.check_sums(&window);
     check(&window, 1);
-    (
-        machine.sampled(&window, 0),
-        window.sampled[0].user.values().sum(),
-    )
+    (machine.sampled(&window, 0), window.sampled[0].user.values().sum())
 }
 
 /// Check that no sample is lost or taken twice, and that functions are sampled by what they ran.
@@ -52,10 +46,7 @@ fn check(window: &Window, period: u64) {
             let expected = cost.map_or(0, |c| c.insns) as f64 / period as f64;
             // Six standard errors of a Poisson count.
             let off = one.fell as f64 - expected;
-            assert!(
-                off.abs() < 6.0 * expected.sqrt().max(1.0),
-                "{one:?}, not {expected}"
-            );
+            assert!(off.abs() < 6.0 * expected.sqrt().max(1.0), "{one:?}, not {expected}");
         }
     }
 }
@@ -229,10 +220,8 @@ fn task_switches() {
 fn gaps_and_windows() {
     let symbols = symbols();
     let run = |seeds: &[u64]| {
-        let mut m = Machine::new(&symbols).sampling(&Sampling {
-            period: 700,
-            seeds: seeds.to_vec(),
-        });
+        let mut m =
+            Machine::new(&symbols).sampling(&Sampling { period: 700, seeds: seeds.to_vec() });
         m.user();
         let mut all = Vec::new();
         for _ in 0..20 {
@@ -320,10 +309,6 @@ fn counts_are_the_same() {
     };
     let with = run(Some(often(&[1])));
     assert!(!with.sampled[0].costs.is_empty());
-    let bare = Window {
-        sampled: Vec::new(),
-        interrupts: BTreeMap::new(),
-        ..with
-    };
+    let bare = Window { sampled: Vec::new(), interrupts: BTreeMap::new(), ..with };
     assert_eq!(bare, run(None));
 }

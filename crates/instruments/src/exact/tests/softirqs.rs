@@ -80,11 +80,7 @@ fn in_softirqs(run: impl FnOnce(&mut Machine<'_>), expected: &[&str]) {
 fn softirq_in_the_senders_stack() {
     in_softirqs(
         |m| napi(m, |m| packet(m, &[])),
-        &[
-            "rx softirq:NET_RX, handle_softirqs, 1, 6",
-            "rx, N, 1, 5",
-            "rx, P, 1, 6",
-        ],
+        &["rx softirq:NET_RX, handle_softirqs, 1, 6", "rx, N, 1, 5", "rx, P, 1, 6"],
     );
 }
 
@@ -224,11 +220,7 @@ fn poll(m: &mut Machine<'_>, below: &[&str]) {
 fn poll_for_both() {
     in_softirqs(
         |m| napi(m, |m| poll(m, &[])),
-        &[
-            "tx softirq:NET_RX, handle_softirqs, 1, 6",
-            "tx, N, 1, 5",
-            "tx, N > usbnet_bh, 1, 2",
-        ],
+        &["tx softirq:NET_RX, handle_softirqs, 1, 6", "tx, N, 1, 5", "tx, N > usbnet_bh, 1, 2"],
     );
     in_softirqs(
         |m| napi(m, |m| poll(m, &["smsc95xx_rx_fixup"])),
@@ -287,10 +279,7 @@ fn completions_in_a_task() {
         },
         "rx task, schedule > rx_complete, 1, 10",
     );
-    of_completion(
-        &|m| complete(m, "tx_complete"),
-        "tx task, schedule > tx_complete, 1, 10",
-    );
+    of_completion(&|m| complete(m, "tx_complete"), "tx task, schedule > tx_complete, 1, 10");
 }
 
 /// Check that each vector of a run is charged as itself, and the run to the packet.
@@ -336,11 +325,7 @@ fn interrupt(m: &mut Machine<'_>, name: &str, run: impl FnOnce(&mut Machine<'_>)
 #[test]
 fn interrupt_of_a_device() {
     costs(
-        |m| {
-            interrupt(m, "asm_common_interrupt", |m| {
-                napi(m, |m| packet(m, &["ip_forward"]))
-            })
-        },
+        |m| interrupt(m, "asm_common_interrupt", |m| napi(m, |m| packet(m, &["ip_forward"]))),
         &[
             "forward hardirq, asm_common_interrupt, 1, 5",
             "forward softirq:NET_RX, handle_softirqs, 1, 6",

@@ -101,16 +101,7 @@ fn everything() -> (Vec<u32>, Vec<Record>) {
     words.extend([0x8800_0001, 9]);
     records.push(Record::Loss(9));
     // User code: with a hash of its page, and its frame.
-    words.extend([
-        0x8900_000a,
-        5,
-        0x5555_1000,
-        0x5555,
-        1 << 16 | 2,
-        0x89ab,
-        0x4567,
-        0x1234,
-    ]);
+    words.extend([0x8900_000a, 5, 0x5555_1000, 0x5555, 1 << 16 | 2, 0x89ab, 0x4567, 0x1234]);
     words.extend([[4, 5, 1, 2], [3, 4, 5, 6], [7, 8, 9, 0]].map(u32::from_le_bytes));
     records.push(Record::UserBlock {
         id: 5,
@@ -305,16 +296,10 @@ fn noise() {
         let mut words = vec![HELLO];
         words.extend(block(0, 0));
         for _ in 0..20 {
-            state = state
-                .wrapping_mul(6364136223846793005)
-                .wrapping_add(1442695040888963407);
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             let word = (state >> 32) as u32;
             // Mostly small payloads, so that records are met and not just refused.
-            words.push(if word & 3 == 0 {
-                word
-            } else {
-                word & 0x8f00_000f
-            });
+            words.push(if word & 3 == 0 { word } else { word & 0x8f00_000f });
         }
         let _ = read(&bytes(&words));
     }
@@ -330,10 +315,9 @@ fn changes_of_blocks() {
     let four = code.chunks(4).map(|b| [b[0], b[1], b[2], b[3]]);
     words.extend(four.map(u32::from_le_bytes));
     match read(&bytes(&words)).unwrap().as_slice() {
-        [Record::Block { changes, .. }] => assert_eq!(
-            changes,
-            &[(2, Change::Off), (3, Change::On), (4, Change::Restore)]
-        ),
+        [Record::Block { changes, .. }] => {
+            assert_eq!(changes, &[(2, Change::Off), (3, Change::On), (4, Change::Restore)])
+        }
         other => panic!("{other:?}"),
     }
 }

@@ -60,11 +60,8 @@ fn return_buffer_is_filled() {
         m.ret("schedule", 12, 2, OWN + 8);
         m.jump("entry_SYSCALL_64", 16, 3);
     });
-    let own: Vec<String> = machine
-        .told(&window)
-        .into_iter()
-        .filter(|line| line.starts_with("rx task"))
-        .collect();
+    let own: Vec<String> =
+        machine.told(&window).into_iter().filter(|line| line.starts_with("rx task")).collect();
     assert_eq!(
         own,
         [

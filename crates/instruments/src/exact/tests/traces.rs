@@ -17,10 +17,7 @@ use super::random::generate;
 use super::{IDLE, OWN, switch};
 
 fn spec(function: &str) -> Trace {
-    Trace {
-        function: function.into(),
-        ..Trace::default()
-    }
+    Trace { function: function.into(), ..Trace::default() }
 }
 
 /// Run some code of a sender in a window, with calls traced.
@@ -57,11 +54,7 @@ fn told(machine: &Machine<'_>, call: &TracedCall) -> Vec<String> {
             step.begin,
             step.elapsed
         );
-        for (flag, word) in [
-            (Flags::TAIL, " tail"),
-            (Flags::OPEN, " open"),
-            (Flags::CUT, " cut"),
-        ] {
+        for (flag, word) in [(Flags::TAIL, " tail"), (Flags::OPEN, " open"), (Flags::CUT, " cut")] {
             if step.flags.has(flag) {
                 line += word;
             }
@@ -118,20 +111,11 @@ fn depth_and_room() {
         m.ret("udp_sendmsg", 24, 2, 0xf00);
         m.jump("entry_SYSCALL_64", 20, 3);
     };
-    let shallow = Trace {
-        depth: Some(2),
-        ..spec("udp_sendmsg")
-    };
+    let shallow = Trace { depth: Some(2), ..spec("udp_sendmsg") };
     let (told, calls) = traced(&shallow, run);
-    assert_eq!(
-        told,
-        ["udp_sendmsg 14/7 @5+14", ". ip_output 7/3 @10+7 cut"]
-    );
+    assert_eq!(told, ["udp_sendmsg 14/7 @5+14", ". ip_output 7/3 @10+7 cut"]);
     assert_eq!(calls.dropped, 0);
-    let small = Trace {
-        steps: Some(1),
-        ..spec("udp_sendmsg")
-    };
+    let small = Trace { steps: Some(1), ..spec("udp_sendmsg") };
     let (told, calls) = traced(&small, run);
     assert_eq!(told, ["udp_sendmsg 14/7 @5+14 cut"]);
     assert_eq!(calls.dropped, 2);
@@ -209,33 +193,18 @@ fn the_first_and_the_slowest() {
         }
     };
     let kept = |calls: &TracedCalls| {
-        let kept = calls
-            .kept
-            .iter()
-            .map(|call| (call.number, call.steps[0].total));
+        let kept = calls.kept.iter().map(|call| (call.number, call.steps[0].total));
         kept.collect::<Vec<_>>()
     };
-    let two = Trace {
-        slowest: Some(2),
-        ..spec("helper")
-    };
+    let two = Trace { slowest: Some(2), ..spec("helper") };
     let (_, calls) = traced(&two, run);
     assert_eq!(kept(&calls), [(0, 4), (1, 9), (3, 9)]);
-    assert_eq!(
-        (calls.counts.calls, calls.counts.matched, calls.counts.sum),
-        (7, 7, 42)
-    );
+    assert_eq!((calls.counts.calls, calls.counts.matched, calls.counts.sum), (7, 7, 42));
     assert_eq!(calls.counts.spread, Some([2, 7, 9, 9]));
-    let some = Trace {
-        only: Some("insns >= 3 && insns < 9".parse().unwrap()),
-        ..two
-    };
+    let some = Trace { only: Some("insns >= 3 && insns < 9".parse().unwrap()), ..two };
     let (_, calls) = traced(&some, run);
     assert_eq!(kept(&calls), [(0, 4), (4, 7), (6, 8)]);
-    assert_eq!(
-        (calls.counts.calls, calls.counts.matched, calls.counts.sum),
-        (7, 4, 42)
-    );
+    assert_eq!((calls.counts.calls, calls.counts.matched, calls.counts.sum), (7, 4, 42));
 }
 
 /// Check that calls of the function within a traced call are part of it, that a call within an
@@ -271,24 +240,14 @@ fn unfinished_calls() {
             vec!["helper 10/10 @8+10"],
         ]
     );
-    assert_eq!(
-        (
-            calls.counts.calls,
-            calls.counts.recursive,
-            calls.counts.unfinished
-        ),
-        (2, 1, 1)
-    );
+    assert_eq!((calls.counts.calls, calls.counts.recursive, calls.counts.unfinished), (2, 1, 1));
     m.mark(Mark::WindowBegin);
     m.ret("ip_output", 4, 2, 0xd00);
     m.ret("helper", 12, 2, 0xe00);
     m.ret("helper", 12, 2, 0xf00);
     m.mark(Mark::WindowEnd);
     let calls = m.window().traced.unwrap();
-    assert_eq!(
-        (calls.counts.calls, calls.counts.sum, calls.counts.spread),
-        (0, 0, None)
-    );
+    assert_eq!((calls.counts.calls, calls.counts.sum, calls.counts.spread), (0, 0, None));
 }
 
 /// Check that a call of a program has the kernel's calls below it, and not what interrupts it; and
@@ -347,10 +306,7 @@ fn functions_of_programs() {
     let find = |function: &str| find(&spec(function), &symbols, &files);
     assert!(find("udp_sendmsg").is_ok());
     let missing = find("udp_sendmgs").unwrap_err();
-    assert_eq!(
-        (missing.near, missing.no_file),
-        (vec!["udp_sendmsg".to_string()], false)
-    );
+    assert_eq!((missing.near, missing.no_file), (vec!["udp_sendmsg".to_string()], false));
     assert!(find("nc:main").unwrap_err().no_file);
     assert!(!find("ping:main").unwrap_err().no_file);
     // A clone of the compiler's is what its source is called.
@@ -365,18 +321,9 @@ fn calls_add_up_to_costs() {
     let symbols = symbols();
     let mut calls = 0;
     for seed in 0..120 {
-        for function in [
-            "f0",
-            "f3",
-            "net_rx_action",
-            "asm_common_interrupt",
-            "entry_SYSCALL_64",
-        ] {
-            let everything = Trace {
-                depth: Some(1_000),
-                slowest: Some(1_000_000),
-                ..spec(function)
-            };
+        for function in ["f0", "f3", "net_rx_action", "asm_common_interrupt", "entry_SYSCALL_64"] {
+            let everything =
+                Trace { depth: Some(1_000), slowest: Some(1_000_000), ..spec(function) };
             let mut m = Machine::new(&symbols).tracing(&everything);
             m.user();
             m.mark(Mark::WindowBegin);
@@ -403,10 +350,7 @@ fn calls_add_up_to_costs() {
                 for (step, below) in call.steps.iter().zip(below) {
                     // Of what came in between, only the beginning is told.
                     let within = step.flags.has(Flags::ASIDE) || !is_told(call, step.parent);
-                    assert!(
-                        within || step.total == step.own + below,
-                        "{function}, seed {seed}"
-                    );
+                    assert!(within || step.total == step.own + below, "{function}, seed {seed}");
                 }
             }
             calls += entered;
@@ -445,20 +389,12 @@ struct Made;
 impl Prototypes for Made {
     fn of_kernel(&self, symbol: &Symbol) -> Option<Arc<Prototype>> {
         let long = || Type::scalar(Shape::Signed, 8);
-        let named = |name: &str| Parameter {
-            name: name.into(),
-            of: long(),
-            place: Place::ByAbi,
-        };
+        let named = |name: &str| Parameter { name: name.into(), of: long(), place: Place::ByAbi };
         let parameters = match symbol.name.as_str() {
             "udp_sendmsg" => vec![named("sk"), named("len")],
             _ => return None,
         };
-        Some(Arc::new(Prototype {
-            parameters,
-            returns: Some(long()),
-            arch: Arch::X86_64,
-        }))
+        Some(Arc::new(Prototype { parameters, returns: Some(long()), arch: Arch::X86_64 }))
     }
 
     fn of_programs(&self, _: &[InFile]) -> Vec<(InFile, Arc<Prototype>)> {
@@ -473,17 +409,11 @@ fn with_values(m: &mut Machine<'_>, checked: bool) {
         let registers = |first: u64| [first, len, 0, 0, 0, 0, 0, 0];
         m.call_only("entry_SYSCALL_64", 0xe00);
         m.jump("udp_sendmsg", 0, 5);
-        m.take(Record::Arguments {
-            checked,
-            registers: registers(1),
-        });
+        m.take(Record::Arguments { checked, registers: registers(1) });
         m.take(Record::Text(1, b"a name".to_vec()));
         m.call("udp_sendmsg", 20, 1, 0xd00);
         m.jump("helper", 0, 2);
-        m.take(Record::Arguments {
-            checked,
-            registers: registers(2),
-        });
+        m.take(Record::Arguments { checked, registers: registers(2) });
         m.jump("asm_common_interrupt", 0, 3);
         m.iret("asm_common_interrupt", 12, 1);
         m.ret("dst_output", 0, 3, 0xd00);
@@ -496,11 +426,7 @@ fn with_values(m: &mut Machine<'_>, checked: bool) {
 
 fn traced_with_values(only: &str, checked: bool) -> (TracedCalls, Losses) {
     let symbols = symbols();
-    let spec = Trace {
-        args: true,
-        only: Some(only.parse().unwrap()),
-        ..spec("udp_sendmsg")
-    };
+    let spec = Trace { args: true, only: Some(only.parse().unwrap()), ..spec("udp_sendmsg") };
     let mut m = Machine::new(&symbols).tracing_with(&spec, &Made);
     m.user();
     m.mark(Mark::WindowBegin);
@@ -521,11 +447,7 @@ fn arguments_and_return_values() {
     let told = calls.kept.iter().map(|call| {
         let steps = call.steps.iter();
         let step = |s: &TracedStep| {
-            (
-                s.arguments
-                    .map(|a| call.registers[a as usize][..2].to_vec()),
-                s.returned,
-            )
+            (s.arguments.map(|a| call.registers[a as usize][..2].to_vec()), s.returned)
         };
         steps.map(step).collect::<Vec<_>>()
     });
@@ -537,20 +459,13 @@ fn arguments_and_return_values() {
             (None, Some(7)),
         ]
     };
-    assert_eq!(
-        told.collect::<Vec<_>>(),
-        [of(10, 10), of(20, -90), of(30, 30)]
-    );
+    assert_eq!(told.collect::<Vec<_>>(), [of(10, 10), of(20, -90), of(30, 30)]);
     let texts = calls.kept.iter().map(|call| call.texts.clone());
     let one = vec![((0, 1), "a name".to_string())];
     assert_eq!(texts.collect::<Vec<_>>(), vec![one; 3]);
     let matched = |only: &str| {
         let (calls, _) = traced_with_values(only, true);
-        calls
-            .kept
-            .iter()
-            .map(|call| call.number)
-            .collect::<Vec<_>>()
+        calls.kept.iter().map(|call| call.number).collect::<Vec<_>>()
     };
     assert_eq!(matched("len > 10"), [1, 2]);
     assert_eq!(matched("retval < 0"), [1]);
@@ -566,19 +481,13 @@ fn unknown_arguments() {
     assert!(losses.no_registers);
     let symbols = symbols();
     let refused = |function: &str, only: &str| {
-        let spec = Trace {
-            only: Some(only.parse().unwrap()),
-            ..spec(function)
-        };
+        let spec = Trace { only: Some(only.parse().unwrap()), ..spec(function) };
         let tracing = find(&spec, &symbols, &Images::default()).unwrap();
         tracing.with_prototypes(&symbols, &Made).unwrap_err()
     };
     let missing = refused("udp_sendmsg", "length > 3");
     let names: Vec<String> = missing.prototype.unwrap().names().collect();
-    assert_eq!(
-        (missing.name.as_deref(), names.join(" ")),
-        (Some("length"), "sk len".into())
-    );
+    assert_eq!((missing.name.as_deref(), names.join(" ")), (Some("length"), "sk len".into()));
     assert_eq!(missing.why, Unread::Missing);
     assert_eq!(refused("helper", "retval > 3").prototype, None);
 }

@@ -45,20 +45,13 @@ fn what_a_compiler_makes() {
     let hidden = find(&image, "hidden");
     let open = find(&image, "open_to_all");
     find(&image, "rand@plt");
-    assert!(
-        pages
-            .iter()
-            .any(|(a, _)| (*a..a + 4096).contains(&open.start))
-    );
+    assert!(pages.iter().any(|(a, _)| (*a..a + 4096).contains(&open.start)));
 
     let bare = super::image("stripped.so", &stripped, None).unwrap();
     assert_eq!(find(&bare, "open_to_all").end, open.end);
     let nameless = find(&bare, &at_address(hidden.start));
     assert_eq!(nameless.end, hidden.end);
-    let without = Image {
-        functions: vec![nameless, find(&bare, "rand@plt")],
-        ..Image::default()
-    };
+    let without = Image { functions: vec![nameless, find(&bare, "rand@plt")], ..Image::default() };
     assert!(image.has_symbols() && !without.has_symbols());
     // Its symbols from elsewhere.
     let again = super::image("stripped.so", &stripped, Some(&whole)).unwrap();
@@ -119,11 +112,8 @@ fn sizes_and_aliases() {
     );
     functions.fill(0x118, 0x130, "[0x118]".into());
     functions.fill(0x120, 0x150, "[0x120]".into());
-    let told: Vec<(u64, u64, String)> = functions
-        .sorted()
-        .into_iter()
-        .map(|f| (f.start, f.end, f.name))
-        .collect();
+    let told: Vec<(u64, u64, String)> =
+        functions.sorted().into_iter().map(|f| (f.start, f.end, f.name)).collect();
     assert_eq!(
         told,
         [

@@ -15,13 +15,7 @@ fn check(path: &Path, step: usize) {
         Finder::of_bytes(bytes).unwrap(),
     ];
     let around = |f: &super::ImageFunction| {
-        [
-            f.start.wrapping_sub(1),
-            f.start,
-            f.start.midpoint(f.end),
-            f.end - 1,
-            f.end,
-        ]
+        [f.start.wrapping_sub(1), f.start, f.start.midpoint(f.end), f.end - 1, f.end]
     };
     let asked: Vec<u64> = image.functions.iter().flat_map(around).collect();
     assert!(asked.len() > 20);
@@ -35,10 +29,7 @@ fn check(path: &Path, step: usize) {
             assert_eq!(finder.functions(&asked[at..=at])[0], found[at]);
         }
         let segment = image.segments[0];
-        assert_eq!(
-            finder.address_of(segment.offset + 1),
-            image.address_of(segment.offset + 1)
-        );
+        assert_eq!(finder.address_of(segment.offset + 1), image.address_of(segment.offset + 1));
     }
 }
 

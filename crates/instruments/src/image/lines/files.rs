@@ -66,10 +66,7 @@ fn path(
     if file.directory_index() != 0
         && let Some(folder) = file.directory(header)
     {
-        push(
-            &mut path,
-            &dwarf.attr_string(unit, folder).ok()?.to_string_lossy(),
-        );
+        push(&mut path, &dwarf.attr_string(unit, folder).ok()?.to_string_lossy());
     }
     let name = dwarf.attr_string(unit, file.path_name()).ok()?;
     push(&mut path, &name.to_string_lossy());

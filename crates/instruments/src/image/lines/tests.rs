@@ -46,11 +46,7 @@ fn compile(folder: &Path, words: &[&str]) -> Vec<u8> {
 }
 
 fn tool(folder: &Path, words: &[&str]) {
-    let done = Command::new(words[0])
-        .args(&words[1..])
-        .current_dir(folder)
-        .status()
-        .unwrap();
+    let done = Command::new(words[0]).args(&words[1..]).current_dir(folder).status().unwrap();
     assert!(done.success(), "{words:?}");
 }
 
@@ -76,13 +72,9 @@ fn told(lines: &Lines, line: Option<Line>) -> String {
 #[test]
 fn what_a_compiler_makes() {
     let folder = tempfile::tempdir().unwrap();
-    for words in [
-        &["-g"][..],
-        &["-gdwarf-4"],
-        &["-gdwarf-5", "-gz"],
-        &["-g", "-static"],
-        &["-g", "-flto"],
-    ] {
+    for words in
+        [&["-g"][..], &["-gdwarf-4"], &["-gdwarf-5", "-gz"], &["-g", "-static"], &["-g", "-flto"]]
+    {
         let file = compile(folder.path(), words);
         assert!(has_lines(&file));
         let (open, code) = addresses(&file, "open_to_all");
@@ -114,14 +106,8 @@ fn what_a_compiler_makes() {
 fn separate() {
     let folder = tempfile::tempdir().unwrap();
     let whole = compile(folder.path(), &["-g"]);
-    tool(
-        folder.path(),
-        &["objcopy", "--only-keep-debug", "x", "x.dbg"],
-    );
-    tool(
-        folder.path(),
-        &["objcopy", "--strip-debug", "--add-gnu-debuglink=x.dbg", "x"],
-    );
+    tool(folder.path(), &["objcopy", "--only-keep-debug", "x", "x.dbg"]);
+    tool(folder.path(), &["objcopy", "--strip-debug", "--add-gnu-debuglink=x.dbg", "x"]);
     let file = fs::read(folder.path().join("x")).unwrap();
     let debug = fs::read(folder.path().join("x.dbg")).unwrap();
     assert_eq!(debug_link(&whole), None);
@@ -208,10 +194,7 @@ fn damage() {
         let refused = lines(&whole, &[open], &code, &|| false);
         assert!(matches!(refused, Err(LinesError::TooSlow)));
     }
-    assert!(matches!(
-        lines(b"no ELF file", &[], &[], &go_on),
-        Err(LinesError::Damaged(_))
-    ));
+    assert!(matches!(lines(b"no ELF file", &[], &[], &go_on), Err(LinesError::Damaged(_))));
 }
 
 /// Check how paths are put together.
@@ -222,18 +205,9 @@ fn paths() {
         parts.iter().for_each(|p| push(&mut path, p));
         path
     };
-    assert_eq!(
-        joined(&["/build/x", "src/./a", "b.c"]),
-        "/build/x/src/a/b.c"
-    );
-    assert_eq!(
-        joined(&["/build/x", "/usr/include", "b.h"]),
-        "/usr/include/b.h"
-    );
-    assert_eq!(
-        joined(&["./elf", "../sysdeps", "b.h"]),
-        "elf/../sysdeps/b.h"
-    );
+    assert_eq!(joined(&["/build/x", "src/./a", "b.c"]), "/build/x/src/a/b.c");
+    assert_eq!(joined(&["/build/x", "/usr/include", "b.h"]), "/usr/include/b.h");
+    assert_eq!(joined(&["./elf", "../sysdeps", "b.h"]), "elf/../sysdeps/b.h");
     assert_eq!(joined(&["/", "b.h"]), "/b.h");
     assert_eq!(joined(&["", "./"]), "");
 }

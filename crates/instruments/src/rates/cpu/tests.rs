@@ -6,10 +6,7 @@ use super::*;
 use crate::own::thread_ns;
 
 fn stat(at_s: u64, text: &str) -> Stat {
-    Stat {
-        at_ns: at_s * 1_000_000_000,
-        cpus: stat::parse(text, 100.0),
-    }
+    Stat { at_ns: at_s * 1_000_000_000, cpus: stat::parse(text, 100.0) }
 }
 
 /// Check that every CPU's idleness is found, by its number and not that of all
@@ -21,10 +18,8 @@ fn idleness() {
         10,
         "cpu  1 2 3 4000 5 6\ncpu0 9 9 9 150 50 9 9 9\ncpu1 1 1 1 300 0 1\ncpu7 0 0 0 1\nintr 5\n",
     );
-    let after = stat(
-        12,
-        "cpu  0\ncpu0 900 9 9 190 60 9 19 59 0 0\ncpu1 9999 1 1 501 0 1\ncpu3 0 0 0 9\n",
-    );
+    let after =
+        stat(12, "cpu  0\ncpu0 900 9 9 190 60 9 19 59 0 0\ncpu1 9999 1 1 501 0 1\ncpu3 0 0 0 9\n");
     let uses = before.busy_to(&after);
     assert_eq!(uses.len(), 2, "{uses:?}");
     assert!(before.has_cpus_of(&before) && !before.has_cpus_of(&after));
@@ -44,12 +39,8 @@ fn idleness() {
 /// where it is not sure.
 #[test]
 fn unsure() {
-    let ran = |at_ns, busy_ns, unsure_ns| Ran {
-        at_ns,
-        busy_ns,
-        unsure_ns,
-        others_ns: busy_ns / 10,
-    };
+    let ran =
+        |at_ns, busy_ns, unsure_ns| Ran { at_ns, busy_ns, unsure_ns, others_ns: busy_ns / 10 };
     let told = Some((0.25, 0.025));
     assert_eq!(second(&ran(0, 50, 5), &ran(1000, 300, 5)), told);
     assert_eq!(second(&ran(0, 50, 5), &ran(1000, 300, 15)), told);
@@ -127,9 +118,7 @@ fn as_root_others() {
     let cpu = cpus - 1;
     // Its parent ends at once, so it is a child of ours no more.
     let spin = format!("timeout 8 taskset -c {cpu} sh -c 'while :; do :; done' &");
-    let started = std::process::Command::new("sh")
-        .args(["-c", &spin])
-        .status();
+    let started = std::process::Command::new("sh").args(["-c", &spin]).status();
     assert!(started.unwrap().success());
     let measured = std::thread::spawn(move || {
         netplumb_sys::cpus::pin(0, cpu as u32).unwrap();
@@ -147,9 +136,8 @@ fn as_root_others() {
             let told = format!("{own:.3} by its own clock, {used:?}");
             // The other loop has as much as this one; other programs may have more. What is left is of a test
             // beside this one, which is ours.
-            let is_right = used
-                .others
-                .is_some_and(|others| (own - NEAR..1.0 - own + NEAR).contains(&others));
+            let is_right =
+                used.others.is_some_and(|others| (own - NEAR..1.0 - own + NEAR).contains(&others));
             match is_right {
                 true => Ok(told),
                 false => Err(told),

@@ -96,12 +96,7 @@ fn as_root_a_program_aborts() {
         {
             let _dropping = attached(&xdp(&returning(XDP_DROP)), sandbox.pair.right);
             sandbox.send(FRAMES);
-            all_went(
-                &drops,
-                &sandbox,
-                "plumb1",
-                "kfree_skb NOT_SPECIFIED in veth_",
-            );
+            all_went(&drops, &sandbox, "plumb1", "kfree_skb NOT_SPECIFIED in veth_");
         }
         let _aborting = attached(&xdp(&returning(XDP_ABORTED)), sandbox.pair.right);
         sandbox.send(FRAMES);
@@ -119,10 +114,9 @@ fn as_root_the_other_end_takes_none() {
         let source = redirecting(sandbox.pair.left);
         run_live(&source, &FRAME, FRAMES, sandbox.pair.right).unwrap();
         let (device, cause) = match drops.read(&[sandbox.inode]).unwrap() {
-            went if went.keys().any(|p| p.cause.contains("xmit")) => (
-                "plumb0",
-                "xdp_devmap_xmit: the other end does not accept XDP frames (ENXIO)",
-            ),
+            went if went.keys().any(|p| p.cause.contains("xmit")) => {
+                ("plumb0", "xdp_devmap_xmit: the other end does not accept XDP frames (ENXIO)")
+            }
             _ => ("plumb1", "xdp_redirect_err: no XDP transmit on this device"),
         };
         all_went(&drops, &sandbox, device, cause);
@@ -135,9 +129,8 @@ fn as_root_the_other_end_takes_none() {
 fn as_root_the_other_end_is_down() {
     with(|sandbox| {
         let _there = attached(&xdp(&returning(XDP_DROP)), sandbox.pair.right);
-        let down = std::process::Command::new("ip")
-            .args(["link", "set", "plumb1", "down"])
-            .status();
+        let down =
+            std::process::Command::new("ip").args(["link", "set", "plumb1", "down"]).status();
         assert!(down.unwrap().success());
         let drops = Drops::attach().unwrap();
         let source = redirecting(sandbox.pair.left);
@@ -159,11 +152,6 @@ fn as_root_no_such_target() {
         let drops = Drops::attach().unwrap();
         let source = redirecting(9999);
         run_live(&source, &FRAME, FRAMES, sandbox.pair.right).unwrap();
-        all_went(
-            &drops,
-            &sandbox,
-            "plumb1",
-            "xdp_redirect_err: no such device (EINVAL)",
-        );
+        all_went(&drops, &sandbox, "plumb1", "xdp_redirect_err: no such device (EINVAL)");
     });
 }

@@ -215,9 +215,7 @@ impl Charging {
             node = self.tree.node(Some(node), *function);
         }
         for leaf in leaves {
-            node = self
-                .tree
-                .node(Some(node), functions.number(nameless(&leaf)));
+            node = self.tree.node(Some(node), functions.number(nameless(&leaf)));
         }
         let sum = Sum { samples, ns };
         let to = (Direction::Run, Context::Task, node);

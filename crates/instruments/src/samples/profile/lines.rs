@@ -113,9 +113,8 @@ impl Sampled {
         }
         let mut costs: Vec<_> = costs.into_iter().collect();
         // A line is kept in all windows or in none.
-        let left_out = keep_hottest(&mut costs, MAX_LINES, |(_, function, line)| {
-            (*function, *line)
-        });
+        let left_out =
+            keep_hottest(&mut costs, MAX_LINES, |(_, function, line)| (*function, *line));
         costs.sort_unstable_by_key(|(key, _)| *key);
         found.costs = (costs.into_iter())
             .map(|((window, function, line), sum)| WindowLine {
@@ -125,9 +124,8 @@ impl Sampled {
                 own: sum.ns,
             })
             .collect();
-        found.losses = (loss_of(&failed).into_iter())
-            .chain(left_out_of(self.left_out + left_out))
-            .collect();
+        found.losses =
+            (loss_of(&failed).into_iter()).chain(left_out_of(self.left_out + left_out)).collect();
         let took_ns = process_ns().saturating_sub(begun_ns);
         found.figures = vec![Figure::new(&LINES, took_ns as f64)];
         found
@@ -212,16 +210,8 @@ mod tests {
     /// samples at others are counted.
     #[test]
     fn too_many() {
-        let sum = |samples| Sum {
-            samples,
-            ns: samples * 10,
-        };
-        let mut all = vec![
-            ((1, 0), sum(5)),
-            ((2, 0), sum(4)),
-            ((2, 1), sum(3)),
-            ((2, 2), sum(1)),
-        ];
+        let sum = |samples| Sum { samples, ns: samples * 10 };
+        let mut all = vec![((1, 0), sum(5)), ((2, 0), sum(4)), ((2, 1), sum(3)), ((2, 2), sum(1))];
         assert_eq!(keep_hottest(&mut all, 4, |(group, _)| *group), 0);
         assert_eq!(keep_hottest(&mut all, 2, |(group, _)| *group), 6);
         assert_eq!(all, [((2, 0), sum(4)), ((2, 1), sum(3))]);

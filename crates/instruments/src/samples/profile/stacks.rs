@@ -129,9 +129,7 @@ impl Stacks {
         }
         let (spaces, files) = (&self.spaces, &mut self.files);
         let (frames, whole, bytes) = self.unwinders.frames(copied, of, spaces, files);
-        let bytes = u32::try_from(bytes)
-            .ok()
-            .filter(|_| bytes <= copied.bytes.len());
+        let bytes = u32::try_from(bytes).ok().filter(|_| bytes <= copied.bytes.len());
         let within = self.within(&frames, of);
         let Some(found) = self.all.get_mut(&copied.hash) else {
             return;

@@ -80,10 +80,7 @@ pub(super) fn named(
     let first = beginning(&user, whole);
     let cut = !whole && first.is_none() && !user.is_empty();
     user.truncate(first.map_or(user.len(), |first| first + 1));
-    (
-        user.into_iter().map(|met| functions.number(met)).collect(),
-        cut,
-    )
+    (user.into_iter().map(|met| functions.number(met)).collect(), cut)
 }
 
 fn met(files: &Files, within: &[Option<Within>]) -> Vec<Met> {
@@ -143,12 +140,7 @@ mod tests {
     use super::*;
 
     fn stack(offsets: &[u64]) -> Vec<Option<Within>> {
-        let within = |offset: &u64| {
-            Some(Within {
-                file: 0,
-                offset: *offset,
-            })
-        };
+        let within = |offset: &u64| Some(Within { file: 0, offset: *offset });
         offsets.iter().map(within).collect()
     }
 
@@ -159,10 +151,7 @@ mod tests {
         let of =
             |unwound: &[u64], whole, by: &[u64]| continued((stack(unwound), whole), &stack(by)).0;
         // Frame pointers miss 2, the caller of a function without a frame.
-        assert_eq!(
-            of(&[1, 2, 3], false, &[1, 3, 4, 5]),
-            stack(&[1, 2, 3, 4, 5])
-        );
+        assert_eq!(of(&[1, 2, 3], false, &[1, 3, 4, 5]), stack(&[1, 2, 3, 4, 5]));
         assert_eq!(of(&[1, 2, 3], true, &[1, 3, 4, 5]), stack(&[1, 2, 3]));
         assert_eq!(of(&[1, 2, 3], false, &[1, 7, 8]), stack(&[1, 2, 3]));
         let recursive = [1, 3, 3, 3, 4];
@@ -183,34 +172,15 @@ mod tests {
             };
             super::beginning(&names.iter().map(met).collect::<Vec<_>>(), whole)
         };
-        let whole = [
-            "work",
-            "main",
-            "__libc_start_call_main",
-            "__libc_start_main_impl",
-            "_start",
-        ];
+        let whole = ["work", "main", "__libc_start_call_main", "__libc_start_main_impl", "_start"];
         assert_eq!(beginning(&whole, true), Some(2));
         assert_eq!(beginning(&whole[..2], true), None);
-        let own = [
-            "work",
-            "clone",
-            "main",
-            "__libc_start_main@@GLIBC_2.34",
-            "_start",
-        ];
+        let own = ["work", "clone", "main", "__libc_start_main@@GLIBC_2.34", "_start"];
         assert_eq!(beginning(&own, true), Some(3));
         assert_eq!(beginning(&own, false), Some(1));
         assert_eq!(beginning(&["_start"], true), Some(0));
         // Without debug symbols of the C library.
-        let nameless = [
-            "work",
-            UNKNOWN,
-            "main",
-            "[0x271d0]",
-            "__libc_start_main",
-            "_start",
-        ];
+        let nameless = ["work", UNKNOWN, "main", "[0x271d0]", "__libc_start_main", "_start"];
         assert_eq!(beginning(&nameless, true), Some(3));
         assert_eq!(beginning(&["work", UNKNOWN, UNKNOWN], true), Some(1));
         assert_eq!(beginning(&["work", UNKNOWN], false), None);

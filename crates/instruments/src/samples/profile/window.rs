@@ -34,9 +34,8 @@ struct Timed {
 impl Profile {
     /// The times of samples that were counted in a window. The others are of the next one.
     fn timed(&mut self, counted: &BTreeMap<u64, Known>, charging: &Charging) -> Timed {
-        let mut left: HashMap<u64, u64> = (counted.iter())
-            .map(|(hash, known)| (*hash, known.count))
-            .collect();
+        let mut left: HashMap<u64, u64> =
+            (counted.iter()).map(|(hash, known)| (*hash, known.count)).collect();
         let mut timed = Timed::default();
         let mut numbers: HashMap<Thread, u32> = HashMap::new();
         let mut later = Vec::new();
@@ -49,10 +48,9 @@ impl Profile {
                 }
             }
             timed.times.push(time);
-            let (Some(charged), Some(found)) = (
-                charging.sample(time.hash, time.time_ns),
-                self.stacks.get(time.hash),
-            ) else {
+            let (Some(charged), Some(found)) =
+                (charging.sample(time.hash, time.time_ns), self.stacks.get(time.hash))
+            else {
                 continue;
             };
             let thread = Thread {
@@ -93,9 +91,8 @@ impl Profile {
             false => Vec::new(),
         };
         self.take()?;
-        let known: HashSet<(u32, u64)> = (asleep.iter())
-            .map(|wait| (wait.tid, wait.begin_ns))
-            .collect();
+        let known: HashSet<(u32, u64)> =
+            (asleep.iter()).map(|wait| (wait.tid, wait.begin_ns)).collect();
         let unseen = std::mem::take(&mut self.crossed).into_iter();
         asleep.extend(unseen.filter(|wait| {
             let window_ns = self.sampler.window_ns();
@@ -111,11 +108,8 @@ impl Profile {
         let of_waits = of_waits.flat_map(|wait| [wait.stack, wait.waker]);
         let of_asleep = asleep.iter().flat_map(|wait| [wait.stack, wait.waker]);
         let of_ended = ended.iter().flat_map(|wait| [wait.stack, wait.waker]);
-        let stacks: BTreeSet<u64> = (counted.keys().copied())
-            .chain(of_waits)
-            .chain(of_asleep)
-            .chain(of_ended)
-            .collect();
+        let stacks: BTreeSet<u64> =
+            (counted.keys().copied()).chain(of_waits).chain(of_asleep).chain(of_ended).collect();
         let naming_ns = process_ns();
         let mut unwound = self.stacks.name(&stacks, self.sampler.window_ns())?;
         let naming_ns = process_ns().saturating_sub(naming_ns);
@@ -188,10 +182,7 @@ impl Profile {
         let waits = [
             (&WAITS_BEGUN, since(|c| c.waits_begun) as f64),
             (&WAITS_ENDED, since(|c| c.waits_ended) as f64),
-            (
-                &WAITS_OPEN,
-                (counts.waits_begun - counts.waits_ended) as f64,
-            ),
+            (&WAITS_OPEN, (counts.waits_begun - counts.waits_ended) as f64),
         ];
         let waits = waits.into_iter().filter(|_| self.off_cpu);
         let losses = lost(
@@ -205,10 +196,7 @@ impl Profile {
         let mut of_cpu = charging.costs(self.stacks.functions(), self.event.quantity());
         (of_cpu.samples, of_cpu.threads) = (timed.samples, timed.threads);
         let mut costs = vec![of_cpu];
-        costs.extend(
-            self.off_cpu
-                .then(|| waiting.costs(self.stacks.functions(), &OFF_CPU)),
-        );
+        costs.extend(self.off_cpu.then(|| waiting.costs(self.stacks.functions(), &OFF_CPU)));
         self.counts = counts;
         self.run_ns = run_ns;
         self.reader_ns = reader_ns;
@@ -247,21 +235,13 @@ fn lost(
             since(|c| c.lost_ring),
             "their time is missing; a lower --frequency has fewer",
         ),
-        (
-            "samples lost: two stacks with one hash",
-            since(|c| c.collided),
-            "their time is missing",
-        ),
+        ("samples lost: two stacks with one hash", since(|c| c.collided), "their time is missing"),
         (
             "samples of stacks that are not known any more",
             charging.unknown,
             "their time is missing",
         ),
-        (
-            "samples without a stack",
-            charging.stackless,
-            "their time is in [unknown]",
-        ),
+        ("samples without a stack", charging.stackless, "their time is in [unknown]"),
         (
             "samples without a time",
             since(|c| c.without_time),

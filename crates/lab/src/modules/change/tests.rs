@@ -36,10 +36,7 @@ fn reasons() {
     assert_eq!(why_not(hunk), "drivers/x.c: Hunk #1 FAILED at 1407");
     let applied =
         "patching file x.c\nReversed (or previously applied) patch detected!  Skipping patch.\n";
-    assert_eq!(
-        why_not(applied),
-        "x.c: Reversed (or previously applied) patch detected!"
-    );
+    assert_eq!(why_not(applied), "x.c: Reversed (or previously applied) patch detected!");
 }
 
 /// Check that what spatch says of a semantic patch is reported with its place, that one without rules

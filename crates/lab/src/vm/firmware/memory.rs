@@ -54,13 +54,7 @@ impl Page {
 
     fn write<T>(&self, register: usize, value: T) {
         // SAFETY: within the page, and aligned: `register` is one of the constants of its device.
-        unsafe {
-            self.0
-                .as_ptr()
-                .add(register)
-                .cast::<T>()
-                .write_volatile(value)
-        }
+        unsafe { self.0.as_ptr().add(register).cast::<T>().write_volatile(value) }
     }
 }
 
@@ -163,10 +157,7 @@ impl Panic {
         let device = find().ok_or_else(none)?;
         // It has no driver that did.
         fs::write(device.join("enable"), "1")?;
-        let registers = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(device.join("resource0"))?;
+        let registers = OpenOptions::new().read(true).write(true).open(device.join("resource0"))?;
         let panic = Panic(Page::of(&registers, 0)?);
         match panic.0.read::<u8>(0) {
             0xff => Err(none()),
@@ -189,9 +180,7 @@ impl Panic {
 fn find() -> Option<PathBuf> {
     let is = |device: &PathBuf| {
         let ids = ["vendor", "device"].map(|name| fs::read_to_string(device.join(name)));
-        let ids = ids
-            .iter()
-            .map(|id| id.as_deref().unwrap_or_default().trim());
+        let ids = ids.iter().map(|id| id.as_deref().unwrap_or_default().trim());
         ids.eq(PANIC_IDS)
     };
     let devices = fs::read_dir(PCI).ok()?.flatten();

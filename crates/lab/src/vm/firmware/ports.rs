@@ -23,11 +23,7 @@ struct Access {
 
 impl Access {
     fn to(first: u16, count: u64) -> io::Result<Access> {
-        let mut access = Access {
-            first,
-            count,
-            held: false,
-        };
+        let mut access = Access { first, count, held: false };
         access.take()?;
         Ok(access)
     }
@@ -120,9 +116,7 @@ impl Panic {
     /// # Errors
     /// The kernel denies access, or there is no such device.
     pub(crate) fn open() -> io::Result<Panic> {
-        let panic = Panic {
-            _access: Access::to(PANIC_PORT, 1)?,
-        };
+        let panic = Panic { _access: Access::to(PANIC_PORT, 1)? };
         // A port without a device reads as all ones.
         let features = read(PANIC_PORT);
         if features == 0xff || features & PANICKED == 0 {
@@ -161,9 +155,7 @@ impl Wire {
     /// # Errors
     /// The kernel denies it.
     pub(crate) fn open() -> io::Result<Wire> {
-        Ok(Wire {
-            _access: Access::to(WIRE_PORT, WIRE_PORTS)?,
-        })
+        Ok(Wire { _access: Access::to(WIRE_PORT, WIRE_PORTS)? })
     }
 
     /// Read a register.
@@ -213,11 +205,7 @@ mod tests {
     /// Check that the agent writes to the port that QEMU's arguments name.
     #[test]
     fn one_port() {
-        let port = board::of(Arch::X86_64)
-            .panic
-            .split_once("ioport=")
-            .unwrap()
-            .1;
+        let port = board::of(Arch::X86_64).panic.split_once("ioport=").unwrap().1;
         assert_eq!(port.parse(), Ok(PANIC_PORT));
     }
 }

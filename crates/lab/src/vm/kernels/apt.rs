@@ -40,12 +40,7 @@ pub(crate) fn ask<T>(
     progress: &mut dyn FnMut(Progress),
     mut work: impl FnMut(&mut Archive<'_>) -> Result<T, KernelStoreError>,
 ) -> Result<T, KernelStoreError> {
-    let mut archive = Archive {
-        cache,
-        cancel,
-        progress,
-        is_fresh: false,
-    };
+    let mut archive = Archive { cache, cancel, progress, is_fresh: false };
     let asked = work(&mut archive);
     // Ctrl-C on a terminal also interrupts apt.
     go_on(cancel)?;
@@ -92,9 +87,7 @@ impl Archive<'_> {
     ) -> Result<(), KernelStoreError> {
         let mut command = apt.command("apt-get");
         command.args(["--quiet=2", "download"]).current_dir(folder);
-        let named = offers
-            .iter()
-            .map(|o| format!("{}={}", o.package, o.version));
+        let named = offers.iter().map(|o| format!("{}={}", o.package, o.version));
         command.args(named);
         let files: Vec<PathBuf> = offers.iter().map(|o| folder.join(o.file())).collect();
         let sizes: Option<Vec<u64>> = offers.iter().map(|offer| offer.size_bytes).collect();
@@ -148,17 +141,13 @@ impl Apt {
             wanted = Asked::of_package(&kernel.package, self.arch).series();
         }
         let images = self.images(&package)?;
-        let mut newest = images
-            .iter()
-            .filter(|image| wanted.is_newest() && wanted.includes(image));
+        let mut newest = images.iter().filter(|image| wanted.is_newest() && wanted.includes(image));
         let newest = newest.next().map(|image| self.candidate(&image.package()));
         if let Some(offer) = newest.transpose()?.flatten() {
             return Ok(offer);
         }
         let there: Vec<String> = images.iter().map(Asked::source).collect();
-        let remedy = there
-            .first()
-            .map(|first| format!("`plumb kernel add {first}`"));
+        let remedy = there.first().map(|first| format!("`plumb kernel add {first}`"));
         Err(self.missing(&Dependency::on(&package), there, remedy))
     }
 
@@ -200,10 +189,7 @@ impl Apt {
                 .cloned()
                 .collect();
             from = found.len();
-            let names: Vec<&str> = needed
-                .iter()
-                .map(|needed| needed.package.as_str())
-                .collect();
+            let names: Vec<&str> = needed.iter().map(|needed| needed.package.as_str()).collect();
             if names.is_empty() {
                 break;
             }
@@ -230,9 +216,7 @@ impl Apt {
     fn images(&self, package: &str) -> Result<Vec<Asked>, KernelStoreError> {
         let pattern = format!("^{PREFIX}[0-9].*-{}$", self.arch.debian());
         let output = self.run("apt-cache", &["search", "--names-only", &pattern])?;
-        let names = output
-            .lines()
-            .filter_map(|line| line.split_whitespace().next());
+        let names = output.lines().filter_map(|line| line.split_whitespace().next());
         let mut images: Vec<Asked> = names
             .map(|name| Asked::of_package(name, self.arch))
             .filter(|image| !image.is_newest())
@@ -295,10 +279,7 @@ impl Apt {
 /// The line with the error.
 fn last_error(text: &str) -> &str {
     let lines = || text.lines().map(str::trim).filter(|line| !line.is_empty());
-    lines()
-        .find(|line| line.starts_with("E:"))
-        .or_else(|| lines().next_back())
-        .unwrap_or_default()
+    lines().find(|line| line.starts_with("E:")).or_else(|| lines().next_back()).unwrap_or_default()
 }
 
 /// Run apt, and tell while it runs; returns why it failed, if it did.
@@ -314,10 +295,7 @@ pub(super) fn wait(
         .stdout(output)
         .stderr(errors)
         .spawn()
-        .map_err(|source| KernelStoreError::NoApt {
-            program: "apt-get",
-            source,
-        })?;
+        .map_err(|source| KernelStoreError::NoApt { program: "apt-get", source })?;
     let status = loop {
         if let Err(interrupted) = go_on(cancel) {
             // It may have exited: a terminal also sends it the signal.
@@ -348,9 +326,6 @@ mod tests {
     /// Check that the line with the error is found in what apt prints.
     #[test]
     fn errors_of_apt() {
-        assert_eq!(
-            last_error("W: unsandboxed\nE: 404 not found\n"),
-            "E: 404 not found"
-        );
+        assert_eq!(last_error("W: unsandboxed\nE: 404 not found\n"), "E: 404 not found");
     }
 }

@@ -25,11 +25,7 @@ pub(super) fn sort_offered(kernels: &mut Vec<Asked>, wanted: &Asked) {
         let of_source = numbers(&source);
         let pairs = of_source.iter().zip(&of_wanted);
         let alike = pairs.take_while(|(a, b)| a == b).count();
-        (
-            Reverse(alike),
-            letters(&source) != flavour,
-            Reverse(of_source),
-        )
+        (Reverse(alike), letters(&source) != flavour, Reverse(of_source))
     });
     kernels.dedup();
 }
@@ -53,9 +49,7 @@ impl Asked {
     /// (`6.12`, `6.12-rt`); each with `:arm64` or `-arm64` for another architecture than this
     /// machine's, or that alone.
     pub(super) fn parse(text: &str) -> Result<Self, KernelStoreError> {
-        let bad = || KernelStoreError::BadVersion {
-            version: text.to_owned(),
-        };
+        let bad = || KernelStoreError::BadVersion { version: text.to_owned() };
         let bare = text.strip_prefix(PREFIX).unwrap_or(text);
         let (bare, named) = match bare.rsplit_once(':') {
             Some(("", _)) => return Err(bad()),
@@ -73,9 +67,8 @@ impl Asked {
                 None => (bare, None),
             },
         };
-        if let Some((bare, kib)) = LARGE_PAGES
-            .iter()
-            .find_map(|(ending, kib)| Some((bare.strip_suffix(ending)?, kib)))
+        if let Some((bare, kib)) =
+            LARGE_PAGES.iter().find_map(|(ending, kib)| Some((bare.strip_suffix(ending)?, kib)))
         {
             let bare = bare.strip_suffix("arm64").unwrap_or(bare);
             let arch = named.unwrap_or(Arch::Arm64);
@@ -87,17 +80,10 @@ impl Asked {
             let (text, instead) = (text.to_owned(), same.source());
             return Err(match arch {
                 Arch::Arm64 => KernelStoreError::LargePages { text, kib, instead },
-                arch => KernelStoreError::NoLargePages {
-                    text,
-                    arch,
-                    kib,
-                    instead,
-                },
+                arch => KernelStoreError::NoLargePages { text, arch, kib, instead },
             });
         }
-        let ending = bare
-            .rsplit_once('-')
-            .map(|(bare, end)| (bare, arch_of(end)));
+        let ending = bare.rsplit_once('-').map(|(bare, end)| (bare, arch_of(end)));
         let (bare, arch) = match (ending, named) {
             (Some((_, Some(ending))), Some(named)) if ending != named => return Err(bad()),
             (Some((bare, Some(ending))), _) => (bare, ending),
@@ -110,18 +96,12 @@ impl Asked {
         if !begins || !bare.bytes().all(good) {
             return Err(bad());
         }
-        Ok(Self {
-            arch,
-            version: (!bare.is_empty()).then(|| bare.to_owned()),
-        })
+        Ok(Self { arch, version: (!bare.is_empty()).then(|| bare.to_owned()) })
     }
 
     /// Debian's current kernel for this machine.
     pub(super) fn current() -> Self {
-        Self {
-            arch: Arch::OWN,
-            version: None,
-        }
+        Self { arch: Arch::OWN, version: None }
     }
 
     /// The package, which may be a metapackage.
@@ -138,10 +118,7 @@ impl Asked {
         let bare = package.strip_prefix(PREFIX).unwrap_or(package);
         let bare = bare.strip_suffix(arch.debian()).unwrap_or(bare);
         let bare = bare.strip_suffix('-').unwrap_or(bare);
-        Self {
-            arch,
-            version: (!bare.is_empty()).then(|| bare.to_owned()),
-        }
+        Self { arch, version: (!bare.is_empty()).then(|| bare.to_owned()) }
     }
 
     /// The version without its flavour, and that: `6.12` and `-rt` of `6.12-rt`.
@@ -173,10 +150,7 @@ impl Asked {
     pub(super) fn series(&self) -> Self {
         let (bare, flavour) = self.parts();
         let series: Vec<&str> = bare.splitn(3, '.').take(2).collect();
-        Self {
-            arch: self.arch,
-            version: Some(series.join(".") + flavour),
-        }
+        Self { arch: self.arch, version: Some(series.join(".") + flavour) }
     }
 
     /// The source in the spelling that is kept: `debian`, `debian:6.1.0-54`, `debian:6.12:arm64`.
@@ -211,14 +185,8 @@ mod tests {
     /// the newest.
     #[test]
     fn similar_versions() {
-        let all = [
-            "6.1.0-9",
-            "6.1.0-56-rt",
-            "6.12.117+deb12",
-            "6.1.0-56",
-            "6.1.0-56",
-            "6.12.9+deb12-rt",
-        ];
+        let all =
+            ["6.1.0-9", "6.1.0-56-rt", "6.12.117+deb12", "6.1.0-56", "6.1.0-56", "6.12.9+deb12-rt"];
         let sorted = |wanted: &str| -> Vec<String> {
             let asked = |text: &str| Asked::parse(&format!("{text}:arm64")).unwrap();
             let mut kernels = all.map(asked).to_vec();
@@ -244,14 +212,8 @@ mod tests {
             for (asked, wanted) in [
                 (format!("6.1.0-54-{arch}"), format!("6.1.0-54-{arch}")),
                 (format!("6.1.0-54:{arch}"), format!("6.1.0-54-{arch}")),
-                (
-                    format!("linux-image-6.1.0-54-{arch}"),
-                    format!("6.1.0-54-{arch}"),
-                ),
-                (
-                    format!("6.1.0-54-{arch}:{arch}"),
-                    format!("6.1.0-54-{arch}"),
-                ),
+                (format!("linux-image-6.1.0-54-{arch}"), format!("6.1.0-54-{arch}")),
+                (format!("6.1.0-54-{arch}:{arch}"), format!("6.1.0-54-{arch}")),
                 (format!("rt:{arch}"), format!("rt-{arch}")),
                 (format!("6.12-rt-{arch}"), format!("6.12-rt-{arch}")),
                 (arch.to_owned(), arch.to_owned()),
@@ -270,10 +232,7 @@ mod tests {
         let other = Arch::ALL.iter().find(|arch| **arch != Arch::OWN).unwrap();
         let other = other.debian();
         assert_eq!(source(other), format!("debian:{other}"));
-        assert_eq!(
-            source(&format!("6.12-{other}")),
-            format!("debian:6.12:{other}")
-        );
+        assert_eq!(source(&format!("6.12-{other}")), format!("debian:6.12:{other}"));
         for bad in [
             "",
             "-o=x",
@@ -286,23 +245,14 @@ mod tests {
             "6.1:x86:arm64",
             "a:arm64",
         ] {
-            assert!(
-                matches!(Asked::parse(bad), Err(KernelStoreError::BadVersion { .. })),
-                "{bad}"
-            );
+            assert!(matches!(Asked::parse(bad), Err(KernelStoreError::BadVersion { .. })), "{bad}");
         }
         for (bad, says) in [
             ("6.1:armhf", "unknown architecture \"armhf\""),
             ("6.1:", "unknown architecture"),
             ("rt:", "unknown architecture"),
-            (
-                "arm64-16k",
-                "pages of 16 KiB, and guests have those of 4 KiB: use \"debian:arm64\"",
-            ),
-            (
-                "6.12.117+deb12-arm64-16k",
-                "use \"debian:6.12.117+deb12:arm64\"",
-            ),
+            ("arm64-16k", "pages of 16 KiB, and guests have those of 4 KiB: use \"debian:arm64\""),
+            ("6.12.117+deb12-arm64-16k", "use \"debian:6.12.117+deb12:arm64\""),
             ("6.12-16k:arm64", "use \"debian:6.12:arm64\""),
             (
                 "6.12-16k:amd64",
@@ -328,13 +278,8 @@ mod tests {
         ] {
             let series = asked(text);
             assert_eq!(series.is_newest(), newest, "{text}");
-            let kernels = [
-                "6.1.0-56",
-                "6.1.0-9",
-                "6.1.0-56-rt",
-                "6.12.117+deb12-rt",
-                "6.1.0-56-cloud",
-            ];
+            let kernels =
+                ["6.1.0-56", "6.1.0-9", "6.1.0-56-rt", "6.12.117+deb12-rt", "6.1.0-56-cloud"];
             let found: Vec<&str> = (kernels.into_iter())
                 .filter(|kernel| newest && series.includes(&asked(kernel)))
                 .collect();

@@ -14,11 +14,7 @@ use super::KernelStoreError;
 use super::error::{read_failed, write_failed};
 
 /// The lists of the kernel's build, beside its modules, that are needed.
-const LISTS: [&str; 3] = [
-    "modules.builtin",
-    "modules.builtin.modinfo",
-    "modules.order",
-];
+const LISTS: [&str; 3] = ["modules.builtin", "modules.builtin.modinfo", "modules.order"];
 
 /// What a build makes, the smallest and most complete first.
 const BUILT_IMAGES: [&str; 6] = [
@@ -66,11 +62,7 @@ pub(super) fn from_deb(
     }
     make_folder(&into.join("modules"))?;
     let (name, version) = (unpacked.control.package, unpacked.control.version);
-    collected.package = Some(Package {
-        name,
-        version,
-        sha256,
-    });
+    collected.package = Some(Package { name, version, sha256 });
     Ok(collected)
 }
 
@@ -105,9 +97,7 @@ pub(super) fn from_build_tree(
     let image = candidates
         .iter()
         .find(|path| path.is_file())
-        .ok_or_else(|| KernelStoreError::NotBuilt {
-            path: folder.to_owned(),
-        })?;
+        .ok_or_else(|| KernelStoreError::NotBuilt { path: folder.to_owned() })?;
     let collected = take_image(image, into)?;
     let config = folder.join(".config");
     if config.is_file() {
@@ -137,9 +127,7 @@ fn module_path(line: &str) -> Option<PathBuf> {
     let line = line.trim();
     let line = line.strip_prefix("kernel/").unwrap_or(line);
     let path = Path::new(line).with_extension("ko");
-    let inner = path
-        .components()
-        .all(|part| matches!(part, Component::Normal(_)));
+    let inner = path.components().all(|part| matches!(part, Component::Normal(_)));
     (!line.is_empty() && inner).then_some(path)
 }
 
@@ -154,10 +142,7 @@ pub(super) struct Running {
 /// Find the files of the running kernel below `root`.
 pub(super) fn find_running(root: &Path) -> Result<Running, KernelStoreError> {
     let path = root.join("proc/sys/kernel/osrelease");
-    let release = fs::read_to_string(&path)
-        .map_err(read_failed(&path))?
-        .trim()
-        .to_owned();
+    let release = fs::read_to_string(&path).map_err(read_failed(&path))?.trim().to_owned();
     let looked = vec![
         root.join(format!("boot/vmlinuz-{release}")),
         root.join(format!("lib/modules/{release}/vmlinuz")),
@@ -168,16 +153,10 @@ pub(super) fn find_running(root: &Path) -> Result<Running, KernelStoreError> {
             Ok(_) => {
                 let modules = root.join("lib/modules").join(&release);
                 let modules = modules.is_dir().then_some(modules);
-                return Ok(Running {
-                    release,
-                    image: image.clone(),
-                    modules,
-                });
+                return Ok(Running { release, image: image.clone(), modules });
             }
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                return Err(KernelStoreError::RunningImageUnreadable {
-                    path: image.clone(),
-                });
+                return Err(KernelStoreError::RunningImageUnreadable { path: image.clone() });
             }
             Err(_) => {}
         }
@@ -229,18 +208,11 @@ fn take_image(image: &Path, into: &Path) -> Result<Collected, KernelStoreError> 
 
 /// Write what is unpacked of an image, which is `named` in errors: it may be in a package.
 fn unpack_image(image: &Path, named: &Path, into: &Path) -> Result<Collected, KernelStoreError> {
-    let kernel = KernelImage::open(image).map_err(|source| KernelStoreError::Image {
-        path: named.to_owned(),
-        source,
-    })?;
+    let kernel = KernelImage::open(image)
+        .map_err(|source| KernelStoreError::Image { path: named.to_owned(), source })?;
     let target = into.join(unpacked_name(kernel.boot));
     fs::write(&target, &kernel.unpacked).map_err(write_failed(&target))?;
-    Ok(Collected {
-        arch: kernel.arch,
-        release: kernel.release,
-        boot: kernel.boot,
-        package: None,
-    })
+    Ok(Collected { arch: kernel.arch, release: kernel.release, boot: kernel.boot, package: None })
 }
 
 /// The name of the file with what is unpacked of an image.
@@ -254,18 +226,13 @@ pub(super) fn unpacked_name(boot: BootForm) -> &'static str {
 /// The module directory of a release, from this directory or a root that contains it.
 fn modules_of(given: &Path, release: &str) -> PathBuf {
     let within = [given.join("lib/modules").join(release), given.join(release)];
-    within
-        .into_iter()
-        .find(|path| path.is_dir())
-        .unwrap_or_else(|| given.to_owned())
+    within.into_iter().find(|path| path.is_dir()).unwrap_or_else(|| given.to_owned())
 }
 
 fn copy_modules(from: &Path, into: &Path, cancel: &AtomicBool) -> Result<(), KernelStoreError> {
     let tree = ModuleTree::open(from)?;
     if tree.is_empty() {
-        return Err(KernelStoreError::NoModules {
-            path: from.to_owned(),
-        });
+        return Err(KernelStoreError::NoModules { path: from.to_owned() });
     }
     for module in tree.names().filter_map(|name| tree.find(name)) {
         go_on(cancel)?;

@@ -116,9 +116,7 @@ impl KernelStore {
         }
         let vmlinux = entry.join("vmlinux");
         if !is_of_build(kernel, &vmlinux)? {
-            return Err(KernelStoreError::OtherDebug {
-                release: kernel.release.clone(),
-            });
+            return Err(KernelStoreError::OtherDebug { release: kernel.release.clone() });
         }
         sums::seal(&entry).map_err(write_failed(&folder))?;
         let _lock = stage::lock(&self.folder)?;
@@ -157,10 +155,7 @@ impl KernelStore {
                     true => format!("`plumb kernel rm {}`, then ", kernel.short()),
                     false => String::new(),
                 };
-                Some(format!(
-                    "{first}`plumb kernel add {} --debug`",
-                    other.source()
-                ))
+                Some(format!("{first}`plumb kernel add {} --debug`", other.source()))
             };
             let offer = offer.map_err(|error| match archive.is_fresh() {
                 true => error.with_remedy(remedy),
@@ -209,9 +204,7 @@ impl KernelStore {
         let copy = |from: &Path, to: &Path| {
             fs::copy(from, to)
                 .map(|_| ())
-                .map_err(|_| KernelStoreError::NotBuilt {
-                    path: tree.to_owned(),
-                })
+                .map_err(|_| KernelStoreError::NotBuilt { path: tree.to_owned() })
         };
         copy(&tree.join("vmlinux"), &entry.join("vmlinux"))?;
         for module in collect::built_modules(tree)? {

@@ -181,10 +181,7 @@ impl KernelEntry {
     /// Its package, if that is of this name and version. Only for packages of an archive, where the
     /// version determines the contents.
     pub(super) fn archive_package(&self, name: &str, version: &str) -> Option<Package> {
-        let from_archive = self
-            .sources
-            .iter()
-            .filter(|from| from.source.starts_with("debian"));
+        let from_archive = self.sources.iter().filter(|from| from.source.starts_with("debian"));
         from_archive
             .filter_map(AddedFrom::to_package)
             .find(|package| package.name == name && package.version == version)
@@ -193,9 +190,7 @@ impl KernelEntry {
     /// Whether it is from the archive's package of this name.
     pub(super) fn is_of_package(&self, name: &str) -> bool {
         let mut packages = self.sources.iter().filter_map(AddedFrom::to_package);
-        self.sources
-            .iter()
-            .any(|from| from.source.starts_with("debian"))
+        self.sources.iter().any(|from| from.source.starts_with("debian"))
             && packages.any(|package| package.name == name)
     }
 
@@ -214,9 +209,7 @@ impl KernelEntry {
         collected: &Collected,
     ) -> Result<Self, KernelStoreError> {
         let unpacked = folder.join(collect::unpacked_name(collected.boot));
-        let unpacked_bytes = fs::metadata(&unpacked)
-            .map_err(read_failed(&unpacked))?
-            .len();
+        let unpacked_bytes = fs::metadata(&unpacked).map_err(read_failed(&unpacked))?.len();
         let mut files = Vec::new();
         collect::files_under(&folder.join("modules"), &mut files)?;
         let mut modules_bytes = 0;
@@ -287,9 +280,7 @@ impl KernelEntry {
         let mut entry: Self = toml::from_str(&text)
             .map_err(|error| damaged(format!("{FILE}: {}", error.message())))?;
         if entry.format > FORMAT {
-            return Err(KernelStoreError::NewerEntry {
-                folder: folder.to_owned(),
-            });
+            return Err(KernelStoreError::NewerEntry { folder: folder.to_owned() });
         }
         entry.folder = folder.to_owned();
         Ok(Some(entry))
@@ -299,14 +290,10 @@ impl KernelEntry {
     pub(super) fn save(&self) -> Result<(), KernelStoreError> {
         let path = self.folder.join(FILE);
         let failed = write_failed(&path);
-        let kept = Self {
-            folder: PathBuf::new(),
-            ..self.clone()
-        };
+        let kept = Self { folder: PathBuf::new(), ..self.clone() };
         let text = toml::to_string(&kept).map_err(|error| failed(io::Error::other(error)))?;
         let mut file = tempfile::NamedTempFile::new_in(&self.folder).map_err(&failed)?;
-        file.write_all(sums::sealed(&text).as_bytes())
-            .map_err(&failed)?;
+        file.write_all(sums::sealed(&text).as_bytes()).map_err(&failed)?;
         // For all users who can read the cache.
         let mode = Permissions::from_mode(0o644);
         file.as_file().set_permissions(mode).map_err(&failed)?;

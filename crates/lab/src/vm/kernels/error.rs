@@ -177,10 +177,7 @@ pub enum KernelStoreError {
     #[error(transparent)]
     Missing(Box<MissingPackage>),
     /// apt could not download it.
-    #[error(
-        "apt-get could not download {package}: {output}; {}",
-        download_hint(output)
-    )]
+    #[error("apt-get could not download {package}: {output}; {}", download_hint(output))]
     Fetch {
         /// The package.
         package: String,
@@ -249,10 +246,7 @@ pub enum KernelStoreError {
         running: String,
     },
     /// The name matches several kernels.
-    #[error(
-        "{name:?} is ambiguous; name one kernel by its hash:\n{}",
-        table(kernels)
-    )]
+    #[error("{name:?} is ambiguous; name one kernel by its hash:\n{}", table(kernels))]
     Ambiguous {
         /// The given name.
         name: String,
@@ -330,23 +324,16 @@ pub struct MissingPackage {
 const THERE_MAX: usize = 12;
 
 fn missing_text(missing: &MissingPackage) -> String {
-    let MissingPackage {
-        wanted,
-        arch,
-        there,
-        remedy,
-        no_newer_lists,
-    } = missing;
+    let MissingPackage { wanted, arch, there, remedy, no_newer_lists } = missing;
     let arch = arch.map_or(String::new(), |arch| format!(" for {}", arch.debian()));
     let there = match &there[..THERE_MAX.min(there.len())] {
         [] => String::new(),
         there => format!(": it has {}", there.join(", ")),
     };
     let remedy = match (no_newer_lists, remedy) {
-        (Some(why), _) => format!(
-            "; newer package lists can't be fetched: {why}; {}",
-            download_hint(why)
-        ),
+        (Some(why), _) => {
+            format!("; newer package lists can't be fetched: {why}; {}", download_hint(why))
+        }
         (None, Some(remedy)) => format!("; {remedy}"),
         (None, None) => String::new(),
     };
@@ -410,17 +397,11 @@ impl KernelStoreError {
 }
 
 pub(super) fn read_failed(path: &Path) -> impl Fn(io::Error) -> KernelStoreError {
-    move |source| KernelStoreError::Read {
-        path: path.to_owned(),
-        source,
-    }
+    move |source| KernelStoreError::Read { path: path.to_owned(), source }
 }
 
 pub(crate) fn write_failed(path: &Path) -> impl Fn(io::Error) -> KernelStoreError {
-    move |source| KernelStoreError::Write {
-        path: path.to_owned(),
-        source,
-    }
+    move |source| KernelStoreError::Write { path: path.to_owned(), source }
 }
 
 fn space_hint(error: &io::Error) -> &'static str {
@@ -469,11 +450,7 @@ fn download_hint(output: &str) -> &'static str {
 }
 
 fn paths_text(paths: &[PathBuf]) -> String {
-    paths
-        .iter()
-        .map(|path| path.display().to_string())
-        .collect::<Vec<_>>()
-        .join(", ")
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
 /// The command that adds a kernel of this name, if the name tells its source.
@@ -483,9 +460,7 @@ fn how_to_add(name: &str) -> String {
         return error.to_string();
     }
     let is_source = KernelSource::parse(name, None).is_ok();
-    let of_debian = Arch::ALL
-        .iter()
-        .any(|arch| name.ends_with(&format!("-{}", arch.debian())))
+    let of_debian = Arch::ALL.iter().any(|arch| name.ends_with(&format!("-{}", arch.debian())))
         && name.starts_with(|c: char| c.is_ascii_digit());
     let of_debian = Asked::parse(name).ok().filter(|_| of_debian);
     match of_debian {
@@ -546,10 +521,7 @@ mod tests {
             assert!(!error.may_be_outdated());
         }
         let gone = error("E: Failed to fetch http://x/y.deb  404  Not Found [IP: 1.2.3.4 80]");
-        assert!(
-            gone.may_be_outdated() && gone.to_string().contains("later"),
-            "{gone}"
-        );
+        assert!(gone.may_be_outdated() && gone.to_string().contains("later"), "{gone}");
     }
 
     /// Check that an error says what is missing, what there is, and what to do, or why that isn't known.
@@ -568,9 +540,7 @@ mod tests {
             "the archive of this machine's apt has no linux-kbuild-6.1 (>= 6.1.192-2) for arm64: it has \
              6.1.176-1; `plumb kernel add debian:6.1.0-47:arm64`"
         );
-        let error = error
-            .by_old_lists("Could not resolve 'x'".to_owned())
-            .to_string();
+        let error = error.by_old_lists("Could not resolve 'x'".to_owned()).to_string();
         assert!(
             error.contains("it has 6.1.176-1; newer package lists can't be fetched: Could not")
         );

@@ -20,9 +20,7 @@ pub fn check(label: &str) -> Result<(), KernelStoreError> {
     let is_taken = ["debian", "running"].contains(&label) || is_hash;
     match begins && !is_taken && label.len() <= MAX_BYTES && label.bytes().all(good) {
         true => Ok(()),
-        false => Err(KernelStoreError::BadLabel {
-            label: label.to_owned(),
-        }),
+        false => Err(KernelStoreError::BadLabel { label: label.to_owned() }),
     }
 }
 
@@ -68,18 +66,9 @@ mod tests {
             assert!(check(good).is_ok(), "{good}");
         }
         let long = "x".repeat(81);
-        for bad in [
-            "",
-            "debian",
-            "debian:x",
-            "running",
-            "-x",
-            "a b",
-            "abcd12",
-            "a,b",
-            "\u{1b}[2J",
-            &long,
-        ] {
+        for bad in
+            ["", "debian", "debian:x", "running", "-x", "a b", "abcd12", "a,b", "\u{1b}[2J", &long]
+        {
             assert!(check(bad).is_err(), "{bad}");
         }
     }
@@ -93,10 +82,7 @@ mod tests {
             let mut command = child::command("git");
             command.arg("-C").arg(folder.path());
             command.args(["-c", "user.name=a", "-c", "user.email=a@example.org"]);
-            command
-                .args(words)
-                .status()
-                .is_ok_and(|status| status.success())
+            command.args(words).status().is_ok_and(|status| status.success())
         };
         if !git(&["init", "-q"]) {
             return netplumb_testkit::skip("no git");
@@ -109,10 +95,7 @@ mod tests {
         assert!(git(&["tag", "v6.1"]));
         assert_eq!(describe(folder.path(), &never).as_deref(), Some("v6.1"));
         fs::write(folder.path().join("build/x"), "changed").unwrap();
-        assert_eq!(
-            describe(folder.path(), &never).as_deref(),
-            Some("v6.1-dirty")
-        );
+        assert_eq!(describe(folder.path(), &never).as_deref(), Some("v6.1-dirty"));
         assert_eq!(describe(&folder.path().join("build"), &never), None);
     }
 }

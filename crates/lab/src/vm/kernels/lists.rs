@@ -86,10 +86,9 @@ impl Lists {
         // apt calls it a success if it could fetch nothing.
         let failure = failure.or_else(|| self.why_none());
         match failure {
-            Some(output) if fetched.is_none() => Err(KernelStoreError::NoLists {
-                arch: self.arch,
-                output,
-            }),
+            Some(output) if fetched.is_none() => {
+                Err(KernelStoreError::NoLists { arch: self.arch, output })
+            }
             Some(_) => sums::seal(&kept).map_err(write_failed(&kept)),
             None => {
                 sums::seal(&kept).map_err(write_failed(&kept))?;
@@ -131,10 +130,8 @@ impl Lists {
         let mut file =
             tempfile::NamedTempFile::new_in(&self.folder).map_err(write_failed(&path))?;
         let text = config(&self.folder, self.arch);
-        file.write_all(text.as_bytes())
-            .map_err(write_failed(&path))?;
-        file.persist(&path)
-            .map_err(|error| write_failed(&path)(error.error))?;
+        file.write_all(text.as_bytes()).map_err(write_failed(&path))?;
+        file.persist(&path).map_err(|error| write_failed(&path)(error.error))?;
         Ok(())
     }
 }
@@ -213,9 +210,7 @@ mod tests {
         fs::write(lists.folder.join(STAMP), "").unwrap();
         let mut told = 0;
         let never = AtomicBool::new(false);
-        lists
-            .refresh(REFRESH_AFTER, &never, &mut |_| told += 1)
-            .unwrap();
+        lists.refresh(REFRESH_AFTER, &never, &mut |_| told += 1).unwrap();
         assert_eq!(told, 0);
         let stamp = File::options().write(true).open(lists.folder.join(STAMP));
         let then = std::time::SystemTime::now() - 2 * REFRESH_AFTER;

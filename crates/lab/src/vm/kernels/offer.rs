@@ -19,9 +19,7 @@ impl Offer {
     /// Those of an architecture that `apt-cache show` has printed, in its order.
     pub(super) fn parse_all(text: &str, arch: Arch) -> Vec<Self> {
         let stanzas = text.split("\n\n").filter_map(Self::parse);
-        stanzas
-            .filter(|offer| [arch.debian(), "all"].contains(&offer.arch.as_str()))
-            .collect()
+        stanzas.filter(|offer| [arch.debian(), "all"].contains(&offer.arch.as_str())).collect()
     }
 
     fn parse(stanza: &str) -> Option<Self> {
@@ -93,9 +91,8 @@ mod tests {
         );
         let libraries: Vec<bool> = offers.iter().map(Offer::is_library).collect();
         assert_eq!(libraries, [true, false, true]);
-        let needed: Vec<String> = (offers[0].depends.iter().flatten())
-            .map(Dependency::to_string)
-            .collect();
+        let needed: Vec<String> =
+            (offers[0].depends.iter().flatten()).map(Dependency::to_string).collect();
         assert_eq!(needed, ["libgcc-s1", "x (>= 2)", "a", "b"]);
         assert_eq!(offers[0].size_bytes, Some(12));
     }

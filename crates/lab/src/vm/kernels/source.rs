@@ -39,27 +39,21 @@ impl KernelSource {
         };
         match (&source, modules) {
             (Self::Image { .. }, _) | (_, None) => Ok(source),
-            _ => Err(KernelStoreError::ModulesNotWanted {
-                text: text.to_owned(),
-            }),
+            _ => Err(KernelStoreError::ModulesNotWanted { text: text.to_owned() }),
         }
     }
 
     fn of_path(text: &str, modules: Option<&Path>) -> Result<Self, KernelStoreError> {
         let path = PathBuf::from(text);
         let Ok(metadata) = fs::metadata(&path) else {
-            return Err(KernelStoreError::NoSuchSource {
-                text: text.to_owned(),
-            });
+            return Err(KernelStoreError::NoSuchSource { text: text.to_owned() });
         };
         if metadata.is_dir() {
             return Ok(Self::BuildTree(path));
         }
         // Devices and pipes may never end.
         if !metadata.is_file() {
-            return Err(KernelStoreError::NoSuchSource {
-                text: text.to_owned(),
-            });
+            return Err(KernelStoreError::NoSuchSource { text: text.to_owned() });
         }
         // By its name, so that errors treat a damaged package as a package, or by its contents.
         let named_deb = path.extension().is_some_and(|ending| ending == "deb");
@@ -70,10 +64,7 @@ impl KernelSource {
         if named_deb || is_archive {
             Ok(Self::Deb(path))
         } else {
-            Ok(Self::Image {
-                image: path,
-                modules: modules.map(Path::to_owned),
-            })
+            Ok(Self::Image { image: path, modules: modules.map(Path::to_owned) })
         }
     }
 }

@@ -23,16 +23,10 @@ impl Stage {
         let _lock = lock(store)?;
         sweep(store);
         let failed = write_failed(store);
-        let folder = tempfile::Builder::new()
-            .prefix(PREFIX)
-            .tempdir_in(store)
-            .map_err(&failed)?;
+        let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(store).map_err(&failed)?;
         let alive = File::create(folder.path().join(LOCK)).map_err(&failed)?;
         alive.lock().map_err(&failed)?;
-        Ok(Self {
-            folder,
-            _alive: alive,
-        })
+        Ok(Self { folder, _alive: alive })
     }
 
     /// Where the entry is put together; made by whoever fills it.

@@ -18,14 +18,7 @@ fn vmlinux(release: &str, salt: &str) -> Vec<u8> {
         out.extend_from_slice(&half.to_le_bytes());
     }
     out.extend_from_slice(&[1, 0, 0, 0, 5, 0, 0, 0]);
-    for word in [
-        120,
-        0x100_0000,
-        0x100_0000,
-        text.len() as u64,
-        text.len() as u64,
-        4,
-    ] {
+    for word in [120, 0x100_0000, 0x100_0000, text.len() as u64, text.len() as u64, 4] {
         out.extend_from_slice(&word.to_le_bytes());
     }
     out.extend_from_slice(text.as_bytes());
@@ -58,11 +51,8 @@ fn module(release: &str) -> Vec<u8> {
     }
     out.extend_from_slice(info.as_bytes());
     out.extend_from_slice(names);
-    let sections = [
-        (0u32, 0u32, 0, 0),
-        (1, 1, info_at, info.len()),
-        (10, 3, names_at, names.len()),
-    ];
+    let sections =
+        [(0u32, 0u32, 0, 0), (1, 1, info_at, info.len()), (10, 3, names_at, names.len())];
     for (name, kind, at, size) in sections {
         out.extend_from_slice(&name.to_le_bytes());
         out.extend_from_slice(&kind.to_le_bytes());
@@ -86,18 +76,9 @@ impl Fixture {
         let fixture = Self { folder, store };
         fixture.write("boot/vmlinuz", &vmlinux(RELEASE, "one"));
         fixture.write(&format!("boot/config-{RELEASE}"), b"CONFIG_NET=y\n");
-        fixture.write(
-            &format!("lib/modules/{RELEASE}/kernel/a.ko"),
-            &module(RELEASE),
-        );
-        fixture.write(
-            &format!("lib/modules/{RELEASE}/modules.builtin"),
-            b"kernel/b.ko\n",
-        );
-        fixture.write(
-            &format!("lib/modules/{RELEASE}/modules.dep"),
-            b"kernel/a.ko:\n",
-        );
+        fixture.write(&format!("lib/modules/{RELEASE}/kernel/a.ko"), &module(RELEASE));
+        fixture.write(&format!("lib/modules/{RELEASE}/modules.builtin"), b"kernel/b.ko\n");
+        fixture.write(&format!("lib/modules/{RELEASE}/modules.dep"), b"kernel/a.ko:\n");
         fixture
     }
 
@@ -113,8 +94,7 @@ impl Fixture {
 
     fn add(&self, image: &str, modules: Option<&str>) -> Result<Added, KernelStoreError> {
         let modules = modules.map(|name| self.path(name));
-        self.store
-            .add_image(&self.path(image), modules.as_deref(), &mut |_| {})
+        self.store.add_image(&self.path(image), modules.as_deref(), &mut |_| {})
     }
 
     /// The names in the store's directory, except the lock.
@@ -135,30 +115,14 @@ fn add_find_remove() {
     let entry = added.entry;
     assert_eq!((entry.release.as_str(), entry.modules), (RELEASE, 1));
     assert_eq!(fs::read(entry.unpacked()).unwrap(), vmlinux(RELEASE, "one"));
-    assert_eq!(
-        fs::read(entry.config().unwrap()).unwrap(),
-        b"CONFIG_NET=y\n"
-    );
+    assert_eq!(fs::read(entry.config().unwrap()).unwrap(), b"CONFIG_NET=y\n");
     assert!(entry.module_tree().unwrap().is_builtin("b"));
     assert!(!entry.modules_dir().join("modules.dep").exists());
-    assert_eq!(
-        entry.boot_image(),
-        entry.folder.join("vmlinuz"),
-        "no PVH entry"
-    );
+    assert_eq!(entry.boot_image(), entry.folder.join("vmlinuz"), "no PVH entry");
 
-    assert_eq!(
-        fixture.store.list().unwrap().as_slice(),
-        std::slice::from_ref(&entry)
-    );
+    assert_eq!(fixture.store.list().unwrap().as_slice(), std::slice::from_ref(&entry));
     let path = fixture.path("boot/vmlinuz");
-    for name in [
-        RELEASE,
-        &entry.hash,
-        entry.short(),
-        &entry.hash[..4],
-        path.to_str().unwrap(),
-    ] {
+    for name in [RELEASE, &entry.hash, entry.short(), &entry.hash[..4], path.to_str().unwrap()] {
         assert_eq!(fixture.store.find(name).unwrap(), entry, "{name}");
     }
     fixture.store.remove(entry.short()).unwrap();
@@ -176,10 +140,7 @@ fn architectures() {
     assert_eq!((x86.arch, arm64.arch), (Arch::X86_64, Arch::Arm64));
     assert_eq!(arm64.boot(), BootForm::Raw);
     assert_eq!(arm64.boot_image(), arm64.folder.join("Image"));
-    assert_eq!(
-        fs::read(arm64.boot_image()).unwrap(),
-        arm64_image("6.1.0-arm64")
-    );
+    assert_eq!(fs::read(arm64.boot_image()).unwrap(), arm64_image("6.1.0-arm64"));
     assert!(!arm64.folder.join("vmlinux").exists());
     assert!(!arm64.folder.join("vmlinuz").exists());
     let text = |of: &KernelEntry| fs::read_to_string(of.folder.join("kernel.toml")).unwrap();
@@ -212,10 +173,9 @@ fn architectures_of_names() {
     }
     let error = find("5.4:arm64").unwrap_err();
     assert!(matches!(error, KernelStoreError::Unknown { .. }), "{error}");
-    for (name, said) in [
-        ("debian:5.4:arm64", "debian:5.4:arm64"),
-        ("debian:5.4", "debian:5.4:arm64"),
-    ] {
+    for (name, said) in
+        [("debian:5.4:arm64", "debian:5.4:arm64"), ("debian:5.4", "debian:5.4:arm64")]
+    {
         let error = fixture.store.find_for(name, Some(Arch::Arm64)).unwrap_err();
         assert!(
             matches!(&error, KernelStoreError::Unknown { name, .. } if name == said || Arch::OWN == Arch::Arm64),
@@ -225,25 +185,15 @@ fn architectures_of_names() {
     let asked = |text| Asked::parse(text).unwrap().source();
     arm64.note(&[asked("6.1.0-56:arm64"), asked("arm64")], None);
     arm64.save().unwrap();
-    for name in [
-        "debian:arm64",
-        "debian:aarch64",
-        "debian:6.1.0-56:arm64",
-        "debian:6.1.0-56-arm64",
-    ] {
+    for name in ["debian:arm64", "debian:aarch64", "debian:6.1.0-56:arm64", "debian:6.1.0-56-arm64"]
+    {
         assert_eq!(find(name).unwrap().hash, arm64.hash, "{name}");
     }
     let error = find("debian:6.12:arm64").unwrap_err().to_string();
-    assert!(
-        error.contains("`plumb kernel add debian:6.12:arm64`"),
-        "{error}"
-    );
+    assert!(error.contains("`plumb kernel add debian:6.12:arm64`"), "{error}");
     let error = find("6.1.0-99-arm64").unwrap_err().to_string();
     let source = asked("6.1.0-99-arm64");
-    assert!(
-        error.contains(&format!("`plumb kernel add {source}`")),
-        "{error}"
-    );
+    assert!(error.contains(&format!("`plumb kernel add {source}`")), "{error}");
 }
 
 /// Check that a kernel that guests can't boot is refused when it is added, and nothing is kept of it.
@@ -273,15 +223,10 @@ fn build_tree_of_arm64() {
 #[test]
 fn same_content_twice() {
     let fixture = Fixture::new();
-    let first = fixture
-        .add("boot/vmlinuz", Some("lib/modules"))
-        .unwrap()
-        .entry;
+    let first = fixture.add("boot/vmlinuz", Some("lib/modules")).unwrap().entry;
     fixture.write("copy/vmlinuz", &vmlinux(RELEASE, "one"));
     fixture.write(&format!("copy/config-{RELEASE}"), b"CONFIG_NET=y\n");
-    let second = fixture
-        .add("copy/vmlinuz", Some(&format!("lib/modules/{RELEASE}")))
-        .unwrap();
+    let second = fixture.add("copy/vmlinuz", Some(&format!("lib/modules/{RELEASE}"))).unwrap();
     assert!(second.was_there);
     assert_eq!(second.entry.hash, first.hash);
     assert_eq!(second.entry.sources.len(), 2);
@@ -294,10 +239,7 @@ fn same_content_twice() {
 fn ambiguous_and_unknown() {
     let fixture = Fixture::new();
     let error = fixture.store.find("debian").unwrap_err();
-    assert!(
-        error.to_string().contains("plumb kernel add debian"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("plumb kernel add debian"), "{error}");
     fixture.add("boot/vmlinuz", None).unwrap();
     std::thread::sleep(std::time::Duration::from_millis(3));
     fixture.write("boot/vmlinuz", &vmlinux(RELEASE, "two"));
@@ -320,10 +262,7 @@ fn nothing_half_done() {
     let error = fixture.add("boot/garbage", None).unwrap_err();
     assert!(matches!(error, KernelStoreError::Image { .. }), "{error}");
     let error = fixture.add("boot/vmlinuz", Some("boot")).unwrap_err();
-    assert!(
-        matches!(error, KernelStoreError::NoModules { .. }),
-        "{error}"
-    );
+    assert!(matches!(error, KernelStoreError::NoModules { .. }), "{error}");
     assert!(fixture.kept().is_empty());
 
     fixture.write("cache/kernels/.adding-dead/.lock", b"");
@@ -359,10 +298,7 @@ fn other_modules() {
     let fixture = Fixture::new();
     fixture.write("other/kernel/a.ko", &module("5.10.0"));
     let error = fixture.add("boot/vmlinuz", Some("other")).unwrap_err();
-    assert!(
-        matches!(error, KernelStoreError::OtherModules { .. }),
-        "{error}"
-    );
+    assert!(matches!(error, KernelStoreError::OtherModules { .. }), "{error}");
     assert!(fixture.kept().is_empty());
 }
 
@@ -372,37 +308,18 @@ fn build_tree() {
     let fixture = Fixture::new();
     fixture.write("tree/Makefile", b"");
     let tree = fixture.path("tree");
-    let error = fixture
-        .store
-        .add_build_tree(&tree, &mut |_| {})
-        .unwrap_err();
-    assert!(
-        matches!(error, KernelStoreError::NotBuilt { .. }),
-        "{error}"
-    );
+    let error = fixture.store.add_build_tree(&tree, &mut |_| {}).unwrap_err();
+    assert!(matches!(error, KernelStoreError::NotBuilt { .. }), "{error}");
     fixture.write("tree/vmlinux", &vmlinux(RELEASE, "tree"));
     fixture.write("tree/.config", b"CONFIG_NET=m\n");
     fixture.write("tree/drivers/x.ko", &module(RELEASE));
     fixture.write("tree/net/y.ko", &module(RELEASE));
     fixture.write("tree/debian/lib/x.ko", &module(RELEASE));
-    fixture.write(
-        "tree/modules.order",
-        b"drivers/x.o\nkernel/net/y.ko\n../../etc/z.o\n",
-    );
-    let entry = fixture
-        .store
-        .add_build_tree(&tree, &mut |_| {})
-        .unwrap()
-        .entry;
-    assert_eq!(
-        entry.module_tree().unwrap().names().collect::<Vec<_>>(),
-        ["x", "y"]
-    );
+    fixture.write("tree/modules.order", b"drivers/x.o\nkernel/net/y.ko\n../../etc/z.o\n");
+    let entry = fixture.store.add_build_tree(&tree, &mut |_| {}).unwrap().entry;
+    assert_eq!(entry.module_tree().unwrap().names().collect::<Vec<_>>(), ["x", "y"]);
     assert!(entry.modules_dir().join("kernel/drivers/x.ko").is_file());
-    assert_eq!(
-        fs::read(entry.config().unwrap()).unwrap(),
-        b"CONFIG_NET=m\n"
-    );
+    assert_eq!(fs::read(entry.config().unwrap()).unwrap(), b"CONFIG_NET=m\n");
     // Its debug information is that of the tree; a second time it is there.
     assert!(entry.debug_vmlinux().is_none() && entry.debug_bytes().is_none());
     let store = &fixture.store;
@@ -433,10 +350,7 @@ fn running() {
     let fixture = Fixture::new();
     fixture.write("proc/sys/kernel/osrelease", b"6.1.0-test\n");
     let error = collect::find_running(fixture.folder.path()).unwrap_err();
-    assert!(
-        error.to_string().contains("boot/vmlinuz-6.1.0-test"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("boot/vmlinuz-6.1.0-test"), "{error}");
     assert_eq!(error.kind(), ErrorKind::CannotHere);
     fixture.write("usr/lib/modules/6.1.0-test/vmlinuz", b"image");
     let found = collect::find_running(fixture.folder.path()).unwrap();
@@ -451,27 +365,12 @@ fn sources() {
     let path = |name: &str| fixture.path(name).display().to_string();
     let parse = |text: &str| KernelSource::parse(text, None);
     assert_eq!(parse("debian").unwrap(), KernelSource::Debian(None));
-    assert_eq!(
-        parse("debian:6.1").unwrap(),
-        KernelSource::Debian(Some("6.1".into()))
-    );
+    assert_eq!(parse("debian:6.1").unwrap(), KernelSource::Debian(Some("6.1".into())));
     assert_eq!(parse("running").unwrap(), KernelSource::Running);
-    assert!(matches!(
-        parse(&path("x.deb")).unwrap(),
-        KernelSource::Deb(_)
-    ));
-    assert!(matches!(
-        parse(&path("boot/vmlinuz")).unwrap(),
-        KernelSource::Image { .. }
-    ));
-    assert!(matches!(
-        parse(&path("boot")).unwrap(),
-        KernelSource::BuildTree(_)
-    ));
-    assert!(matches!(
-        parse("fedora").unwrap_err(),
-        KernelStoreError::NoSuchSource { .. }
-    ));
+    assert!(matches!(parse(&path("x.deb")).unwrap(), KernelSource::Deb(_)));
+    assert!(matches!(parse(&path("boot/vmlinuz")).unwrap(), KernelSource::Image { .. }));
+    assert!(matches!(parse(&path("boot")).unwrap(), KernelSource::BuildTree(_)));
+    assert!(matches!(parse("fedora").unwrap_err(), KernelStoreError::NoSuchSource { .. }));
     let error = KernelSource::parse("debian", Some(Path::new("/lib"))).unwrap_err();
     assert!(matches!(error, KernelStoreError::ModulesNotWanted { .. }));
 }
@@ -498,10 +397,7 @@ fn damaged_descriptions() {
             removed.push(line);
         }
     };
-    let again = fixture
-        .store
-        .add_image(&image, None, &mut progress)
-        .unwrap();
+    let again = fixture.store.add_image(&image, None, &mut progress).unwrap();
     assert!(!again.was_there && again.entry.hash == entry.hash);
     assert_eq!(removed.len(), 1, "{removed:?}");
     damage();

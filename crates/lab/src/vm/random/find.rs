@@ -176,9 +176,7 @@ mod tests {
         };
         let found = |before: &[u8], after: &[u8]| -> Vec<usize> {
             let offsets = (0..before.len()).step_by(WORD_BYTES);
-            offsets
-                .filter(|at| may_be(before, after, *at).is_some())
-                .collect()
+            offsets.filter(|at| may_be(before, after, *at).is_some()).collect()
         };
         assert_eq!(found(&memory(1, 4), &memory(2, 5)), [16_usize]);
         assert!(found(&memory(1, 4), &memory(1, 5)).is_empty());

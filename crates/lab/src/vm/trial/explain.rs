@@ -57,29 +57,19 @@ pub(super) fn no_qemu() -> Availability {
 
 /// Why KVM is not tried, if so.
 pub(super) fn no_kvm() -> Option<Availability> {
-    let opened = std::fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open("/dev/kvm");
+    let opened = std::fs::OpenOptions::new().read(true).write(true).open("/dev/kvm");
     let (reason, remedy) = match opened.err()?.kind() {
         io::ErrorKind::NotFound => (
             "no /dev/kvm".to_owned(),
             "switch on virtualisation in the firmware and load kvm_intel or kvm_amd; a virtual \
              machine needs nested virtualisation from its host",
         ),
-        io::ErrorKind::PermissionDenied => (
-            "this user may not open /dev/kvm".to_owned(),
-            open_to_us("/dev/kvm"),
-        ),
-        other => (
-            format!("/dev/kvm does not open: {other}"),
-            "load kvm_intel or kvm_amd",
-        ),
+        io::ErrorKind::PermissionDenied => {
+            ("this user may not open /dev/kvm".to_owned(), open_to_us("/dev/kvm"))
+        }
+        other => (format!("/dev/kvm does not open: {other}"), "load kvm_intel or kvm_amd"),
     };
-    Some(Availability::no(
-        reason,
-        format!("{remedy}; until then {WITHOUT_KVM}"),
-    ))
+    Some(Availability::no(reason, format!("{remedy}; until then {WITHOUT_KVM}")))
 }
 
 /// How to get access to a device: by its group, if that has access.
@@ -158,17 +148,10 @@ fn how_it_failed(boot: &Boot) -> String {
     match boot {
         Boot::Ran { .. } => "it ran".into(),
         Boot::Died { status, said } => {
-            format!(
-                "QEMU ended with {status} before the guest finished{}",
-                quoted(said)
-            )
+            format!("QEMU ended with {status} before the guest finished{}", quoted(said))
         }
         Boot::Hung { limit, said } => {
-            format!(
-                "the guest hung and was killed after {} s{}",
-                limit.as_secs(),
-                quoted(said)
-            )
+            format!("the guest hung and was killed after {} s{}", limit.as_secs(), quoted(said))
         }
         Boot::NotStarted { error } => format!("QEMU could not be started ({error})"),
     }
@@ -191,11 +174,7 @@ pub(super) fn plugin(support: &PluginSupport) -> Availability {
             ),
             other,
         ),
-        PluginSupport::OtherVersion {
-            built_for,
-            supported,
-            said,
-        } => {
+        PluginSupport::OtherVersion { built_for, supported, said } => {
             let reason = match (built_for, supported) {
                 (Some(built), Some(takes)) => format!(
                     "the plugin uses version {built} of QEMU's plugin interface, and this QEMU \

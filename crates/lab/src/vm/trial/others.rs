@@ -63,10 +63,9 @@ fn qemu(arch: Arch, found: Result<PathBuf, QemuMissing>) -> Availability {
     };
     match version(&file, VERSION_LIMIT, &AtomicBool::new(false)) {
         Ok(version) => explain::started(arch, &file, version),
-        Err(error) => Availability::no(
-            format!("{} does not start: {error}", file.display()),
-            remedy(),
-        ),
+        Err(error) => {
+            Availability::no(format!("{} does not start: {error}", file.display()), remedy())
+        }
     }
 }
 

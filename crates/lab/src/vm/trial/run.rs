@@ -78,10 +78,7 @@ pub(super) fn run_until(
     // Output goes to a file in memory: a pipe would have to be read, and a grandchild can keep it
     // open.
     let mut output = File::from(memory_file(c"plumb-output", b"")?);
-    command
-        .stdin(Stdio::null())
-        .stdout(output.try_clone()?)
-        .stderr(output.try_clone()?);
+    command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output.try_clone()?);
     let keep: Vec<RawFd> = shared.iter().map(|fd| fd.as_raw_fd()).collect();
     let parent = std::process::id();
     // SAFETY: between fork and exec only prctl, getppid and fcntl are called, all of which are
@@ -130,11 +127,7 @@ pub(super) fn run_until(
                 (None, Some(signal)) => format!("signal {signal}"),
                 (None, None) => "no status".to_owned(),
             };
-            Ended::Exited {
-                code: status.code(),
-                status: words,
-                output,
-            }
+            Ended::Exited { code: status.code(), status: words, output }
         }
     })
 }

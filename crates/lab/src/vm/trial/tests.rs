@@ -38,10 +38,7 @@ fn a_guest_under_kvm_is_judged() {
     let boot = boot(&qemu, Arch::OWN, Accelerator::Kvm);
     assert!(start.elapsed() < KVM_LIMIT + Duration::from_secs(2));
     // If the device exists, the guest may hang or die; otherwise it is not started.
-    let kvm = std::fs::File::options()
-        .read(true)
-        .write(true)
-        .open("/dev/kvm");
+    let kvm = std::fs::File::options().read(true).write(true).open("/dev/kvm");
     match kvm {
         Ok(_) => assert!(!matches!(boot, Boot::NotStarted { .. }), "{boot:?}"),
         Err(_) => {
@@ -59,10 +56,7 @@ fn another_program_is_not_qemu() {
     let boot = boot(Path::new("/bin/true"), Arch::OWN, Accelerator::Tcg);
     assert!(matches!(boot, Boot::Died { .. }), "{boot:?}");
     let error = version(Path::new("/bin/true"), LIMIT, &AtomicBool::new(false)).unwrap_err();
-    assert!(
-        error.starts_with("it does not print its version"),
-        "{error}"
-    );
+    assert!(error.starts_with("it does not print its version"), "{error}");
     let gone = super::boot(Path::new("/nonexistent"), Arch::OWN, Accelerator::Tcg);
     assert!(matches!(gone, Boot::NotStarted { .. }), "{gone:?}");
 }
@@ -74,10 +68,7 @@ fn a_child_that_hangs_is_killed() {
     let mut command = Command::new("/bin/sh");
     command.args(["-c", "echo started; exec sleep 60"]);
     let ended = run::run(command, &[], Duration::from_millis(200)).unwrap();
-    assert!(
-        matches!(&ended, Ended::Killed { output } if output == "started\n"),
-        "{ended:?}"
-    );
+    assert!(matches!(&ended, Ended::Killed { output } if output == "started\n"), "{ended:?}");
 }
 
 /// Check that a child inherits the given files, and no others.
@@ -99,16 +90,10 @@ fn a_child_is_given_its_files_and_nothing_else() {
 fn plugin_support_is_asked_for() {
     let Some(qemu) = qemu(Arch::OWN) else { return };
     let asked = probe_plugin(&qemu, Arch::OWN, None);
-    assert!(
-        matches!(asked, PluginSupport::Untried | PluginSupport::NotCompiledIn),
-        "{asked:?}"
-    );
+    assert!(matches!(asked, PluginSupport::Untried | PluginSupport::NotCompiledIn), "{asked:?}");
     if asked == PluginSupport::Untried {
         let garbage = probe_plugin(&qemu, Arch::OWN, Some(b"this is no shared object"));
-        assert!(
-            matches!(garbage, PluginSupport::Refused { .. }),
-            "{garbage:?}"
-        );
+        assert!(matches!(garbage, PluginSupport::Refused { .. }), "{garbage:?}");
     }
 }
 
@@ -121,34 +106,20 @@ fn refusals_are_told_apart() {
     assert_eq!(read_refusal(new), PluginSupport::NotCompiledIn);
     let low = "Could not load plugin x.so: plugin requires API version 1, but this QEMU supports \
                only a minimum version of 2";
-    let PluginSupport::OtherVersion {
-        built_for,
-        supported,
-        ..
-    } = read_refusal(low)
-    else {
+    let PluginSupport::OtherVersion { built_for, supported, .. } = read_refusal(low) else {
         panic!("not a matter of versions");
     };
     assert_eq!((built_for, supported), (Some(1), Some(2)));
     let high = "Could not load plugin x.so: plugin requires API version 4, but this QEMU supports \
                 only up to version 1";
-    let PluginSupport::OtherVersion {
-        built_for,
-        supported,
-        ..
-    } = read_refusal(high)
-    else {
+    let PluginSupport::OtherVersion { built_for, supported, .. } = read_refusal(high) else {
         panic!("not a matter of versions");
     };
     assert_eq!((built_for, supported), (Some(4), Some(1)));
     let none = "Could not load plugin x.so: plugin does not declare API version (null)";
     assert!(matches!(
         read_refusal(none),
-        PluginSupport::OtherVersion {
-            built_for: None,
-            supported: None,
-            ..
-        }
+        PluginSupport::OtherVersion { built_for: None, supported: None, .. }
     ));
 }
 
@@ -178,10 +149,7 @@ fn a_signal_comes_first() {
         said,
         "QEMU ended with signal 11; it had said: qemu: warning: hub 0 is not connected"
     );
-    let plugin = WirePlugin {
-        bytes: b"x",
-        args: |_, _, _, _| Vec::new(),
-    };
+    let plugin = WirePlugin { bytes: b"x", args: |_, _, _, _| Vec::new() };
     let why = probe_wire(Arch::OWN, &qemu, &plugin).unwrap_err();
     assert_eq!(
         why,

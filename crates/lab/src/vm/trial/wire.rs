@@ -30,12 +30,7 @@ use crate::vm::frames;
 const PORT: &str = "trial";
 
 /// The wire of the trial.
-const WIRE: Wire = Wire {
-    rate_bps: 1_000_000_000,
-    delay_ns: 1_000,
-    jitter_ns: 0,
-    loss_ppb: 0,
-};
+const WIRE: Wire = Wire { rate_bps: 1_000_000_000, delay_ns: 1_000, jitter_ns: 0, loss_ppb: 0 };
 
 /// What the plugin of a wire is.
 #[derive(Clone, Copy)]
@@ -168,9 +163,7 @@ pub fn probe_wire(arch: Arch, qemu: &Path, plugin: &WirePlugin<'_>) -> Result<()
         });
         let begun: Vec<_> = begun.collect();
         let both = begun.into_iter().map(|thread| match thread {
-            Ok(thread) => thread
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
             Err(e) => Err(format!("start a thread: {e}")),
         });
         both.collect::<Vec<_>>()
@@ -198,10 +191,7 @@ pub(super) fn capability(arch: Arch, plugin: Option<&WirePlugin<'_>>) -> Capabil
         (Some(_), Err(_)) => Availability::no("no working QEMU", explain::install(arch)),
     };
     let (id, what) = match arch == Arch::OWN {
-        true => (
-            "qemu-wire".to_owned(),
-            "two trial guests and a wire between them".to_owned(),
-        ),
+        true => ("qemu-wire".to_owned(), "two trial guests and a wire between them".to_owned()),
         false => (
             format!("qemu-wire-{}", arch.uname()),
             format!("two trial {arch} guests and a wire between them"),
@@ -232,15 +222,8 @@ fn guest(
     command.args(["-nodefaults", "-no-user-config", "-display", "none"]);
     command.args(machine);
     command.args(["-m", "16", "-smp", "1", "-cpu", "max"]);
-    command.args([
-        "-accel",
-        "tcg,thread=single",
-        "-icount",
-        "shift=0,sleep=off",
-    ]);
-    command
-        .arg("-netdev")
-        .arg(format!("hubport,id={PORT},hubid=0"));
+    command.args(["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off"]);
+    command.arg("-netdev").arg(format!("hubport,id={PORT},hubid=0"));
     command.arg("-device").arg(format!("{nic},netdev={PORT}"));
     command.arg("-bios").arg(path_of(&firmware));
     let fds = [&object, &socket, &log].map(AsRawFd::as_raw_fd);
@@ -270,20 +253,13 @@ fn guest(
     }
     let mut log = File::from(log);
     log.rewind().map_err(|e| format!("read the log: {e}"))?;
-    let followed = frames::follow(
-        log,
-        side.as_str(),
-        WIRE,
-        frames::Ends::Apart,
-        &AtomicU64::new(0),
-    )?;
+    let followed =
+        frames::follow(log, side.as_str(), WIRE, frames::Ends::Apart, &AtomicU64::new(0))?;
     match followed.frames as usize == SIZES.len() {
         true => Ok(()),
-        false => Err(format!(
-            "{} frames were sent, and the wire saw {}",
-            SIZES.len(),
-            followed.frames
-        )),
+        false => {
+            Err(format!("{} frames were sent, and the wire saw {}", SIZES.len(), followed.frames))
+        }
     }
 }
 
@@ -323,10 +299,7 @@ mod tests {
     #[test]
     fn reasons() {
         let output = "qemu: warning: hub 0\nnetplumb: no wire: this QEMU does not export x\n";
-        assert_eq!(
-            first_of_plumb(output),
-            "no wire: this QEMU does not export x"
-        );
+        assert_eq!(first_of_plumb(output), "no wire: this QEMU does not export x");
         assert_eq!(first_of_plumb("\nqemu: no\n"), "qemu: no");
     }
 }

@@ -10,11 +10,7 @@ fn arm(knobs: &str) -> Arm {
 /// The knobs that have no effect, and why.
 fn idle_with(knobs: &str, load: Load) -> BTreeMap<String, String> {
     let arm = arm(knobs);
-    let scene = Scene {
-        arm: &arm,
-        load,
-        cpus: 1,
-    };
+    let scene = Scene { arm: &arm, load, cpus: 1 };
     idle(&scene, None)
 }
 
@@ -42,46 +38,24 @@ fn offloads() {
     cannot(&format!("proto = \"raw\"\n{gro}"), Stream, "ICMP");
     acts(&format!("proto = \"tcp\"\n{gro}"), Stream);
     cannot(&format!("proto = \"tcp\"\n{gro}"), OneAtATime, "merge");
-    acts(
-        &format!("proto = \"tcp\"\nsize_bytes = 4096\n{gro}"),
-        OneAtATime,
-    );
+    acts(&format!("proto = \"tcp\"\nsize_bytes = 4096\n{gro}"), OneAtATime);
     for offload in ["tso", "gso"] {
         let knobs = format!("offload = {{ {offload} = \"off\" }}");
         let tcp = format!("proto = \"tcp\"\n{knobs}");
         let fits = format!("size_bytes = 4096\nmtu_bytes = 9000\noffload.{offload} = \"off\"");
         let idle = idle_with(&format!("proto = \"tcp\"\n{fits}"), OneAtATime);
         assert!(idle.contains_key(&format!("offload.{offload}")), "{idle:?}");
-        cannot(
-            &knobs,
-            OneAtATime,
-            if offload == "tso" {
-                "TCP"
-            } else {
-                "UDP_SEGMENT"
-            },
-        );
+        cannot(&knobs, OneAtATime, if offload == "tso" { "TCP" } else { "UDP_SEGMENT" });
         cannot(&tcp, OneAtATime, "10 bytes fit in one segment");
         acts(&tcp, Stream);
         acts(&format!("size_bytes = 1449\n{tcp}"), OneAtATime);
-        cannot(
-            &format!("size_bytes = 1448\n{tcp}"),
-            OneAtATime,
-            "one segment",
-        );
+        cannot(&format!("size_bytes = 1448\n{tcp}"), OneAtATime, "one segment");
     }
     cannot("offload = { sg = \"off\" }", Stream, "one piece");
     acts("proto = \"tcp\"\noffload = { sg = \"off\" }", OneAtATime);
     acts("offload = { tx-checksum = \"off\" }", OneAtATime);
-    cannot(
-        "offload = { rx-checksum = \"off\" }",
-        Stream,
-        "CHECKSUM_PARTIAL",
-    );
-    acts(
-        "link = \"e1000e\"\noffload = { rx-checksum = \"off\" }",
-        Stream,
-    );
+    cannot("offload = { rx-checksum = \"off\" }", Stream, "CHECKSUM_PARTIAL");
+    acts("link = \"e1000e\"\noffload = { rx-checksum = \"off\" }", Stream);
     cannot(
         "link = \"e1000\"\noffload = { rx-checksum = \"off\" }",
         Stream,
@@ -90,10 +64,7 @@ fn offloads() {
     let both = "offload = { rx-checksum = \"off\", tx-checksum = \"off\" }";
     let idle = idle_with(both, Stream);
     assert_eq!(idle.len(), 1, "{idle:?}");
-    assert!(
-        idle["offload.rx-checksum"].contains("UDP and TCP do"),
-        "{idle:?}"
-    );
+    assert!(idle["offload.rx-checksum"].contains("UDP and TCP do"), "{idle:?}");
 }
 
 /// Check that what QEMU's NICs make of coalescing is said: their minimum, what the driver of e1000
@@ -104,31 +75,18 @@ fn coalescing_of_emulated_nics() {
         let text =
             format!("name = \"x\"\nhosts = 2\n[workload]\nkind = \"stream\"\n[knobs]\n{knobs}\n");
         let arm = Experiment::parse(&text).unwrap().arms().remove(0);
-        let scene = Scene {
-            arm: &arm,
-            load: Load::Stream,
-            cpus: 1,
-        };
-        idle(&scene, None)
-            .into_values()
-            .collect::<Vec<_>>()
-            .join("; ")
+        let scene = Scene { arm: &arm, load: Load::Stream, cpus: 1 };
+        idle(&scene, None).into_values().collect::<Vec<_>>().join("; ")
     };
     let free = "module_options = { e1000 = \"TxIntDelay=0 TxAbsIntDelay=0\" }";
     for (knobs, why) in [
         ("coalesce = { rx-usecs = 50 }".to_string(), "as good as 128"),
-        (
-            "coalesce = { rx-usecs = 250 }".to_string(),
-            "least of all delays",
-        ),
+        ("coalesce = { rx-usecs = 250 }".to_string(), "least of all delays"),
         (
             format!("coalesce = {{ rx-usecs = 250 }}\n{free}\nmodule_options_in = \"tx\""),
             "least of all delays",
         ),
-        (
-            "coalesce = { rx-usecs = 250 }\nthrottle = \"off\"".to_string(),
-            "delays no interrupt",
-        ),
+        ("coalesce = { rx-usecs = 250 }\nthrottle = \"off\"".to_string(), "delays no interrupt"),
         ("napi_defer_hard_irqs = 1".to_string(), "which is 0"),
     ] {
         assert!(of(&knobs).contains(why), "{knobs}: {}", of(&knobs));
@@ -157,17 +115,9 @@ fn mtus() {
         acts(&format!("mtu_bytes = {mtu}\nproto = \"tcp\""), Stream);
         acts(&format!("mtu_bytes = {mtu}\nsize_bytes = 1473"), OneAtATime);
     }
-    cannot(
-        "mtu_bytes = 9000\nsize_bytes = 1472",
-        OneAtATime,
-        "1500 bytes",
-    );
+    cannot("mtu_bytes = 9000\nsize_bytes = 1472", OneAtATime, "1500 bytes");
     acts("mtu_bytes = 1400\nsize_bytes = 1472", OneAtATime);
-    cannot(
-        "link = \"lo\"\nmtu_bytes = 9000\nsize_bytes = 4096",
-        OneAtATime,
-        "4124",
-    );
+    cannot("link = \"lo\"\nmtu_bytes = 9000\nsize_bytes = 4096", OneAtATime, "4124");
     // Its driver receives in another way: e1000_clean_jumbo_rx_irq.
     acts("link = \"e1000\"\nmtu_bytes = 4000", OneAtATime);
 }
@@ -182,10 +132,7 @@ fn queueing_disciplines() {
         acts(&format!("qdisc = \"{kind}\""), Stream);
     }
     acts("qdisc = \"netem delay 20us\"", OneAtATime);
-    acts(
-        "qdisc = \"tbf rate 1mbit burst 2kb latency 10ms\"",
-        OneAtATime,
-    );
+    acts("qdisc = \"tbf rate 1mbit burst 2kb latency 10ms\"", OneAtATime);
     acts("qdisc = \"fq maxrate 1mbit\"", OneAtATime);
     let at_rx = "qdisc = \"netem delay 20us\"\nqdisc_in = \"rx\"";
     cannot(at_rx, OneAtATime, "sends no packets");
@@ -209,11 +156,7 @@ fn rules() {
     ] {
         acts(&never(hook, within, ""), one);
     }
-    cannot(
-        &never("input", "tx", ""),
-        one,
-        "no packet passes input at the sender",
-    );
+    cannot(&never("input", "tx", ""), one, "no packet passes input at the sender");
     cannot(&never("output", "rx", ""), one, "at the receiver");
     cannot(&never("forward", "both", ""), one, "at either end");
     acts(&never("input", "tx", "proto = \"raw\"\n"), one);
@@ -223,20 +166,9 @@ fn rules() {
     cannot(&never("input", "router", router), one, "in the router");
     let text = |rules: &str| format!("nft = '''{rules}'''");
     cannot(&text(""), one, "no base chain");
-    cannot(
-        &text("table ip t { chain c { counter; } }"),
-        one,
-        "base chain",
-    );
-    acts(
-        &text("table ip t { chain c { type filter hook output priority 0; } }"),
-        one,
-    );
-    cannot(
-        &text("table ip t { chain c { type filter hook input priority 0; } }"),
-        one,
-        "input",
-    );
+    cannot(&text("table ip t { chain c { counter; } }"), one, "base chain");
+    acts(&text("table ip t { chain c { type filter hook output priority 0; } }"), one);
+    cannot(&text("table ip t { chain c { type filter hook input priority 0; } }"), one, "input");
     acts(
         &text("table netdev t { chain c { type filter hook ingress device x priority 0; } }"),
         one,
@@ -249,22 +181,12 @@ fn sysctls() {
     let set = |key: &str| format!("sysctl.\"{key}\" = \"1\"");
     let tcp = |key: &str| format!("proto = \"tcp\"\n{}", set(key));
     let one = Load::OneAtATime;
-    cannot(
-        &set("net.ipv4.tcp_sack"),
-        one,
-        "only for TCP, and udp is sent",
-    );
+    cannot(&set("net.ipv4.tcp_sack"), one, "only for TCP, and udp is sent");
     cannot(&set("net.ipv4.tcp_retries2"), one, "only for TCP");
     acts(&tcp("net.ipv4.tcp_sack"), one);
     cannot(&tcp("net.ipv4.tcp_retries2"), one, "no packets are lost");
     acts(&tcp("net.ipv4.tcp_retries2"), Load::Stream);
-    acts(
-        &format!(
-            "qdisc = \"netem loss 1%\"\n{}",
-            tcp("net.ipv4.tcp_retries2")
-        ),
-        one,
-    );
+    acts(&format!("qdisc = \"netem loss 1%\"\n{}", tcp("net.ipv4.tcp_retries2")), one);
     cannot(&tcp("net.core.somaxconn"), one, "before the measurement");
     cannot(&set("net.core.netdev_max_backlog"), one, "no queue");
     // One packet is enough for these: a budget that it consumes, a timer that each send sets.
@@ -272,15 +194,9 @@ fn sysctls() {
     acts(&set("net.core.dev_weight"), one);
     acts(&tcp("net.ipv4.tcp_early_retrans"), one);
     cannot(&set("net.ipv6.conf.all.forwarding"), one, "IPv6");
-    acts(
-        &format!("family = \"ipv6\"\n{}", set("net.ipv6.conf.all.forwarding")),
-        one,
-    );
+    acts(&format!("family = \"ipv6\"\n{}", set("net.ipv6.conf.all.forwarding")), one);
     cannot(&set("net.ipv4.ipfrag_time"), one, "fragmented");
-    acts(
-        &format!("size_bytes = 4096\n{}", set("net.ipv4.ipfrag_time")),
-        one,
-    );
+    acts(&format!("size_bytes = 4096\n{}", set("net.ipv4.ipfrag_time")), one);
     acts(&set("net.ipv4.ip_early_demux"), one);
     acts(&set("kernel.randomize_va_space"), one);
 }
@@ -290,11 +206,7 @@ fn sysctls() {
 fn evidence_beats_the_table() {
     let of = |knobs: &str, entered: &[&str]| {
         let arm = arm(knobs);
-        let scene = Scene {
-            arm: &arm,
-            load: Load::OneAtATime,
-            cpus: 1,
-        };
+        let scene = Scene { arm: &arm, load: Load::OneAtATime, cpus: 1 };
         idle(&scene, Some(&entered.iter().copied().collect()))
     };
     let gro = "offload = { gro = \"on\" }";
@@ -302,17 +214,11 @@ fn evidence_beats_the_table() {
     assert!(of(gro, &["skb_gro_receive"]).is_empty());
     let rules = "nft = { rules = 9 }";
     assert!(of(rules, &["nft_do_chain"]).is_empty());
-    assert_eq!(
-        of(rules, &["ip_output"])["nft"],
-        "no packet reached its chains"
-    );
+    assert_eq!(of(rules, &["ip_output"])["nft"], "no packet reached its chains");
     // The flow's first packet passed the chain before the measurement.
     let nat = "nft = '''table ip t { chain c { type nat hook postrouting priority 100; masquerade; } }'''";
     let before = of(nat, &["nf_nat_inet_fn", "nf_conntrack_in"]);
-    assert!(
-        before["nft chain ip t c"].contains("first packet"),
-        "{before:?}"
-    );
+    assert!(before["nft chain ip t c"].contains("first packet"), "{before:?}");
     assert!(of(nat, &["nft_do_chain", "nft_nat_do_chain"]).is_empty());
     // Others are evaluated, and the whole of the rules did act.
     let both = "nft = '''table inet t {
@@ -322,20 +228,10 @@ fn evidence_beats_the_table() {
     }'''";
     let some = of(both, &["nft_do_chain", "nft_do_chain_inet"]);
     let keys: Vec<&str> = some.keys().map(String::as_str).collect();
-    assert_eq!(
-        keys,
-        [
-            "nft chain inet t c",
-            "nft chain inet t e",
-            "nft ct state established"
-        ]
-    );
+    assert_eq!(keys, ["nft chain inet t c", "nft chain inet t e", "nft ct state established"]);
     assert!(some["nft chain inet t e"].contains("no packet passes forward"));
     let answered = of(&format!("proto = \"raw\"\n{both}"), &["nft_do_chain_inet"]);
-    assert!(
-        !answered.contains_key("nft ct state established"),
-        "{answered:?}"
-    );
+    assert!(!answered.contains_key("nft ct state established"), "{answered:?}");
 }
 
 /// Check that every knob of packets is either in the table or changes the path itself, so that no

@@ -47,19 +47,14 @@ pub fn check_arm(arm: &Arm) -> Result<(), (&'static str, String)> {
         return Err(("link", "link any is only for traffic in lab host".into()));
     }
     if arm.forward && arm.link == Link::Lo {
-        return Err((
-            "forward",
-            "forward is not supported by link lo; use veth".into(),
-        ));
+        return Err(("forward", "forward is not supported by link lo; use veth".into()));
     }
     let least = match arm.family {
         Family::V4 => MIN_MTU_BYTES,
         Family::V6 => MIN_MTU_V6_BYTES,
     };
     if let Some(mtu) = arm.knobs.get("mtu_bytes")
-        && !mtu
-            .parse()
-            .is_ok_and(|mtu: u32| (least..=MAX_MTU_BYTES).contains(&mtu))
+        && !mtu.parse().is_ok_and(|mtu: u32| (least..=MAX_MTU_BYTES).contains(&mtu))
     {
         return Err((
             "mtu_bytes",
@@ -70,19 +65,13 @@ pub fn check_arm(arm: &Arm) -> Result<(), (&'static str, String)> {
         ));
     }
     if arm.knobs.contains_key("bridge") && arm.link == Link::Lo {
-        return Err((
-            "bridge",
-            "bridge is not supported by link lo; use veth".into(),
-        ));
+        return Err(("bridge", "bridge is not supported by link lo; use veth".into()));
     }
     if arm.forward && arm.knobs.get("bridge").is_some_and(|on| on == "on") {
         return Err(("bridge", "bridge and forward can't be used together".into()));
     }
     if arm.knobs.contains_key("queues") && arm.link != Link::Veth {
-        return Err((
-            "queues",
-            format!("queues is not supported by link {}; use veth", arm.link),
-        ));
+        return Err(("queues", format!("queues is not supported by link {}; use veth", arm.link)));
     }
     match FromDevice::of(arm) {
         Some(frames) => frames.check(arm)?,
@@ -112,18 +101,13 @@ impl Experiment {
         }
         let arms = self.arms();
         if arms.len() > MAX_ARMS {
-            let why = format!(
-                "too many arms ({}); expected at most {MAX_ARMS}",
-                arms.len()
-            );
+            let why = format!("too many arms ({}); expected at most {MAX_ARMS}", arms.len());
             return Err(("vary", why).into());
         }
         for arm in &arms {
-            self.check_queues(arm)
-                .map_err(|wrong| self.of_arm(arm, wrong))?;
+            self.check_queues(arm).map_err(|wrong| self.of_arm(arm, wrong))?;
             check_arm(arm).map_err(|wrong| self.of_arm(arm, wrong))?;
-            self.check_host_arm(arm)
-                .map_err(|wrong| self.of_arm(arm, wrong))?;
+            self.check_host_arm(arm).map_err(|wrong| self.of_arm(arm, wrong))?;
             if self.lab == Lab::Netns && arm.link.has_nics() {
                 let why = format!(
                     "link {} is not supported by lab netns, only {}; use lab vm",
@@ -256,15 +240,7 @@ impl Experiment {
                 "invalid number of arms ({}); expected 1 to {MAX_ARMS_OF_FRAMES}",
                 arms.len()
             );
-            return Err((
-                if self.figures.is_empty() {
-                    "vary"
-                } else {
-                    "figure"
-                },
-                why,
-            )
-                .into());
+            return Err((if self.figures.is_empty() { "vary" } else { "figure" }, why).into());
         }
         self.check_names(&self.arms())?;
         if let Some(n) = (1..arms.len()).find(|n| arms[..*n].contains(&arms[*n])) {
@@ -295,11 +271,9 @@ impl Experiment {
                 .into());
         }
         if first != Link::Veth && self.explain {
-            return Err((
-                "explain",
-                format!("explain is not supported by link {first}; use veth"),
-            )
-                .into());
+            return Err(
+                ("explain", format!("explain is not supported by link {first}; use veth")).into()
+            );
         }
         if first != Link::Veth && arms.iter().any(|arm| arm.planted.fault.is_some()) {
             return Err((

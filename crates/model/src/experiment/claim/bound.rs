@@ -32,16 +32,11 @@ impl Claim {
     /// What the ratio of two arms is claimed to be; none if nothing is said of it.
     pub fn bound(&self) -> Option<Bound> {
         let (at_least, at_most, percent) = match self {
-            Claim::Compare {
-                at_least,
-                at_most,
-                within_percent,
-                ..
-            } => (*at_least, *at_most, *within_percent),
+            Claim::Compare { at_least, at_most, within_percent, .. } => {
+                (*at_least, *at_most, *within_percent)
+            }
             Claim::Unchanged { within_percent, .. } => (None, None, *within_percent),
-            Claim::TurningPoint {
-                at_least, at_most, ..
-            } => (*at_least, *at_most, None),
+            Claim::TurningPoint { at_least, at_most, .. } => (*at_least, *at_most, None),
             _ => (None, None, None),
         };
         if let Some(percent) = percent {
@@ -61,13 +56,9 @@ impl Claim {
     /// Check that bounds are ratios, and that nothing else is said of it.
     pub(super) fn check_bound(&self) -> Result<(), (&'static str, String)> {
         let (is, at_least, at_most, within) = match self {
-            Claim::Compare {
-                is,
-                at_least,
-                at_most,
-                within_percent,
-                ..
-            } => (*is, *at_least, *at_most, *within_percent),
+            Claim::Compare { is, at_least, at_most, within_percent, .. } => {
+                (*is, *at_least, *at_most, *within_percent)
+            }
             Claim::Unchanged { within_percent, .. } => (None, None, None, *within_percent),
             _ => return Ok(()),
         };

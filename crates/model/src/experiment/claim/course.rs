@@ -21,13 +21,7 @@ const LEAST_LEVELS: usize = 3;
 impl Claim {
     /// Check that a course goes one way and then the other, over a knob with numbers, of which a scan may have more.
     pub(super) fn check_course(&self, arms: &[Arm], scans: bool) -> Result<(), Mistake> {
-        let Claim::Course {
-            knob,
-            is,
-            beyond_percent,
-            ..
-        } = self
-        else {
+        let Claim::Course { knob, is, beyond_percent, .. } = self else {
             return Ok(());
         };
         if is.is_empty() || is.windows(2).any(|two| two[0] == two[1]) {
@@ -73,11 +67,7 @@ mod tests {
             ("buffer", "is = []", "in turns"),
             ("buffer", "is = [\"falls\", \"falls\"]", "in turns"),
             ("buffer", "is = [\"sinks\"]", "sinks"),
-            (
-                "buffer",
-                "is = [\"falls\"]\nbeyond_percent = 100",
-                "beyond_percent `100`",
-            ),
+            ("buffer", "is = [\"falls\"]\nbeyond_percent = 100", "beyond_percent `100`"),
         ] {
             let told = of(knob, rest).unwrap_err();
             assert!(told.contains(why), "{told}");

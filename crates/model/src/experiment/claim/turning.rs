@@ -8,15 +8,7 @@ impl Claim {
     /// Check that the ratio of a turning point is a gain, and that there are arms with both levels of its
     /// knob, of which a scan may have more.
     pub(super) fn check_turning_point(&self, arms: &[Arm], scans: bool) -> Result<(), Mistake> {
-        let Claim::TurningPoint {
-            knob,
-            level,
-            against,
-            at_least,
-            at_most,
-            ..
-        } = self
-        else {
+        let Claim::TurningPoint { knob, level, against, at_least, at_most, .. } = self else {
             return Ok(());
         };
         match (at_least, at_most) {
@@ -98,13 +90,7 @@ mod tests {
             ("offload.tso", "on", "off", "at_most = 1", "below 1"),
             ("offload.tso", "on", "off", "at_most = nan", "below 1"),
             ("offload.tso", "on", "off", "", "one of at_least"),
-            (
-                "offload.tso",
-                "on",
-                "off",
-                "at_least = 1.1\nat_most = 0.9",
-                "one of at_least",
-            ),
+            ("offload.tso", "on", "off", "at_least = 1.1\nat_most = 0.9", "one of at_least"),
         ] {
             let told = of(knob, level, against, least).unwrap_err();
             assert!(told.contains(why), "{told}");

@@ -120,22 +120,10 @@ const PACKETS: &[Kind] = &[Kind::Packets, Kind::Stream];
 /// Of these, those of two hosts.
 const HOSTS: &[Kind] = &[Kind::Stream, Kind::Request, Kind::Http];
 const PACKETS_AND_HOSTS: &[Kind] = &[Kind::Packets, Kind::Stream, Kind::Request, Kind::Http];
-const LINKS: &[Kind] = &[
-    Kind::Packets,
-    Kind::Stream,
-    Kind::Request,
-    Kind::Http,
-    Kind::Command,
-];
+const LINKS: &[Kind] = &[Kind::Packets, Kind::Stream, Kind::Request, Kind::Http, Kind::Command];
 /// The same, and commands on this machine.
-const LINKS_AND_WORK: &[Kind] = &[
-    Kind::Packets,
-    Kind::Stream,
-    Kind::Request,
-    Kind::Http,
-    Kind::Command,
-    Kind::Work,
-];
+const LINKS_AND_WORK: &[Kind] =
+    &[Kind::Packets, Kind::Stream, Kind::Request, Kind::Http, Kind::Command, Kind::Work];
 const WORK: &[Kind] = &[Kind::Work];
 const WEB: &[Kind] = &[Kind::Http];
 const STREAM_AND_WEB: &[Kind] = &[Kind::Stream, Kind::Http];
@@ -145,14 +133,8 @@ const COMMAND: &[Kind] = &[Kind::Command, Kind::Work];
 /// Of a command, or of a web server.
 const DISKS: &[Kind] = &[Kind::Command, Kind::Work, Kind::Http];
 const FRAMES: &[Kind] = &[Kind::Frames];
-const LINKS_AND_FRAMES: &[Kind] = &[
-    Kind::Packets,
-    Kind::Stream,
-    Kind::Request,
-    Kind::Http,
-    Kind::Command,
-    Kind::Frames,
-];
+const LINKS_AND_FRAMES: &[Kind] =
+    &[Kind::Packets, Kind::Stream, Kind::Request, Kind::Http, Kind::Command, Kind::Frames];
 
 /// The base of all others: a switch for packets, without a flag.
 const SWITCH: Knob = Knob {
@@ -169,37 +151,23 @@ const SWITCH: Knob = Knob {
 };
 
 /// The same for frames.
-const OF_FRAMES: Knob = Knob {
-    labs: ALL,
-    workloads: FRAMES,
-    ..SWITCH
-};
+const OF_FRAMES: Knob = Knob { labs: ALL, workloads: FRAMES, ..SWITCH };
 
 /// The same for two hosts.
-const OF_HOSTS: Knob = Knob {
-    labs: VM,
-    workloads: HOSTS,
-    ..SWITCH
-};
+const OF_HOSTS: Knob = Knob { labs: VM, workloads: HOSTS, ..SWITCH };
 
 /// A time or share of a wire, in the spelling of the file.
 const fn of_wire(what: &'static str, parse: fn(&str) -> Result<String, String>) -> Takes {
     Takes::Text { what, parse }
 }
 
-const STRING: Takes = Takes::Text {
-    what: "string",
-    parse: |text| Ok(text.to_string()),
-};
+const STRING: Takes = Takes::Text { what: "string", parse: |text| Ok(text.to_string()) };
 
 /// The protocols of packets; a command has a workload of its own.
 const PROTOCOLS: &[&str] = &["raw", "udp", "tcp"];
 
 const fn within(what: &'static str) -> Takes {
-    Takes::Word {
-        what,
-        words: Within::WORDS,
-    }
+    Takes::Word { what, words: Within::WORDS }
 }
 
 /// The ends that have a setting, if that is set.
@@ -207,10 +175,7 @@ const fn ends(key: &'static str, flag: &'static str, turn: u8, help: &'static st
     Knob {
         key,
         flag: Flag::List(flag),
-        takes: Takes::Word {
-            what: "host",
-            words: Ends::WORDS,
-        },
+        takes: Takes::Word { what: "host", words: Ends::WORDS },
         default: Default::Level("both"),
         said: Said::As(key),
         turn,

@@ -18,10 +18,7 @@ fn keys() -> &'static [&'static str] {
 
 impl Serialize for Knobs {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let levels = self
-            .levels
-            .iter()
-            .map(|(key, level)| (key, written(key, level)));
+        let levels = self.levels.iter().map(|(key, level)| (key, written(key, level)));
         write_table(levels, serializer)
     }
 }
@@ -62,9 +59,7 @@ fn write_table<'l, S: Serializer>(
             table.insert(knob.key.into(), level);
             continue;
         }
-        let below = table
-            .entry(knob.key)
-            .or_insert_with(|| toml::Table::new().into());
+        let below = table.entry(knob.key).or_insert_with(|| toml::Table::new().into());
         if let toml::Value::Table(below) = below {
             below.insert(key.below.clone(), level);
         }
@@ -107,14 +102,8 @@ impl<'de> Visitor<'de> for ReadTable {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Levels, A::Error> {
         let mut levels = Levels::new();
         let mut seen = BTreeSet::new();
-        while let Some(at) = map.next_key_seed(ReadKey {
-            what: "knob",
-            words: keys(),
-        })? {
-            let read = ReadKnob {
-                at,
-                lists: self.lists,
-            };
+        while let Some(at) = map.next_key_seed(ReadKey { what: "knob", words: keys() })? {
+            let read = ReadKnob { at, lists: self.lists };
             levels.extend(map.next_value_seed(read)?);
             if !seen.insert(at) {
                 return Err(A::Error::duplicate_field(KNOBS[at].key));
@@ -179,11 +168,9 @@ impl<'de> Visitor<'de> for ReadKnob {
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let knob = &KNOBS[self.at];
         match knob.takes {
-            Takes::Settings => write!(
-                f,
-                "a table, like {} = {{ \"net.core.rmem_max\" = \"1\" }}",
-                knob.key
-            ),
+            Takes::Settings => {
+                write!(f, "a table, like {} = {{ \"net.core.rmem_max\" = \"1\" }}", knob.key)
+            }
             Takes::Numbers { words, .. } => {
                 let name = words.first().unwrap_or(&"rx");
                 write!(f, "a table, like {} = {{ {name} = 100 }}", knob.key)

@@ -124,10 +124,7 @@ impl Level {
 impl Takes {
     /// Whether it is a table, whose keys are a part of the knob's.
     pub fn is_table(self) -> bool {
-        matches!(
-            self,
-            Takes::Switches { .. } | Takes::Numbers { .. } | Takes::Settings
-        )
+        matches!(self, Takes::Switches { .. } | Takes::Numbers { .. } | Takes::Settings)
     }
 
     /// What a name in a table takes.
@@ -172,10 +169,7 @@ impl Takes {
             Takes::Switch | Takes::Switches { .. } => match text {
                 "on" | "off" => text.to_string(),
                 other => {
-                    return Err(format!(
-                        "invalid value `{}`; expected on or off",
-                        cut(other, 40)
-                    ));
+                    return Err(format!("invalid value `{}`; expected on or off", cut(other, 40)));
                 }
             },
             Takes::Word { what, words } => match words.contains(&text) {
@@ -193,10 +187,7 @@ impl Takes {
             Takes::Bytes => text.parse::<Bytes>()?.0.to_string(),
             Takes::Text { parse, .. } => parse(text)?,
             Takes::Rules => {
-                return Ok(Level::Rules(Nft::Text {
-                    rules: text.into(),
-                    file: None,
-                }));
+                return Ok(Level::Rules(Nft::Text { rules: text.into(), file: None }));
             }
             Takes::Modules => match files(text).find(|name| !is_module(name)) {
                 Some(name) => {
@@ -296,10 +287,9 @@ pub fn files(level: &str) -> impl Iterator<Item = &str> {
 pub fn of_files<S: AsRef<str>>(files: &[S]) -> Result<String, String> {
     let names: Vec<&str> = files.iter().map(S::as_ref).collect();
     match names.iter().find(|name| name.contains(BETWEEN_FILES)) {
-        Some(name) => Err(format!(
-            "invalid file name `{}`; expected a name without commas",
-            cut(name, 80)
-        )),
+        Some(name) => {
+            Err(format!("invalid file name `{}`; expected a name without commas", cut(name, 80)))
+        }
         None => Ok(names.join(",")),
     }
 }

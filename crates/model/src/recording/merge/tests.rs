@@ -18,11 +18,7 @@ fn measure(recording: &mut Recording, arm: u32, index: u32, own: u64) {
             delivered: 8,
             dropped: [("rx_errors".to_string(), 2)].into(),
         },
-        totals: vec![Total {
-            quantity,
-            kernel: own,
-            user: 1,
-        }],
+        totals: vec![Total { quantity, kernel: own, user: 1 }],
         entered: 3,
         returned: 2,
         duration_ns: 1_000,
@@ -45,13 +41,7 @@ fn measure(recording: &mut Recording, arm: u32, index: u32, own: u64) {
             corrected_ns: 5.0,
             uncertainty_ns: 1.0,
         }),
-        times: Times {
-            count: 1,
-            total_ns: own,
-            min_ns: own,
-            max_ns: own,
-            buckets: vec![(16, 1)],
-        },
+        times: Times { count: 1, total_ns: own, min_ns: own, max_ns: own, buckets: vec![(16, 1)] },
     });
     let of = Of::Block(block);
     recording.add(of, &BUSY, Item::ONLY, own as f64);
@@ -67,59 +57,36 @@ fn blocks_are_merged() {
     let mut recording = Recording::default();
     for index in 0..4 {
         for arm in 0..2 {
-            measure(
-                &mut recording,
-                arm,
-                index,
-                u64::from(100 * (arm + 1) + index),
-            );
+            measure(&mut recording, arm, index, u64::from(100 * (arm + 1) + index));
         }
     }
     let mut at_once = recording.clone();
     at_once.merge_blocks(0, 2);
     recording.merge_blocks(0, 1);
     assert_eq!(recording.blocks.len(), 4);
-    assert_eq!(
-        (recording.halvings(), recording.merged_in(|_| true)),
-        (1, 2)
-    );
+    assert_eq!((recording.halvings(), recording.merged_in(|_| true)), (1, 2));
     recording.merge_blocks(0, 1);
     assert_eq!(recording, at_once);
     assert_eq!(recording.blocks.len(), 2);
     let block = &recording.blocks[1];
     assert_eq!((block.arm, block.index, block.duration_ns), (1, 0, 4_000));
-    assert_eq!(
-        (block.ledger.offered, block.ledger.dropped["rx_errors"]),
-        (40, 8)
-    );
+    assert_eq!((block.ledger.offered, block.ledger.dropped["rx_errors"]), (40, 8));
     assert!(block.ledger.closes());
     assert_eq!((block.kernel(), block.user()), (806, 4));
-    let costs: Vec<_> = recording
-        .costs
-        .iter()
-        .map(|c| (c.block, c.calls, c.own))
-        .collect();
+    let costs: Vec<_> = recording.costs.iter().map(|c| (c.block, c.calls, c.own)).collect();
     assert_eq!(costs, [(0, 4, 406), (1, 4, 806)]);
     let span = &recording.spans[1];
-    assert_eq!(
-        (span.times.count, span.times.min_ns, span.times.max_ns),
-        (4, 200, 203)
-    );
+    assert_eq!((span.times.count, span.times.min_ns, span.times.max_ns), (4, 200, 203));
     assert_eq!(span.call().unwrap().corrected_ns, 20.0);
     let figure = |quantity: &Declared| {
-        let mut all = recording
-            .scalars_of(quantity)
-            .filter(|s| s.block() == Some(1));
+        let mut all = recording.scalars_of(quantity).filter(|s| s.block() == Some(1));
         let value = all.next().unwrap().value;
         assert!(all.next().is_none());
         value
     };
     assert_eq!((figure(&BUSY), figure(&SEEN)), (201.5, 16.0));
     assert_eq!((figure(&INTO_RUN), figure(&MERGED)), (4_000.0, 4.0));
-    assert_eq!(
-        (recording.run_ns(), recording.measured_blocks()),
-        (4_000, 8)
-    );
+    assert_eq!((recording.run_ns(), recording.measured_blocks()), (4_000, 8));
 }
 
 /// Check that a new block is merged into the one that it belongs to, and nothing else changes.

@@ -43,17 +43,7 @@ pub(crate) struct Drawn {
 
 /// What a claim of a line is about, class by class; nothing of other claims.
 pub(crate) fn drawn(claim: &Claim, classes: &[ClassView<'_>]) -> Vec<Drawn> {
-    let Claim::Linear {
-        knob,
-        unit,
-        layer,
-        function,
-        arms,
-        from,
-        to,
-        ..
-    } = claim
-    else {
+    let Claim::Linear { knob, unit, layer, function, arms, from, to, .. } = claim else {
         return Vec::new();
     };
     let part = part(layer, function, &None);
@@ -62,20 +52,15 @@ pub(crate) fn drawn(claim: &Claim, classes: &[ClassView<'_>]) -> Vec<Drawn> {
         let mut all = points(*class, &part, knob, arms, classes);
         all.sort_by_key(|point| point.x);
         let at = |p: &Point| (p.x as f64, p.insns as f64 / p.packets.max(1) as f64);
-        let within: Vec<Point> = (all.iter().copied())
-            .filter(|p| range.contains(&p.x))
-            .collect();
-        let line = (within.len() >= LEAST_POINTS)
-            .then(|| line(&within))
-            .flatten();
+        let within: Vec<Point> = (all.iter().copied()).filter(|p| range.contains(&p.x)).collect();
+        let line = (within.len() >= LEAST_POINTS).then(|| line(&within)).flatten();
         let ends = within.first().zip(within.last());
         let on = |line: &Line, p: &Point| (p.x as f64, line.fixed + line.each * p.x as f64);
         Drawn {
             class: *class,
             points: all.iter().map(at).collect(),
-            formula: line.map_or_else(String::new, |line| {
-                formula(&line, unit.as_deref().unwrap_or(knob))
-            }),
+            formula: line
+                .map_or_else(String::new, |line| formula(&line, unit.as_deref().unwrap_or(knob))),
             line: (line.zip(ends)).map(|(line, (a, b))| [on(&line, a), on(&line, b)]),
         }
     };
@@ -129,10 +114,9 @@ pub(super) fn linear(
         verdict: holds(straight),
         because: format!("{class}{of}: {formula}, {off}; {}", told.join(", ")),
         finding: match (straight, line.exact) {
-            (true, true) if line.each == 0.0 => format!(
-                "{class}{of} costs {} whatever the {unit}, {range}",
-                decimal(line.fixed)
-            ),
+            (true, true) if line.each == 0.0 => {
+                format!("{class}{of} costs {} whatever the {unit}, {range}", decimal(line.fixed))
+            }
             (true, true) => {
                 format!("{class}{of} costs {formula}, to the instruction, {range}")
             }

@@ -28,19 +28,15 @@ fn made(knobs: &[(&str, &str)]) -> Option<Made> {
         from: knob(FROM)?.into(),
         by: match knob(SETTING) {
             None => MadeBy::Seed,
-            Some(setting) => MadeBy::Scan {
-                setting: setting.into(),
-                control: knob(CONTROL).is_some(),
-            },
+            Some(setting) => {
+                MadeBy::Scan { setting: setting.into(), control: knob(CONTROL).is_some() }
+            }
         },
     })
 }
 
 fn recording(arms: &[Spent<'_>]) -> Recording {
-    let mut recording = Recording {
-        complete: true,
-        ..Recording::default()
-    };
+    let mut recording = Recording { complete: true, ..Recording::default() };
     for name in FUNCTIONS {
         recording.functions.push(Function {
             name: name.into(),
@@ -78,11 +74,7 @@ fn recording(arms: &[Spent<'_>]) -> Recording {
             arm: n as u32,
             instrument: "exact".into(),
             index: 0,
-            ledger: Ledger {
-                offered: PACKETS,
-                delivered: PACKETS,
-                dropped: BTreeMap::new(),
-            },
+            ledger: Ledger { offered: PACKETS, delivered: PACKETS, dropped: BTreeMap::new() },
             totals: Vec::new(),
             entered: 0,
             returned: 0,
@@ -95,11 +87,7 @@ fn recording(arms: &[Spent<'_>]) -> Recording {
                 quantity: 0,
                 block,
                 direction: if rx { Direction::Rx } else { Direction::Tx },
-                context: if rx {
-                    Context::Softirq(Softirq::NetRx)
-                } else {
-                    Context::Task
-                },
+                context: if rx { Context::Softirq(Softirq::NetRx) } else { Context::Task },
                 node: node as u32,
                 calls: PACKETS,
                 own: insns * PACKETS,
@@ -117,11 +105,8 @@ const RULES: &[Spent<'_>] = &[
 ];
 
 fn judged(recording: &Recording, claim: &str) -> Judged {
-    let arms: String = recording
-        .arms
-        .iter()
-        .map(|arm| format!("[[arm]]\nname = \"{}\"\n", arm.name))
-        .collect();
+    let arms: String =
+        recording.arms.iter().map(|arm| format!("[[arm]]\nname = \"{}\"\n", arm.name)).collect();
     let text = format!("name = \"x\"\n{arms}[[claim]]\nsays = \"?\"\n{claim}");
     let experiment = Experiment::parse(&text).unwrap();
     judge(&experiment, &classes(recording)).remove(0)
@@ -164,11 +149,7 @@ fn a_line_over_files_of_rules() {
     let spent = files.map(|(name, costs)| -> Spent<'_> {
         match name {
             "none" => (name, &[], costs),
-            _ => (
-                name,
-                &[("nft", "table ip t {}"), ("nft.file", "x.nft")],
-                costs,
-            ),
+            _ => (name, &[("nft", "table ip t {}"), ("nft.file", "x.nft")], costs),
         }
     });
     let mut recording = recording(&spent);
@@ -177,10 +158,7 @@ fn a_line_over_files_of_rules() {
         facts.insert("nft.rules".into(), rules.into());
         facts.insert("nft.set_elements".into(), "0".into());
     }
-    for (knob, verdict) in [
-        ("nft.rules", Answer::Holds),
-        ("nft.set", Answer::NotMeasured),
-    ] {
+    for (knob, verdict) in [("nft.rules", Answer::Holds), ("nft.set", Answer::NotMeasured)] {
         let claim = format!(
             "kind = \"linear\"\nclasses = [\"udp tx\"]\nknob = \"{knob}\"\nunit = \"rule\"\n"
         );
@@ -208,22 +186,15 @@ fn the_figure_of_a_line() {
         Some(&experiment),
         &Together::default(),
     );
-    let [figure] = &page.figures[..] else {
-        panic!("{:?}", page.figures)
-    };
+    let [figure] = &page.figures[..] else { panic!("{:?}", page.figures) };
     assert_eq!(figure.x.label, "nft.rules");
     assert_eq!(figure.y.label, "instructions per packet");
-    let [measured, line] = &figure.series[..] else {
-        panic!("{:?}", figure.series)
-    };
+    let [measured, line] = &figure.series[..] else { panic!("{:?}", figure.series) };
     let points = |of: &crate::page::PageSeries| -> Vec<(f64, f64)> {
         of.points.iter().map(|p| (p.x, p.y)).collect()
     };
     assert_eq!(measured.name, "udp tx");
-    assert_eq!(
-        points(measured),
-        [(1.0, 4_603.0), (10.0, 5_224.0), (100.0, 11_434.0)]
-    );
+    assert_eq!(points(measured), [(1.0, 4_603.0), (10.0, 5_224.0), (100.0, 11_434.0)]);
     assert_eq!(line.name, "udp tx: 4,534 + 69 for each rule");
     assert_eq!(points(line), [(1.0, 4_603.0), (100.0, 11_434.0)]);
     let without = Experiment::parse("name = \"x\"\n").unwrap();
@@ -265,11 +236,7 @@ fn arms_compared() {
         ("rx", "ten", "different", false),
     ] {
         let got = verdict(class, arm, &format!("is = \"{is}\"\n"));
-        let wanted = if holds {
-            Answer::Holds
-        } else {
-            Answer::DoesNotHold
-        };
+        let wanted = if holds { Answer::Holds } else { Answer::DoesNotHold };
         assert_eq!(got.verdict, wanted, "{class} {arm} {is}: {got:?}");
     }
 }
@@ -365,14 +332,8 @@ fn seeds_make_a_spread() {
     assert!(spreads[1].functions.is_empty());
     let text = seeds::render(&recording, &views, 100);
     assert!(text.contains("under 3 random seeds"), "{text}");
-    assert!(
-        text.contains("udp tx depends on the seed in nft_do_chain 4.0 to 9.0"),
-        "{text}"
-    );
-    assert!(
-        text.contains("udp rx: nothing depends on the seed"),
-        "{text}"
-    );
+    assert!(text.contains("udp tx depends on the seed in nft_do_chain 4.0 to 9.0"), "{text}");
+    assert!(text.contains("udp rx: nothing depends on the seed"), "{text}");
     let claim = "kind = \"unchanged\"\nclasses = [\"udp tx\"]\n";
     assert_eq!(judged(&recording, claim).verdict, Answer::NotMeasured);
     // What is said of the arm is said of the typical seed.
@@ -382,10 +343,7 @@ fn seeds_make_a_spread() {
     let costs: Vec<u64> = typical.iter().map(|v| v.total / v.packets).collect();
     assert_eq!(costs, [107, 50]);
     // Chosen once or twice, it is the same: also where the typical seed is a repeat.
-    let lucky = self::recording(&[
-        ("udp", &[], [100, 9, 50]),
-        ("udp seed=2", &two, [100, 7, 50]),
-    ]);
+    let lucky = self::recording(&[("udp", &[], [100, 9, 50]), ("udp seed=2", &two, [100, 7, 50])]);
     let once = seeds::typical(&classes(&lucky));
     assert_eq!(once[0].arm().name, "udp seed=2");
     let twice = seeds::typical(&once);
@@ -400,11 +358,7 @@ fn seeds_make_a_spread() {
 #[test]
 fn a_scan_is_told() {
     let of = |setting: &'static str| [(SETTING, setting), (FROM, "udp")];
-    let control = [
-        (SETTING, "net.a=0 (as it was)"),
-        (FROM, "udp"),
-        (CONTROL, "yes"),
-    ];
+    let control = [(SETTING, "net.a=0 (as it was)"), (FROM, "udp"), (CONTROL, "yes")];
     let (a, b, c, d) = (of("a"), of("b"), of("c"), of("d"));
     let mut recording = recording(&[
         ("udp", &[], [100, 5, 50]),
@@ -416,9 +370,7 @@ fn a_scan_is_told() {
     ]);
     let failed = &mut recording.notes_of(4).failed;
     failed.insert("exact".into(), "none of 50 warm-up packets arrived".into());
-    recording
-        .untried
-        .insert("net.x".into(), "its value is a word".into());
+    recording.untried.insert("net.x".into(), "its value is a word".into());
     let scan = scan::scan(&recording, &classes(&recording)).unwrap();
     assert_eq!((scan.tried, scan.changing, scan.missing), (4, 2, 0));
     assert_eq!(scan.breaking[0].0, "c");
@@ -426,10 +378,7 @@ fn a_scan_is_told() {
     assert_eq!(class, "udp tx");
     // `a` changes no more than writing the same value does.
     assert_eq!(effects.len(), 1);
-    assert_eq!(
-        (effects[0].setting.as_str(), effects[0].change),
-        ("b", 40.0)
-    );
+    assert_eq!((effects[0].setting.as_str(), effects[0].change), ("b", 40.0));
     assert_eq!(scan.effects[1].1[0].setting, "d");
     let sentence = scan::sentence(&scan);
     assert_eq!(
@@ -439,11 +388,7 @@ fn a_scan_is_told() {
          +38.1%). The largest effect on udp rx: d (-10.0 instructions per packet, -20.0%)."
     );
     let text = scan::render(&scan, 100);
-    for words in [
-        "nft_do_chain +40.0",
-        "50 warm-up packets",
-        "its value is a word (1): net.x",
-    ] {
+    for words in ["nft_do_chain +40.0", "50 warm-up packets", "its value is a word (1): net.x"] {
         assert!(text.contains(words), "no `{words}` in:\n{text}");
     }
     let plain = super::tests::recording(RULES);
@@ -455,10 +400,10 @@ fn a_scan_is_told() {
 fn what_guests_say() {
     let mut recording = recording(RULES);
     let ten = recording.arms.iter().position(|a| a.name == "ten").unwrap();
-    recording.notes_of(ten).facts.insert(
-        "vulnerability.spectre_v2".into(),
-        "Retpolines\x1b[2J".into(),
-    );
+    recording
+        .notes_of(ten)
+        .facts
+        .insert("vulnerability.spectre_v2".into(), "Retpolines\x1b[2J".into());
     let text = conclusions::knobs(&recording, 100);
     assert!(text.contains("- ten: spectre_v2: Retpolines?[2J"), "{text}");
 }

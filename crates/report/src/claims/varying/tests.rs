@@ -15,16 +15,10 @@ fn beside(mut before: Recording, after: Recording) -> Recording {
     before.arms[arms as usize].name = "after".into();
     before
         .blocks
-        .extend(after.blocks.into_iter().map(|block| Block {
-            arm: block.arm + arms,
-            ..block
-        }));
+        .extend(after.blocks.into_iter().map(|block| Block { arm: block.arm + arms, ..block }));
     before
         .spans
-        .extend(after.spans.into_iter().map(|span| Span {
-            block: span.block + blocks,
-            ..span
-        }));
+        .extend(after.spans.into_iter().map(|span| Span { block: span.block + blocks, ..span }));
     before
 }
 
@@ -80,10 +74,7 @@ fn functions_compared() {
     assert_eq!(kind(&same, &of), Answer::NotShown);
     assert_eq!(kind(&same, "kind = \"unchanged\""), Answer::Holds);
     let order = judged(&slower, "kind = \"ranking\"");
-    assert!(
-        order.because.contains("before") && order.because.contains("after"),
-        "{order:?}"
-    );
+    assert!(order.because.contains("before") && order.because.contains("after"), "{order:?}");
     let counts = kind(&same, "kind = \"changed-by\"\narm = \"after\"");
     assert_eq!(counts, Answer::NotMeasured);
 }
@@ -130,19 +121,13 @@ fn frames_by_queues() {
     let recording = of_frames(&experiment, None);
     let mut names: Vec<String> = recording.arms.iter().map(|a| a.name.clone()).collect();
     names.sort();
-    assert_eq!(
-        names,
-        ["tc queues=1", "tc queues=2", "xdp queues=1", "xdp queues=2"]
-    );
-    let verdicts: Vec<Answer> = (judge_blocks(&experiment, &recording).iter())
-        .map(|judged| judged.verdict)
-        .collect();
+    assert_eq!(names, ["tc queues=1", "tc queues=2", "xdp queues=1", "xdp queues=2"]);
+    let verdicts: Vec<Answer> =
+        (judge_blocks(&experiment, &recording).iter()).map(|judged| judged.verdict).collect();
     use Answer::{DoesNotHold, Holds};
     assert_eq!(verdicts, [Holds, Holds, Holds, DoesNotHold]);
-    let lines = sweeps::series(
-        &sweeps::Plotted::of(&experiment, &experiment.figures[0]),
-        &recording,
-    );
+    let lines =
+        sweeps::series(&sweeps::Plotted::of(&experiment, &experiment.figures[0]), &recording);
     let drawn: Vec<(&str, Vec<f64>)> = (lines.iter())
         .map(|l| {
             let along = l.points.iter().map(|p| p.x).collect();
@@ -150,16 +135,9 @@ fn frames_by_queues() {
         })
         .collect();
     assert_eq!(drawn, [("xdp", vec![1.0, 2.0]), ("tc", vec![1.0, 2.0])]);
-    assert!(
-        lines
-            .iter()
-            .all(|line| line.points.iter().all(|p| p.y.is_some()))
-    );
+    assert!(lines.iter().all(|line| line.points.iter().all(|p| p.y.is_some())));
     let text = sweeps::render(&experiment, &recording, 100);
-    assert!(
-        text.contains("handled by queues") && text.contains("2 queues"),
-        "{text}"
-    );
+    assert!(text.contains("handled by queues") && text.contains("2 queues"), "{text}");
 }
 
 /// Check that CPU use is the path's own: what other programs had of its CPUs is not in it, and where that is
@@ -187,9 +165,8 @@ fn of_frames(experiment: &Experiment, others: Option<f64>) -> Recording {
         complete: true,
         ..Recording::default()
     };
-    let twice: Vec<u64> = (recording.arms.iter())
-        .map(|arm| 1 + u64::from(arm.name.starts_with("xdp")))
-        .collect();
+    let twice: Vec<u64> =
+        (recording.arms.iter()).map(|arm| 1 + u64::from(arm.name.starts_with("xdp"))).collect();
     for (arm, packets) in (0..).zip(twice.iter().map(|n| n * 1_000_000)) {
         for index in 0..3 {
             let mut measured = block(packets + 1_000 * u64::from(index), 0, None);

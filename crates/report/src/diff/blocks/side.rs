@@ -100,9 +100,7 @@ impl Side<'_> {
                     false => f64::NAN,
                 })
                 .collect(),
-            _ => (self.per_by_block.iter().zip(costs))
-                .map(|(per, cost)| per.each(*cost))
-                .collect(),
+            _ => (self.per_by_block.iter().zip(costs)).map(|(per, cost)| per.each(*cost)).collect(),
         }
     }
 }
@@ -130,8 +128,7 @@ pub(super) fn sides(recording: &Recording) -> Vec<Side<'_>> {
     let costs = analysis::measured(recording).into_iter();
     let costs = costs.filter(|c| c.quantity.repeats == Repeats::Statistically);
     let all = timed.chain(costs.map(of_costs));
-    all.filter(|s| analysis::is_class(recording, s.class.direction))
-        .collect()
+    all.filter(|s| analysis::is_class(recording, s.class.direction)).collect()
 }
 
 /// A class of costs that an arm has nothing of; none if the arm was not measured.
@@ -225,9 +222,7 @@ fn of_costs(class: ClassView<'_>) -> Side<'_> {
         // Never less than its part.
         total.map_or(*own, |t| t.kernel.saturating_add(t.user).max(*own)) as f64
     };
-    let whole_by_block: Vec<f64> = (class.blocks.iter().zip(&class.by_block))
-        .map(whole)
-        .collect();
+    let whole_by_block: Vec<f64> = (class.blocks.iter().zip(&class.by_block)).map(whole).collect();
     Side {
         sample: class
             .is_sampled()

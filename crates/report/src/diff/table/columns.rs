@@ -148,9 +148,7 @@ impl<'a> Shown<'a> {
             "unaccounted" | "total" => String::new(),
             of => of.into(),
         };
-        let of = self
-            .of
-            .map(|title| Column::text(title, of).letters(WORD_LETTERS));
+        let of = self.of.map(|title| Column::text(title, of).letters(WORD_LETTERS));
         let hint = match self.of {
             Some("focus") => "the subsystem that it is of",
             Some("kind") => "work: a CPU processes the packet; wait: the packet is queued",
@@ -182,10 +180,9 @@ impl<'a> Shown<'a> {
         let mut columns: Columns<'a> = Vec::new();
         if self.rates {
             let pps = |l: &Line<'a>, at: usize| l.class.rates.map_or(0.0, |pps| pps[at]);
-            for (at, key, title) in [
-                (0, "before_pps", "packets/s before"),
-                (1, "after_pps", "after"),
-            ] {
+            for (at, key, title) in
+                [(0, "before_pps", "packets/s before"), (1, "after_pps", "after")]
+            {
                 columns.extend([
                     Column::machine(move |l: &Line<'a>| Value::Number(pps(l, at))).key(key),
                     Column::figure(title, move |l: &Line<'a>| told(rate(pps(l, at))))
@@ -200,9 +197,7 @@ impl<'a> Shown<'a> {
         };
         let ratio = |l: &Line<'a>, of: fn(&Interval) -> f64| {
             let ratio = l.sample().and_then(|sample| sample.ratio);
-            ratio
-                .as_ref()
-                .map_or(Value::Missing, |r| Value::Number(of(r)))
+            ratio.as_ref().map_or(Value::Missing, |r| Value::Number(of(r)))
         };
         let hint = match self.rates {
             true => "wall time of a packet: 1 / rate",
@@ -255,21 +250,10 @@ impl<'a> Shown<'a> {
             .hint("of that change")
             .people(5)
             .page("interval"),
-            Column::machine(|_: &Line<'a>| Value::Absent)
-                .rank(5)
-                .page_own("drawn"),
-            digits(
-                Column::machine(move |l: &Line<'a>| ratio(l, |i| i.value)).key("ratio"),
-                5,
-            ),
-            digits(
-                Column::machine(move |l: &Line<'a>| ratio(l, |i| i.low)).key("ratio_low"),
-                5,
-            ),
-            digits(
-                Column::machine(move |l: &Line<'a>| ratio(l, |i| i.high)).key("ratio_high"),
-                5,
-            ),
+            Column::machine(|_: &Line<'a>| Value::Absent).rank(5).page_own("drawn"),
+            digits(Column::machine(move |l: &Line<'a>| ratio(l, |i| i.value)).key("ratio"), 5),
+            digits(Column::machine(move |l: &Line<'a>| ratio(l, |i| i.low)).key("ratio_low"), 5),
+            digits(Column::machine(move |l: &Line<'a>| ratio(l, |i| i.high)).key("ratio_high"), 5),
             Column::machine(|l: &Line<'a>| {
                 l.sample().map_or(Value::Missing, |s| Value::Number(s.p))
             })
@@ -326,10 +310,8 @@ impl<'a> Shown<'a> {
             side.map_or(Value::Missing, |ends| Value::Number(end(ends)))
         };
         let mut columns = Columns::new();
-        for (after, title, name) in [
-            (false, "95% before", "before"),
-            (true, "95% after", "after"),
-        ] {
+        for (after, title, name) in [(false, "95% before", "before"), (true, "95% after", "after")]
+        {
             columns.extend([
                 Column::figure(title, move |l: &Line<'a>| l.interval(after))
                     .hint("the interval of that side's figure")

@@ -22,52 +22,25 @@ pub(super) fn costs<'a>() -> Columns<'a> {
             .hint("self, after")
             .people(3)
             .page("after"),
-        Column::figure("change", Line::signed)
-            .hint("of self")
-            .people(4)
-            .page("difference"),
+        Column::figure("change", Line::signed).hint("of self").people(4).page("difference"),
         // A heading says nothing of it on a terminal.
         Column::figure("", Line::percent).people(5),
-        Column::machine(Line::percent)
-            .title("%")
-            .hint("of self before")
-            .rank(5)
-            .page("percent"),
+        Column::machine(Line::percent).title("%").hint("of self before").rank(5).page("percent"),
     ]
 }
 
 /// What the page alone has of functions: all of it comes from trees.
 pub(super) fn from_tree<'a>() -> Columns<'a> {
     let column = |title: &'static str, key: &'static str, hint: &'static str, rank: u8| {
-        Column::machine(|_: &Line<'a>| Value::Absent)
-            .title(title)
-            .hint(hint)
-            .rank(rank)
-            .page(key)
+        Column::machine(|_: &Line<'a>| Value::Absent).title(title).hint(hint).rank(rank).page(key)
     };
     vec![
-        column(
-            "incl. before",
-            "inclusive_before",
-            "with all that it calls, before",
-            6,
-        ),
-        column(
-            "incl. after",
-            "inclusive_after",
-            "with all that it calls, after",
-            6,
-        ),
+        column("incl. before", "inclusive_before", "with all that it calls, before", 6),
+        column("incl. after", "inclusive_after", "with all that it calls, after", 6),
         column("incl. change", "inclusive_difference", "of inclusive", 6),
         column("calls before", "calls_before", "entries, or samples", 7),
         column("calls after", "calls_after", "entries, or samples", 7),
-        column(
-            "module",
-            "module",
-            "the module that it is in; of a command, the file",
-            9,
-        )
-        .words(),
+        column("module", "module", "the module that it is in; of a command, the file", 9).words(),
         column("source", "source", "where it is defined, after", 9).words(),
     ]
 }
@@ -105,11 +78,8 @@ pub(super) fn exact<'a>(below: bool) -> Columns<'a> {
         Column::machine(move |l: &Line<'a>| sum(l.sums(), false, true)).csv("packets_before"),
         Column::machine(move |l: &Line<'a>| sum(l.sums(), true, true)).csv("packets"),
     ]);
-    let keys = [
-        (0, "calls", "calls"),
-        (1, "self", "self_insns"),
-        (2, "inclusive", "inclusive_insns"),
-    ];
+    let keys =
+        [(0, "calls", "calls"), (1, "self", "self_insns"), (2, "inclusive", "inclusive_insns")];
     for (which, json, key) in keys {
         columns.extend([
             Column::machine(move |l: &Line<'a>| object(l.change(which))).json(json),
@@ -133,8 +103,7 @@ pub(super) fn exact<'a>(below: bool) -> Columns<'a> {
         .people(7)
         .from(WIDE),
         Column::machine(|l: &Line<'a>| {
-            l.sums()
-                .map_or(Value::Missing, |c| Value::Number(c.delta().value()))
+            l.sums().map_or(Value::Missing, |c| Value::Number(c.delta().value()))
         })
         .csv("self_insns_change_per_packet")
         .digits(4),
@@ -158,10 +127,7 @@ pub(in crate::diff) fn object(change: Option<Change>) -> Value {
         ("before", Value::Count(change.before.sum)),
         ("after", Value::Count(change.after.sum)),
         ("change_per_packet", Value::Number(change.delta().value())),
-        (
-            "change_percent",
-            change.percent().map_or(Value::Missing, Value::Number),
-        ),
+        ("change_percent", change.percent().map_or(Value::Missing, Value::Number)),
     ])
 }
 

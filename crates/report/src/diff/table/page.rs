@@ -12,14 +12,7 @@ use crate::summary::drawn;
 use crate::table::{Column, Table};
 
 /// Columns that the first screen has room for.
-const FIRST_SCREEN: [&str; 6] = [
-    "before",
-    "after",
-    "difference",
-    "change",
-    "interval",
-    "verdict",
-];
+const FIRST_SCREEN: [&str; 6] = ["before", "after", "difference", "change", "interval", "verdict"];
 
 /// The arms of a class, "before → after" where they differ.
 pub(in crate::diff) fn arm(diff: &Diff<'_>, class: &ClassDiff) -> String {
@@ -54,11 +47,7 @@ pub(in crate::diff) fn summary(diff: &Diff<'_>) -> Option<PageTable> {
         Judge::Exact => {
             columns.extend(costs());
             let most = Column::text("most changed function", most_changed);
-            columns.push(
-                most.hint("with the change of its own cost")
-                    .rank(6)
-                    .page("function"),
-            );
+            columns.push(most.hint("with the change of its own cost").rank(6).page("function"));
             let of = |c: &ClassDiff| format!("; {}", c.of());
             let all: BTreeSet<String> = diff.classes.iter().map(of).collect();
             let of = all.first().filter(|_| all.len() == 1);
@@ -81,12 +70,7 @@ fn most_changed(line: &Line<'_>) -> String {
     let Some(row) = changed.first() else {
         return "nothing changed".into();
     };
-    let of = Line {
-        diff: line.diff,
-        class: line.class,
-        kind: "function",
-        of: Of::Row(row),
-    };
+    let of = Line { diff: line.diff, class: line.class, kind: "function", of: Of::Row(row) };
     format!("{} {}", row.name, of.signed().told())
 }
 
@@ -115,8 +99,5 @@ pub(in crate::diff) fn rows<'a>(
     rows: &[&'a Row],
 ) -> Table<'a, Line<'a>> {
     let shown = Shown::new(diff, title, Some(of));
-    Table::new(
-        shown.columns(),
-        lines(diff, class, title, rows.iter().copied()),
-    )
+    Table::new(shown.columns(), lines(diff, class, title, rows.iter().copied()))
 }

@@ -47,9 +47,7 @@ fn measure(build: &mut Build, arm: u32, is_x86: bool) {
 
 fn facts(of: [(&str, &str); 8]) -> BTreeMap<String, String> {
     let facts = of.iter();
-    facts
-        .map(|(key, value)| (key.to_string(), value.to_string()))
-        .collect()
+    facts.map(|(key, value)| (key.to_string(), value.to_string())).collect()
 }
 
 fn alone(is_x86: bool) -> Recording {
@@ -74,10 +72,7 @@ fn both() -> Recording {
 }
 
 fn within(recording: &Recording) -> Diff<'_> {
-    let pairs = Pairs {
-        pairs: pair_within(recording),
-        ..Pairs::default()
-    };
+    let pairs = Pairs { pairs: pair_within(recording), ..Pairs::default() };
     paired(recording, recording, &pairs)
 }
 
@@ -103,10 +98,7 @@ fn arms_as_recordings() {
     };
     assert_eq!(told(&two), DIFFERENCES);
     assert_eq!(told(&one), DIFFERENCES);
-    let view = View {
-        columns: 1_000,
-        ..View::default()
-    };
+    let view = View { columns: 1_000, ..View::default() };
     let below = |diff: &Diff<'_>| {
         let text = terminal::render(diff, &view);
         text.split_once("\nUDP send").unwrap().1.to_string()
@@ -135,10 +127,7 @@ fn arms_as_recordings() {
     assert_eq!(sides(&one), sides(&two));
     let page = page::page(&one);
     let cpu = page.facts.iter().find(|fact| fact.key == env::CPU).unwrap();
-    assert_eq!(
-        (cpu.before.as_deref(), cpu.value.as_str()),
-        (Some("max"), "cortex-a72")
-    );
+    assert_eq!((cpu.before.as_deref(), cpu.value.as_str()), (Some("max"), "cortex-a72"));
 }
 
 /// Check that an arm whose `arch` is not set has the architecture of its kernel.
@@ -146,10 +135,7 @@ fn arms_as_recordings() {
 fn arch_not_set() {
     let both = both();
     let told = crate::diff::of_arms(&both, &[], 1_000).unwrap();
-    assert!(
-        told.starts_with("UDP send (arch x86-64 → arm64): "),
-        "{told}"
-    );
+    assert!(told.starts_with("UDP send (arch x86-64 → arm64): "), "{told}");
     // It is the same if it is set to what it is.
     let mut set = alone(true);
     let knobs = &mut set.arms[0].knobs;
@@ -175,10 +161,7 @@ fn report_of_several() {
         assert!(text.contains(line), "no `{line}` in {text}");
     }
     let text = footer(&alone(true));
-    assert!(
-        !text.contains("arch ") && !text.contains("config "),
-        "{text}"
-    );
+    assert!(!text.contains("arch ") && !text.contains("config "), "{text}");
 }
 
 /// Check that fewer instructions are not called faster, though they were sampled.
@@ -198,10 +181,9 @@ fn fewer_is_not_faster() {
         counting: None,
     };
     let (many, few) = ([10.0, 10.1, 9.9, 10.0], [5.0, 5.1, 4.9, 5.0]);
-    for (pair, words) in [
-        (pair(many, few), ["fewer", "faster"]),
-        (pair(few, many), ["more", "slower"]),
-    ] {
+    for (pair, words) in
+        [(pair(many, few), ["fewer", "faster"]), (pair(few, many), ["more", "slower"])]
+    {
         let judged = Judged::Statistically(judge(&[pair])[0]);
         let told = ["instructions", "ns"].map(|unit| class(unit).verdict(&judged));
         assert_eq!(told, words);

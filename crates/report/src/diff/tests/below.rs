@@ -21,10 +21,7 @@ fn driver(patched: bool) -> Recording {
         false => (400, 60, 64, 23),
         true => (387, 30, 32, 0),
     };
-    for (context, above) in [
-        (RX, bh),
-        (Context::Task, "do_softirq/tasklet_action/usbnet_bh"),
-    ] {
+    for (context, above) in [(RX, bh), (Context::Task, "do_softirq/tasklet_action/usbnet_bh")] {
         let mut every = |path: &str, insns| {
             let path = format!("{above}{path}");
             build.every(0, Direction::Rx, context, &path, insns);
@@ -66,35 +63,16 @@ fn a_function_and_what_it_calls() {
     assert_eq!(queue.calls.after.sum, 0);
     assert!(row(class, "skb_queue_tail").judged.differs());
     assert!(class.functions.iter().all(|row| row.name != "udp_sendmsg"));
-    let view = View {
-        top: 0,
-        columns: 120,
-        ..View::default()
-    };
+    let view = View { top: 0, columns: 120, ..View::default() };
     let text = terminal::render(&found, &view);
-    for told in [
-        "below     usbnet_bh",
-        "incl. before",
-        "2 \u{2192} 0",
-        "calls from everywhere",
-    ] {
+    for told in ["below     usbnet_bh", "incl. before", "2 \u{2192} 0", "calls from everywhere"] {
         assert!(text.contains(told), "{told}: {text}");
     }
     assert!(json::render(&found).contains("usbnet_bh takes 196 fewer"));
     // What the function does for no packet is a class of its own here.
-    assert!(
-        found
-            .classes
-            .iter()
-            .any(|c| c.before.direction == Direction::Other)
-    );
+    assert!(found.classes.iter().any(|c| c.before.direction == Direction::Other));
     let whole = diff(&before, &after);
-    assert!(
-        whole
-            .classes
-            .iter()
-            .all(|c| c.before.direction != Direction::Other)
-    );
+    assert!(whole.classes.iter().all(|c| c.before.direction != Direction::Other));
     assert!(whole.classes.iter().all(|c| c.root.is_none()));
 }
 
@@ -120,15 +98,9 @@ fn a_report() {
             assert_eq!(&record[calls], "1.0000");
         }
     }
-    let view = View {
-        columns: 120,
-        ..View::default()
-    };
+    let view = View { columns: 120, ..View::default() };
     let text = crate::terminal::render(&part, &views, &view);
-    assert!(
-        text.contains("udp rx below usbnet_bh  1,094 instructions per packet"),
-        "{text}"
-    );
+    assert!(text.contains("udp rx below usbnet_bh  1,094 instructions per packet"), "{text}");
     assert!(text.contains("% of the subtree"), "{text}");
 }
 

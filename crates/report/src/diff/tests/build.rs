@@ -69,10 +69,7 @@ impl Build {
             }
         }
         Build(Recording {
-            environment: environment
-                .iter()
-                .map(|(k, v)| (k.to_string(), v.to_string()))
-                .collect(),
+            environment: environment.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect(),
             arms,
             blocks: made,
             complete: true,
@@ -87,21 +84,12 @@ impl Build {
             None => (text, None),
         };
         let functions = &mut self.0.functions;
-        let known = functions
-            .iter()
-            .position(|f| f.name == name && f.module == module);
+        let known = functions.iter().position(|f| f.name == name && f.module == module);
         known.unwrap_or_else(|| {
             functions.push(Function {
                 name: name.into(),
                 module,
-                layer: Some(
-                    if name.starts_with("udp") {
-                        "transport"
-                    } else {
-                        "network"
-                    }
-                    .into(),
-                ),
+                layer: Some(if name.starts_with("udp") { "transport" } else { "network" }.into()),
                 address: 0x1000 * functions.len() as u64,
                 size_bytes: 0x100,
                 source: None,
@@ -115,11 +103,7 @@ impl Build {
         let mut parent = None;
         for name in path.split('/') {
             let function = self.function(name);
-            let node = Node {
-                parent,
-                function,
-                tail: false,
-            };
+            let node = Node { parent, function, tail: false };
             let nodes = &mut self.0.nodes;
             let id = nodes.iter().position(|n| *n == node).unwrap_or_else(|| {
                 nodes.push(node);
@@ -204,12 +188,7 @@ pub(super) fn diff<'a>(before: &'a Recording, after: &'a Recording) -> Diff<'a> 
 }
 
 pub(super) fn paired<'a>(before: &'a Recording, after: &'a Recording, pairs: &Pairs) -> Diff<'a> {
-    let sides = Sides {
-        before,
-        after,
-        before_name: "a.plumb",
-        after_name: "b.plumb",
-    };
+    let sides = Sides { before, after, before_name: "a.plumb", after_name: "b.plumb" };
     compare(sides, pairs, &[])
 }
 

@@ -14,9 +14,7 @@ use crate::diff::sentence::subject;
 use crate::diff::{of_arms, sentence};
 
 fn arms(text: &str) -> Vec<Arm> {
-    Experiment::parse(&format!("name = \"x\"\n{text}"))
-        .unwrap()
-        .arms()
+    Experiment::parse(&format!("name = \"x\"\n{text}")).unwrap().arms()
 }
 
 /// A recording of these arms, all of the same cost.
@@ -31,10 +29,7 @@ fn measured(arms: Vec<Arm>) -> Recording {
 
 /// What the sentences of a recording's arms are about.
 fn subjects(recording: &Recording) -> Vec<String> {
-    let pairs = Pairs {
-        pairs: pair_within(recording),
-        ..Pairs::default()
-    };
+    let pairs = Pairs { pairs: pair_within(recording), ..Pairs::default() };
     let diff = paired(recording, recording, &pairs);
     diff.classes.iter().map(subject).collect()
 }
@@ -100,10 +95,7 @@ fn modules_are_called_by_their_files() {
         again
     };
     let [was, is] = [again("/a/usbnet.ko"), again("/b/usbnet.ko")];
-    let [was, is] = [&was, &is].map(|recording| OneArm {
-        recording,
-        number: 1,
-    });
+    let [was, is] = [&was, &is].map(|recording| OneArm { recording, number: 1 });
     let differing = differing(was, is);
     assert_eq!(differing[0].2, "usbnet.ko (another file)");
 }
@@ -155,10 +147,7 @@ fn no_two_are_equal() {
         told.len()
     };
     for _ in 0..300 {
-        let (a, b) = (
-            measured(any_arms(&mut random)),
-            measured(any_arms(&mut random)),
-        );
+        let (a, b) = (measured(any_arms(&mut random)), measured(any_arms(&mut random)));
         within += unequal(subjects(&a));
         let mut same = b.clone();
         same.arms.clone_from(&a.arms);
@@ -208,10 +197,7 @@ fn settings_that_could_not_act() {
         ),
         "{text}"
     );
-    let pairs = Pairs {
-        pairs: pair_within(&recording),
-        ..Pairs::default()
-    };
+    let pairs = Pairs { pairs: pair_within(&recording), ..Pairs::default() };
     let diff = paired(&recording, &recording, &pairs);
     let document: serde_json::Value =
         serde_json::from_str(&crate::diff::json::render(&diff)).unwrap();
@@ -238,8 +224,5 @@ fn settings_that_could_not_act() {
     // Beside a setting that could act, the difference may be that one's.
     build.0.arms[1].size_bytes = 20;
     let text = told(&build.0);
-    assert!(
-        text.contains("could not act") && !text.contains("what having it costs"),
-        "{text}"
-    );
+    assert!(text.contains("could not act") && !text.contains("what having it costs"), "{text}");
 }

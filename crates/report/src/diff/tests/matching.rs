@@ -31,17 +31,10 @@ fn clones_are_the_same_function() {
         ],
     );
     let diff = diff(&before, &after);
-    assert!(
-        diff.functions.joints.iter().all(|j| j.status() == "both"),
-        "{:?}",
-        diff.functions
-    );
+    assert!(diff.functions.joints.iter().all(|j| j.status() == "both"), "{:?}", diff.functions);
     let class = &diff.classes[0];
     let core = change(class, "ip_core.constprop.3");
-    assert_eq!(
-        (core.own.before.value(), core.own.after.value()),
-        (50.0, 52.0)
-    );
+    assert_eq!((core.own.before.value(), core.own.after.value()), (50.0, 52.0));
     let joint = &diff.functions.joints[core.function as usize];
     assert_eq!(joint.was.as_deref(), Some("ip_core.isra.0"));
     assert_eq!(verdict(row(class, "xmit")), Verdict::Equal);
@@ -54,10 +47,7 @@ fn clones_are_the_same_function() {
 /// Check that a part whose whole is still there is not taken for the whole.
 #[test]
 fn a_part_is_not_the_whole() {
-    let before = Build::send(
-        "6.1",
-        &[("send", 10), ("send/core", 50), ("send/core/core.cold", 9)],
-    );
+    let before = Build::send("6.1", &[("send", 10), ("send/core", 50), ("send/core/core.cold", 9)]);
     let after = Build::send("6.2", &[("send", 10), ("send/core", 58)]);
     let diff = diff(&before, &after);
     let class = &diff.classes[0];
@@ -67,10 +57,7 @@ fn a_part_is_not_the_whole() {
         "{:?}",
         counted(class).moves
     );
-    assert_eq!(
-        diff.functions.joints.iter().filter(|j| j.is_gone()).count(),
-        1
-    );
+    assert_eq!(diff.functions.joints.iter().filter(|j| j.is_gone()).count(), 1);
 }
 
 const RENAMED: [(&str, u64); 5] = [
@@ -100,10 +87,7 @@ fn renamed_functions() {
     for (is, was) in [("new_route", "old_route"), ("new_walk", "old_walk")] {
         let joint = &diff.functions.joints[change(class, is).function as usize];
         assert_eq!(joint.was.as_deref(), Some(was));
-        assert!(
-            joint.why.as_deref().unwrap().starts_with("renamed: "),
-            "{joint:?}"
-        );
+        assert!(joint.why.as_deref().unwrap().starts_with("renamed: "), "{joint:?}");
     }
     // The trees are one tree then.
     assert_eq!(class.trees[0].nodes.len(), RENAMED.len());
@@ -117,35 +101,15 @@ fn renamed_functions() {
 fn not_renamed() {
     let before = Build::send("6.1", &[("send", 10), ("send/old", 80), ("send/other", 5)]);
     let others: [(&str, Vec<(&str, u64)>); 4] = [
-        (
-            "6.1",
-            vec![("send", 10), ("send/new", 80), ("send/other", 5)],
-        ),
-        (
-            "6.2",
-            vec![("send", 10), ("send/other", 5), ("send/other/new", 80)],
-        ),
-        (
-            "6.2",
-            vec![("send", 10), ("send/new", 180), ("send/other", 5)],
-        ),
-        (
-            "6.2",
-            vec![
-                ("send", 10),
-                ("send/new", 80),
-                ("send/new2", 79),
-                ("send/other", 5),
-            ],
-        ),
+        ("6.1", vec![("send", 10), ("send/new", 80), ("send/other", 5)]),
+        ("6.2", vec![("send", 10), ("send/other", 5), ("send/other/new", 80)]),
+        ("6.2", vec![("send", 10), ("send/new", 180), ("send/other", 5)]),
+        ("6.2", vec![("send", 10), ("send/new", 80), ("send/new2", 79), ("send/other", 5)]),
     ];
     for (kernel, paths) in others {
         let after = Build::send(kernel, &paths);
         let diff = diff(&before, &after);
-        assert!(
-            diff.functions.joints.iter().all(|j| j.was.is_none()),
-            "{paths:?}"
-        );
+        assert!(diff.functions.joints.iter().all(|j| j.was.is_none()), "{paths:?}");
         assert_eq!(change(&diff.classes[0], "old").own.after.sum, 0);
     }
     let mut twice = Build::udp("6.2", 5);
@@ -161,10 +125,7 @@ fn not_renamed() {
 /// out of it as well.
 #[test]
 fn inlined_and_taken_out() {
-    let with = Build::send(
-        "6.1",
-        &[("send", 10), ("send/core", 100), ("send/core/helper", 40)],
-    );
+    let with = Build::send("6.1", &[("send", 10), ("send/core", 100), ("send/core/helper", 40)]);
     let without = Build::send("6.2", &[("send", 10), ("send/core", 133)]);
     let name =
         |diff: &crate::diff::Diff<'_>, id: u32| diff.functions.joints[id as usize].name.clone();
@@ -172,17 +133,10 @@ fn inlined_and_taken_out() {
     let class = &inlined.classes[0];
     let moved = &counted(class).moves[0];
     assert_eq!(
-        (
-            name(&inlined, moved.from),
-            name(&inlined, moved.to),
-            moved.insns_per_packet
-        ),
+        (name(&inlined, moved.from), name(&inlined, moved.to), moved.insns_per_packet),
         ("helper".into(), "core".into(), 40.0)
     );
-    assert_eq!(
-        moved.why,
-        "inlined into core: helper is gone, and core grew by 33"
-    );
+    assert_eq!(moved.why, "inlined into core: helper is gone, and core grew by 33");
     // It is not told again as a call that went.
     assert!(counted(class).branches.is_empty());
     let taken = diff(&without, &with);
@@ -200,20 +154,12 @@ fn inlined_and_taken_out() {
 fn several_inlined_into_one() {
     let before = Build::send(
         "6.1",
-        &[
-            ("send", 100),
-            ("send/one", 30),
-            ("send/one/two", 20),
-            ("send/one/two/left", 9),
-        ],
+        &[("send", 100), ("send/one", 30), ("send/one/two", 20), ("send/one/two/left", 9)],
     );
     let after = Build::send("6.2", &[("send", 150), ("send/left", 9)]);
     let diff = diff(&before, &after);
-    let mut amounts: Vec<f64> = counted(&diff.classes[0])
-        .moves
-        .iter()
-        .map(|m| m.insns_per_packet)
-        .collect();
+    let mut amounts: Vec<f64> =
+        counted(&diff.classes[0]).moves.iter().map(|m| m.insns_per_packet).collect();
     amounts.sort_by(f64::total_cmp);
     assert_eq!(amounts, [20.0, 30.0]);
 }
@@ -226,10 +172,7 @@ fn not_inlined() {
     for (kernel, insns) in [("6.2", 100), ("6.2", 180), ("6.2", 90), ("6.1", 135)] {
         let after = Build::send(kernel, &[("send", insns)]);
         let diff = diff(&before, &after);
-        assert!(
-            counted(&diff.classes[0]).moves.is_empty(),
-            "{kernel} {insns}"
-        );
+        assert!(counted(&diff.classes[0]).moves.is_empty(), "{kernel} {insns}");
         assert_eq!(counted(&diff.classes[0]).branches.len(), 1);
     }
 }
@@ -262,27 +205,18 @@ fn moved_to_a_callee() {
     let before = Build::send("6.1", &[("send", 10), ("send/a", 80), ("send/a/b", 20)]);
     let after = Build::send("6.1", &[("send", 10), ("send/a", 50), ("send/a/b", 50)]);
     let diff = diff(&before, &after);
-    assert!(
-        counted(&diff.classes[0]).moves[0]
-            .why
-            .starts_with("a with all below it")
-    );
+    assert!(counted(&diff.classes[0]).moves[0].why.starts_with("a with all below it"));
 }
 
 /// Check that a call that one side alone makes is told once, at its top, with all
 /// that is below it.
 #[test]
 fn branches() {
-    let before = Build::send(
-        "6.1",
-        &[("send", 10), ("send/look", 30), ("send/look/walk", 20)],
-    );
+    let before = Build::send("6.1", &[("send", 10), ("send/look", 30), ("send/look/walk", 20)]);
     let after = Build::send("6.1", &[("send", 10)]);
     let diff = diff(&before, &after);
     let class = &diff.classes[0];
-    let [branch] = &counted(class).branches[..] else {
-        panic!("{:?}", counted(class).branches)
-    };
+    let [branch] = &counted(class).branches[..] else { panic!("{:?}", counted(class).branches) };
     assert_eq!(branch.inclusive_insns.delta().value(), -50.0);
     assert_eq!(branch.calls.delta().value(), -1.0);
 }
@@ -305,10 +239,7 @@ fn arms_are_paired() {
     );
     assert_eq!(pairs(&[("x", Udp)], &[("y", Tcp)]).0, [(0, 0)]);
     assert_eq!(
-        pairs(
-            &[("udp k=1", Udp), ("tcp k=1", Tcp)],
-            &[("udp k=2", Udp), ("raw k=2", Raw)]
-        ),
+        pairs(&[("udp k=1", Udp), ("tcp k=1", Tcp)], &[("udp k=2", Udp), ("raw k=2", Raw)]),
         (vec![(0, 0)], vec![1], vec![1])
     );
     // Which of two it would be is not guessed.
@@ -332,14 +263,8 @@ fn arms_of_one_recording() {
             }
         }
     }
-    let of = |arms: Vec<Arm>| Recording {
-        arms,
-        ..Recording::default()
-    };
-    let pairs: Vec<_> = pair_within(&of(arms))
-        .iter()
-        .map(|p| (p.before, p.after))
-        .collect();
+    let of = |arms: Vec<Arm>| Recording { arms, ..Recording::default() };
+    let pairs: Vec<_> = pair_within(&of(arms)).iter().map(|p| (p.before, p.after)).collect();
     assert_eq!(pairs, [(0, 2), (1, 3), (0, 4), (1, 5), (2, 6), (3, 7)]);
     let two = vec![arm("a", Proto::Udp), arm("b", Proto::Tcp)];
     assert!(pair_within(&of(two)).is_empty());
@@ -354,13 +279,7 @@ fn kernels_by_arm() {
     let mut build = Build::with("6.1", arms, 5);
     build.each(0, "send", 10).each(0, "send/core.isra.0", 50);
     build.each(1, "send", 10).each(1, "send/core.isra.1", 50);
-    let pairs = Pairs {
-        pairs: vec![ArmPair {
-            before: 0,
-            after: 1,
-        }],
-        ..Pairs::default()
-    };
+    let pairs = Pairs { pairs: vec![ArmPair { before: 0, after: 1 }], ..Pairs::default() };
     let diff = paired(&build.0, &build.0, &pairs);
     assert_eq!(counted(&diff.classes[0]).verdict, Verdict::Equal);
     assert_eq!(diff.classes[0].changed().len(), 0);
@@ -371,11 +290,7 @@ fn kernels_by_arm() {
 /// Check that an arm which one side alone has is told, and that a direction counts as 0 on the other.
 #[test]
 fn one_side_only() {
-    let before = Build::with(
-        "6.1",
-        vec![arm("udp", Proto::Udp), arm("tcp", Proto::Tcp)],
-        5,
-    );
+    let before = Build::with("6.1", vec![arm("udp", Proto::Udp), arm("tcp", Proto::Tcp)], 5);
     let (mut before, mut after) = (before, Build::udp("6.1", 5));
     before.each(0, "send", 10).each(1, "send", 10);
     before.every(0, Direction::Rx, RX, "poll", 7);

@@ -19,17 +19,8 @@ impl Random {
     }
 }
 
-const NAMES: [&str; 9] = [
-    "a",
-    "b.isra.0",
-    "b.isra.1",
-    "c.cold",
-    "c",
-    "d [m]",
-    "d",
-    "e",
-    "f.constprop.0",
-];
+const NAMES: [&str; 9] =
+    ["a", "b.isra.0", "b.isra.1", "c.cold", "c", "d [m]", "d", "e", "f.constprop.0"];
 
 /// Any tree, blocks of any number of packets, costs in any of them.
 fn recording(random: &mut Random) -> Recording {
@@ -56,19 +47,8 @@ fn recording(random: &mut Random) -> Recording {
         for (n, path) in paths.iter().enumerate() {
             let context = [Context::Task, RX][n % 2];
             let direction = [Direction::Tx, Direction::Rx, Direction::Other][n % 3];
-            let extra = if random.below(20) == 0 {
-                random.below(999)
-            } else {
-                0
-            };
-            build.cost(
-                block,
-                direction,
-                context,
-                path,
-                packets,
-                usual[n] * packets + extra,
-            );
+            let extra = if random.below(20) == 0 { random.below(999) } else { 0 };
+            build.cost(block, direction, context, path, packets, usual[n] * packets + extra);
         }
     }
     build.0
@@ -104,27 +84,18 @@ fn changes_add_up() {
             assert_eq!(sum(class.contexts.iter().map(of), total), total);
             for row in &class.contexts {
                 let of_context = class.counts().flat_map(|(f, _)| &f.contexts);
-                let of_context = of_context
-                    .filter(|c| c.0.to_string() == row.name)
-                    .map(|c| c.1[1].delta());
+                let of_context =
+                    of_context.filter(|c| c.0.to_string() == row.name).map(|c| c.1[1].delta());
                 assert_eq!(sum(of_context, total), of(row));
             }
             let told = class.changed().into_iter().map(of);
             assert_eq!(sum(told, total).plus(&class.unsure().unwrap().1), total);
-            let roots = class
-                .trees
-                .iter()
-                .flat_map(|t| &t.nodes)
-                .filter(|n| n.parent.is_none());
-            let (before, after) = roots.fold((0, 0), |(b, a), n| {
-                (b + n.inclusive_before, a + n.inclusive_after)
-            });
+            let roots = class.trees.iter().flat_map(|t| &t.nodes).filter(|n| n.parent.is_none());
+            let (before, after) =
+                roots.fold((0, 0), |(b, a), n| (b + n.inclusive_before, a + n.inclusive_after));
             assert_eq!(
                 (before, after),
-                (
-                    counted(class).total.before.sum,
-                    counted(class).total.after.sum
-                )
+                (counted(class).total.before.sum, counted(class).total.after.sum)
             );
         }
     });
@@ -169,11 +140,7 @@ fn the_other_way_round() {
                 };
                 told.push((class.class(), what, numerator, format!("{verdict:?}")));
             };
-            add(
-                "all".into(),
-                counted(class).total.delta(),
-                counted(class).verdict,
-            );
+            add("all".into(), counted(class).total.delta(), counted(class).verdict);
             for (function, row) in class.counts() {
                 let joint = &diff.functions.joints[function.function as usize];
                 let module = joint.module.as_deref();
@@ -202,22 +169,15 @@ fn renderings_of_anything() {
         let view = crate::view::View::default();
         let text = crate::diff::terminal::render(&diff, &view);
         assert!(text.lines().all(|l| l.chars().count() <= 100), "{text}");
-        for text in [
-            text,
-            crate::diff::markdown::render(&diff, 5),
-            crate::diff::csv(&diff, None),
-        ] {
+        for text in [text, crate::diff::markdown::render(&diff, 5), crate::diff::csv(&diff, None)] {
             assert!(!text.chars().any(|c| c.is_control() && c != '\n'));
         }
         let page = crate::diff::page::page(&diff);
         for tree in page.classes.iter().flat_map(|c| &c.contexts) {
             let rows = tree.parent.len();
-            for column in [
-                &tree.calls,
-                &tree.self_insns,
-                &tree.calls_before,
-                &tree.self_insns_before,
-            ] {
+            for column in
+                [&tree.calls, &tree.self_insns, &tree.calls_before, &tree.self_insns_before]
+            {
                 assert_eq!(column.len(), rows);
             }
             for (row, parent) in tree.parent.iter().enumerate() {

@@ -21,9 +21,7 @@ fn check(name: &str, text: &str) {
         .replace(&"x".repeat(LONG_LETTERS), "(10,000 times x)")
         .replace('\x1b', "(ESC)")
         .replace('\x07', "(BEL)");
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("testdata/diff")
-        .join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/diff").join(name);
     golden(&path, &text);
 }
 
@@ -44,13 +42,9 @@ fn sides() -> (Recording, Recording) {
             build.each(0, &path("new_name [veth]"), 61);
         } else {
             build.each(0, output, 74).each(0, &path("helper"), 36);
-            build
-                .each(0, &path("gate"), 64)
-                .each(0, &path("clone.isra.0"), 25);
+            build.each(0, &path("gate"), 64).each(0, &path("clone.isra.0"), 25);
             build.each(0, &path("old_name [veth]"), 60);
-            build
-                .each(0, &path("route"), 90)
-                .each(0, &path("route/walk"), 70);
+            build.each(0, &path("route"), 90).each(0, &path("route/walk"), 70);
         }
         for name in [CONTROL, HTML, &long] {
             // A slash would be another function.
@@ -60,14 +54,7 @@ fn sides() -> (Recording, Recording) {
         build.each(1, "entry", 40).each(1, "entry/tcp_sendmsg", 500);
         for (n, refills) in [6, 7, 6, 8, if after { 8 } else { 7 }].iter().enumerate() {
             let block = 2 * n as u32;
-            build.cost(
-                block,
-                Direction::Rx,
-                RX,
-                "poll/refill",
-                *refills,
-                refills * 400,
-            );
+            build.cost(block, Direction::Rx, RX, "poll/refill", *refills, refills * 400);
         }
         build.every(0, Direction::Rx, RX, "poll", 300);
         if after {
@@ -92,10 +79,7 @@ fn assert_tame(text: &str, columns: usize) {
 }
 
 fn view(columns: usize) -> View {
-    View {
-        columns,
-        ..View::default()
-    }
+    View { columns, ..View::default() }
 }
 
 /// Check the tables at the usual width and a narrow one.
@@ -116,11 +100,7 @@ fn terminals() {
 fn terminal_of_a_layer_and_few() {
     let (before, after) = sides();
     let diff = diff(&before, &after);
-    let view = View {
-        layer: Some("network".into()),
-        top: 3,
-        ..view(100)
-    };
+    let view = View { layer: Some("network".into()), top: 3, ..view(100) };
     check("terminal-network-3.txt", &terminal::render(&diff, &view));
 }
 
@@ -171,29 +151,14 @@ fn page_data() {
     assert!(page.diff);
     let class = &page.classes[0];
     let name = |id: u32| page.functions[id as usize].name.as_str();
-    let renamed = page
-        .functions
-        .iter()
-        .find(|f| f.name == "new_name")
-        .unwrap();
+    let renamed = page.functions.iter().find(|f| f.name == "new_name").unwrap();
     assert_eq!(renamed.was.as_deref(), Some("old_name"));
-    assert_eq!(
-        (name(class.moves[0].from), name(class.moves[0].to)),
-        ("helper", "ip_output")
-    );
+    assert_eq!((name(class.moves[0].from), name(class.moves[0].to)), ("helper", "ip_output"));
     let tree = &class.contexts[0];
-    let row = (0..tree.parent.len())
-        .find(|r| name(tree.function[*r]) == "gate")
-        .unwrap();
-    assert_eq!(
-        (tree.self_insns_before[row], tree.self_insns[row]),
-        (64 * 1_000, 180 * 800)
-    );
+    let row = (0..tree.parent.len()).find(|r| name(tree.function[*r]) == "gate").unwrap();
+    assert_eq!((tree.self_insns_before[row], tree.self_insns[row]), (64 * 1_000, 180 * 800));
     assert_eq!((class.packets_before, class.packets), (1_000, 800));
-    check(
-        "page.json",
-        &(serde_json::to_string_pretty(&page).unwrap() + "\n"),
-    );
+    check("page.json", &(serde_json::to_string_pretty(&page).unwrap() + "\n"));
 }
 
 /// Check the few sentences that a recording with two arms begins with.
@@ -243,13 +208,7 @@ fn hostile_arms() {
     arms[1].knobs.insert("y".repeat(10_000), CONTROL.into());
     let mut build = Build::with("6.1", arms, 5);
     build.each(0, "send", 100).each(1, "send", 110);
-    let pairs = Pairs {
-        pairs: vec![ArmPair {
-            before: 0,
-            after: 1,
-        }],
-        ..Pairs::default()
-    };
+    let pairs = Pairs { pairs: vec![ArmPair { before: 0, after: 1 }], ..Pairs::default() };
     let diff = paired(&build.0, &build.0, &pairs);
     let text = terminal::render(&diff, &view(100));
     assert_tame(&text, 130);

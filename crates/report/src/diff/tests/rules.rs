@@ -8,10 +8,7 @@ use crate::diff::exact::{Delta, PerPacket, Spread};
 use crate::diff::sentence::{Style, html, sentence, signed};
 
 fn spread(sums: &[u64]) -> Spread {
-    let each = |sum: &u64| PerPacket {
-        sum: *sum,
-        packets: PACKETS,
-    };
+    let each = |sum: &u64| PerPacket { sum: *sum, packets: PACKETS };
     Spread::of(sums.iter().map(each).collect()).unwrap()
 }
 
@@ -29,11 +26,7 @@ fn spreads() {
     assert!(spread(&[100]).exact());
     // 100 of 200 packets is 50 of 100.
     let each = |sum, packets| PerPacket { sum, packets };
-    assert!(
-        Spread::of(vec![each(100, 200), each(50, 100)])
-            .unwrap()
-            .exact()
-    );
+    assert!(Spread::of(vec![each(100, 200), each(50, 100)]).unwrap().exact());
     assert!(Spread::of(vec![]).is_none());
 }
 
@@ -63,14 +56,8 @@ fn deltas() {
     assert_eq!(signed(&third), "+0.33");
     assert_eq!(third.plus(&third).plus(&third).numerator, 9);
     assert_eq!(signed(&third.none()), "0");
-    assert_eq!(
-        signed(&Delta::between(each(1_300, 1), each(66, 1))),
-        "-1,234"
-    );
-    assert_eq!(
-        signed(&Delta::between(each(0, 1_000), each(1, 1_000))),
-        "+<0.01"
-    );
+    assert_eq!(signed(&Delta::between(each(1_300, 1), each(66, 1))), "-1,234");
+    assert_eq!(signed(&Delta::between(each(0, 1_000), each(1, 1_000))), "+<0.01");
     assert_eq!(signed(&Delta::between(each(0, 8), each(100, 8))), "+12.5");
     // What can't be held is the most that can.
     let most = Delta::between(each(0, u64::MAX), each(u64::MAX, 1));
@@ -131,10 +118,7 @@ fn blocks_that_differ() {
     let core = make(52, [7, 6, 8, 6, 6]);
     let part = diff(&a, &core);
     let class = &part.classes[0];
-    assert_eq!(
-        (counted(class).verdict, counted(class).certain.value()),
-        (Verdict::Worse, 2.0)
-    );
+    assert_eq!((counted(class).verdict, counted(class).certain.value()), (Verdict::Worse, 2.0));
     assert_eq!(
         sentence(class),
         "UDP send: 163.6 to 165.2 instructions per packet, of which +2, all of it in core; the \
@@ -183,10 +167,7 @@ fn places() {
     for (changes, ending) in [
         (&[(0, -16)][..], "-16 (-2.0%), all of it in f0"),
         (&[(0, 70), (1, 5)], "+75 (+9.4%), most of it in f0"),
-        (
-            &[(0, 40), (1, 30), (2, 20)],
-            "+90 (+11.2%), most of it in f0 and f1",
-        ),
+        (&[(0, 40), (1, 30), (2, 20)], "+90 (+11.2%), most of it in f0 and f1"),
         (&[(0, 40), (1, -4)], "+36 (+4.5%), most of it in f0"),
         (
             &[(0, 50), (1, -49), (2, -8)],
@@ -215,21 +196,10 @@ fn contexts() {
     let (before, after) = (make(40), make(60));
     let diff = diff(&before, &after);
     let class = &diff.classes[0];
-    let verdicts: Vec<_> = class
-        .contexts
-        .iter()
-        .map(|c| (c.name.as_str(), verdict(c)))
-        .collect();
-    assert_eq!(
-        verdicts,
-        [("task", Verdict::Equal), ("softirq:NET_RX", Verdict::Worse)]
-    );
+    let verdicts: Vec<_> = class.contexts.iter().map(|c| (c.name.as_str(), verdict(c))).collect();
+    assert_eq!(verdicts, [("task", Verdict::Equal), ("softirq:NET_RX", Verdict::Worse)]);
     let recv = change(class, "recv");
-    let by_context: Vec<_> = recv
-        .contexts
-        .iter()
-        .map(|(_, c)| c[1].delta().value())
-        .collect();
+    let by_context: Vec<_> = recv.contexts.iter().map(|(_, c)| c[1].delta().value()).collect();
     assert_eq!(by_context, [0.0, 20.0]);
 }
 
@@ -257,10 +227,7 @@ fn by_luck() {
         sentence(&lucky.classes[0]),
         "UDP send: 180 to 183 instructions per packet, no difference beyond what differs between boots (+3)"
     );
-    assert_eq!(
-        counted(&diff(&before, &more).classes[0]).verdict,
-        Verdict::Worse
-    );
+    assert_eq!(counted(&diff(&before, &more).classes[0]).verdict, Verdict::Worse);
     // Beside a change it is told apart from that.
     let with = |insns, core| {
         let paths = [("send", core), ("send/tcp_ack_update_rtt", insns)];
@@ -269,9 +236,6 @@ fn by_luck() {
     let (before, after) = (with(80, 100), with(83, 120));
     let both = diff(&before, &after);
     let text = crate::diff::terminal::render(&both, &crate::view::View::default());
-    assert!(
-        text.contains("  luck      tcp_ack_update_rtt by +3: "),
-        "{text}"
-    );
+    assert!(text.contains("  luck      tcp_ack_update_rtt by +3: "), "{text}");
     assert_eq!(both.classes[0].changed().len(), 1);
 }

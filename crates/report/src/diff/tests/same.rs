@@ -16,11 +16,7 @@ use crate::diff::{ClassDiff, Sides, compare};
 fn one_function_by_several_names() {
     let before = Build::send(
         "6.1",
-        &[
-            ("send", 10),
-            ("send/__memset", 60),
-            ("send/kmem_cache_alloc_node", 106),
-        ],
+        &[("send", 10), ("send/__memset", 60), ("send/kmem_cache_alloc_node", 106)],
     );
     let after = Build::send(
         "6.12",
@@ -45,18 +41,13 @@ fn one_function_by_several_names() {
     }
     // Where both sides ran the same ones, they are told apart.
     let diff = diff(&after, &after);
-    assert_eq!(
-        change(&diff.classes[0], "memset_orig").own.delta().size(),
-        0
-    );
+    assert_eq!(change(&diff.classes[0], "memset_orig").own.delta().size(), 0);
 }
 
 /// What a class's functions changed by, by name.
 fn changes(class: &ClassDiff) -> Vec<(String, Delta)> {
     let counts = class.counts();
-    counts
-        .map(|(f, row)| (row.name.clone(), f.own.delta()))
-        .collect()
+    counts.map(|(f, row)| (row.name.clone(), f.own.delta())).collect()
 }
 
 /// UDP and TCP on some kernels, each with a function that the next kernel calls otherwise, and
@@ -90,39 +81,19 @@ fn kernels(releases: &[&str]) -> Recording {
 fn one_answer_however_it_is_asked() {
     let (old, new) = (kernels(&["6.1"]), kernels(&["6.12"]));
     let both = kernels(&["6.1", "6.12"]);
-    let only = |before, after| Pairs {
-        pairs: vec![ArmPair { before, after }],
-        ..Pairs::default()
-    };
+    let only = |before, after| Pairs { pairs: vec![ArmPair { before, after }], ..Pairs::default() };
     let all = Pairs {
-        pairs: vec![
-            ArmPair {
-                before: 0,
-                after: 0,
-            },
-            ArmPair {
-                before: 1,
-                after: 1,
-            },
-        ],
+        pairs: vec![ArmPair { before: 0, after: 0 }, ArmPair { before: 1, after: 1 }],
         ..Pairs::default()
     };
     let two_files = paired(&old, &new, &all);
     let alone = paired(&old, &new, &only(0, 0));
     let one_file = paired(&both, &both, &only(0, 2));
-    let sides = Sides {
-        before: &old,
-        after: &new,
-        before_name: "a",
-        after_name: "b",
-    };
+    let sides = Sides { before: &old, after: &new, before_name: "a", after_name: "b" };
     let one_way = compare(sides, &all, &[Direction::Tx]);
     let expected = changes(&alone.classes[0]);
     // Here it is seen to be the same, though TCP has inlined it.
-    assert!(
-        expected.iter().all(|(_, delta)| delta.size() == 0),
-        "{expected:?}"
-    );
+    assert!(expected.iter().all(|(_, delta)| delta.size() == 0), "{expected:?}");
     for diff in [&two_files, &one_file, &one_way] {
         assert_eq!(changes(&diff.classes[0]), expected);
     }
@@ -134,14 +105,8 @@ fn one_answer_however_it_is_asked() {
 /// with them.
 #[test]
 fn parts_of_a_sentence_add_up() {
-    let before = Build::send(
-        "6.1",
-        &[("send", 500), ("send/core", 400), ("send/kfree", 30)],
-    );
-    let after = Build::send(
-        "6.1",
-        &[("send", 700), ("send/core", 190), ("send/kfree", 32)],
-    );
+    let before = Build::send("6.1", &[("send", 500), ("send/core", 400), ("send/kfree", 30)]);
+    let after = Build::send("6.1", &[("send", 700), ("send/core", 190), ("send/kfree", 32)]);
     let diff = diff(&before, &after);
     assert_eq!(
         sentence(&diff.classes[0]),
@@ -155,16 +120,8 @@ fn parts_of_a_sentence_add_up() {
 fn rounded_parts_add_up() {
     let shown = |text: &str| text.replace(',', "").parse::<f64>().unwrap();
     for denominator in [3, 7, 400, 1_001] {
-        for parts in [
-            [100, -107, 0],
-            [40_000, -71_234, 11],
-            [1, 1, 1],
-            [-5, 12_345, 678],
-        ] {
-            let delta = |numerator| Delta {
-                numerator,
-                denominator,
-            };
+        for parts in [[100, -107, 0], [40_000, -71_234, 11], [1, 1, 1], [-5, 12_345, 678]] {
+            let delta = |numerator| Delta { numerator, denominator };
             let whole = delta(parts.iter().sum());
             let told = signed_parts(&whole, &parts.map(delta));
             let sum: f64 = told.iter().map(|t| shown(t)).sum();

@@ -16,14 +16,7 @@ fn routed(forward: u64, receive: u64) -> Recording {
         if forward > 0 {
             let packets = 2 * PACKETS;
             let path = "__netif_receive_skb_core.constprop.0";
-            build.cost(
-                block,
-                Direction::Forward,
-                RX,
-                path,
-                packets,
-                packets * forward,
-            );
+            build.cost(block, Direction::Forward, RX, path, packets, packets * forward);
         }
     }
     build.every(0, Direction::Rx, RX, "tcp_v4_rcv", receive);
@@ -41,9 +34,7 @@ fn worse(diff: &Diff<'_>) -> bool {
 fn forwarded_packets() {
     let (before, after) = (routed(1_000, 1_000), routed(300, 1_000));
     let forward = classes(&before);
-    let forward = forward
-        .iter()
-        .find(|c| c.class.direction == Direction::Forward);
+    let forward = forward.iter().find(|c| c.class.direction == Direction::Forward);
     assert_eq!(forward.unwrap().packets, 5 * 2 * PACKETS);
     let found = diff(&before, &after);
     let said: Vec<String> = found.with_sums().into_iter().map(sentence).collect();
@@ -69,20 +60,12 @@ fn a_class_of_one_side() {
     let found = diff(&before, &after);
     assert!(found.unpaired.is_empty(), "{:?}", found.unpaired);
     let said: Vec<String> = found.with_sums().into_iter().map(sentence).collect();
+    assert!(said.iter().any(|s| s.contains("TCP receive: 1,000 to 1,640")), "{said:?}");
     assert!(
-        said.iter()
-            .any(|s| s.contains("TCP receive: 1,000 to 1,640")),
+        said.iter().any(|s| s.contains("TCP forward: 2,000 to 0 instructions per packet sent")),
         "{said:?}"
     );
-    assert!(
-        said.iter()
-            .any(|s| s.contains("TCP forward: 2,000 to 0 instructions per packet sent")),
-        "{said:?}"
-    );
-    assert!(
-        said[3].contains("3,500 to 2,140 instructions per packet sent, -1,360"),
-        "{said:?}"
-    );
+    assert!(said[3].contains("3,500 to 2,140 instructions per packet sent, -1,360"), "{said:?}");
     assert_eq!(found.judged().count(), 1);
     assert!(!worse(&found));
     assert!(worse(&diff(&after, &before)));
@@ -113,13 +96,7 @@ fn of_kernel(kernel: &str, send: u64, receive: u64, changed: u8) -> Recording {
     let mut build = Build::with(kernel, vec![arm("tcp", Proto::Tcp)], 5);
     build.every(0, Direction::Rx, RX, "tcp_v4_rcv", receive);
     build.every(0, Direction::Tx, Context::Task, "tcp_sendmsg", send);
-    build.every(
-        0,
-        Direction::Tx,
-        Context::Task,
-        "tcp_sendmsg/kfree_skb",
-        100,
-    );
+    build.every(0, Direction::Tx, Context::Task, "tcp_sendmsg/kfree_skb", 100);
     with_code(build.0, changed)
 }
 
@@ -135,32 +112,19 @@ fn placement() {
     };
     assert_eq!(counted(send).verdict, Verdict::Worse);
     assert_eq!(counted(receive).verdict, Verdict::Placement);
-    assert_eq!(
-        (receive.worse_by(), receive.may_miss(1.0).is_some()),
-        ((0.0, 0.0), true)
-    );
+    assert_eq!((receive.worse_by(), receive.may_miss(1.0).is_some()), ((0.0, 0.0), true));
     let said = sentence(receive);
-    assert!(
-        said.contains("no code on its path differs: +80 in 1 function"),
-        "{said}"
-    );
+    assert!(said.contains("no code on its path differs: +80 in 1 function"), "{said}");
     assert!(row(receive, "tcp_v4_rcv").has_same_code());
     assert!(!row(send, "tcp_sendmsg").has_same_code());
     let text = crate::diff::terminal::render(&found, &crate::view::View::default());
     assert!(text.contains("same code in both kernels"), "{text}");
     assert!(json::render(&found).contains("\"only_placement\": true"));
     // On one kernel it is what it is.
-    let same = diff(
-        &of_kernel("6.1", 500, 1_000, 1),
-        &of_kernel("6.1", 500, 1_080, 1),
-    )
-    .classes
-    .len();
+    let same =
+        diff(&of_kernel("6.1", 500, 1_000, 1), &of_kernel("6.1", 500, 1_080, 1)).classes.len();
     assert_eq!(same, 2);
-    let (before, after) = (
-        of_kernel("6.1", 500, 1_000, 1),
-        of_kernel("6.1", 500, 1_080, 1),
-    );
+    let (before, after) = (of_kernel("6.1", 500, 1_000, 1), of_kernel("6.1", 500, 1_080, 1));
     assert!(worse(&diff(&before, &after)));
 }
 
@@ -170,10 +134,7 @@ fn seeded(kernel: &str, costs: [u64; 3]) -> Recording {
     for seed in ["2", "3"] {
         let mut repeat = arm(&format!("tcp seed={seed}"), Proto::Tcp);
         repeat.knobs.insert("seed".into(), seed.into());
-        repeat.made = Some(Made {
-            from: "tcp".into(),
-            by: MadeBy::Seed,
-        });
+        repeat.made = Some(Made { from: "tcp".into(), by: MadeBy::Seed });
         arms.push(repeat);
     }
     let mut build = Build::with(kernel, arms, 5);
@@ -192,10 +153,7 @@ fn several_seeds() {
     assert_eq!((found.classes.len(), found.unpaired.len()), (1, 0));
     assert_eq!(counted(&found.classes[0]).verdict, Verdict::Seeds);
     let said = sentence(&found.classes[0]);
-    assert!(
-        said.ends_with("median +2, -31 to +80 over 3 seeds"),
-        "{said}"
-    );
+    assert!(said.ends_with("median +2, -31 to +80 over 3 seeds"), "{said}");
     assert!(!worse(&found));
     let more = seeded("6.1-b", [5_804, 5_881, 5_821]);
     let found = diff(&before, &more);
@@ -213,14 +171,9 @@ fn of_seed(recording: &Recording) -> Recording {
     let mut one = recording.clone();
     one.arms.truncate(1);
     one.blocks.retain(|block| block.arm == 0);
-    let kept = recording
-        .blocks
-        .iter()
-        .enumerate()
-        .filter(|(_, b)| b.arm == 0);
+    let kept = recording.blocks.iter().enumerate().filter(|(_, b)| b.arm == 0);
     let places: Vec<usize> = kept.map(|(n, _)| n).collect();
-    one.costs
-        .retain(|cost| places.contains(&(cost.block as usize)));
+    one.costs.retain(|cost| places.contains(&(cost.block as usize)));
     for cost in &mut one.costs {
         let place = places.iter().position(|n| *n == cost.block as usize);
         cost.block = place.unwrap() as u32;

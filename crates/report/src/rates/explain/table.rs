@@ -193,16 +193,11 @@ fn by_layer(paths: &[&Explained], unit: Unit, columns: usize) -> String {
     layers.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(b.0)));
     /// What a row is of, and its figure of each path.
     type Row = (String, Vec<Option<f64>>);
-    let mut all = vec![
-        Column::text("", |(name, _): &Row| name.clone())
-            .letters(NAME_LIMIT)
-            .people(0),
-    ];
+    let mut all =
+        vec![Column::text("", |(name, _): &Row| name.clone()).letters(NAME_LIMIT).people(0)];
     all.extend(paths.iter().enumerate().map(|(n, path)| {
         Column::figure(printable(&path.path, NAME_LIMIT), move |(_, of): &Row| {
-            of[n].map_or(Value::Missing, |value| {
-                Value::Told(figure(value), Some(value))
-            })
+            of[n].map_or(Value::Missing, |value| Value::Told(figure(value), Some(value)))
         })
         .people(1)
     }));
@@ -234,10 +229,7 @@ fn by_layer(paths: &[&Explained], unit: Unit, columns: usize) -> String {
                     found.map(|other| other.own)
                 });
             }
-            if paths
-                .iter()
-                .any(|p| p.others.iter().any(|o| !names.contains(&&*o.name)))
-            {
+            if paths.iter().any(|p| p.others.iter().any(|o| !names.contains(&&*o.name))) {
                 row("    the rest of them", &|p| {
                     let rest = p.others.iter().filter(|o| !names.contains(&&*o.name));
                     Some(rest.map(|other| other.own).sum())
@@ -269,9 +261,5 @@ fn most_of_others<'a>(paths: &[&'a Explained]) -> Vec<&'a str> {
     }
     let mut names: Vec<(&str, f64)> = most.into_iter().collect();
     names.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(b.0)));
-    names
-        .into_iter()
-        .take(OTHERS)
-        .map(|(name, _)| name)
-        .collect()
+    names.into_iter().take(OTHERS).map(|(name, _)| name).collect()
 }

@@ -42,13 +42,7 @@ fn recording() -> Recording {
             function("nft_do_chain", "netfilter"),
             function("xdp_test_run", "bpf"),
         ],
-        nodes: (0..4)
-            .map(|function| Node {
-                parent: None,
-                function,
-                tail: false,
-            })
-            .collect(),
+        nodes: (0..4).map(|function| Node { parent: None, function, tail: false }).collect(),
         complete: true,
         ..Recording::default()
     };
@@ -62,26 +56,15 @@ fn recording() -> Recording {
     let failed = &mut recording.notes_of(2).failed;
     failed.insert("exact".into(), "in the guest: no testpmd".into());
     let softirq = Context::Softirq(Softirq::NetRx);
-    for (arm, costs) in [
-        (0, [(POLL, 100), (DROP, 20)]),
-        (1, [(POLL, 150), (RULES, 2_000)]),
-    ] {
+    for (arm, costs) in [(0, [(POLL, 100), (DROP, 20)]), (1, [(POLL, 150), (RULES, 2_000)])] {
         for index in 0..2 {
             let block = recording.blocks.len() as u32;
             recording.blocks.push(Block {
                 arm,
                 instrument: "exact".into(),
                 index,
-                ledger: Ledger {
-                    offered: 10,
-                    delivered: 10,
-                    ..Ledger::default()
-                },
-                totals: vec![netplumb_model::recording::Total {
-                    quantity: 0,
-                    kernel: 0,
-                    user: 40,
-                }],
+                ledger: Ledger { offered: 10, delivered: 10, ..Ledger::default() },
+                totals: vec![netplumb_model::recording::Total { quantity: 0, kernel: 0, user: 40 }],
                 entered: 0,
                 returned: 0,
                 duration_ns: 0,
@@ -115,24 +98,15 @@ fn what_a_packet_costs() {
     let [xdp, nft, dpdk] = &all[..] else {
         panic!("{all:#?}");
     };
-    assert_eq!(
-        (xdp.path.as_str(), xdp.packets, xdp.handled),
-        ("xdp", 20, 20)
-    );
+    assert_eq!((xdp.path.as_str(), xdp.packets, xdp.handled), ("xdp", 20, 20));
     let told = [xdp.own, xdp.generator, xdp.other, xdp.user];
     assert_eq!(told, [12.0, 50.0, 7.0, 4.0]);
     assert_eq!(xdp.own_of_blocks, [12.0, 12.0]);
-    assert_eq!(
-        xdp.layers,
-        [("bpf".into(), 2.0), ("driver".into(), 10.0)].into()
-    );
+    assert_eq!(xdp.layers, [("bpf".into(), 2.0), ("driver".into(), 10.0)].into());
     assert_eq!(xdp.functions[1].name, "xdp_drop");
     assert_eq!(nft.own, 215.0);
     assert_eq!(dpdk.failed.as_deref(), Some("in the guest: no testpmd"));
-    assert_eq!(
-        short("bpf_prog_6deef7357e7b4530"),
-        "bpf_prog_6deef7357e7b4530"
-    );
+    assert_eq!(short("bpf_prog_6deef7357e7b4530"), "bpf_prog_6deef7357e7b4530");
     assert_eq!(short("bpf_prog_run_xdp"), "bpf_prog_run_xdp");
 }
 
@@ -145,16 +119,8 @@ fn what_makes_the_difference() {
     };
     assert_eq!((only.path.as_str(), only.than.as_str()), ("nft-raw", "xdp"));
     assert_eq!(only.more, 203.0);
-    let functions: Vec<_> = only
-        .functions
-        .iter()
-        .map(|f| (f.name.as_str(), f.more))
-        .collect();
-    let wanted = [
-        ("nft_do_chain", 200.0),
-        ("veth_poll", 5.0),
-        ("xdp_drop", -2.0),
-    ];
+    let functions: Vec<_> = only.functions.iter().map(|f| (f.name.as_str(), f.more)).collect();
+    let wanted = [("nft_do_chain", 200.0), ("veth_poll", 5.0), ("xdp_drop", -2.0)];
     assert_eq!(functions, wanted);
     assert!(differences(&[]).is_empty());
 }
@@ -172,10 +138,7 @@ fn where_the_nanoseconds_went() {
     let kernel = env::KERNEL.into();
     recording.environment.insert(kernel, "6.18.0".into());
     recording.set(&PERIOD, Item::ONLY, period_ns as f64);
-    let dpdk = recording
-        .arms
-        .iter()
-        .position(|a| a.name.starts_with("dpdk"));
+    let dpdk = recording.arms.iter().position(|a| a.name.starts_with("dpdk"));
     let failed = &mut recording.notes_of(dpdk.unwrap()).failed;
     *failed = BTreeMap::from([("samples".into(), "no testpmd".into())]);
     for cost in &mut recording.costs {
@@ -208,10 +171,7 @@ fn where_the_nanoseconds_went() {
     let text = render(&recording, 110, false);
     assert!(text.contains("1 other functions -0.5"), "{text}");
     let csv = rates::csv::render(&recording);
-    assert!(
-        csv.contains(",60.000\n") || csv.contains(",50.500\n"),
-        "{csv}"
-    );
+    assert!(csv.contains(",60.000\n") || csv.contains(",50.500\n"), "{csv}");
 }
 
 /// A path that was sampled in one window of a second on two CPUs: a million packets, 300 ns
@@ -235,11 +195,7 @@ fn sampled() -> Recording {
             ..recording.functions[0].clone()
         });
         for (parent, function) in [(None, function), (Some(recording.nodes.len() as u32), POLL)] {
-            recording.nodes.push(Node {
-                parent,
-                function,
-                tail: false,
-            });
+            recording.nodes.push(Node { parent, function, tail: false });
         }
     }
     let softirq = Context::Softirq(Softirq::NetRx);
@@ -261,11 +217,7 @@ fn sampled() -> Recording {
             own: samples * 500_000,
         });
     }
-    let busy = |cpu: u32, busy: f64| CpuUse {
-        cpu,
-        busy,
-        ..CpuUse::default()
-    };
+    let busy = |cpu: u32, busy: f64| CpuUse { cpu, busy, ..CpuUse::default() };
     let measured = Measured {
         window_ns: 1_000_000_000,
         cpus: vec![busy(0, 0.75), busy(1, 1.0)],
@@ -286,48 +238,24 @@ fn the_parts_add_up() {
     let recording = sampled();
     let all = explained(&recording);
     let [xdp] = &all[..] else { panic!("{all:#?}") };
-    assert_eq!(
-        [xdp.own, xdp.user, xdp.generator, xdp.other],
-        [300.0, 50.0, 150.0, 1_250.0]
-    );
+    assert_eq!([xdp.own, xdp.user, xdp.generator, xdp.other], [300.0, 50.0, 150.0, 1_250.0]);
     assert_eq!(xdp.total, 1_750.0);
-    let others: Vec<_> = xdp
-        .others
-        .iter()
-        .map(|o| (o.name.as_str(), o.own))
-        .collect();
+    let others: Vec<_> = xdp.others.iter().map(|o| (o.name.as_str(), o.own)).collect();
     assert_eq!(others, [("task cc1", 1_200.0), ("softirq timer", 50.0)]);
     let wall = xdp.wall.unwrap();
-    assert_eq!(
-        (wall.ns, wall.cpus, wall.idle, wall.busy),
-        (1_000.0, 2, 250.0, 1_750.0)
-    );
+    assert_eq!((wall.ns, wall.cpus, wall.idle, wall.busy), (1_000.0, 2, 250.0, 1_750.0));
     assert_eq!(xdp.total + wall.idle, wall.all());
     let text = render(&recording, 110, false);
     let row = |name: &str| -> f64 {
-        let line = text
-            .lines()
-            .map(str::trim)
-            .find_map(|l| l.strip_prefix(name));
+        let line = text.lines().map(str::trim).find_map(|l| l.strip_prefix(name));
         let figure = line.unwrap_or_else(|| panic!("no `{name}` in:\n{text}"));
         figure.trim().replace(',', "").parse().unwrap()
     };
-    let parts = [
-        "the path",
-        "user code of readers",
-        "generator",
-        "others' load",
-    ];
+    let parts = ["the path", "user code of readers", "generator", "others' load"];
     assert_eq!(parts.map(row).iter().sum::<f64>(), row("CPU time"));
     assert_eq!(row("task cc1") + row("softirq timer"), row("others' load"));
-    assert_eq!(
-        row("CPU time") + row("idle, or not sampled"),
-        row("all CPUs' time")
-    );
-    assert_eq!(
-        2.0 * row("wall time in these blocks"),
-        row("all CPUs' time")
-    );
+    assert_eq!(row("CPU time") + row("idle, or not sampled"), row("all CPUs' time"));
+    assert_eq!(2.0 * row("wall time in these blocks"), row("all CPUs' time"));
     assert_eq!(row("CPU time by /proc/stat in these blocks"), 1_750.0);
     assert!(text.contains("make 2 CPUs x wall time"), "{text}");
 }

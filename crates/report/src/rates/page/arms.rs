@@ -55,10 +55,7 @@ fn of_arm(arm: &ArmRates<'_>) -> PageArm {
         high: mean.and_then(|m| m.high),
         lost: some_lost(arm),
         mark: mark(arm),
-        cells: Table::new(columns(), [arm])
-            .page_rows()
-            .pop()
-            .unwrap_or_default(),
+        cells: Table::new(columns(), [arm]).page_rows().pop().unwrap_or_default(),
     }
 }
 
@@ -114,10 +111,7 @@ impl Notes {
         match self.all.iter_mut().find(|note| note.text == text) {
             Some(note) if note.arms.contains(&name) => {}
             Some(note) => note.arms.push(name),
-            None => self.all.push(PageNote {
-                arms: vec![name],
-                text,
-            }),
+            None => self.all.push(PageNote { arms: vec![name], text }),
         }
     }
 

@@ -32,22 +32,17 @@ fn of_unit(recording: &Recording, unit: Unit, paths: &[&Explained]) -> PageCosts
     let mut functions: BTreeMap<(&str, &str), Vec<f64>> = BTreeMap::new();
     for (at, path) in paths.iter().enumerate() {
         for (layer, own) in &path.layers {
-            let each = layers
-                .entry(layer)
-                .or_insert_with(|| vec![0.0; paths.len()]);
+            let each = layers.entry(layer).or_insert_with(|| vec![0.0; paths.len()]);
             each[at] += own;
         }
         for f in &path.functions {
             let key = (f.name.as_str(), f.layer.as_str());
-            let each = functions
-                .entry(key)
-                .or_insert_with(|| vec![0.0; paths.len()]);
+            let each = functions.entry(key).or_insert_with(|| vec![0.0; paths.len()]);
             each[at] += f.own;
         }
     }
-    let mut functions: Vec<PageCostPart> = (functions.into_iter())
-        .map(|((name, layer), each)| part(name, layer, each))
-        .collect();
+    let mut functions: Vec<PageCostPart> =
+        (functions.into_iter()).map(|((name, layer), each)| part(name, layer, each)).collect();
     let most = |f: &PageCostPart| f.each.iter().copied().fold(0.0, f64::max);
     functions.sort_by(|a, b| most(b).total_cmp(&most(a)));
     functions.truncate(MOST_FUNCTIONS);
@@ -59,17 +54,14 @@ fn of_unit(recording: &Recording, unit: Unit, paths: &[&Explained]) -> PageCosts
         of("no packet's", |path| path.other),
         of("user code", |path| path.user),
     ];
-    let parts: Vec<PageCostPart> = (layers.into_iter())
-        .map(|(layer, each)| part(layer, layer, each))
-        .chain(others)
-        .collect();
+    let parts: Vec<PageCostPart> =
+        (layers.into_iter()).map(|(layer, each)| part(layer, layer, each)).chain(others).collect();
     let unit = match unit {
         Unit::Instructions => "instructions",
         Unit::Nanoseconds => "ns",
     };
-    let paths: Vec<String> = (paths.iter())
-        .map(|path| printable(&path.path, NAME_LETTERS))
-        .collect();
+    let paths: Vec<String> =
+        (paths.iter()).map(|path| printable(&path.path, NAME_LETTERS)).collect();
     with_tables(title, unit, paths, parts, &functions)
 }
 

@@ -35,8 +35,7 @@ pub fn of_recording(recording: &Recording, file: Option<&Experiment>) -> Page {
     let (searched, arms): (Vec<_>, Vec<_>) = all.into_iter().partition(|a| !a.goals.is_empty());
     let figures = file.map_or_else(Vec::new, |file| {
         let all = file.figures.iter();
-        all.map(|f| charts::figure(&Plotted::of(file, f), recording))
-            .collect()
+        all.map(|f| charts::figure(&Plotted::of(file, f), recording)).collect()
     });
     let bench = PageBench {
         rates: rates(&arms, &searched),
@@ -72,23 +71,16 @@ pub fn of_recording(recording: &Recording, file: Option<&Experiment>) -> Page {
         trust,
     };
     let judged = file.map_or_else(Vec::new, |file| claims::judge_blocks(file, recording));
-    Page {
-        claims: claims::page(judged),
-        figures,
-        ..super::page(around, bench)
-    }
+    Page { claims: claims::page(judged), figures, ..super::page(around, bench) }
 }
 
 /// What came of it: of few arms a sentence each; of many the fastest and the slowest, and
 /// those that lost packets. All of them are drawn, and in a table.
 fn summary(arms: &[ArmRates<'_>]) -> Vec<String> {
-    let mut measured: Vec<(&ArmRates<'_>, f64)> = (arms.iter())
-        .filter_map(|arm| Some((arm, arm.handled_pps()?.value)))
-        .collect();
+    let mut measured: Vec<(&ArmRates<'_>, f64)> =
+        (arms.iter()).filter_map(|arm| Some((arm, arm.handled_pps()?.value))).collect();
     if measured.len() <= FEW {
-        return (measured.iter())
-            .filter_map(|(arm, _)| sentence(arm))
-            .collect();
+        return (measured.iter()).filter_map(|(arm, _)| sentence(arm)).collect();
     }
     measured.sort_by(|a, b| b.1.total_cmp(&a.1));
     let ends = [("Fastest", measured.first()), ("slowest", measured.last())];
@@ -125,11 +117,7 @@ fn sentence(arm: &ArmRates<'_>) -> Option<String> {
         Some(lost) if lost >= 1e-9 => format!(", {} lost", share(lost)),
         _ => String::new(),
     };
-    let bound = if arm.is_generator_bound() {
-        ", generator-bound"
-    } else {
-        ""
-    };
+    let bound = if arm.is_generator_bound() { ", generator-bound" } else { "" };
     Some(format!(
         "{}: {} packets/s{interval}{lost}{bound}",
         printable(&arm.arm.name, 80),
@@ -231,10 +219,7 @@ fn swept(arms: &[ArmRates<'_>], recording: &Recording) -> Vec<PageChart> {
                 series(&words.join(" "), PageSeriesKind::Line, points)
             })
             .collect();
-        let axes = [
-            axis_of(key, recording, &all),
-            axis_of(HANDLED, recording, &[]),
-        ];
+        let axes = [axis_of(key, recording, &all), axis_of(HANDLED, recording, &[])];
         charts.push(chart(&format!("Packets handled, by {key}"), "", axes, all));
     }
     charts
@@ -246,9 +231,7 @@ fn varied<'a>(lines: impl Iterator<Item = &'a Vec<(&'a str, &'a str)>>) -> BTree
     for (name, value) in lines.flatten() {
         values.entry(name).or_default().insert(value);
     }
-    let more = values
-        .into_iter()
-        .filter(|(name, all)| *name == "path" || all.len() > 1);
+    let more = values.into_iter().filter(|(name, all)| *name == "path" || all.len() > 1);
     more.map(|(name, _)| name.to_string()).collect()
 }
 

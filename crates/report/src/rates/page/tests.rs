@@ -48,18 +48,8 @@ fn sample() -> Page {
         [log_axis("offered", "packets/s"), axis("CPU", "%")],
         vec![
             series("xdp", Line, loads.map(|x| at(x, (x / 1.6e5).min(100.0)))),
-            series(
-                "nft-raw",
-                Line,
-                loads[..6].iter().map(|x| at(*x, (x / 4.5e4).min(100.0))),
-            ),
-            series(
-                "dpdk",
-                Line,
-                loads[..5]
-                    .iter()
-                    .map(|x| point(*x, 100.0, Some((99.8, 100.0)))),
-            ),
+            series("nft-raw", Line, loads[..6].iter().map(|x| at(*x, (x / 4.5e4).min(100.0)))),
+            series("dpdk", Line, loads[..5].iter().map(|x| point(*x, 100.0, Some((99.8, 100.0))))),
         ],
     );
     let sizes = chart(
@@ -69,12 +59,7 @@ fn sample() -> Page {
         vec![series(
             "xdp",
             Points,
-            [
-                at(60.0, 16e6),
-                at(566.0, 14e6),
-                point(1514.0, 9e6, None),
-                point(0.0, 0.0, None),
-            ],
+            [at(60.0, 16e6), at(566.0, 14e6), point(1514.0, 9e6, None), point(0.0, 0.0, None)],
         )],
     );
     let whole = Hop {
@@ -93,10 +78,7 @@ fn sample() -> Page {
             ("rx0 rx_dropped".into(), 12),
         ]),
     };
-    let lost = Hop {
-        left: 9_000_000,
-        ..last.clone()
-    };
+    let lost = Hop { left: 9_000_000, ..last.clone() };
     page(
         Around {
             title: "How fast packets are dropped".into(),
@@ -154,16 +136,9 @@ fn sample_latency() -> PageLatency {
         Column::code("arm", |r: &Row| Value::Name(r.0.into(), None)).page("arm"),
         Column::figure("packets", |r: &Row| Value::Count(r.1)).page("packets"),
     ];
-    columns.extend(
-        (0..)
-            .zip(["p50", "p99", "max"])
-            .map(|(n, title): (usize, _)| {
-                Column::figure(title, move |r: &Row| {
-                    r.2[n].map_or(Value::Missing, Value::Ns)
-                })
-                .page(title)
-            }),
-    );
+    columns.extend((0..).zip(["p50", "p99", "max"]).map(|(n, title): (usize, _)| {
+        Column::figure(title, move |r: &Row| r.2[n].map_or(Value::Missing, Value::Ns)).page(title)
+    }));
     let rows: [Row; 2] = [
         ("xdp", 4_000, [1_850.0, 3_900.0, 61_000.0].map(Some)),
         ("nft-raw", 4_000, [Some(9_200.0), None, Some(140_000.0)]),
@@ -177,10 +152,7 @@ fn sample_latency() -> PageLatency {
 
 /// Arms of every state, in their order.
 fn sample_rates() -> PageRates {
-    let cell = |text: &str, value: Option<f64>| PageCell {
-        text: text.into(),
-        value,
-    };
+    let cell = |text: &str, value: Option<f64>| PageCell { text: text.into(), value };
     let arm = |name: &str, pps: Option<f64>, lost: f64, mark: &str| PageArm {
         name: name.into(),
         state: match (pps, mark.starts_with("invalid")) {
@@ -195,10 +167,7 @@ fn sample_rates() -> PageRates {
         mark: mark.into(),
         cells: vec![
             cell(name, None),
-            cell(
-                &pps.map_or("-".into(), |pps| format!("{:.2} M", pps / 1e6)),
-                pps,
-            ),
+            cell(&pps.map_or("-".into(), |pps| format!("{:.2} M", pps / 1e6)), pps),
             cell(&format!("{:.2} %", lost * 100.0), Some(lost)),
             cell(mark, None),
         ],
@@ -208,11 +177,8 @@ fn sample_rates() -> PageRates {
         hint: hint.into(),
         ..PageColumn::default()
     };
-    let words = |title: &str| PageColumn {
-        title: title.into(),
-        words: true,
-        ..PageColumn::default()
-    };
+    let words =
+        |title: &str| PageColumn { title: title.into(), words: true, ..PageColumn::default() };
     PageRates {
         title: "Packets handled each second, with the 95 % interval".into(),
         columns: vec![
@@ -247,22 +213,13 @@ fn sample_rates() -> PageRates {
 fn the_page_of_benches() {
     let text = serde_json::to_string(&sample()).unwrap();
     let lines = text.replace("},{", "},\n{").replace("\":[{", "\":[\n{") + "\n";
-    golden(
-        &Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/page-bench.json"),
-        &lines,
-    );
+    golden(&Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/page-bench.json"), &lines);
     let html = render(&sample());
     assert!(html.contains("How fast packets are dropped"));
     // Without scripts every arm is there in words.
     let (_, without) = html.split_once("<noscript>").unwrap();
     let (without, _) = without.split_once("</noscript>").unwrap();
-    for arm in [
-        "bridge",
-        "socket",
-        "80.30 % lost",
-        "nft-raw",
-        "not installed",
-    ] {
+    for arm in ["bridge", "socket", "80.30 % lost", "nft-raw", "not installed"] {
         assert!(without.contains(arm), "{arm}: {without}");
     }
 }
@@ -313,58 +270,32 @@ fn of_a_recording() {
     let bench = page.bench.clone().unwrap();
     assert!(bench.charts.is_empty(), "nothing was swept");
     let rates = &bench.rates;
-    let order: Vec<_> = rates
-        .arms
-        .iter()
-        .map(|a| (a.name.as_str(), a.mark.as_str()))
-        .collect();
+    let order: Vec<_> = rates.arms.iter().map(|a| (a.name.as_str(), a.mark.as_str())).collect();
     assert_eq!(
         order,
         [
             ("tc", "0.0025 % lost, 1 of 3 blocks invalid"),
             ("xdp", "generator-bound"),
-            (
-                "dpdk",
-                "not measured: dpdk-testpmd is not installed: apt-get install dpdk"
-            ),
+            ("dpdk", "not measured: dpdk-testpmd is not installed: apt-get install dpdk"),
         ],
         "what lost packets is first, what could not be here is last"
     );
-    assert!(
-        rates
-            .arms
-            .iter()
-            .all(|a| a.cells.len() == rates.columns.len())
-    );
+    assert!(rates.arms.iter().all(|a| a.cells.len() == rates.columns.len()));
     assert!(rates.arms[1].low < rates.arms[1].pps && rates.arms[1].pps < rates.arms[1].high);
     assert!(
-        rates
-            .notes
-            .iter()
-            .any(|n| n.arms == ["tc"] && n.text.contains("ring of rx0 full")),
+        rates.notes.iter().any(|n| n.arms == ["tc"] && n.text.contains("ring of rx0 full")),
         "{:?}",
         rates.notes
     );
     let latency = bench.latency.as_ref().unwrap();
     assert_eq!(latency.table.rows[0][0].text, "xdp");
-    assert!(
-        latency.note.contains("waits until its batch is full"),
-        "{}",
-        latency.note
-    );
+    assert!(latency.note.contains("waits until its batch is full"), "{}", latency.note);
     assert_eq!(page.headline.len(), 2, "{:?}", page.headline);
     assert!(page.headline[0].starts_with("xdp: 10.10 M packets/s ("));
     assert!(page.headline[0].ends_with("generator-bound"));
-    assert!(
-        page.warnings
-            .iter()
-            .any(|w| w.starts_with("dpdk: ") && w.contains("apt-get"))
-    );
-    let told: Vec<_> = bench
-        .flows
-        .iter()
-        .map(|f| (f.title.as_str(), f.invalid.is_empty()))
-        .collect();
+    assert!(page.warnings.iter().any(|w| w.starts_with("dpdk: ") && w.contains("apt-get")));
+    let told: Vec<_> =
+        bench.flows.iter().map(|f| (f.title.as_str(), f.invalid.is_empty())).collect();
     assert_eq!(
         told,
         [
@@ -374,11 +305,7 @@ fn of_a_recording() {
         ]
     );
     assert_eq!(bench.flows[0].hops[1].missing, 7);
-    assert!(
-        bench.flows[1..]
-            .iter()
-            .all(|f| f.hops.iter().all(|h| h.missing == 0))
-    );
+    assert!(bench.flows[1..].iter().all(|f| f.hops.iter().all(|h| h.missing == 0)));
     assert!(!page.facts.is_empty() && !page.trust.is_empty());
     render(&page);
 }
@@ -423,12 +350,7 @@ fn of_file(file: &Experiment) -> Recording {
             measured.push((number, block(packets * 11 / 10, 0, None)));
         }
     }
-    all = Recording {
-        arms,
-        complete: true,
-        environment: all.environment,
-        ..Recording::default()
-    };
+    all = Recording { arms, complete: true, environment: all.environment, ..Recording::default() };
     for (n, (arm, measured)) in measured.iter().enumerate() {
         all.blocks.push(Block {
             arm: *arm,
@@ -453,62 +375,35 @@ fn figures_are_charts() {
     let file = Experiment::parse(FILE).unwrap();
     let recording = of_file(&file);
     let page = of_recording(&recording, Some(&file));
-    assert_eq!(
-        (page.title.as_str(), page.question.as_str()),
-        ("Small", "What?")
-    );
+    assert_eq!((page.title.as_str(), page.question.as_str()), ("Small", "What?"));
     let bench = page.bench.unwrap();
     assert!(bench.charts.is_empty(), "they are the page's figures");
-    let [by_cores, by_load] = &page.figures[..] else {
-        panic!("{:?}", page.figures)
-    };
+    let [by_cores, by_load] = &page.figures[..] else { panic!("{:?}", page.figures) };
     assert_eq!(by_cores.title, "Figure 3: By CPUs");
     assert_eq!(by_cores.note, "Of nobody.");
-    let kinds: Vec<_> = by_cores
-        .series
-        .iter()
-        .map(|s| (s.name.as_str(), s.kind))
-        .collect();
+    let kinds: Vec<_> = by_cores.series.iter().map(|s| (s.name.as_str(), s.kind)).collect();
     use PageSeriesKind::{Ideal, Line, Published};
     let fastest = kinds[2].0.to_string();
     assert_eq!(kinds[0], ("xdp", Line));
     assert_eq!(kinds[1], ("tc", Line));
-    assert_eq!(
-        (fastest.as_str(), kinds[2].1),
-        ("tc, if CPUs shared nothing", Ideal)
-    );
+    assert_eq!((fastest.as_str(), kinds[2].1), ("tc, if CPUs shared nothing", Ideal));
     assert_eq!(kinds[3], ("published", Published));
     let tc = &by_cores.series[1].points;
     assert_eq!(tc.iter().map(|p| p.x).collect::<Vec<_>>(), [1.0, 2.0]);
-    assert!(
-        tc.iter()
-            .all(|p| p.low.unwrap() < p.y && p.y < p.high.unwrap())
-    );
+    assert!(tc.iter().all(|p| p.low.unwrap() < p.y && p.y < p.high.unwrap()));
     assert_eq!(by_cores.series[2].points[1].y, 2.0 * tc[0].y);
     assert!(by_load.x.log && !by_load.y.log && !by_cores.x.log);
     assert_eq!(by_load.series[0].points.len(), 2);
     assert!(page.claims.is_empty());
     // Of many arms the top says what is fastest; all of them are drawn.
     assert_eq!(page.headline.len(), 1, "{:?}", page.headline);
-    assert!(
-        page.headline[0].starts_with("6 arms. Fastest: "),
-        "{:?}",
-        page.headline
-    );
+    assert!(page.headline[0].starts_with("6 arms. Fastest: "), "{:?}", page.headline);
     let rates = bench.rates.arms;
     assert_eq!(rates.len(), 6);
     assert!(rates.is_sorted_by(|a, b| a.pps >= b.pps), "{rates:?}");
 
     let charts = of_recording(&recording, None).bench.unwrap().charts;
     let titles: Vec<_> = charts.iter().map(|c| c.title.as_str()).collect();
-    assert_eq!(
-        titles,
-        ["Packets handled, by cores", "Packets handled, by rate"]
-    );
-    assert!(
-        charts[0]
-            .series
-            .iter()
-            .any(|s| s.name.contains("tc") && s.points.len() == 2)
-    );
+    assert_eq!(titles, ["Packets handled, by cores", "Packets handled, by rate"]);
+    assert!(charts[0].series.iter().any(|s| s.name.contains("tc") && s.points.len() == 2));
 }

@@ -23,10 +23,7 @@ pub(super) fn details(arms: &[&ArmRates<'_>], columns: usize, all: bool) -> Stri
         true => Vec::new(),
         false => told.split_off(told.len().min(ARMS)),
     };
-    let mut out = Lines {
-        columns,
-        text: String::new(),
-    };
+    let mut out = Lines { columns, text: String::new() };
     for arm in &told {
         out.arm(arm, all);
     }
@@ -42,10 +39,7 @@ pub(super) fn details(arms: &[&ArmRates<'_>], columns: usize, all: bool) -> Stri
 
 /// Blocks that don't count of arms whose rates are searched for: their losses are trials.
 pub(super) fn invalid(arms: &[&ArmRates<'_>], columns: usize, all: bool) -> String {
-    let mut out = Lines {
-        columns,
-        text: String::new(),
-    };
+    let mut out = Lines { columns, text: String::new() };
     for arm in arms {
         out.invalid(arm, all);
     }
@@ -54,10 +48,7 @@ pub(super) fn invalid(arms: &[&ArmRates<'_>], columns: usize, all: bool) -> Stri
 
 /// Arms that can't run here, by why.
 pub(super) fn unavailable(arms: &[&ArmRates<'_>], columns: usize) -> String {
-    let mut out = Lines {
-        columns,
-        text: String::new(),
-    };
+    let mut out = Lines { columns, text: String::new() };
     let mut by_reason: Vec<(&str, Vec<&str>)> = Vec::new();
     for arm in arms {
         let why = arm.failed.unwrap_or_default();
@@ -90,19 +81,11 @@ impl Lines {
             self.ledger(arm, &name, &hops);
         }
         let mut lost: Vec<(&Hop, &str, u64)> = (hops.iter())
-            .flat_map(|hop| {
-                hop.dropped
-                    .iter()
-                    .map(move |(cause, n)| (hop, &**cause, *n))
-            })
+            .flat_map(|hop| hop.dropped.iter().map(move |(cause, n)| (hop, &**cause, *n)))
             .filter(|(.., n)| *n > 0)
             .collect();
         lost.sort_by_key(|(.., n)| std::cmp::Reverse(*n));
-        let shown = if all {
-            lost.len()
-        } else {
-            CAUSES.min(lost.len())
-        };
+        let shown = if all { lost.len() } else { CAUSES.min(lost.len()) };
         for (hop, cause, n) in &lost[..shown] {
             self.add(format!(
                 "  {name}: {} of {} lost, {}: {}",
@@ -123,10 +106,7 @@ impl Lines {
         }
         self.invalid(arm, all);
         if let Some(diagnosis) = arm.diagnosis {
-            self.add(format!(
-                "  {name}: where they went: {}",
-                printable(diagnosis, 600)
-            ));
+            self.add(format!("  {name}: where they went: {}", printable(diagnosis, 600)));
         }
     }
 
@@ -136,11 +116,7 @@ impl Lines {
         let mut causes: Vec<(&String, usize)> =
             arm.invalid.iter().map(|(why, n)| (why, *n)).collect();
         causes.sort_by_key(|(_, blocks)| std::cmp::Reverse(*blocks));
-        let shown = if all {
-            causes.len()
-        } else {
-            CAUSES.min(causes.len())
-        };
+        let shown = if all { causes.len() } else { CAUSES.min(causes.len()) };
         for (why, blocks) in &causes[..shown] {
             self.add(format!(
                 "  {name}: {blocks} {} invalid: {}",
@@ -160,10 +136,7 @@ impl Lines {
     /// All that was counted of the blocks that count.
     fn ledger(&mut self, arm: &ArmRates<'_>, name: &str, hops: &[Hop]) {
         let blocks = arm.valid.len();
-        self.add(format!(
-            "  {name}: {blocks} valid {}",
-            plural(blocks, "block")
-        ));
+        self.add(format!("  {name}: {blocks} valid {}", plural(blocks, "block")));
         for hop in hops {
             self.add(format!(
                 "    {}: {} in, {} out",
@@ -172,23 +145,18 @@ impl Lines {
                 thousands(hop.left)
             ));
         }
-        let cpus: Vec<String> = (arm.cpus().iter())
-            .map(|c| format!("CPU {} {:.0} %", c.cpu, c.busy * 100.0))
-            .collect();
+        let cpus: Vec<String> =
+            (arm.cpus().iter()).map(|c| format!("CPU {} {:.0} %", c.cpu, c.busy * 100.0)).collect();
         if !cpus.is_empty() {
             self.add(format!("    busy: {}", cpus.join(", ")));
         }
         if let Some(wall) = arm.wall_ns_per_packet() {
             self.add(format!("    wall time: {wall:.1} ns a packet"));
         }
-        let queues: Vec<String> = (arm.queues().iter())
-            .map(|(queue, n)| format!("{queue}: {}", thousands(*n)))
-            .collect();
+        let queues: Vec<String> =
+            (arm.queues().iter()).map(|(queue, n)| format!("{queue}: {}", thousands(*n))).collect();
         if queues.len() > 1 {
-            self.add(format!(
-                "    packets by receive queue: {}",
-                queues.join(", ")
-            ));
+            self.add(format!("    packets by receive queue: {}", queues.join(", ")));
         }
     }
 }

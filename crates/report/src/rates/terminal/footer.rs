@@ -71,21 +71,14 @@ pub(in crate::rates) fn footer(recording: &Recording, arms: &[ArmRates<'_>]) -> 
         let text = format!("the list changed {updates:.0} times a second while packets ran");
         add("sources", text);
     }
-    let behind: u64 = (arms.iter().flat_map(|a| &a.valid))
-        .flat_map(|m| &m.generated)
-        .map(|g| g.behind)
-        .sum();
+    let behind: u64 =
+        (arms.iter().flat_map(|a| &a.valid)).flat_map(|m| &m.generated).map(|g| g.behind).sum();
     if behind > 0 {
-        let text = format!(
-            "fell behind: {} packets due were never sent",
-            thousands(behind)
-        );
+        let text = format!("fell behind: {} packets due were never sent", thousands(behind));
         add("generator", text);
     }
     if let Some(nics) = fact(env::NICS) {
-        let foreign: u64 = (arms.iter().flat_map(|a| &a.valid))
-            .map(|m| m.handled.foreign)
-            .sum();
+        let foreign: u64 = (arms.iter().flat_map(|a| &a.valid)).map(|m| m.handled.foreign).sum();
         let others = match foreign {
             0 => String::new(),
             _ => format!(
@@ -127,18 +120,14 @@ pub(in crate::rates) fn footer(recording: &Recording, arms: &[ArmRates<'_>]) -> 
             arms.len()
         ));
     }
-    let others = arms
-        .iter()
-        .map(|a| a.cpus().iter().filter_map(|c| c.others).sum());
+    let others = arms.iter().map(|a| a.cpus().iter().filter_map(|c| c.others).sum());
     let others = others.fold(0.0, f64::max);
     if others > ELSEWHERE {
         cpu.push_str(&format!(
             "; other programs had up to {others:.2} CPUs, which claims about CPU use leave out"
         ));
     }
-    let steal = (arms.iter().flat_map(|a| a.cpus()))
-        .map(|c| c.steal)
-        .fold(0.0, f64::max);
+    let steal = (arms.iter().flat_map(|a| a.cpus())).map(|c| c.steal).fold(0.0, f64::max);
     if steal > 0.005 {
         cpu.push_str(&format!(
             "; up to {:.0} % of a CPU was stolen by the hypervisor",
@@ -149,15 +138,10 @@ pub(in crate::rates) fn footer(recording: &Recording, arms: &[ArmRates<'_>]) -> 
         cpu.push_str(&format!("; accounting: {accounting}"));
     }
     add("CPUs", cpu);
-    let machine: Vec<String> = [env::KERNEL, "machine.cpus", "lab"]
-        .iter()
-        .filter_map(|k| fact(k))
-        .collect();
+    let machine: Vec<String> =
+        [env::KERNEL, "machine.cpus", "lab"].iter().filter_map(|k| fact(k)).collect();
     if !machine.is_empty() {
-        add(
-            "machine",
-            format!("kernel, CPUs, lab: {}", machine.join(", ")),
-        );
+        add("machine", format!("kernel, CPUs, lab: {}", machine.join(", ")));
     }
     if recording.all_losses().next().is_some() || !recording.complete {
         notes.extend(lost(recording, "none", CUT_SHORT));
@@ -187,9 +171,8 @@ fn queues(arms: &[&ArmRates<'_>]) -> Vec<String> {
         return several.iter().map(line).collect();
     }
     let all = several.iter().map(|(_, queues)| shares(queues));
-    let (least, most) = all.fold((f64::INFINITY, 0.0_f64), |(l, m), (least, most)| {
-        (l.min(least), m.max(most))
-    });
+    let (least, most) =
+        all.fold((f64::INFINITY, 0.0_f64), |(l, m), (least, most)| (l.min(least), m.max(most)));
     vec![format!(
         "{} arms received by several queues, {least:.0} to {most:.0} % of the packets by each",
         several.len()

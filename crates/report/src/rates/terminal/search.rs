@@ -41,9 +41,7 @@ pub(super) fn found(arms: &[ArmRates<'_>], columns: usize) -> String {
         .people(1)
     }
     let all = vec![
-        Column::text("", |(arm, _): &Row<'_>| (*arm).into())
-            .letters(NAME_LETTERS)
-            .people(0),
+        Column::text("", |(arm, _): &Row<'_>| (*arm).into()).letters(NAME_LETTERS).people(0),
         Column::figure("loses at most", |(_, goal): &Row<'_>| {
             Value::Told(format!("{} %", goal.loss_ratio * 100.0), None)
         })
@@ -51,19 +49,14 @@ pub(super) fn found(arms: &[ArmRates<'_>], columns: usize) -> String {
         pps("packets/s", |goal| goal.throughput_pps),
         pps("carried up to", |goal| goal.lower_pps),
         pps("not from", |goal| goal.upper_pps),
-        Column::figure("trials", |(_, goal): &Row<'_>| {
-            Value::Told(goal.trials.to_string(), None)
-        })
-        .people(1),
-        Column::text("", |(_, goal): &Row<'_>| {
-            goal.irregular.unwrap_or_default().into()
-        })
-        .letters(NAME_LETTERS)
-        .people(1),
+        Column::figure("trials", |(_, goal): &Row<'_>| Value::Told(goal.trials.to_string(), None))
+            .people(1),
+        Column::text("", |(_, goal): &Row<'_>| goal.irregular.unwrap_or_default().into())
+            .letters(NAME_LETTERS)
+            .people(1),
     ];
-    let rows = arms
-        .iter()
-        .flat_map(|arm| arm.goals.iter().map(|goal| (arm.arm.name.as_str(), goal)));
+    let rows =
+        arms.iter().flat_map(|arm| arm.goals.iter().map(|goal| (arm.arm.name.as_str(), goal)));
     let table = Table::new(all, rows).flush();
     format!(
         "\nthe largest load that is carried (RFC 9971)\n{}",
@@ -86,9 +79,7 @@ pub(in crate::rates) fn goals(recording: &Recording, arm: u32) -> Vec<Goal<'_>> 
             upper_pps: of_arm(&q::GOAL_UPPER, number),
             throughput_pps: of_arm(&q::GOAL_THROUGHPUT, number),
             trials: of_arm(&q::GOAL_TRIALS, number).unwrap_or_default(),
-            irregular: notes
-                .and_then(|n| n.irregular.get(&number))
-                .map(String::as_str),
+            irregular: notes.and_then(|n| n.irregular.get(&number)).map(String::as_str),
         })
     };
     (0..).map_while(goal).collect()

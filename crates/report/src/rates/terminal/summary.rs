@@ -20,15 +20,11 @@ pub(super) fn rates<'r>(arms: &[Row<'r>], columns: usize) -> String {
     let mut arms = arms.to_vec();
     arms.sort_by(|a, b| a.by_trouble(b));
     let some_invalid = arms.iter().any(|a| !a.invalid.is_empty());
-    let most = (arms.iter())
-        .filter_map(|a| a.handled_pps())
-        .map(|m| m.value)
-        .fold(0.0, f64::max);
+    let most = (arms.iter()).filter_map(|a| a.handled_pps()).map(|m| m.value).fold(0.0, f64::max);
     let mut all = of_rates();
     if some_invalid {
-        let valid = Column::figure("valid blocks", |arm: &Row<'r>| {
-            Value::Told(valid_blocks(arm), None)
-        });
+        let valid =
+            Column::figure("valid blocks", |arm: &Row<'r>| Value::Told(valid_blocks(arm), None));
         all.push(valid.people(2));
     }
     let room = ROOM_FOR_BARS + if some_invalid { ROOM_FOR_VALID } else { 0 };

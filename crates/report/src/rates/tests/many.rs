@@ -7,10 +7,7 @@ const ARMS: usize = 30;
 /// Thirty arms of three blocks. Number 7 lost 80 %, 20 to 22 a few packets each by many
 /// causes; of 12 no block counts, each for a reason of its own; 25 to 29 can't be here.
 fn recording_of_many() -> Recording {
-    let mut recording = Recording {
-        complete: true,
-        ..Recording::default()
-    };
+    let mut recording = Recording { complete: true, ..Recording::default() };
     (recording.environment).insert(env::CLOCK.into(), "rates".into());
     for number in 0..ARMS {
         let name = format!("xdp size={}", 60 + number);

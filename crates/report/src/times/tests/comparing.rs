@@ -13,12 +13,7 @@ use crate::page::Page;
 pub(crate) fn diff<'a>(before: &'a Recording, after: &'a Recording) -> Diff<'a> {
     let all = |r: &Recording| (0..r.arms.len()).collect();
     let pairs: Pairs = pair((&before.arms, all(before)), (&after.arms, all(after)));
-    let sides = Sides {
-        before,
-        after,
-        before_name: "a.plumb",
-        after_name: "b.plumb",
-    };
+    let sides = Sides { before, after, before_name: "a.plumb", after_name: "b.plumb" };
     compare(sides, &pairs, &[])
 }
 
@@ -39,10 +34,7 @@ fn planted_changes() {
     let (before, after) = (functions(), functions_scaled(&[("ip_output", 1.5)]));
     let found = diff(&before, &after);
     check("diff-functions.txt", &terminal::render(&found, &view(110)));
-    check(
-        "diff-functions-160.txt",
-        &terminal::render(&found, &view(160)),
-    );
+    check("diff-functions-160.txt", &terminal::render(&found, &view(160)));
     check("diff-functions.json", &json::render(&found));
     check("diff-functions.md", &markdown::render(&found, 12));
     check("diff-functions.csv", &csv(&found, None));
@@ -66,11 +58,7 @@ fn planted_changes() {
     check("diff-stages.md", &markdown::render(&found, 12));
     check("diff-stages.csv", &csv(&found, None));
     check_page("../page-stages-diff.json", &page::page(&found));
-    let changed: Vec<&str> = found.classes[0]
-        .changed()
-        .iter()
-        .map(|r| r.name.as_str())
-        .collect();
+    let changed: Vec<&str> = found.classes[0].changed().iter().map(|r| r.name.as_str()).collect();
     assert_eq!(changed, ["qdisc"]);
     // Nine packets in ten meet it.
     let delta = found.classes[0].changed()[0].delta();
@@ -165,10 +153,7 @@ fn two_clocks() {
         assert_eq!(tx.functions[0].self_insns, 90.0);
         assert!((tx.functions[0].self_ns - 400.0).abs() < 5.0);
     }
-    check(
-        "diff-clocks.txt",
-        &terminal::render(&diff(&exact, &times), &view(110)),
-    );
+    check("diff-clocks.txt", &terminal::render(&diff(&exact, &times), &view(110)));
     let found = diff(&exact, &times);
     check("diff-clocks.md", &markdown::render(&found, 12));
     check("diff-clocks.csv", &csv(&found, None));
@@ -195,21 +180,13 @@ fn turns() {
 
     // The same blocks as arms of one recording, in turns or not.
     let mut both = before.clone();
-    both.arms.push(netplumb_model::recording::Arm {
-        name: "udp after".into(),
-        ..both.arms[0].clone()
-    });
+    both.arms
+        .push(netplumb_model::recording::Arm { name: "udp after".into(), ..both.arms[0].clone() });
     let many = both.blocks.len() as u32;
     for block in &planted.blocks {
-        both.blocks.push(netplumb_model::recording::Block {
-            arm: 1,
-            ..block.clone()
-        });
+        both.blocks.push(netplumb_model::recording::Block { arm: 1, ..block.clone() });
     }
-    let later = planted.spans.iter().map(|span| Span {
-        block: span.block + many,
-        ..span.clone()
-    });
+    let later = planted.spans.iter().map(|span| Span { block: span.block + many, ..span.clone() });
     both.spans.extend(later);
     let mut turns = both.clone();
     let place = |block: u32| match block < many {
@@ -223,28 +200,15 @@ fn turns() {
         span.block = place(span.block);
     }
     let width = |recording: &Recording| {
-        let sides = Sides {
-            before: recording,
-            after: recording,
-            before_name: "x",
-            after_name: "x",
-        };
+        let sides =
+            Sides { before: recording, after: recording, before_name: "x", after_name: "x" };
         let pairs = Pairs {
-            pairs: vec![crate::diff::arms::ArmPair {
-                before: 0,
-                after: 1,
-            }],
+            pairs: vec![crate::diff::arms::ArmPair { before: 0, after: 1 }],
             ..Pairs::default()
         };
         let found = compare(sides, &pairs, &[]);
-        let ratio = found.classes[0]
-            .whole()
-            .unwrap()
-            .judged
-            .statistically()
-            .unwrap()
-            .ratio
-            .unwrap();
+        let ratio =
+            found.classes[0].whole().unwrap().judged.statistically().unwrap().ratio.unwrap();
         (found.warnings.len(), ratio.high - ratio.low)
     };
     let (said, wide) = width(&both);
@@ -266,10 +230,7 @@ fn hostile_names() {
         recording.arms[0].name = EVIL.into();
         recording
     };
-    let (before, after) = (
-        rename(functions()),
-        rename(functions_scaled(&[("ip_output", 1.5)])),
-    );
+    let (before, after) = (rename(functions()), rename(functions_scaled(&[("ip_output", 1.5)])));
     let found = diff(&before, &after);
     let text = markdown::render(&found, 12);
     let inside = |line: &str| line.contains("<img") && !line.contains('`');

@@ -18,16 +18,11 @@ use crate::trace::perfetto as trace;
 /// Check what is written for each of them.
 #[test]
 fn as_written() {
-    for (name, recording) in [
-        ("functions", functions()),
-        ("stages", stages()),
-        ("between", between()),
-    ] {
+    for (name, recording) in
+        [("functions", functions()), ("stages", stages()), ("between", between())]
+    {
         let all = classes(&recording);
-        check(
-            &format!("{name}.json"),
-            &json::render(&recording, &all, None),
-        );
+        check(&format!("{name}.json"), &json::render(&recording, &all, None));
         check(&format!("{name}.csv"), &csv(&all, None));
         let text = markdown::render(&recording, &all, None, &view(100));
         check(&format!("{name}.md"), &text);
@@ -47,10 +42,7 @@ fn edges_are_all_calls() {
     for class in document["times"].as_array().unwrap() {
         for function in class["functions"].as_array().unwrap() {
             let edges = class["edges"].as_array().unwrap();
-            let to: Vec<_> = edges
-                .iter()
-                .filter(|e| e["callee"] == function["name"])
-                .collect();
+            let to: Vec<_> = edges.iter().filter(|e| e["callee"] == function["name"]).collect();
             let sum = |key: &str| -> f64 { to.iter().map(|e| e[key].as_f64().unwrap()).sum() };
             assert_eq!(sum("calls"), function["calls"].as_f64().unwrap());
             let corrected = function["corrected_ns"].as_f64().unwrap();
@@ -155,10 +147,7 @@ fn a_trace() {
     let trace: Value = serde_json::from_str(&trace::render(&recording)).unwrap();
     let events = trace["traceEvents"].as_array().unwrap();
     let of = |ph: &str| -> Vec<&Value> { events.iter().filter(|e| e["ph"] == ph).collect() };
-    assert_eq!(
-        of("X").len() + of("i").len(),
-        recording.traces[0].steps.len()
-    );
+    assert_eq!(of("X").len() + of("i").len(), recording.traces[0].steps.len());
     assert_eq!(of("i").len(), 1);
     let (begins, ends) = (of("s"), of("f"));
     assert_eq!(begins.len(), 2, "to the other CPU, and to the receiver");
@@ -208,9 +197,7 @@ fn as_costs_they_add_up() {
         call.corrected_ns = -7_000.0;
     }
     let costs = as_costs(&recording);
-    let told = costs
-        .all_losses()
-        .find(|l| l.cause.contains("below nothing"));
+    let told = costs.all_losses().find(|l| l.cause.contains("below nothing"));
     assert_eq!(told.unwrap().count, 7_000);
 }
 
@@ -261,19 +248,13 @@ fn stages_that_blocks_lack() {
     };
     let stage = |recording: &Recording| {
         let stages = classes(recording).remove(0).stages;
-        let whole = stages
-            .iter()
-            .find(|s| s.kind == StageKind::Total)
-            .unwrap()
-            .packets();
+        let whole = stages.iter().find(|s| s.kind == StageKind::Total).unwrap().packets();
         let one = stages.into_iter().find(|s| s.order == 2).unwrap();
         (one.packets(), whole, one.by_block.iter().flatten().count())
     };
     let (of_all, whole, blocks) = stage(&recording);
     assert_eq!(of_all, whole);
-    recording
-        .spans
-        .retain(|span| span.block > 0 || order_of(span) != 2);
+    recording.spans.retain(|span| span.block > 0 || order_of(span) != 2);
     assert_eq!(stage(&recording), (whole, whole, blocks));
 }
 
@@ -284,11 +265,7 @@ fn pages() {
         let all = classes(&recording);
         let page = page::page(&recording, &all, None);
         check(&format!("../page-{name}.json"), &super::lines(&page));
-        assert_eq!(
-            page.classes.len(),
-            2,
-            "what is no packet's is in the footer"
-        );
+        assert_eq!(page.classes.len(), 2, "what is no packet's is in the footer");
         for (class, shown) in all.iter().zip(&page.classes) {
             let times = shown.times.as_ref().unwrap();
             let figure = |columns: &[PageColumn], cells: &[PageCell], key: &str| {
@@ -310,10 +287,7 @@ fn pages() {
             let total = times.stages.iter().find(|s| s.kind == "total");
             assert!(total.is_none_or(|t| (mean(t) - sum).abs() < 1.0));
         }
-        assert!(
-            !crate::html::render(&page).contains("<b>"),
-            "a name is markup"
-        );
+        assert!(!crate::html::render(&page).contains("<b>"), "a name is markup");
     }
 }
 
@@ -326,10 +300,7 @@ fn titles_of_commands() {
     }
     let all = classes(&recording);
     let title = page::page(&recording, &all, None).title;
-    assert!(
-        title.starts_with("What a run takes, by function"),
-        "{title}"
-    );
+    assert!(title.starts_with("What a run takes, by function"), "{title}");
     let markdown = markdown::render(&recording, &all, None, &view(100));
     assert!(markdown.starts_with("# What a run takes\n"), "{markdown}");
 }
@@ -341,14 +312,7 @@ fn pages_that_warn() {
     slow_queue(&mut recording);
     let open = page::page(&recording, &classes(&recording), None);
     assert!(open.warnings.iter().any(|w| w.contains("INVALID")));
-    assert!(
-        open.classes[0]
-            .times
-            .as_ref()
-            .unwrap()
-            .open
-            .contains("INVALID")
-    );
+    assert!(open.classes[0].times.as_ref().unwrap().open.contains("INVALID"));
     recording.spans.clear();
     let nothing = page::page(&recording, &classes(&recording), None);
     assert!(nothing.headline[0].contains("No packet was seen"));

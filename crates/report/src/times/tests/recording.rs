@@ -25,10 +25,7 @@ pub(crate) const BLOCKS: u32 = 5;
 /// slower or faster than another.
 fn spread(mean: u64, count: u64, block: u32) -> Times {
     let mean = mean * (1_000 + u64::from(block * 7 % 5)) / 1_000;
-    let mut times = Times {
-        min_ns: u64::MAX,
-        ..Times::default()
-    };
+    let mut times = Times { min_ns: u64::MAX, ..Times::default() };
     let mut add = |value: u64| {
         times.count += 1;
         times.total_ns += value;
@@ -84,11 +81,7 @@ fn blocks(instrument: &str) -> Vec<Block> {
             arm: 0,
             instrument: instrument.into(),
             index,
-            ledger: Ledger {
-                offered: PACKETS,
-                delivered: PACKETS,
-                dropped: BTreeMap::new(),
-            },
+            ledger: Ledger { offered: PACKETS, delivered: PACKETS, dropped: BTreeMap::new() },
             totals: Vec::new(),
             entered: 0,
             returned: 0,
@@ -122,13 +115,7 @@ fn parts() -> Vec<Part> {
         ("udp_rcv\x1b[2J", Some(6), rx, NET_RX, 12_000),
         ("<b>udp_recvmsg", None, rx, Context::Task, 700),
     ]
-    .map(|(name, parent, direction, context, own)| Part {
-        name,
-        parent,
-        direction,
-        context,
-        own,
-    })
+    .map(|(name, parent, direction, context, own)| Part { name, parent, direction, context, own })
     .into()
 }
 
@@ -233,10 +220,9 @@ pub(crate) fn functions_scaled(planted: &[(&str, f64)]) -> Recording {
             arguments: 2,
         });
     }
-    for (mechanism, bias_ns) in [
-        (Mechanism::FentryFexit, BIAS as f64),
-        (Mechanism::Kretprobe, BIAS as f64),
-    ] {
+    for (mechanism, bias_ns) in
+        [(Mechanism::FentryFexit, BIAS as f64), (Mechanism::Kretprobe, BIAS as f64)]
+    {
         for cpu in [None, Some(0), Some(1)] {
             recording.calibration.push(Calibration {
                 cpu,
@@ -249,10 +235,7 @@ pub(crate) fn functions_scaled(planted: &[(&str, f64)]) -> Recording {
         }
     }
     for (name, why) in [
-        (
-            "ip_finish_output",
-            "inlined: the kernel has no such function",
-        ),
+        ("ip_finish_output", "inlined: the kernel has no such function"),
         ("__napi_poll", "the kernel refused: Invalid argument"),
     ] {
         let unwatched = recording.unwatched.entry("functions".into());
@@ -262,10 +245,7 @@ pub(crate) fn functions_scaled(planted: &[(&str, f64)]) -> Recording {
     let shed = shed.map(String::from).to_vec();
     recording.shed.insert("functions".into(), shed);
     let meaning = "their time is in their callers' own";
-    recording.add_loss(
-        "functions",
-        Loss::new("calls deeper than 32", 1_234, meaning),
-    );
+    recording.add_loss("functions", Loss::new("calls deeper than 32", 1_234, meaning));
     recording
 }
 
@@ -357,12 +337,7 @@ fn steps() -> Vec<Step> {
         duration_ns: duration,
         cpu,
         thread,
-        command: if thread == 0 {
-            "swapper/1"
-        } else {
-            "a \"sender\""
-        }
-        .into(),
+        command: if thread == 0 { "swapper/1" } else { "a \"sender\"" }.into(),
         context,
     };
     vec![
@@ -378,47 +353,21 @@ fn steps() -> Vec<Step> {
 pub(crate) fn between() -> Recording {
     let mut recording = Recording {
         environment: environment("spans", "host"),
-        arms: vec![Arm {
-            name: "all CPUs".into(),
-            proto: Proto::Work,
-            link: Link::Any,
-            ..arm()
-        }],
+        arms: vec![Arm { name: "all CPUs".into(), proto: Proto::Work, link: Link::Any, ..arm() }],
         blocks: blocks("spans"),
         complete: true,
         ..Recording::default()
     };
     let events = "block:block_rq_insert → block:block_rq_issue → block:block_rq_complete";
-    for (key, value) in [
-        ("spans.events", events),
-        ("spans.key", "request"),
-        ("spans.by", "device"),
-    ] {
+    for (key, value) in [("spans.events", events), ("spans.key", "request"), ("spans.by", "device")]
+    {
         recording.environment.insert(key.into(), value.into());
     }
     const DIRECT: u64 = PACKETS / 5;
     let stages = [
-        (
-            1,
-            "block_rq_insert → block_rq_issue",
-            StageKind::Wait,
-            3_290_000,
-            PACKETS - DIRECT,
-        ),
-        (
-            2,
-            "block_rq_insert → block_rq_complete",
-            StageKind::Either,
-            590_000,
-            DIRECT,
-        ),
-        (
-            5,
-            "block_rq_issue → block_rq_complete",
-            StageKind::Wait,
-            580_000,
-            PACKETS - DIRECT,
-        ),
+        (1, "block_rq_insert → block_rq_issue", StageKind::Wait, 3_290_000, PACKETS - DIRECT),
+        (2, "block_rq_insert → block_rq_complete", StageKind::Either, 590_000, DIRECT),
+        (5, "block_rq_issue → block_rq_complete", StageKind::Wait, 580_000, PACKETS - DIRECT),
     ];
     for block in 0..BLOCKS {
         // A ledger is of packets; none were sent.
@@ -428,12 +377,7 @@ pub(crate) fn between() -> Recording {
             recording.spans.push(Span {
                 block,
                 direction: Direction::Run,
-                of: SpanOf::Stage(Stage {
-                    order,
-                    name: name.into(),
-                    kind,
-                    passed_over,
-                }),
+                of: SpanOf::Stage(Stage { order, name: name.into(), kind, passed_over }),
                 times,
             });
         };
@@ -446,10 +390,9 @@ pub(crate) fn between() -> Recording {
         total = spread(sum / PACKETS, PACKETS, 0);
         total.total_ns = sum;
         put(9, "total", StageKind::Total, 0, total.clone());
-        for (name, mean, count) in [
-            ("sda", 3_900_000, PACKETS - DIRECT),
-            ("nvme0n1", 90_000, DIRECT),
-        ] {
+        for (name, mean, count) in
+            [("sda", 3_900_000, PACKETS - DIRECT), ("nvme0n1", 90_000, DIRECT)]
+        {
             recording.groups.push(Group {
                 block,
                 by: By::Device,

@@ -25,11 +25,7 @@ fn recording() -> Recording {
         arm: 0,
         instrument: "functions".into(),
         index,
-        ledger: Ledger {
-            offered: 10,
-            delivered: 10,
-            ..Ledger::default()
-        },
+        ledger: Ledger { offered: 10, delivered: 10, ..Ledger::default() },
         totals: Vec::new(),
         entered: 0,
         returned: 0,
@@ -70,12 +66,7 @@ fn with_stages() -> Recording {
             recording.spans.push(Span {
                 block,
                 direction: Direction::Tx,
-                of: SpanOf::Stage(Stage {
-                    order,
-                    name: name.into(),
-                    kind,
-                    passed_over: 0,
-                }),
+                of: SpanOf::Stage(Stage { order, name: name.into(), kind, passed_over: 0 }),
                 times: times(10, each_ns),
             });
         }
@@ -100,10 +91,7 @@ fn screen(recording: &Recording) -> Vec<String> {
 fn stages_are_a_waterfall() {
     let lines = screen(&with_stages());
     let of = |name: &str| {
-        lines
-            .iter()
-            .find(|l| l.contains(name))
-            .unwrap_or_else(|| panic!("{name}: {lines:#?}"))
+        lines.iter().find(|l| l.contains(name)).unwrap_or_else(|| panic!("{name}: {lines:#?}"))
     };
     assert!(lines[0].starts_with("stages, lab netns   1.0 s, 2 blocks"));
     let (first, second, whole) = (of("send to qdisc"), of("in the qdisc"), of("total"));
@@ -136,16 +124,8 @@ fn functions_and_layers() {
         })
         .to_vec();
     recording.nodes = vec![
-        Node {
-            parent: None,
-            function: 0,
-            tail: false,
-        },
-        Node {
-            parent: Some(0),
-            function: 1,
-            tail: false,
-        },
+        Node { parent: None, function: 0, tail: false },
+        Node { parent: Some(0), function: 1, tail: false },
     ];
     for (node, each_ns) in [(0, 1_000), (1, 900)] {
         recording.spans.push(Span {
@@ -161,11 +141,8 @@ fn functions_and_layers() {
         });
     }
     let view = View::of(&recording, 5);
-    let layers: Vec<(&str, f64)> = view.ways[0]
-        .rows
-        .iter()
-        .map(|r| (r.name.as_str(), r.mean_ns))
-        .collect();
+    let layers: Vec<(&str, f64)> =
+        view.ways[0].rows.iter().map(|r| (r.name.as_str(), r.mean_ns)).collect();
     assert_eq!(layers, [("transport", 100.0), ("network", 900.0)]);
     let top: Vec<&str> = view.top.iter().map(|r| r.name.as_str()).collect();
     assert_eq!(top, ["ip_output", "udp_sendmsg"]);
@@ -175,19 +152,11 @@ fn functions_and_layers() {
 /// Check an empty recording, and a terminal without size.
 #[test]
 fn little_to_show_and_little_room() {
-    assert!(
-        screen(&recording())
-            .iter()
-            .any(|l| l.contains("no packets yet"))
-    );
+    assert!(screen(&recording()).iter().any(|l| l.contains("no packets yet")));
     for (width, height) in [(1, 1), (20, 3), (60, 4)] {
         let view = View::of(&with_stages(), 5);
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         terminal.draw(|frame| view.render(frame)).unwrap();
     }
-    assert!(
-        View::of(&with_stages(), 5)
-            .line()
-            .contains("udp tx 4000 ns (20)")
-    );
+    assert!(View::of(&with_stages(), 5).line().contains("udp tx 4000 ns (20)"));
 }

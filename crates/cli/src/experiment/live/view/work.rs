@@ -34,10 +34,7 @@ pub(super) struct Sheet {
 pub(super) fn sheets(recording: &Recording, top: usize) -> Vec<Sheet> {
     let counts = recording.blocks.iter().any(|b| b.instrument == INSTRUMENT);
     if counts {
-        let missing = recording
-            .unwatched
-            .get(INSTRUMENT)
-            .map_or(0, |all| all.len());
+        let missing = recording.unwatched.get(INSTRUMENT).map_or(0, |all| all.len());
         return vec![Sheet {
             heading: "event",
             rows: watched::events(recording),
@@ -59,11 +56,7 @@ pub(super) fn sheets(recording: &Recording, top: usize) -> Vec<Sheet> {
             )),
             _ => None,
         };
-        Sheet {
-            heading: "function",
-            rows: watched::functions(class, top),
-            summary: busy,
-        }
+        Sheet { heading: "function", rows: watched::functions(class, top), summary: busy }
     });
     sheet.into_iter().collect()
 }

@@ -81,16 +81,10 @@ const CODE: [u32; 48] = [
 pub(super) fn rom() -> Vec<u8> {
     let mut rom: Vec<u8> = CODE.iter().flat_map(|word| word.to_le_bytes()).collect();
     rom.resize(SIZE, 0);
-    let registers = REGISTERS
-        .iter()
-        .map(|(port, value)| [*port as u8 & 0xf, *value]);
+    let registers = REGISTERS.iter().map(|(port, value)| [*port as u8 & 0xf, *value]);
     let registers: Vec<u8> = registers.flatten().chain([END]).collect();
     let sizes: Vec<u8> = SIZES.iter().flat_map(|size| size.to_le_bytes()).collect();
-    for (at, bytes) in [
-        (TABLE, &registers[..]),
-        (SIZES_AT, &sizes),
-        (WORD_AT, WORD.as_bytes()),
-    ] {
+    for (at, bytes) in [(TABLE, &registers[..]), (SIZES_AT, &sizes), (WORD_AT, WORD.as_bytes())] {
         rom[at..at + bytes.len()].copy_from_slice(bytes);
     }
     rom

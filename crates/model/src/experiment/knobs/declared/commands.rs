@@ -24,10 +24,7 @@ pub(super) const KNOBS: &[Knob] = &[
     Knob {
         key: "disk",
         flag: Flag::Again("disk"),
-        takes: Takes::Text {
-            what: "string",
-            parse: super::super::disk::normal,
-        },
+        takes: Takes::Text { what: "string", parse: super::super::disk::normal },
         default: Default::Told("none"),
         labs: OF_COMMANDS,
         workloads: DISKS,
@@ -39,10 +36,7 @@ pub(super) const KNOBS: &[Knob] = &[
     Knob {
         key: "scheduler",
         flag: Flag::List("scheduler"),
-        takes: Takes::Text {
-            what: "scheduler",
-            parse: super::super::disk::scheduler,
-        },
+        takes: Takes::Text { what: "scheduler", parse: super::super::disk::scheduler },
         default: Default::Told("the device's default"),
         labs: OF_COMMANDS,
         workloads: DISKS,
@@ -54,10 +48,7 @@ pub(super) const KNOBS: &[Knob] = &[
     Knob {
         key: "nr_requests",
         flag: Flag::List("nr-requests"),
-        takes: Takes::Text {
-            what: "number",
-            parse: super::super::disk::requests,
-        },
+        takes: Takes::Text { what: "number", parse: super::super::disk::requests },
         default: Default::Told("the device's default"),
         labs: OF_COMMANDS,
         workloads: DISKS,
@@ -69,10 +60,7 @@ pub(super) const KNOBS: &[Knob] = &[
     Knob {
         key: "read_ahead_kb",
         flag: Flag::List("read-ahead"),
-        takes: Takes::Text {
-            what: "KiB",
-            parse: super::super::disk::read_ahead,
-        },
+        takes: Takes::Text { what: "KiB", parse: super::super::disk::read_ahead },
         default: Default::Told("the device's default, 128"),
         labs: OF_COMMANDS,
         workloads: DISKS,

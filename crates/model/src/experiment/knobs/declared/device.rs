@@ -7,10 +7,7 @@ use crate::experiment::device::{MAX_PER_TRANSFER, RxFault, Sender};
 pub(super) const KNOBS: &[Knob] = &[
     Knob {
         key: "seed",
-        takes: Takes::Number {
-            least: 1,
-            most: u32::MAX,
-        },
+        takes: Takes::Number { least: 1, most: u32::MAX },
         default: Default::Level("1"),
         labs: VM,
         workloads: PACKETS_AND_HOSTS,
@@ -22,10 +19,7 @@ pub(super) const KNOBS: &[Knob] = &[
     Knob {
         key: "sender",
         flag: Flag::List("sender"),
-        takes: Takes::Word {
-            what: "sender",
-            words: Sender::WORDS,
-        },
+        takes: Takes::Word { what: "sender", words: Sender::WORDS },
         default: Default::Level("socket"),
         labs: VM,
         workloads: SINGLE,
@@ -37,10 +31,7 @@ pub(super) const KNOBS: &[Knob] = &[
     Knob {
         key: "rx_fault",
         flag: Flag::List("rx-fault"),
-        takes: Takes::Word {
-            what: "fault",
-            words: RxFault::WORDS,
-        },
+        takes: Takes::Word { what: "fault", words: RxFault::WORDS },
         default: Default::Level("none"),
         labs: VM,
         workloads: SINGLE,
@@ -52,10 +43,7 @@ pub(super) const KNOBS: &[Knob] = &[
     Knob {
         key: "per_transfer",
         flag: Flag::List("per-transfer"),
-        takes: Takes::Number {
-            least: 1,
-            most: MAX_PER_TRANSFER,
-        },
+        takes: Takes::Number { least: 1, most: MAX_PER_TRANSFER },
         default: Default::Level("1"),
         labs: VM,
         workloads: SINGLE,

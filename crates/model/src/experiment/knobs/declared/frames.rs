@@ -9,10 +9,7 @@ use crate::bench::{
 pub(super) const KNOBS: &[Knob] = &[
     Knob {
         key: "bench",
-        takes: Takes::Word {
-            what: "bench",
-            words: Bench::WORDS,
-        },
+        takes: Takes::Word { what: "bench", words: Bench::WORDS },
         default: Default::Level("drop"),
         recorded: Recorded::Always,
         turn: 30,
@@ -22,10 +19,7 @@ pub(super) const KNOBS: &[Knob] = &[
     Knob {
         key: "path",
         flag: Flag::List("path"),
-        takes: Takes::Word {
-            what: "data path",
-            words: DataPath::WORDS,
-        },
+        takes: Takes::Word { what: "data path", words: DataPath::WORDS },
         default: Default::Told("the first one that supports it"),
         recorded: Recorded::Always,
         turn: 31,
@@ -35,10 +29,7 @@ pub(super) const KNOBS: &[Knob] = &[
     Knob {
         key: "frames",
         flag: Flag::List("frames"),
-        takes: Takes::Word {
-            what: "kind of frame",
-            words: FrameKind::WORDS,
-        },
+        takes: Takes::Word { what: "kind of frame", words: FrameKind::WORDS },
         default: Default::Level("udp"),
         recorded: Recorded::Always,
         turn: 32,
@@ -63,10 +54,7 @@ pub(super) const KNOBS: &[Knob] = &[
     Knob {
         key: "flows",
         flag: Flag::List("flows"),
-        takes: Takes::Number {
-            least: 1,
-            most: 1_000_000,
-        },
+        takes: Takes::Number { least: 1, most: 1_000_000 },
         default: Default::Level("1"),
         recorded: Recorded::Always,
         turn: 34,
@@ -76,10 +64,7 @@ pub(super) const KNOBS: &[Knob] = &[
     Knob {
         key: "cores",
         flag: Flag::List("cores"),
-        takes: Takes::Number {
-            least: 1,
-            most: 1_024,
-        },
+        takes: Takes::Number { least: 1, most: 1_024 },
         default: Default::Level("1"),
         recorded: Recorded::Always,
         turn: 35,
@@ -89,10 +74,7 @@ pub(super) const KNOBS: &[Knob] = &[
     Knob {
         key: "rate",
         flag: Flag::List("rate"),
-        takes: Takes::Text {
-            what: "rate",
-            parse: |text| rate_of(text).map(rate_word),
-        },
+        takes: Takes::Text { what: "rate", parse: |text| rate_of(text).map(rate_word) },
         default: Default::Level("max"),
         recorded: Recorded::Always,
         turn: 36,
@@ -102,10 +84,7 @@ pub(super) const KNOBS: &[Knob] = &[
     Knob {
         key: "batch",
         flag: Flag::List("batch"),
-        takes: Takes::Number {
-            least: 1,
-            most: 256,
-        },
+        takes: Takes::Number { least: 1, most: 256 },
         default: Default::Level("64"),
         recorded: Recorded::Always,
         turn: 37,
@@ -130,10 +109,7 @@ pub(super) const KNOBS: &[Knob] = &[
     },
     Knob {
         key: "swaps",
-        takes: Takes::Number {
-            least: 0,
-            most: 100_000,
-        },
+        takes: Takes::Number { least: 0, most: 100_000 },
         default: Default::Level("0"),
         turn: 40,
         help: "replacements of the XDP program per block; 0 to 100,000",
@@ -142,10 +118,7 @@ pub(super) const KNOBS: &[Knob] = &[
     Knob {
         key: "sources",
         flag: Flag::List("blocklist"),
-        takes: Takes::Number {
-            least: 0,
-            most: 10_000_000,
-        },
+        takes: Takes::Number { least: 0, most: 10_000_000 },
         default: Default::Level("0"),
         turn: 41,
         help: "source addresses on a block list that is updated during the run; for the path `xdp`",
@@ -154,10 +127,7 @@ pub(super) const KNOBS: &[Knob] = &[
     Knob {
         key: "lookups",
         flag: Flag::List("lookups"),
-        takes: Takes::Number {
-            least: 0,
-            most: LOOKUPS_MOST,
-        },
+        takes: Takes::Number { least: 0, most: LOOKUPS_MOST },
         default: Default::Level("0"),
         turn: 42,
         help: "additional BPF map lookups per packet, to measure what a lookup costs; for the paths `xdp` and `xdp-skb`",
@@ -173,10 +143,7 @@ pub(super) const KNOBS: &[Knob] = &[
     Knob {
         key: "fault",
         flag: Flag::List("plant"),
-        takes: Takes::Word {
-            what: "fault",
-            words: Fault::WORDS,
-        },
+        takes: Takes::Word { what: "fault", words: Fault::WORDS },
         default: Default::Told("none"),
         labs: OWN,
         turn: 44,

@@ -13,10 +13,7 @@ pub(super) const KNOBS: &[Knob] = &[
     Knob {
         key: "client",
         flag: Flag::List("client"),
-        takes: Takes::Word {
-            what: "client",
-            words: hosts::Client::WORDS,
-        },
+        takes: Takes::Word { what: "client", words: hosts::Client::WORDS },
         default: Default::Level("plumb"),
         labs: NETNS,
         workloads: STREAM_AND_WEB,
@@ -28,10 +25,7 @@ pub(super) const KNOBS: &[Knob] = &[
     Knob {
         key: "page_cache",
         flag: Flag::List("page-cache"),
-        takes: Takes::Word {
-            what: "page cache",
-            words: PageCache::WORDS,
-        },
+        takes: Takes::Word { what: "page cache", words: PageCache::WORDS },
         default: Default::Level("warm"),
         labs: VM,
         workloads: WEB,
@@ -119,10 +113,7 @@ pub(super) const KNOBS: &[Knob] = &[
     Knob {
         key: "rx_link",
         flag: Flag::List("rx-link"),
-        takes: Takes::Word {
-            what: "link",
-            words: Link::CREATED_WORDS,
-        },
+        takes: Takes::Word { what: "link", words: Link::CREATED_WORDS },
         default: Default::Told("that of `link`"),
         said: Said::As("rx_link"),
         turn: 11,

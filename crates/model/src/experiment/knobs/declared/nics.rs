@@ -10,24 +10,13 @@ use super::{
 use crate::hosts;
 
 /// Of the ends of a lab, and of an interface of this machine while a command runs.
-const OF_NICS: Knob = Knob {
-    labs: ALL,
-    workloads: LINKS_AND_WORK,
-    ..SWITCH
-};
+const OF_NICS: Knob = Knob { labs: ALL, workloads: LINKS_AND_WORK, ..SWITCH };
 
 /// The same of an interface of this machine only.
-const OF_OWN: Knob = Knob {
-    labs: HOST,
-    workloads: WORK,
-    recorded: Recorded::IfSetWith("nic"),
-    ..SWITCH
-};
+const OF_OWN: Knob =
+    Knob { labs: HOST, workloads: WORK, recorded: Recorded::IfSetWith("nic"), ..SWITCH };
 
-const CPUS: Takes = Takes::Text {
-    what: "CPUs",
-    parse: cpu_list,
-};
+const CPUS: Takes = Takes::Text { what: "CPUs", parse: cpu_list };
 
 pub(super) const KNOBS: &[Knob] = &[
     Knob {
@@ -57,12 +46,7 @@ pub(super) const KNOBS: &[Knob] = &[
     Knob {
         key: "rings",
         flag: Flag::Pairs("rings"),
-        takes: Takes::Numbers {
-            what: "ring",
-            words: Ring::WORDS,
-            least: 1,
-            switches: &[],
-        },
+        takes: Takes::Numbers { what: "ring", words: Ring::WORDS, least: 1, switches: &[] },
         default: Default::Told("the driver's"),
         said: Said::Dotted,
         turn: 57,
@@ -81,10 +65,7 @@ pub(super) const KNOBS: &[Knob] = &[
     Knob {
         key: "feature",
         flag: Flag::Pairs("feature"),
-        takes: Takes::Switches {
-            what: "feature",
-            words: &[],
-        },
+        takes: Takes::Switches { what: "feature", words: &[] },
         default: Default::Told("the device's default"),
         said: Said::Below,
         turn: 59,
@@ -103,9 +84,7 @@ pub(super) const KNOBS: &[Knob] = &[
     Knob {
         key: "gro_flush_timeout",
         flag: Flag::List("gro-flush-timeout"),
-        takes: of_wire("time", |text| {
-            hosts::time_of(text).map(|_| text.trim().into())
-        }),
+        takes: of_wire("time", |text| hosts::time_of(text).map(|_| text.trim().into())),
         default: Default::Level("0"),
         said: Said::As("gro_flush_timeout"),
         turn: 61,
@@ -115,10 +94,7 @@ pub(super) const KNOBS: &[Knob] = &[
     Knob {
         key: "napi_defer_hard_irqs",
         flag: Flag::List("napi-defer-hard-irqs"),
-        takes: Takes::Number {
-            least: 0,
-            most: i32::MAX as u32,
-        },
+        takes: Takes::Number { least: 0, most: i32::MAX as u32 },
         default: Default::Level("0"),
         said: Said::As("napi_defer_hard_irqs"),
         turn: 62,
@@ -142,12 +118,7 @@ pub(super) const KNOBS: &[Knob] = &[
     Knob {
         key: "channels",
         flag: Flag::Pairs("channels"),
-        takes: Takes::Numbers {
-            what: "channel",
-            words: Channel::WORDS,
-            least: 0,
-            switches: &[],
-        },
+        takes: Takes::Numbers { what: "channel", words: Channel::WORDS, least: 0, switches: &[] },
         default: Default::Told("the driver's"),
         said: Said::Dotted,
         turn: 83,
@@ -183,10 +154,7 @@ pub(super) const KNOBS: &[Knob] = &[
     Knob {
         key: "nic",
         flag: Flag::Again("nic"),
-        takes: Takes::Text {
-            what: "interface",
-            parse: interface,
-        },
+        takes: Takes::Text { what: "interface", parse: interface },
         default: Default::Told("none"),
         said: Said::As("nic"),
         recorded: Recorded::IfSet,

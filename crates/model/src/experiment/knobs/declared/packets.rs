@@ -13,10 +13,7 @@ pub(super) const KNOBS: &[Knob] = &[
     Knob {
         key: "proto",
         flag: Flag::List("proto"),
-        takes: Takes::Word {
-            what: "protocol",
-            words: PROTOCOLS,
-        },
+        takes: Takes::Word { what: "protocol", words: PROTOCOLS },
         default: Default::Level("udp"),
         workloads: PACKETS_AND_HOSTS,
         said: Said::Word,
@@ -28,10 +25,7 @@ pub(super) const KNOBS: &[Knob] = &[
     Knob {
         key: "family",
         flag: Flag::List("family"),
-        takes: Takes::Word {
-            what: "address family",
-            words: Family::WORDS,
-        },
+        takes: Takes::Word { what: "address family", words: Family::WORDS },
         default: Default::Level("ipv4"),
         labs: ALL,
         workloads: LINKS_AND_FRAMES,
@@ -43,10 +37,7 @@ pub(super) const KNOBS: &[Knob] = &[
     Knob {
         key: "link",
         flag: Flag::List("link"),
-        takes: Takes::Word {
-            what: "link",
-            words: Link::CREATED_WORDS,
-        },
+        takes: Takes::Word { what: "link", words: Link::CREATED_WORDS },
         default: Default::Level("veth"),
         workloads: LINKS_AND_FRAMES,
         said: Said::Word,
@@ -122,10 +113,7 @@ pub(super) const KNOBS: &[Knob] = &[
     Knob {
         key: "arch",
         flag: Flag::List("arch"),
-        takes: Takes::Text {
-            what: "architecture",
-            parse: Arch::level,
-        },
+        takes: Takes::Text { what: "architecture", parse: Arch::level },
         default: Default::Told("that of the kernel"),
         labs: VM,
         said: Said::As("arch"),
@@ -169,10 +157,7 @@ pub(super) const KNOBS: &[Knob] = &[
     Knob {
         key: "offload",
         flag: Flag::Pairs("offload"),
-        takes: Takes::Switches {
-            what: "offload",
-            words: Offload::WORDS,
-        },
+        takes: Takes::Switches { what: "offload", words: Offload::WORDS },
         default: Default::Told("the device's default"),
         said: Said::Below,
         turn: 21,
@@ -205,10 +190,7 @@ pub(super) const KNOBS: &[Knob] = &[
     Knob {
         key: "qdisc",
         flag: Flag::Again("qdisc"),
-        takes: Takes::Text {
-            what: "string",
-            parse: |text| Ok(super::super::qdisc::normal(text)),
-        },
+        takes: Takes::Text { what: "string", parse: |text| Ok(super::super::qdisc::normal(text)) },
         default: Default::Told("the device's default"),
         workloads: PACKETS,
         said: Said::OrOwn("qdisc"),

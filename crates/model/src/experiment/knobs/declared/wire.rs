@@ -4,19 +4,13 @@ use super::{Default, Flag, Knob, PACKETS_AND_HOSTS, SWITCH, Said, VM, of_wire};
 use crate::hosts;
 
 /// The base of these.
-const OF_WIRES: Knob = Knob {
-    labs: VM,
-    workloads: PACKETS_AND_HOSTS,
-    ..SWITCH
-};
+const OF_WIRES: Knob = Knob { labs: VM, workloads: PACKETS_AND_HOSTS, ..SWITCH };
 
 pub(super) const KNOBS: &[Knob] = &[
     Knob {
         key: "wire_rate",
         flag: Flag::List("wire-rate"),
-        takes: of_wire("rate", |text| {
-            hosts::rate_of(text).map(|_| text.trim().into())
-        }),
+        takes: of_wire("rate", |text| hosts::rate_of(text).map(|_| text.trim().into())),
         default: Default::Level("1G"),
         said: Said::As("wire_rate"),
         turn: 49,
@@ -26,9 +20,7 @@ pub(super) const KNOBS: &[Knob] = &[
     Knob {
         key: "wire_delay",
         flag: Flag::List("wire-delay"),
-        takes: of_wire("time", |text| {
-            hosts::time_of(text).map(|_| text.trim().into())
-        }),
+        takes: of_wire("time", |text| hosts::time_of(text).map(|_| text.trim().into())),
         default: Default::Level("1us"),
         said: Said::As("wire_delay"),
         turn: 50,
@@ -38,9 +30,7 @@ pub(super) const KNOBS: &[Knob] = &[
     Knob {
         key: "wire_jitter",
         flag: Flag::List("wire-jitter"),
-        takes: of_wire("time", |text| {
-            hosts::time_of(text).map(|_| text.trim().into())
-        }),
+        takes: of_wire("time", |text| hosts::time_of(text).map(|_| text.trim().into())),
         default: Default::Level("0"),
         said: Said::As("wire_jitter"),
         turn: 51,
@@ -50,9 +40,7 @@ pub(super) const KNOBS: &[Knob] = &[
     Knob {
         key: "wire_loss",
         flag: Flag::List("wire-loss"),
-        takes: of_wire("percentage", |text| {
-            hosts::loss_of(text).map(|_| text.trim().into())
-        }),
+        takes: of_wire("percentage", |text| hosts::loss_of(text).map(|_| text.trim().into())),
         default: Default::Level("0"),
         said: Said::As("wire_loss"),
         turn: 52,

@@ -85,11 +85,7 @@ fn samples(functions: u32) -> Recording {
             size_bytes: 0,
             source: None,
         });
-        recording.nodes.push(Node {
-            parent: None,
-            function,
-            tail: false,
-        });
+        recording.nodes.push(Node { parent: None, function, tail: false });
         for block in 0..12 {
             recording.costs.push(Cost {
                 block,
@@ -113,31 +109,11 @@ fn samples(functions: u32) -> Recording {
 fn times() -> Recording {
     let mut recording = recording(spans::INSTRUMENT, 40);
     let events = "block:block_rq_insert → block:block_rq_issue → block:block_rq_complete";
-    recording
-        .environment
-        .insert("spans.events".into(), events.into());
+    recording.environment.insert("spans.events".into(), events.into());
     for (order, name, kind, count, each_ns) in [
-        (
-            1,
-            "block_rq_insert → block_rq_issue",
-            StageKind::Wait,
-            90,
-            40_000,
-        ),
-        (
-            2,
-            "block_rq_insert → block_rq_complete",
-            StageKind::Wait,
-            10,
-            900_000,
-        ),
-        (
-            5,
-            "block_rq_issue → block_rq_complete",
-            StageKind::Wait,
-            90,
-            570_000,
-        ),
+        (1, "block_rq_insert → block_rq_issue", StageKind::Wait, 90, 40_000),
+        (2, "block_rq_insert → block_rq_complete", StageKind::Wait, 10, 900_000),
+        (5, "block_rq_issue → block_rq_complete", StageKind::Wait, 90, 570_000),
         (9, "total", StageKind::Total, 100, 639_000),
     ] {
         for block in 0..40 {
@@ -190,14 +166,8 @@ fn screens() {
         let of_counts = screen(&counts(30), width, height);
         assert!(!of_counts.contains('\u{1b}'));
         golden(&format!("counts-{name}.txt"), &of_counts);
-        golden(
-            &format!("times-{name}.txt"),
-            &screen(&times(), width, height),
-        );
-        golden(
-            &format!("samples-{name}.txt"),
-            &screen(&samples(9), width, height),
-        );
+        golden(&format!("times-{name}.txt"), &screen(&times(), width, height));
+        golden(&format!("samples-{name}.txt"), &screen(&samples(9), width, height));
     }
     golden("counts-one.txt", &screen(&counts(0), 40, 6));
     golden("nothing.txt", &screen(&recording(INSTRUMENT, 0), 80, 5));
@@ -214,8 +184,5 @@ fn in_a_line() {
     assert!(line.ends_with("; nothing lost, 0.75 CPUs busy"), "{line}");
     let line = View::of(&samples(2), 12).line();
     assert!(line.contains("a?[2Jfunction_of_a_file"), "{line}");
-    assert!(
-        line.ends_with("0.75 CPUs busy; 3 samples lost: buffer full"),
-        "{line}"
-    );
+    assert!(line.ends_with("0.75 CPUs busy; 3 samples lost: buffer full"), "{line}");
 }
